@@ -194,7 +194,7 @@ class Chat(ToolStream):
         goes_on = self.suspension is not None or self.result.reason in (None, "finished")
         return settle(history, None if goes_on else "cancelled")
 
-    def messages(self, format: Format = "openai") -> list[dict[str, Any]]:
+    def messages(self, format: Format = "openai") -> list[Any]:
         """Return the history in the form of a provider; see `write_messages`, also for its errors."""
         return write_messages(self.history, format, dialects=self._dialects)
 

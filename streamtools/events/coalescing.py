@@ -69,7 +69,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
     for (kind, _), group in itertools.groupby(_in_call_order(events), identity):
         members = list(group)
         if kind is Partial:
-            values = [member.value for member in members]  # type: ignore[attr-defined]
+            values = [member.value for member in members]  # type: ignore[attr-defined]  # as `kind` says
             if len(values) == 1 or not isinstance(values[0], str):  # the same event may stand twice
                 merged += members
             else:

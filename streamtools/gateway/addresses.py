@@ -55,7 +55,7 @@ def path_for(path: str, endpoint: str) -> str:
 
 def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
     """Return the headers of a client's request as an upstream of chat completions takes them, with its key."""
-    kept = [(name, value) for name, value in headers if name.lower() not in (*_HOP, "content-type")]
+    kept = [(name, value) for name, value in without_hop(headers) if name.lower() != "content-type"]
     if client == "anthropic":
         keys = [value for name, value in kept if name.lower() == "x-api-key"]
         kept = [
@@ -77,5 +77,8 @@ def as_bytes(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
 
 
 def without_hop(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Return the headers that hold for the whole way."""
-    return [(name, value) for name, value in headers if name.lower() not in _HOP]
+    """Return the headers that hold for the whole way: not those that `Connection` names (RFC 9110, 7.6.1)."""
+    given = list(headers)
+    named = ",".join(value.lower() for name, value in given if name.lower() == "connection").split(",")
+    hop = {*_HOP, *(name.strip() for name in named)}
+    return [(name, value) for name, value in given if name.lower() not in hop]

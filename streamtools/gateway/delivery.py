@@ -15,7 +15,7 @@ import anyio
 import httpx
 from anyio.abc import TaskGroup
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Send
+from starlette.types import Message, Receive, Send
 
 from streamtools.gateway.addresses import JSON, Head, as_bytes, as_text, without_hop
 from streamtools.gateway.upstream_requests import UpstreamRequest
@@ -28,11 +28,17 @@ GONE = 499
 """The status under which a request is counted whose client did not wait for an answer."""
 
 _OURS = {
-    *("alt-svc", "clear-site-data", "date", "link", "location", "nel", "refresh", "report-to", "server"),
-    *("service-worker-allowed", "set-cookie", "strict-transport-security", "www-authenticate"),
-    *("x-accel-expires", "x-accel-redirect", "x-lighttpd-send-file", "x-sendfile"),
+    *("accept-ch", "activate-storage-access", "alt-svc", "authorization", "clear-site-data", "critical-ch", "date"),
+    *("document-policy", "link", "location", "nel", "origin-agent-cluster", "refresh", "report-to"),
+    *("reporting-endpoints", "server", "service-worker-allowed", "set-cookie", "set-login", "sourcemap"),
+    *("speculation-rules", "strict-transport-security", "timing-allow-origin", "use-as-dictionary"),
+    *("www-authenticate", "x-accel-expires", "x-accel-limit-rate", "x-accel-redirect", "x-lighttpd-send-file"),
+    "x-sendfile",
 }
 """Headers of the upstream that would say something about this server, to a browser or to a proxy before it."""
+
+LEAST = 16
+"""Characters of a key that is overwritten. Shorter ones are often words, where a server of one's own needs no key."""
 
 
 class Asking(Protocol):
@@ -220,3 +226,26 @@ class Delivery:
 
 def _kept(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [each for each in headers if each[0] not in _OURS and not each[0].startswith("access-control-")]
+
+
+def without_key(send: Send, key: bytes) -> Send:
+    """Return a `send` of ASGI that overwrites a key by as many `*`: an upstream may repeat what it was sent.
+
+    Of a body is held back what may be the beginning of the key, until more has come.
+    """
+    hidden = b"*" * len(key)
+    held = b""
+
+    def send_without(message: Message) -> Awaitable[None]:  # no coroutine: each piece of a stream passes here
+        nonlocal held
+        if message["type"] == "http.response.start":
+            headers = [(name, value.replace(key, hidden)) for name, value in message["headers"]]
+            return send({**message, "headers": headers})
+        piece = (held + message["body"]).replace(key, hidden)
+        more = message.get("more_body", False)
+        ends = (size for size in range(min(len(key) - 1, len(piece)), 0, -1) if piece.endswith(key[:size]))
+        kept = next(ends, 0) if more and piece[-1:] in key else 0  # a frame ends with a line
+        piece, held = piece[: len(piece) - kept], piece[len(piece) - kept :]
+        return send({**message, "body": piece})
+
+    return send_without

@@ -35,7 +35,7 @@ from streamtools.conversation.prompts import Example
 from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, path_for
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
-from streamtools.gateway.delivery import Delivery, Passing, Route
+from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, without_key
 from streamtools.gateway.plan import Mode
 from streamtools.gateway.rewrite import Exchange, Rewrite
 from streamtools.gateway.upstream_requests import Upstream
@@ -61,7 +61,8 @@ _ASKED: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, 
 _COUNT = "/v1/messages/count_tokens"
 _KEPT = ("/v1/responses/", "/v1/conversations")
 _MODELS = "/v1/models"
-_MODEL = re.compile(rf"{_MODELS}/(?!\.{{1,2}}\Z).+")  # dots alone lead elsewhere
+_MODEL = re.compile(rf"{_MODELS}/(?!(?:.*[/\\])?\.{{1,2}}(?:[/\\;]|\Z)).+")
+"""A name that holds no segment of dots, which leads elsewhere at an upstream that decodes slashes first."""
 _ORIGIN = re.compile(r"https?://[^/*\s]+")
 _PASSED_HEADERS = {
     "accept",
@@ -300,6 +301,8 @@ class _Gateway:
 
     async def _deliver(self, delivery: Delivery, request: Request, send: Send) -> int:
         limits = self._limits
+        if self.key is not None and len(self.key) >= LEAST:
+            send = without_key(send, self.key.encode())
         await delivery.run(
             request.receive, send, self._shutdown, keep_alive=limits.keep_alive, send_timeout=limits.send_timeout
         )

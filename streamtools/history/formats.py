@@ -168,8 +168,8 @@ def write_messages(
     provider: Origin | None = None,
     send_reasoning: SendReasoning = "with_calls",
     reasoning_field: ReasoningField | None = None,
-) -> list[dict[str, Any]]:
-    """Return the messages of a request, which share nothing with the history.
+) -> list[Any]:
+    """Return the messages of a request, dicts which share nothing with the history and are typed as SDKs take them.
 
     `provider` is who is asked, as far as more is known than the format. What a provider has put into a turn (items that
     nobody interprets, signatures, what stands beside texts and calls) goes back to it in its place, and to no other:

@@ -15,7 +15,8 @@ FORMATS: list[tuple[str, int, list[str]]] = [
     (_NAME, 16, ["sk-", "csk-", "[sr]k_live_", "[sr]k_test_", "glpat-", "tvly-"]),
     (_NAME, 20, ["gh[opsur]_", "github_pat_", "hf_oauth_", "hf_jwt_", "gsk_", "xai-", "pplx-", "nvapi-"]),
     (_NAME, 20, ["fw_", "tgp_v1_", "ya29[.]"]),
-    (_NAME, 30, ["AIza", "AQ[.]Ab", "r8_"]),
+    (_NAME, 20, ["whsec_", "shp[acps][ast]_", "dckr_pat_", "sq0[ac][st]p-"]),
+    (_NAME, 30, ["AIza", "AQ[.]Ab", "r8_", "pypi-AgE", "ATATT3", "lin_api_", "dop_v1_"]),
     (_WORD, 20, ["hf_"]),  # with `-` and `_` in it, it is a name: `hf_hub_download`, `npm_config_registry`
     (_WORD, 30, ["npm_"]),
 ]

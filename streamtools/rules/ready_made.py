@@ -7,6 +7,7 @@ a name, an address, or a number that is written out has no form.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -16,29 +17,75 @@ from streamtools.rules.rule import Action, Rule
 
 By = str | Callable[[str], str]
 
-_EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}")
-_BEFORE_PHONE = r"(?<![\w+.,/-])"  # decimals, paths, and the ids that have hyphens are none
-_PHONES = [
-    re.compile(rf"{_BEFORE_PHONE}(?:\+|00)[1-9](?:[ ./-]{{0,2}}(?:\d|\(\d{{1,4}}\))){{6,14}}(?!\w)"),
-    # Dates have two points, slashes or hyphens, and eight digits.
-    re.compile(rf"{_BEFORE_PHONE}(?:\(0[1-9]\d{{0,5}}\)|0[1-9]\d{{0,5}})[ -]?/?[ -]?\d(?: ?\d){{4,10}}(?!\w)"),
-    re.compile(rf"{_BEFORE_PHONE}0[1-9](?:[.-]\d{{2}}){{4}}(?!\w)"),
-    re.compile(rf"{_BEFORE_PHONE}(?:1[-. ])?(?:\([2-9]\d{{2}}\) ?|[2-9]\d{{2}}[-. ])[2-9]\d{{2}}[-. ]\d{{4}}(?!\w)"),
+_SPACE = r"[ \u00a0\u2007\u2009\u202f]"  # those that do not break, and narrow ones, too
+_HYPHEN = r"[-\u2010-\u2013\u2212]"
+_BETWEEN = r"[ \u00a0\u2007\u2009\u202f./\u2010-\u2013\u2212_-]{0,2}"
+
+# In scripts that are written without spaces, a word does not begin or end an address of Latin letters.
+_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_LETTER = rf"[^\W{_UNSPACED}]"
+_LOCAL = rf"(?:{_LETTER}|[.+%-])"
+_AT = "[@\uff20]"
+_EMAILS = [
+    re.compile(
+        rf"(?<![.+%-])(?<!{_LETTER}){_LOCAL}{{1,64}}(?:['\u2019]{_LOCAL}{{1,64}})?"
+        rf"{_AT}(?:(?:{_LETTER}|-){{1,63}}\.){{1,8}}(?:xn--[a-z0-9-]{{1,59}}|[^\W\d_{_UNSPACED}]{{2,24}})"
+    ),
+    re.compile(rf"(?<![\w.+%-])[\w.+%-]{{0,63}}[{_UNSPACED}]{_AT}(?:[\w-]{{1,63}}\.){{1,8}}[^\W\d_]{{2,24}}"),
 ]
-_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}(?![A-Za-z0-9])")
-_CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
+_BEFORE_PHONE = r"(?<![\w+.,/$-])"  # amounts, decimals, paths, and the ids that have hyphens are none
+_PHONES = [
+    re.compile(rf"{_BEFORE_PHONE}(?:\+|00)[1-9](?:{_BETWEEN}(?:\d|\(\d{{1,4}}\))){{6,14}}(?!\w)"),
+    # Dates have two points, slashes or hyphens, and eight digits.
+    re.compile(
+        rf"{_BEFORE_PHONE}(?:\(0[1-9]\d{{0,5}}\)|0[1-9]\d{{0,5}})"
+        rf"(?:{_SPACE}|{_HYPHEN})?/?(?:{_SPACE}|{_HYPHEN})?\d(?:{_SPACE}?\d){{4,10}}(?!\w)"
+    ),
+    re.compile(rf"{_BEFORE_PHONE}0[1-9](?:[.-]\d{{2}}){{4}}(?!\w)"),
+    re.compile(rf"{_BEFORE_PHONE}(?:0[1-9]{_HYPHEN}\d{{3,4}}|0[1-9]\d{{1,3}}{_HYPHEN}\d{{2,4}}){_HYPHEN}\d{{4}}(?!\w)"),
+    re.compile(
+        rf"{_BEFORE_PHONE}(?:1(?:{_SPACE}|{_HYPHEN}|\.))?(?:\([2-9]\d{{2}}\){_SPACE}?|[2-9]\d{{2}}(?:{_SPACE}|{_HYPHEN}|\.))"
+        rf"[2-9]\d{{2}}(?:{_SPACE}|{_HYPHEN}|\.)\d{{4}}(?!\w)"
+    ),
+    re.compile(rf"{_BEFORE_PHONE}\([1-9]\d\){_SPACE}?\d{{4,5}}{_HYPHEN}\d{{4}}(?!\w)"),
+]
+_IBAN = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z]{{2}}\d{{2}}(?:{_BETWEEN}[A-Za-z0-9]){{11,30}}(?![A-Za-z0-9])")
+# Which countries have such numbers, and of how many characters (the registry of ISO 13616).
+_IBANS = {
+    each[:2]: int(each[2:])
+    for each in (  # noqa: SIM905  # a table
+        "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 EE20 EG29 "
+        "ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 "
+        "LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 "
+        "PT25 QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 "
+        "YE30"
+    ).split()
+}
+_CARD = re.compile(rf"(?<!\d)\d{{4}}(?:{_BETWEEN}\d){{9,15}}(?!\d)")
+# How the numbers of the networks begin, and how long they are: Visa, American Express, Diners, JCB, Mastercard, Mir,
+# Maestro, Discover and UnionPay, RuPay.
+_CARDS = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})|3[47]\d{13}|3[0689]\d{12,17}|35\d{14,17}|5[1-5]\d{14}|2[2-7]\d{14,17}"
+    r"|(?:5[06-8]|6\d)\d{11,17}|8[12]\d{14}"
+)
 
 # The characters of a URL, where a text or its Markdown does not end it, and those with which one ends. Browsers read
-# `\` as `/`, and `//host` anywhere in the place of an address.
+# `\` as `/`, any number of them behind `https:`, and `//host` anywhere in the place of an address; Markdown and HTML
+# read entities.
 _IN_URL = r"[^\s<>\"`)\]]"
 _ENDS_URL = r"[^\s<>\"`)\],;!?']"
-_URL_BEGINS = r"(?:(?:https?|ftp|wss?):|(?<=[(\"'=\s<:]))[/\\]{2}"
+_SLASH = r"(?:[/\\]|&(?:b?sol|#0{0,6}(?:47|92)|#x0{0,6}(?:2f|5c));)"
+_LABEL = r"[\w%@:-]{1,64}[.@\u3002\uff0e\uff61]"  # commented-out words and line breaks of LaTeX have no point
+_URL_BEGINS = (
+    rf"(?:(?:https?|ftp|wss?):{_SLASH}{{2}}|https?:{_SLASH}?{_LABEL}|(?<![\w.@/-])www\."
+    rf"|(?<=[(\"'=<]){_SLASH}{{2}}|(?<![^\s:;]){_SLASH}{{2}}(?:\d|{_LABEL}))"
+)
 _LONGEST_URL = 1024
 _URLS = [
     re.compile(rf"{_URL_BEGINS}{_IN_URL}{{0,{_LONGEST_URL}}}{_ENDS_URL}(?!{_ENDS_URL})", re.IGNORECASE),
     re.compile(rf"{_URL_BEGINS}{_IN_URL}{{{_LONGEST_URL}}}", re.IGNORECASE),
 ]
-_HOST = re.compile(r"(?:[A-Za-z]{1,5}:)?[/\\]{2}([^/\\?#]*)")
+_HOST = re.compile(r"(?:[A-Za-z]{1,5}:)?[/\\]*([^/\\?#]*)")
 
 _CITATIONS = {
     "openai_file": r"【\d{1,4}(?::\d{1,4})?†[^】\n]{1,256}】",  # Assistants and file search
@@ -56,7 +103,7 @@ def _rule(name: str, what: list[re.Pattern[str]], action: Action, by: By, **more
 
 def email(action: Action = "replace", *, by: By = "[email]") -> Rule:
     """Return a rule for e-mail addresses. Any word may begin one, so each is shown when it is complete."""
-    return _rule("email", [_EMAIL], action, by)
+    return _rule("email", _EMAILS, action, by)
 
 
 def phone(action: Action = "replace", *, by: By = "[phone]") -> Rule:
@@ -81,13 +128,14 @@ def keys(action: Action = "replace", *, by: By = "[key]") -> Rule:
         groups.setdefault((more, least), []).extend(prefixes)
     begins = "(?<![A-Za-z0-9_-])"
     what = [
-        re.compile(rf"{begins}(?:{'|'.join(prefixes)}){more}{{{least},{LONGEST}}}")
+        re.compile(rf"{begins}(?:{'|'.join(prefixes)}){more}{{{least},{LONGEST if '_' in more else LONGEST // 4}}}")
         for (more, least), prefixes in groups.items()
     ]
     part = "[A-Za-z0-9_-]"
     jwt = rf"{begins}eyJ{part}{{8,{LONGEST}}}\.{part}{{8,{4 * LONGEST}}}(?:\.{part}{{0,{2 * LONGEST}}})?"
     bearer = rf"{begins}(?:[Bb]earer|BEARER) [A-Za-z0-9._~+/=-]{{16,{LONGEST}}}"
-    return _rule("keys", [*what, re.compile(jwt), re.compile(bearer)], action, by)
+    of_two = rf"{begins}SG\.{part}{{16,32}}\.{part}{{30,64}}"
+    return _rule("keys", [*what, re.compile(jwt), re.compile(bearer), re.compile(of_two)], action, by)
 
 
 def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: By = "[link]") -> Rule:
@@ -99,11 +147,14 @@ def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: By = "[li
     """
     hosts = frozenset(each.lower().strip(".") for each in ([allow] if isinstance(allow, str) else allow))
 
-    def is_other(url: str) -> bool:
+    def is_allowed(url: str) -> bool:
         found = _HOST.match(url)
         host = found[1].rpartition("@")[2].partition(":")[0].lower().strip(".") if found else ""
         labels = host.split(".")
-        return not any(".".join(labels[at:]) in hosts for at in range(len(labels)))
+        return any(".".join(labels[at:]) in hosts for at in range(len(labels)))
+
+    def is_other(url: str) -> bool:
+        return not (is_allowed(url) and is_allowed(html.unescape(url)))
 
     return _rule("urls", _URLS, action, by, check=is_other if hosts else None)
 
@@ -126,13 +177,21 @@ def citations(action: Action = "mark", *, by: By = "", forms: Iterable[str] = tu
 
 
 def is_iban(text: str) -> bool:
-    """Return whether the check digits of an account number are right (ISO 7064, MOD 97-10)."""
-    number = text.replace(" ", "")
+    """Return whether an account number is as long as those of its country, and its check digits are right (ISO 7064,
+    MOD 97-10).
+    """
+    number = "".join(each for each in text if each.isalnum()).upper()
+    if _IBANS.get(number[:2]) != len(number):
+        return False
     return int("".join(str(int(each, 36)) for each in number[4:] + number[:4])) % 97 == 1
 
 
 def is_card(text: str) -> bool:
-    """Return whether the last digit of a number is right (ISO/IEC 7812-1, the formula of Luhn)."""
+    """Return whether a number begins as those of a network, and its last digit is right (ISO/IEC 7812-1, the formula
+    of Luhn).
+    """
     digits = [int(each) for each in text if each.isdigit()]
+    if not _CARDS.fullmatch("".join(map(str, digits))):
+        return False
     doubled = (each * 2 - 9 * (each > 4) for each in digits[-2::-2])
-    return any(digits) and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

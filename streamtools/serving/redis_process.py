@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
-import msgspec
 from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, OwnerUnreachable
@@ -113,9 +112,10 @@ class RedisProcess(Talking):
             del self.tails[tail.key]
 
     def press(self, tail: Tail) -> None:
-        """Have written what is new in a tail."""
-        self._dirty[tail.key] = tail
-        self._more.set()
+        """Have written what is new in a tail, but not in one that is fenced: another may stand under its key."""
+        if not tail.is_fenced:
+            self._dirty[tail.key] = tail
+            self._more.set()
 
     async def _write(self) -> None:
         pause = 0.05
@@ -274,8 +274,8 @@ class RedisProcess(Talking):
         for name, entries in answers.items() if isinstance(answers, dict) else answers or ():
             if name == mine:
                 self._heard = entries[-1][0].decode()
-                for _, (_, message) in entries:
-                    self._take(msgspec.json.decode(message))
+                for _, (_, message, *_) in entries:
+                    self._take(message)
             elif (feed := feeds[name]).readers:
                 feed.add(read_entries(entries), int(entries[-1][1][0]))
 

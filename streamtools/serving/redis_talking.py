@@ -81,16 +81,20 @@ class Talking:
         kept = self._ms(max(self._set.keep, 4 * self._set.lease))
         await self.run_script(scripts.SEND, (self._stream(process),), kept, msgspec.json.encode(message))
 
-    def _take(self, message: dict[str, Any]) -> None:
-        match message["kind"]:
-            case "wake":
-                pass
-            case "answer":
-                if (waiting := self._answers.get(message["id"])) is not None:
-                    waiting[1].update(message["answer"])
-                    waiting[0].set()
-            case _:
-                self._tasks.start_soon(self._answer, message)
+    def _take(self, data: bytes) -> None:
+        try:
+            message = msgspec.json.decode(data, type=dict[str, Any])
+            match message["kind"]:
+                case "wake":
+                    pass
+                case "answer":
+                    if (waiting := self._answers.get(message["id"])) is not None:
+                        waiting[1].update(message["answer"])
+                        waiting[0].set()
+                case _:
+                    self._tasks.start_soon(self._answer, message)
+        except Exception as error:  # of another version, say: what comes with it is heard
+            log.warning("message_not_read", **loggable(error))
 
     async def _answer(self, message: dict[str, Any]) -> None:
         try:

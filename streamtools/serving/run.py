@@ -233,7 +233,7 @@ class Run:
         Raises `DecisionRefused` if nothing waits for this, and so do `approve`, `deny` and `answer`.
         """
         if not isinstance(self._events, Decidable):
-            raise DecisionRefused(f"call {call_id!r} waits for no decision: there is nothing that asks")
+            raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision: there is nothing that asks")
         self._events.decide(call_id, decision)
 
     async def approve(self, call_id: str, *, digest: str | None = None) -> None:

@@ -198,6 +198,6 @@ class StoredRun(Run):
         said = {"kind": "decide", "call_id": call_id, "decision": msgspec.to_builtins(decision)}
         answer = {"over": True} if self.ended else await self.store.process.ask(self._key, said)
         if answer.get("over"):
-            raise DecisionRefused(f"call {call_id!r} waits for no decision: the run has ended")
+            raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision: the run has ended")
         if "refused" in answer:
             raise DecisionRefused(answer["refused"])

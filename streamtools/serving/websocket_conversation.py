@@ -202,7 +202,7 @@ class _Conversation:
         decidable = self._decidable
         try:
             if decidable is None:
-                raise DecisionRefused(f"call {call_id!r} waits for no decision: there is nothing that asks")
+                raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision: there is nothing that asks")
             decision = Approve(approval.digest) if approval.approved else Deny(approval.reason)
             decided = decidable.decide(call_id, decision)
             if decided is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Callable
+from io import StringIO
 from typing import Any
 
 from msgspec.structs import replace
@@ -117,7 +118,7 @@ class Bedrock(FrameAdapter):
             return
         self._blocks[at] = call
         if call.executed:
-            call.given = ""
+            call.given = StringIO()  # as long as a call may be, in pieces as small as they come
         else:
             call.start(events)
 
@@ -135,8 +136,8 @@ class Bedrock(FrameAdapter):
         elif isinstance(tool, dict) and isinstance(piece := tool.get("input"), str) and call is not None:
             if not call.executed:
                 call.add(piece, events)
-            elif len(call.given) <= self._limits.call:
-                call.given += call.pairs.join(piece) if piece else ""
+            elif call.given.tell() <= self._limits.call:
+                call.given.write(call.pairs.join(piece) if piece else "")
         elif isinstance(thought, dict) and any(isinstance(thought.get(key), str) for key in _THOUGHTS):
             self._think(thought.get("text"), events, string(thought.get("signature")))
             if redacted := string(thought.get("redactedContent")):
@@ -191,6 +192,7 @@ class Bedrock(FrameAdapter):
         if call is None:
             return
         if call.executed:
+            call.given = call.given.getvalue()
             too_large = len(call.given) > self._limits.call
             call.own = None if too_large else self._own_of(call)
             call.end(None if too_large else call.given or None, events, Code.TOO_LARGE if too_large else None)

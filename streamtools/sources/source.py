@@ -27,9 +27,12 @@ import msgspec
 
 from streamtools.errors import UnreadableSource
 from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.logs import Logger
 from streamtools.sources.adapter import Adapter, decode, interrupted
 from streamtools.sources.open_call import Pairs
 from streamtools.sources.provider_terms import name_of, raised_error, read_fault, url_of
+
+log = Logger(__name__)
 
 # What a source reads from: responses, event sources, iterables, by what they can do and not by whose they are.
 #
@@ -206,6 +209,8 @@ def _response(origin: object) -> tuple[Any, bool]:
                 return candidate, False
             if synchronous:
                 raise UnreadableSource("this response is synchronous; a source reads those of an asynchronous client")
+            if getattr(candidate, "is_stream_consumed", False) is True:
+                log.warning("response_read_before", advice="ask with `client.stream(…)`: nothing is seen until the end")
             return candidate, True
     return None, False
 

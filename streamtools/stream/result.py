@@ -95,9 +95,10 @@ class TurnResult:
         answer_pending: bool | None = None,
         provider: Origin | None = None,
         send_reasoning: histories.SendReasoning = "with_calls",
-    ) -> list[dict[str, Any]]:
+    ) -> list[Any]:
         """Return the messages that continue the history: for each turn the assistant's, and those with the results.
 
+        Each is a dict; they are typed as `Any`, as which they fit what the provider's SDK takes.
         They are those of a provider's request, `"openai"`, `"responses"`, `"anthropic"`, `"gemini"` or `"ollama"`, by
         the rules of `write_messages`, which has `provider` and `send_reasoning` too. Results of calls in text stand in
         one user message, one block a call, in the form of the call's dialect. Raises ValueError for another format.

@@ -29,7 +29,7 @@ from streamtools.history.parts import (
     Thought,
     User,
 )
-from streamtools.parsing.dialects import DIALECTS
+from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects
 from streamtools.stream.result import TurnResult
 from streamtools.tools import ToolOutcome
 from streamtools.tools.approval import Suspension
@@ -125,7 +125,7 @@ def read(data: bytes) -> Ended:
         output=stored.output,
         **{name: getattr(stored, name) for name in _PLAIN},
         steps=[Step(_put_together(each.said), each.results, each.response_id) for each in stored.steps],
-        dialects=tuple(DIALECTS[id] for id in stored.dialects if id in DIALECTS),
+        dialects=_dialects_of(stored.dialects),
     )
     return Ended(result, stored.suspension, [_read(each) for each in stored.history])
 
@@ -180,3 +180,10 @@ def _read(message: _Message) -> Any:
     if message.user is not None:
         return User(message.user, message.own)
     return message.other if message.system is None else System(message.system, message.own)
+
+
+def _dialects_of(ids: list[str]) -> tuple[Dialect, ...]:
+    """Return the dialects of these ids; those that `"auto"` arms are without what it leaves out of them."""
+    if "llama3_json" in ids and ids == [each.id for each in choose_dialects("auto")]:
+        return choose_dialects("auto")
+    return tuple(DIALECTS[id] for id in ids if id in DIALECTS)

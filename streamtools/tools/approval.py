@@ -188,7 +188,9 @@ class Approvals:
         found = self._open.get(call_id)
         if found is None:
             why = "has been decided already" if call_id in self._closed else "waits for no decision"
-            raise DecisionRefused(f"call {call_id!r} {why}{'' if self.attended else ': the run asks later, not now'}")
+            raise DecisionRefused(
+                f"call {call_id[:64]!r} {why}{'' if self.attended else ': the run asks later, not now'}"
+            )
         found.decision = found.question.judge(decision, self.clock())
         self._closed.add(call_id)
         del self._open[call_id]
@@ -385,6 +387,6 @@ def take_up(
     given = read_decisions(decisions or {})
     for call_id, decision in given.items():
         if call_id not in questions:
-            raise DecisionRefused(f"call {call_id!r} waits for no decision")
+            raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision")
         questions[call_id].check(decision)
     return Resumption(suspension.run_id, questions, given) if suspension else None

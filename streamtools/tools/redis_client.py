@@ -87,7 +87,7 @@ class _RedisPy:
         self._pool = pool
         self._timeout = timeout
         self._idle: list[_RedisPyConnection] = []
-        self._free = anyio.Semaphore(_AT_ONCE)
+        self._free = anyio.Semaphore(_AT_ONCE, fast_acquire=True)
 
     async def __aenter__(self) -> None: ...
 
@@ -130,7 +130,9 @@ class _RedisPyConnection:
 
         self.is_open = False
         try:
-            await self._connection.connect()
+            if not self._connection.is_connected:
+                await self._connection.connect()
+                self._connection.socket_timeout = None  # or each command is sent by a task of its own, to bound that
             await self._connection.send_command(*args, check_health=False)
             reply = await self._connection.read_response(disable_decoding=True, timeout=math.inf)
         except ResponseError:

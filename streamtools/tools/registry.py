@@ -36,7 +36,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ToolsLike: TypeAlias = Union[
-    "ToolRegistry", Tool[..., Any], Callable[..., Any], Mapping[str, Callable[..., Any]], Iterable["ToolsLike"], None
+    "ToolRegistry",
+    Tool[..., Any],
+    Callable[..., Any],
+    Mapping[str, Callable[..., Any]],
+    Iterable["ToolsLike"],
+    list[object],  # what mypy takes a list of two tools for
+    None,
 ]
 """What a user may pass as `tools=`: a registry, a tool, a function, a mapping of names to functions, or several."""
 
@@ -276,7 +282,7 @@ _DEFINITION = (
 )
 
 
-def _each(tools: ToolsLike) -> Iterator[Tool]:
+def _each(tools: object) -> Iterator[Tool]:
     if tools is None:
         return
     if isinstance(tools, Tool):

@@ -52,6 +52,11 @@ def _hint_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     return Any if hint is EMPTY else hint
 
 
+def untyped(function: Callable[..., Any]) -> set[str]:
+    """Return the names of parameters that have no annotation."""
+    return {each.name for each in inspect.signature(function).parameters.values() if each.annotation is EMPTY}
+
+
 def _resolve(annotation: Any, body: Any) -> Any:
     """Return the type that an annotation means where it was written, or else where the tool is being defined.
 

@@ -31,6 +31,7 @@ from pydantic_core import ValidationError, to_json
 from streamtools.errors import ToolInputError, ToolOutputError
 from streamtools.json_values import Rejected
 from streamtools.limits import TOOL_NAME
+from streamtools.logs import Logger
 from streamtools.tools.call import Written, write
 from streamtools.tools.descriptions import (
     body_of,
@@ -57,6 +58,8 @@ else:
 Rest = ParamSpec("Rest")
 Self_ = TypeVar("Self_")
 Returned = TypeVar("Returned")
+
+log = Logger(__name__)
 
 Trust: TypeAlias = Literal["text", "native", "approved"]
 """Which calls run without more ado: all; native ones and those under a nonce; those, while others need approval."""
@@ -124,7 +127,7 @@ class Tool(Generic[P, R]):
         Raises ValueError for a name or a schema that providers refuse, for examples that do not fit and for a timeout
         that is not positive, and TypeError for a signature that no JSON object fits, naming the tool and the parameter.
         """
-        from streamtools.tools.signature import handler_input_of, input_of, outputs_of  # here: it is slow to load
+        from streamtools.tools.signature import handler_input_of, input_of, outputs_of, untyped  # here: it is slow
 
         if isinstance(function, Tool):
             options = function._options | options
@@ -172,6 +175,9 @@ class Tool(Generic[P, R]):
         except (TypeError, ValueError) as error:
             raise type(error)(f"tool {self.name!r}: {error}") from error
         self.parameters, self.input_type, self._read, self.context, self.items = taken
+        if parameters is None and (bare := untyped(function) & set(self.parameters["properties"])):
+            advice = "annotate them: the model is told of no type, and any value is taken"
+            log.warning("parameters_without_type", tool=self.name, parameters=sorted(bare), advice=advice)
         self.begins_early = options.get("begins_early", False)
         if self.items is not None and not self.is_async:
             raise TypeError(f"tool {self.name!r}: only an async function can take an AsyncIterator")

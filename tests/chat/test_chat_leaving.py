@@ -14,6 +14,7 @@ from streamtools.events import Done, NativeToolCall, ProviderCompleted, TextDelt
 from tests.support.chat_chunks import chunk
 from tests.support.history_rules import RULES, breaches
 from tests.support.loopback import Loopback
+from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.provider import Provider
 from tests.support.talks import PARIS, QUESTION, TOOLS, calls, model_of
 
@@ -83,6 +84,7 @@ async def left_at(event: int, how: str) -> tuple[list[UIEvent], Chat]:
     return told, events
 
 
+@OTHER_LOOP_DEEP
 @pytest.mark.parametrize("how", ["break", "cancel", "aclose"])
 async def test_leaving_at_every_event(how: str) -> None:
     """There is one end and it is true, every call has one answer, and nothing is left running or open."""

@@ -83,13 +83,13 @@ UNREADABLE = {
     "a key twice in arguments": '{"tool":"a","arguments":{"n":1,"n":2}}',
     "JSON that is cut": WEATHER[:-3],
     "a thought alone": f"<think>{WEATHER}</think>",
-    "deep brackets": "[" * 100_000,
-    "many braces": "{" * 100_000,
-    "lists that are not closed": "[1," * 80_000,
+    "deep brackets": "[" * 50_000,
+    "many braces": "{" * 50_000,
+    "lists that are not closed": "[1," * 40_000,
     "objects that are not closed": '{"a":' * 50_000,
     "fences that are not closed": "```a\n" * 40_000,
     "fences that grow": "\n".join("`" * n + "a" for n in range(3, 700)),
-    "many objects": "{} " * 50_000,
+    "many objects": "{} " * 25_000,
 }
 
 

@@ -35,20 +35,24 @@ if (name === "openai") {
   const run = (stream) => client.chat.completions.runTools({ ...asked, tools, stream }).finalContent();
   asks.loop = () => run(false);
   asks.streamed = () => run(true);
-  asks.force = async () => {
-    const told = await client.chat.completions.create({
-      ...asked,
-      tools: [{ type: "function", function: { name: "weather", parameters: schema } }],
+  const whole = (wanted) => client.chat.completions.parse({ ...asked, ...wanted });
+  const inPieces = (wanted) => client.chat.completions.stream({ ...asked, ...wanted }).finalChatCompletion();
+  const force = async (read) => {
+    const told = await read({
+      tools: [{ type: "function", function: { name: "weather", parameters: schema, strict: true } }],
       tool_choice: { type: "function", function: { name: "weather" } },
     });
     for (const call of told.choices[0].message.tool_calls) weather(JSON.parse(call.function.arguments));
     return told.choices[0].finish_reason;
   };
-  asks.form = async () => {
+  const form = async (read) => {
     const response_format = { type: "json_schema", json_schema: { name: "city", schema, strict: true } };
-    const told = await client.chat.completions.parse({ ...asked, response_format });
-    return told.choices[0].message.parsed.city;
+    return (await read({ response_format })).choices[0].message.parsed.city;
   };
+  asks.force = () => force(whole);
+  asks.forceStreamed = () => force(inPieces);
+  asks.form = () => form(whole);
+  asks.formStreamed = () => form(inPieces);
 } else {
   const { Output, generateText, jsonSchema, stepCountIs, streamText, tool } = await import(name);
   const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
@@ -68,8 +72,12 @@ if (name === "openai") {
     if (errors.length > 0) throw errors[0];
     return said;
   };
-  asks.force = async () => (await generateText({ ...asked, tools, toolChoice: { type: "tool", toolName: "weather" } })).finishReason;
-  asks.form = async () => (await generateText({ ...asked, output: Output.object({ schema: jsonSchema(schema) }) })).output.city;
+  const forced = { ...asked, tools, toolChoice: { type: "tool", toolName: "weather" } };
+  const formed = () => ({ ...asked, output: Output.object({ schema: jsonSchema(schema) }) });
+  asks.force = async () => (await generateText(forced)).finishReason;
+  asks.forceStreamed = () => streamText(forced).finishReason;
+  asks.form = async () => (await generateText(formed())).output.city;
+  asks.formStreamed = async () => (await streamText(formed()).output).city;
 }
 const [, , , ...which] = process.argv;
 const read = {};

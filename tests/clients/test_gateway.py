@@ -34,8 +34,8 @@ async def test_tools_forms_and_errors(folder: Path, client: str) -> None:
 
     cities = ["Bern", "Zürich"]
     assert told["loop"] == told["streamed"] == {"said": SAYS, "cities": cities}
-    assert (len(forced), told["force"]["cities"]) == (1, cities)
-    assert told["form"]["said"] == "Bern"
+    assert (len(forced), told["force"]["cities"], told["forceStreamed"]["cities"]) == (2, cities, cities)
+    assert told["form"]["said"] == told["formStreamed"]["said"] == "Bern"
     for status, answers in refused.items():
         for each in answers.values():
             assert (each["status"], "It is too much" in each["message"], each["cities"]) == (status, True, []), each

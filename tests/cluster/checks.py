@@ -89,10 +89,19 @@ def _asked(history: History) -> Iterator[str]:
         if asked.answer.startswith("OwnerUnreachable"):
             two = {None, asked.worker, *history.starters.get(asked.run, ())}
             behind = [*((f, 1.0 + LEASE) for f in history.faults), *((f, LEASE) for f in history.slow)]
-            if not any(
+            if _waited(history, asked.begun, asked.over) < LEASE / 2 and not any(
                 f.worker in two and f.begun < asked.over and f.over > asked.begun - after for f, after in behind
             ):
                 yield f"{asked.run}: {asked.kind} did not reach its owner, without a fault ({asked.answer})"
+
+
+def _waited(history: History, begun: float, over: float) -> float:
+    """Return in how many seconds of this time one of the processes was not run, though it wanted to."""
+    waited, at = 0.0, begun
+    for wait in sorted(history.waits, key=lambda each: each.begun):
+        waited += max(0.0, min(wait.over, over) - max(wait.begun, at))
+        at = max(at, wait.over)
+    return waited
 
 
 def _was_begun(history: History, run: str) -> bool:

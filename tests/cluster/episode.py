@@ -23,7 +23,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from streamtools.events import UIEvent, read_ui_event
 from streamtools.tools.redis_client import open_client
 from tests.cluster.network import Relay
-from tests.cluster.worker import Plan, Setting, work
+from tests.cluster.worker import Plan, Setting, note_waits, work
 from tests.support.redis_server import RedisServer
 
 LEASE = 0.6  # seconds
@@ -80,6 +80,8 @@ class History:
     faults: list[Fault] = field(default_factory=list)
     slow: list[Fault] = field(default_factory=list)
     """When the machine was too slow for leases this short, which is a fault like another."""
+    waits: list[Fault] = field(default_factory=list)
+    """When a process was not run for some turns, of which a message and its answer take a dozen."""
     effects: list[str] = field(default_factory=list)
     told: dict[str, list[UIEvent]] = field(default_factory=dict)
     """The log of each run, read at the end."""
@@ -204,6 +206,7 @@ class _Episode:
             with anyio.CancelScope() as whole:
                 async with anyio.create_task_group() as pinging:
                     pinging.start_soon(self._ping, server.url)
+                    pinging.start_soon(note_waits, self.folder, LEASE)  # the relays are in this process
                     pinging.start_soon(self._end_in_time, whole)
                     async with anyio.create_task_group() as group:
                         group.start_soon(self._break, server)
@@ -373,9 +376,10 @@ class _Episode:
                         self.history.left.append(key + name)
             for member in await client.execute("ZRANGE", "streamtools:running", 0, -1):
                 self.history.left.append(f"running: {member.decode()}")
-        with suppress(FileNotFoundError):
-            for line in (self.folder / "stalls").read_text().splitlines():
-                begun, over = map(float, line.split())
-                self.history.slow.append(Fault("stalled", None, begun - self.begun, over - self.begun))
+        for name, noted in (("stalls", self.history.slow), ("waits", self.history.waits)):
+            with suppress(FileNotFoundError):
+                for line in (self.folder / name).read_text().splitlines():
+                    begun, over = map(float, line.split())
+                    noted.append(Fault(name, None, begun - self.begun, over - self.begun))
         with suppress(FileNotFoundError):
             self.history.effects = (self.folder / "effects").read_text().split()

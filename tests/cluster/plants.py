@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import msgspec
 
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.redis_log import Tail
@@ -44,11 +44,12 @@ def _lost_message() -> None:
     """Every third message to a process is lost."""
     take, count = Talking._take, 0
 
-    def lossy(self: Talking, message: dict[str, Any]) -> None:
+    def lossy(self: Talking, data: bytes) -> None:
         nonlocal count
-        count += message["kind"] in ("stop", "decide")
-        if message["kind"] not in ("stop", "decide") or count % 3:
-            take(self, message)
+        is_asked = msgspec.json.decode(data)["kind"] in ("stop", "decide")
+        count += is_asked
+        if not is_asked or count % 3:
+            take(self, data)
 
     Talking._take = lossy  # type: ignore[method-assign]
 

@@ -103,6 +103,14 @@ def test_a_history_in_which_all_is_well() -> None:
     found.faults.append(Fault("kill", 1, 0.4, 0.9))
     found.readings.clear()
     assert [] == check(found)
+    _unreached(found)
+    found.faults.clear()
+    found.told["r"] = history().told["r"]
+    found.waits += [Fault("waits", None, 0.9, 1.2), Fault("waits", None, 1.0, 1.5), Fault("waits", None, 1.6, 1.9)]
+    found.asked[0].over = 1.9  # within 0.9 s, all but 0.1 s of it waited for the machine
+    assert [] == check(found)
+    found.waits = found.waits[2:]
+    assert 1 == len(check(found))
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -67,22 +67,22 @@ async def _serve(listening: socket.socket, setting: Setting) -> None:
     ledger = SQLiteLedger(folder / "ledger.db", lease=2 * setting.lease)
     store = RedisStore(setting.url, lease=setting.lease, keep=setting.keep, ledger=ledger)
     async with anyio.create_task_group() as group, Runs(store, grace=1.0) as runs:
-        group.start_soon(_note_stalls, folder / "stalls", setting.lease / 4)
+        group.start_soon(note_waits, folder, setting.lease)
         server = _Worker(runs, folder, ledger)
         listener = await anyio.abc.SocketListener.from_socket(listening)
         await listener.serve(server.answer)
 
 
-async def _note_stalls(path: Path, most: float) -> None:
-    """Write down when this process was not run for a while: its leases may have expired."""
-    last = time.monotonic()
+async def note_waits(folder: Path, lease: float) -> None:
+    """Write down when this process was not run for some turns, and when so long that its leases may have expired."""
     while True:
+        due = time.monotonic() + 0.02
         await anyio.sleep(0.02)
         now = time.monotonic()
-        if now - last > most:
-            with path.open("a") as file:
-                file.write(f"{last} {now}\n")
-        last = time.monotonic()
+        for name, most in (("waits", lease / 20), ("stalls", lease / 4)):
+            if now - due > most:
+                with (folder / name).open("a") as file:
+                    file.write(f"{due} {now}\n")
 
 
 class _Worker:

@@ -145,3 +145,24 @@ def test_asking_again_comes_to_an_end() -> None:
     said = json.loads(exchange.request.body)["messages"][-2:]
     assert [each["role"] for each in said] == ["assistant", "user"]
     assert said[0]["content"] == bad
+
+
+def test_a_call_ends_before_the_next_one_begins() -> None:
+    """Also where both stand in one array: to clients, the beginning of one is the end of that before it."""
+    call = '{"name": "get_weather", "arguments": {"city": "Bern"}}'
+    told = stream(f"~~~tool_call\n[{call}, {call}]\n~~~")
+    ends = {
+        "openai": b'"index":1,"id"',
+        "responses": b'"output_index":1,"item"',
+        "anthropic": b'"index":1,"content_block"',
+    }
+    for client, second in ends.items():
+        exchange = begin(client, request(client))
+        exchange.begin(200, HEADERS)
+        before, _, behind = (exchange.feed(told) + exchange.close()).partition(second)
+        seen = collect(client, before + second + behind)
+        assert [each[2] for each in seen.calls] == [{"city": "Bern"}] * 2, client
+        assert b'city\\":\\"Bern' not in before + second + behind, "they are as the model wrote them"
+        first = {"openai": b'"index":0,"function"', "responses": b'"output_index":0', "anthropic": b'"index":0'}[client]
+        assert first in before, client
+        assert (first in behind.partition(b"response.completed")[0]) is False, client

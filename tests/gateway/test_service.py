@@ -93,6 +93,10 @@ async def test_stated_paths_pass_and_no_others() -> None:
         seen = len(upstream.requests)
         for method, path in [
             ("GET", "/v1/models/.."),
+            ("GET", "/v1/models/..%2F..%2Fadmin"),
+            ("GET", "/v1/models/a%2F.."),
+            ("GET", "/v1/models/a%5C..%5Cb"),
+            ("GET", "/v1/models/a/..%3B/b"),
             ("GET", "/v1/files"),
             ("POST", "/v1/images"),
             ("GET", "/nowhere"),
@@ -120,6 +124,11 @@ async def test_headers_of_the_upstream_are_bytes_and_say_nothing_of_this_server(
         "refresh": "0;url=//evil.example",
         "x-accel-redirect": "/etc/passwd",
         "www-authenticate": "Basic",
+        "reporting-endpoints": 'all="https://evil.example"',
+        "activate-storage-access": "load",
+        "authorization": "Bearer own",
+        "connection": "X-Hop, close",
+        "x-hop": "this connection's alone",
     }
     async with gateway(Loopback([b"{}"], **JSON, headers=told), Loopback([TOLD], headers=told)) as (http, upstream):
         http.headers = httpx.Headers([*http.headers.raw, (b"x-request-id", "漢".encode())])
@@ -189,6 +198,24 @@ async def test_keys() -> None:
             app("http://a/v1", origins=[origin])
     with pytest.raises(ValueError, match="client_key is empty"):
         app("http://a/v1", client_key="")
+
+
+async def test_no_client_is_told_the_key_of_the_gateway() -> None:
+    """An upstream repeats what it was sent: in a header, in an error, in an answer that is cut anywhere."""
+    key = "own-own-own-keys"
+    wrong = Loopback([b'{"error": {"message": "Wrong: own-own-own-keys"}}'], status=401, headers={"x-a": key}, **JSON)
+    echo = b'{"a": "own-own-own-own-keys own-own"}'
+    cuts = range(1, len(echo))
+    async with gateway(*[wrong] * 3, *[Loopback([echo[:at], echo[at:]], **JSON) for at in cuts], key=key) as (http, _):
+        for client in CLIENTS:
+            response = await http.post(PATHS[client], json=request(client))
+            assert (response.status_code, key in f"{response.text} {response.headers}") == (401, False), client
+        for at in cuts:
+            told = await http.post("/v1/embeddings", json={})
+            assert told.content == b'{"a": "own-**************** own-own"}', at
+    word = b'{"a": "EMPTY"}'  # as a server of one's own may have it, and a model may write it
+    async with gateway(Loopback([word], **JSON), key="EMPTY") as (http, _):
+        assert (await http.post("/v1/embeddings", json={})).content == word
 
 
 async def test_faults_of_the_upstream_reach_the_client() -> None:

@@ -19,6 +19,7 @@ def picture(url: str) -> dict[str, Any]:
 
 def written(content: str | list[dict[str, Any]], format: str) -> dict[str, Any]:
     """Return the one message that a provider gets."""
+    message: dict[str, Any]
     (message,) = write_messages([User(content)], format)
     return message
 

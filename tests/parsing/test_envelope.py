@@ -166,7 +166,8 @@ TIGHT = [
 
 @pytest.mark.parametrize("text", BEGINNINGS)
 @pytest.mark.parametrize("limits", [Limits(), *TIGHT])
-def test_how_calls_begin_is_read_the_same_wherever_it_is_cut(text: str, limits: Limits) -> None:
+@pytest.mark.parametrize("stride", [2, pytest.param(1, marks=pytest.mark.deep)])
+def test_how_calls_begin_is_read_the_same_wherever_it_is_cut(text: str, limits: Limits, stride: int) -> None:
     """Whole or cut off; both the fence and the tag."""
 
     def read(deltas: Sequence[str]) -> list[UIEvent]:
@@ -174,7 +175,7 @@ def test_how_calls_begin_is_read_the_same_wherever_it_is_cut(text: str, limits: 
         return coalesce([event for delta in deltas for event in parser.feed(delta)] + parser.close())
 
     for whole in (f"~~~tool_call\n{text}\n~~~ on", f"<tool_call>{text}</tool_call> on"):
-        for end in range(12, len(whole) + 1):
+        for end in range(len(whole), 11, -stride):
             cut = whole[:end]
             expected = read([cut])
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from streamtools.parsing.dialects import DIALECTS
+from streamtools.parsing.dialects import DIALECTS, choose_dialects
+from streamtools.parsing.dialects.base import neutralise
 from streamtools.testing.laws import assert_chunk_invariant, steps
 from tests.support.reading import Brief, brief, call, error, raws, thought, warning
 from tests.support.reading import read as read_with
@@ -201,3 +202,11 @@ def test_each_dialect_reads_what_it_writes(dialect: str) -> None:
     text = "\n".join(DIALECTS[dialect].write_call(name, {"a": "}é", "b": [1]}) for name in ("f", "météo"))
 
     assert [call("f", a="}é", b=[1]), "\n", call("météo", a="}é", b=[1])] == read(dialect, text)
+
+
+def test_auto_reads_what_stands_behind_the_token_of_llama() -> None:
+    """It is unmistakable; the same JSON without it is text there, and a result that holds such JSON stays as it is."""
+    assert ["a ", f, " b"] == read_with(f"a <|python_tag|>{F} b", dialects="auto", tools=TOOLS)
+    assert [F] == read_with(F, dialects="auto", tools=TOOLS)
+    assert ["<|python_tag|>f.call(a=1)"] == read_with("<|python_tag|>f.call(a=1)", dialects="auto", tools=TOOLS)
+    assert F == neutralise(F, choose_dialects("auto"))

@@ -82,3 +82,23 @@ def test_a_call_comes_behind_the_text_before_it() -> None:
     ]
     with pytest.raises(ValueError, match="pace"):
         Parser(pace="slow")  # type: ignore[arg-type]
+
+
+PLANTED: dict[str, Any] = {
+    "a mark is a character": ("_joined", lambda text, at, one, other: False),
+    "flags have one letter": ("_is_flag", lambda character: False),
+    "nothing is joined": ("_JOINER", "\0"),
+}
+
+
+@pytest.mark.parametrize(("name", "fault"), PLANTED.values(), ids=PLANTED)
+def test_a_cut_grapheme_is_noticed(name: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the first law looks at."""
+    text = "".join(CLUSTERS)
+
+    def told() -> list[str]:
+        return [event.text for event in feed(Parser((), pace="graphemes"), list(text)) if isinstance(event, Text)]
+
+    assert CLUSTERS == told()
+    monkeypatch.setattr(f"streamtools.parsing.pace.{name}", fault)
+    assert CLUSTERS != told()

@@ -46,6 +46,48 @@ def test_what_has_the_form_is_found(name: str, text: str, around: str) -> None:
     assert around.format(f"[{name}]" if name else "") == shown(ALL, around.format(text))
 
 
+REAL = r"""
+email  | BOB@X.ORG | o'brien@x.org | mailto:[email] => mailto:bob@x.org | **[email]** => **bob@x.org**
+email  | 请联系[email]或者 => 请联系bob@x.org或者 | 用户@例子.中国 | bob@xn--bcher-kva.de | bob@x.xn--p1ai
+email  | [email],[email] => bob@x.org,amy@y.org | mail~[email]~now => mail~bob@x.org~now | [email]로 => bob@x.org로
+phone  | +49~151~2345678 | +33~1~23~45~67~89 | +1 (415) 555-2671 | tel:[phone] => tel:+14155552671 | +44 (0)20 7946 0958
+phone  | 020 7946 0958 | +81-3-1234-5678 | 03-1234-5678 | 090-1234-5678 | 06 12 34 56 78 | 0171/1234567 | +49^151^2345678
+phone  | (11) 91234-5678 | +55 (11) 91234-5678 | 0800 123 4567 | (415)555-2671 | 1-800-555-2671
+iban   | de89370400440532013000 | de89 3704 0044 0532 0130 00 | DE89~3704~0044~0532~0130~00 | NO93 8601 1117 947
+iban   | DE89-3704-0044-0532-0130-00 | FR14 2004 1010 0505 0001 3M02 606 | iban=[iban]& => iban=DE89370400440532013000&
+iban   | [iban] is mine => DE89 3704 0044 0532 0130 00 is mine | MT84 MALT 0110 0001 2345 MTLC AST0 01S
+card   | 4111~1111~1111~1111 | 4111.1111.1111.1111 | 4111^1111^1111^1111 | 3782 822463 10005 | 3530111333300000
+card   | [card] 12/27 123 => 4111 1111 1111 1111 12/27 123 | 1: [card] => 1: 6011-1111-1111-1117
+key    | A_KEY=[key] => A_KEY=ghp_a1b2a1b2a1b2a1b2a1b2a1b2 | whsec_a1b2a1b2a1b2a1b2a1b2 | dckr_pat_a1b2a1b2a1b2a1b2a1b2
+key    | SG.a1b2a1b2a1b2a1b2a1b2ab.a1b2a1b2a1b2a1b2a1b2a1b2a1b2a1b2a1b2a1b2abc | shpat_a1b2a1b2a1b2a1b2a1b2a1b2a1b2a1b2
+link   | https:evil.org | https:/evil.org/x | https:///evil.org | HTTP:EVIL.ORG | //evil.org/a | www.evil.org | //2130706433/
+link   | ![x]([link]) => ![x](https:evil.org/a) | ![x]([link]) => ![x](//evil.org/a) | ![x]([link]) => ![x](/\evil.org/a)
+link   | [a]: [link] => [a]: https://evil.org/a | <img src=[link]> => <img src=//evil.org/a> | url([link]) => url(//evil.org/a)
+link   | ![x](<[link] b>) => ![x](<https://evil.org/a b>) | https://example.com&#64;evil.org | https://evil.org&sol;.example.com
+link   | https://evil.org#example.com | ![x](https&colon;[link]) => ![x](https&colon;//evil.org) | https:example.com@evil.org
+       | https:example.com/a | //example.com/a | http://EXAMPLE.com. | https://example.com/?a&amp;b | https://www.example.com/(a)
+       | x == y //TODO: this | //comment | a & b \\hline | \\server\share | private http:Client | http: see | https:// | 5 // 2
+       | 3.141592653589793 | 1700000000000 | 9783161484100 | 978 3 16 148410 0 | 1 2 3 4 5 6 7 8 9 10 11 12 13 | 192.168.0.1
+       | 2024-12-31T08:15:30Z | 2001:0db8:85a3:0000:0000:8a2e:0370:7334 | 00:1B:44:11:3A:B7 | $0123456 | 12 345 678
+       | @decorator | user@localhost | react@18.2.0 | x = y @ z.T | at 12 we met, in 2024 we had a party | mp3 and h264 | DE12 34
+       | sk-learn | skeleton-key-abcdefghijklmnop | pypi-server-for-internal-packages-only | commit 0123456789abcdef
+"""  # noqa: E501  # each line is a text
+"""What stands in texts, by the rule that finds all of it; before `=>`, what is shown where that is a part of it."""
+
+
+def test_texts_as_they_are_written() -> None:
+    """With spaces and hyphens that do not break (here `~` and `^`), in lower case, as browsers read them; and likes."""
+    cases = []
+    for line in REAL.strip("\n").translate({126: "\u00a0", 94: "\u2011"}).splitlines():
+        name, *each = map(str.strip, line.split(" | "))
+        for case in each:
+            expected, _, text = case.rpartition(" => ")
+            cases.append((text, expected or (f"[{name}]" if name else text)))
+
+    assert len(cases) > 100
+    assert [case for case in cases if shown(ALL, case[0]) != case[1]] == []
+
+
 @pytest.mark.parametrize("text", LEFT)
 def test_what_has_not_is_left(text: str) -> None:
     """What is nearly one, or has the wrong check digits."""

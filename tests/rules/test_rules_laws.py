@@ -149,7 +149,14 @@ def prefers_the_last_rule(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("streamtools.rules.automaton.sorted", lambda each: sorted(each, reverse=True), raising=False)
 
 
-@pytest.mark.parametrize("plant", [shows_too_early, takes_the_shortest, prefers_the_last_rule])
+def shows_a_match_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    """What is held is shown as it is, though it is a match that might have gone on."""
+    patch.setattr(Matcher, "close", lambda matcher: matcher._release([], matcher.position))
+
+
+@pytest.mark.parametrize(
+    "plant", [shows_too_early, takes_the_shortest, prefers_the_last_rule, shows_a_match_at_the_end]
+)
 def test_a_planted_fault_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from streamtools.errors import Code, OwnerUnreachable
 from streamtools.events import Done, Error, ProviderCompleted, Start, StepStart, Text, UIEvent, Warning
 from streamtools.outputs import validate
 from streamtools.runs import RedisStore, Run, Runs
+from streamtools.serving.redis_log import Tail
 from streamtools.stream.driver import Startable
 from streamtools.tools import MemoryLedger
 from streamtools.tools.redis_client import open_client
@@ -124,6 +125,61 @@ async def test_an_owner_that_cannot_be_reached(server: RedisServer, prefix: str)
             await found.stop()
         assert "failed" == found.result.reason
         cut.mend()
+
+
+async def test_a_run_that_its_own_process_takes_over(
+    server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had lost the run to another, which is gone; what the lost one still says keeps no end from being written."""
+    store = RedisStore(server.url, prefix=prefix, lease=LEASE)
+    async with Runs(store) as runs, open_client(server.url) as client:
+        run = await runs.start(held("a"), owner="ann")
+        press, (lost,) = store.process.press, store.process.tails.values()
+        keys, taken = store.process.keys(lost.key), anyio.Event()
+
+        def press_both(tail: Tail) -> None:
+            press(tail)
+            if tail is not lost:
+                press(lost)
+                taken.set()
+
+        monkeypatch.setattr(store.process, "press", press_both)
+        await client.execute("HSET", keys.meta, "token", "2:other")
+        await client.execute("SET", keys.lease, "2:other", "PX", int(1000 * LEASE))
+        with anyio.fail_after(10):
+            await run.wait()
+            await taken.wait()
+            await store.process.tails[lost.key].settled.wait()
+        assert lost.is_fenced
+        assert await store.read_end(lost.key)
+
+
+UNREADABLE = ("", "no JSON", "[]", "{}", '{"kind": 1}', '{"kind": "answer", "id": ["a"]}', '{"kind": "stop"}')
+
+
+async def test_messages_that_nobody_can_read(server: RedisServer, prefix: str) -> None:
+    """They are passed over: what comes with them is heard, however many there are."""
+    async with cuttable(server, prefix=prefix) as (here, there, _), open_client(server.url) as client:
+
+        async def write() -> None:
+            while True:
+                for stream in streams:
+                    for message in UNREADABLE:
+                        await client.execute("XADD", stream, "*", "m", message, "of", "another version")
+
+        run = await here.start(held("a"), owner="ann")
+        found = await there.find(run.id, owner="ann")
+        assert [] == await found.questions()
+        begin = f"{prefix}:process:".encode()
+        streams = [each for each in await client.execute("KEYS", "*:process:*") if each.startswith(begin)]
+        assert 2 == len(streams)
+        async with anyio.create_task_group() as group:
+            group.start_soon(write)
+            for _ in range(20):
+                assert [] == await found.questions()
+            group.cancel_scope.cancel()
+        await found.stop()
+        assert "cancelled" == found.result.reason
 
 
 @pytest.mark.parametrize("lost", [0, 3])

@@ -28,6 +28,7 @@ from streamtools.events import (
 )
 from streamtools.recording import read_recording, shipped
 from tests.support.loopback import Loopback
+from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.stories import story
 
 pytestmark = pytest.mark.anyio
@@ -156,6 +157,7 @@ async def test_replaying_a_recording() -> None:
 # What providers do.
 
 
+@OTHER_LOOP_DEEP
 async def test_a_chain_of_latitude() -> None:
     """Two turns, a call in the first; its end repeats the text, and the call is seen and run once."""
     script = latitude(["I add. ", *CALL.join("\n\n")], ["It is 3."])

@@ -37,6 +37,7 @@ from streamtools.events import (
 )
 from streamtools.events.event import weigh
 from streamtools.stream import handover
+from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.stories import Script, story, texts
 
 pytestmark = pytest.mark.anyio
@@ -570,6 +571,7 @@ class Heavy(Script):
         return texts("a" * self.size)
 
 
+@OTHER_LOOP_DEEP
 async def test_large_events_slow_the_provider() -> None:
     """The buffer is bounded in bytes too, and there is room again when half of them have been taken."""
     source, most = Heavy(), handover.BUFFERED_BYTES

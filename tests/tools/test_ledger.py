@@ -252,7 +252,7 @@ async def pay(to: str) -> str:
 async def main():
     call = NativeToolCall("0", "pay", {"to": "Ann"}, "n0")
     source = sources.events([call, ProviderCompleted(finish_reason="tool_calls")])
-    ledger = Dying(where, lease=0.2)
+    ledger = Dying(where, lease=0.2 if die else 2.0)  # the second is not to lose a transaction that has to wait
     async with (
         ledger if hasattr(ledger, "__aenter__") else contextlib.nullcontext(),
         ToolStream(source, tools=[pay], ledger=ledger, run_id=place) as events,

@@ -144,6 +144,10 @@ fine-tune is known by the name of its base, where its own holds that.
 only its end: a parser takes `in_reasoning=True` then. It is "maybe" where the request switches thinking on or off.
 **Calls** are "text" where the model writes them into its answer: a server with a parser for the dialect makes them
 native, any other one hands them on. They are "native" where only the maker serves the model.
+
+Two forms are left out. TeleChat 4: no chat template and no server's parser of its calls could be looked up. YAML in
+tags that have the name of a tool (`yaml_xml` of the AI SDK's tool parser): it takes a loader of YAML on what a model
+writes, and a small subset of it would read other values than the model meant.
 """
 
 _BEGINS = {True: "yes", False: "no", None: "maybe"}

@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "events": {"errors", "json_values", "calls"},
     "rules": (),
     # stages that do not know one another
-    "sources": VOCABULARY,
+    "sources": {*VOCABULARY, "logs"},
     "typed": (),
     "parsing": {*VOCABULARY, "rules", "typed"},
     "tools": {*VOCABULARY, "logs"},

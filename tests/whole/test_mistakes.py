@@ -11,7 +11,7 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from streamtools import Parser, ToolStream, chat, parse, sources
+from streamtools import Parser, Tool, ToolContext, ToolStream, chat, parse, sources
 from streamtools.conversation import AnthropicMessages, OpenAIChat, Timeouts
 from streamtools.errors import UnreadableSource
 from streamtools.events import Error, UIEvent
@@ -108,6 +108,34 @@ def test_what_to_do_is_said() -> None:
                 with pytest.raises(kind) as caught:
                     make()
                 assert text in str(caught.value)
+
+
+async def test_a_response_that_was_read_before(caplog: pytest.LogCaptureFixture) -> None:
+    """Its events come, all at the end; the log says why."""
+    async with Loopback([b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n"]) as server, httpx.AsyncClient() as client:
+        streams = client.stream("POST", server.url)
+        async with streams as response:
+            await read(ToolStream(sources.openai(response)))
+        assert not [each for each in caplog.records if each.name.startswith("streamtools")]
+        await read(ToolStream(sources.openai(await client.post(server.url))))
+    (record,) = [each for each in caplog.records if each.name.startswith("streamtools")]
+    assert "client.stream(" in record.getMessage()
+
+
+def test_parameters_without_a_type(caplog: pytest.LogCaptureFixture) -> None:
+    """The log names them; what takes anything on purpose says `Any`."""
+
+    def look(place, near: Any, context: ToolContext, most: int = 1, *, soon=False):  # type: ignore[no-untyped-def]
+        return place, near, most, soon
+
+    def see(place: Any, *, soon: bool = False) -> Any:
+        return place, soon
+
+    Tool(see)
+    assert not caplog.records
+    Tool(look)
+    (record,) = caplog.records
+    assert "tool='look' parameters=['place', 'soon']" in record.getMessage()
 
 
 def test_texts_of_any_state_are_texts() -> None:

@@ -298,6 +298,10 @@ def refuse() -> ToolResult:
     return ToolResult(model="3 rows", ui=[1, 2, 3])
 
 
+TOGETHER = [add, weather, plan]
+ToolRegistry(TOGETHER)
+
+
 async def call_tools() -> None:
     """Call tools as the functions that they were: a decorator keeps the signature."""
     assert_type(add(1, 2), float)
@@ -444,7 +448,7 @@ def result_of(result: TurnResult) -> TurnResult:
     assert_type(result.errors, list[Error])
     assert_type(result.usage, Usage | None)
     assert_type(result.reason, DoneReason | None)
-    assert_type(result.messages(), list[dict[str, Any]])
+    assert_type(result.messages(), list[Any])
     return result
 
 
@@ -591,7 +595,7 @@ def newer_providers(response: object) -> None:
     conversation.GeminiInteractions("m", previous_id=True, thinking_level="low")
     conversation.MistralConversations("m", previous_id="r1")  # type: ignore[arg-type]
     for written in ("interactions", "mistral"):
-        assert_type(histories_of.write_messages([], written), list[dict[str, Any]])
+        assert_type(histories_of.write_messages([], written), list[Any])
     assert_type(histories_of.Assistant("Hi", response_id="r1").response_id, str | None)
     for family in families_for("qwen3:8b"):
         assert_type(family, ModelFamily)

@@ -221,6 +221,7 @@ def _unmistakable() -> tuple[Dialect, ...]:
             unmarked=(),
             openers=tuple(map(_for_auto, filter(attrgetter("auto"), dialect.openers))),
             openers_for=None,
+            unmarked=() if dialect.auto == "marked" else dialect.unmarked,
             tags=tuple(map(_tag_for_auto, filter(attrgetter("auto"), dialect.tags))),
             in_code="text",
         )
