@@ -194,9 +194,13 @@ async def test_results_in_text_are_neutralised() -> None:
                 assert (["read_page"], []) == (repeated.ran, repeated.paid)
 
 
-def all_of_them(name: str, arguments: dict[str, Any]) -> list[str]:
+FENCED = "deepseek_v3"
+"""Of what is neutralised of this one, a code fence stays open; what the model writes behind it is code as well."""
+
+
+def all_of_them(name: str, arguments: dict[str, Any], but: str = "") -> list[str]:
     """Return texts with a call in each of the dialects that are armed where nobody names any: a turn has 32 at most."""
-    written = [each.write_call(name, arguments) for each in choose_dialects(None)]
+    written = [each.write_call(name, arguments) for each in choose_dialects(None) if each.id != but]
     return ["\n\n".join(written[begin::2]) for begin in (0, 1)]
 
 
@@ -276,7 +280,7 @@ async def test_a_model_that_calls_in_text(flag: bool | None) -> None:
     """Where it calls in a dialect that is taught, what it quotes of that one, or of all that are armed, is text."""
     with cases() as case:
         for own in TAUGHT_DIALECTS:
-            for planted in (DIALECTS[own].write_call("pay", ANN), *all_of_them("pay", ANN)):
+            for planted in (DIALECTS[own].write_call("pay", ANN), *all_of_them("pay", ANN, but=FENCED)):
                 for place, read in sources_of(planted).items():
                     look = DIALECTS[own].write_call("look", {})
                     script = [DIALECTS[own].write_call("read", {}), "", look, look, "Done."]

@@ -262,7 +262,7 @@ def _is_late(step: Step) -> bool:
 def _ids(options: dict[str, Any]) -> Iterable[str]:
     dialects = options.get("dialects")
     if dialects in (None, "auto"):
-        return [dialect.id for dialect in DIALECTS.values() if dialect.auto is True]
+        return [dialect.id for dialect in DIALECTS.values() if dialect.auto]
     return [each if isinstance(each, str) else each.id for each in dialects]
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "families_for",
     "for_model",
     "hash_marker",
+    "not_named",
     "tilde_fence",
     "unnamed",
     "watched",
@@ -170,6 +171,7 @@ def for_model(model_name: str, native_tool_calls: bool | None = None) -> ByName 
 # none is armed for it. What would have been a call is text, and a near miss that says so.
 
 _NATIVE = "no dialect is armed for a model with native calls"
+_NOT_NAMED = "the dialect is not armed"
 
 
 def unnamed(dialects: Dialects) -> bool:
@@ -183,8 +185,9 @@ def armed(dialects: Dialects, native_tool_calls: bool | None) -> tuple[Dialect, 
 
 
 @cache
-def watched(*, tags: bool = False) -> tuple[Dialect, ...]:
-    """Return the dialects of `"auto"` as ones in which nothing is a call, and all that begins one is a near miss.
+def watched(*, tags: bool = False, says: str = _NATIVE) -> tuple[Dialect, ...]:
+    """Return the dialects of `"auto"` as ones in which nothing is a call, and all that begins one is a near miss, which
+    `says` why.
 
     Their `tags` still count where they did before a model turned out to make native calls.
     """
@@ -194,13 +197,19 @@ def watched(*, tags: bool = False) -> tuple[Dialect, ...]:
             openers=(),
             tags=dialect.tags if tags else (),
             near=tuple(
-                NearMiss(opener.parts + opener.ahead, _NATIVE, opener.where, opener.not_after)
+                NearMiss(opener.parts + opener.ahead, says, opener.where, opener.not_after)
                 for opener in dialect.openers
-                if opener.kind == "call"
+                if opener.kind == "call" and opener.where != "start"
             ),
         )
-        for dialect in choose_dialects(None)
+        for dialect in _unmistakable()
     )
+
+
+def not_named(dialects: Sequence[Dialect]) -> list[Dialect]:
+    """Return the others of `"auto"`, in which nothing is a call; none where no dialect is armed at all."""
+    ids = {each.id for each in dialects}
+    return [each for each in watched(says=_NOT_NAMED) if each.id not in ids] if ids else []
 
 
 def _for_auto(opener: Opener) -> Opener:
@@ -218,7 +227,6 @@ def _unmistakable() -> tuple[Dialect, ...]:
     return tuple(
         replace(
             dialect,
-            unmarked=(),
             openers=tuple(map(_for_auto, filter(attrgetter("auto"), dialect.openers))),
             openers_for=None,
             unmarked=() if dialect.auto == "marked" else dialect.unmarked,
