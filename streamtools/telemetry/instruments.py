@@ -69,24 +69,29 @@ class Instruments:
         """Count what is told by `streamtools.observing.count`."""
         (self._readers if what == "readers" else self._counters[what]).add(by)
 
-    def see(self, events: Sequence[Any]) -> None:
-        """Count what events tell."""
+    def see(self, events: Sequence[Any], model: str | None) -> None:
+        """Count what events tell of the answers of a model."""
+
+        def count(name: str, **attributes: str | None) -> None:
+            told = {f"streamtools.{key}": value for key, value in attributes.items() if value is not None}
+            self._counters[name].add(1, told if model is None else told | {"gen_ai.request.model": model})
+
         for event in events:
             kind = type(event)
             if kind is Call:
-                self._add("calls", dialect=event.call.dialect)
+                count("calls", dialect=event.call.dialect)
             elif kind is Error:
                 dialect = event.call.dialect if event.call is not None else event.dialect
-                self._add("errors", code=event.code.value, dialect=dialect)
+                count("errors", code=event.code.value, dialect=dialect)
                 if event.code is Code.TRUNCATED:
-                    self._add("cut_calls", dialect=dialect)
+                    count("cut_calls", dialect=dialect)
             elif kind is Warning:
                 if event.code is Code.NEAR_MISS:
-                    self._add("near_misses", dialect=event.dialect)
+                    count("near_misses", dialect=event.dialect)
                 else:
-                    self._add("warnings", code=event.code.value)
+                    count("warnings", code=event.code.value)
             elif kind is Matched:
-                self._add("rule_matches", rule=event.rule, action=event.action)
+                count("rule_matches", rule=event.rule, action=event.action)
 
     def use(self, usage: Usage, attributes: dict[str, Any]) -> None:
         """Count the tokens of a request."""
@@ -97,7 +102,3 @@ class Instruments:
         for kind, counter in self._by_kind.items():
             if (tokens := getattr(usage, kind)) is not None:
                 counter.add(tokens, attributes | {"gen_ai.token.modality": "unknown"})
-
-    def _add(self, name: str, **attributes: str | None) -> None:
-        told = {f"streamtools.{key}": value for key, value in attributes.items() if value is not None}
-        self._counters[name].add(1, told)

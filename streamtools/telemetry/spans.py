@@ -21,7 +21,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, Done, Error, Reasoning, StepEnd, Text, Usage, UsageReport
+from streamtools.events import Call, Done, Error, Reasoning, StepEnd, Text, Usage, UsageReport, Warning
 from streamtools.logs import without_inputs
 from streamtools.observing import Holds
 from streamtools.telemetry.conventions import Names, provider_name
@@ -77,7 +77,7 @@ class _Request:
         self._started = time_ns()
         self.came: float | None = None  # when the last chunk did
         self.ended: float | None = None
-        self.resent = 0
+        self.resent = self.malformed = self.near_misses = 0
         self.usage: Usage | None = None
         self.step: StepEnd | None = None
         self.error: str | None = None
@@ -110,6 +110,10 @@ class _Request:
             self.usage = event.usage if self.usage is None else self.usage + event.usage
         elif kind is Error and event.call_id is None:
             self.error = str(event.status) if event.status else event.code.value
+        elif kind is Error and event.call is None:
+            self.malformed += 1
+        elif kind is Warning and event.code is Code.NEAR_MISS:
+            self.near_misses += 1
         elif content:
             if kind is Text:
                 self.texts.append(event.text)
@@ -132,8 +136,9 @@ class _Request:
             if step.model:
                 self.attributes["gen_ai.response.model"] = step.model
                 span.set_attribute("gen_ai.response.model", step.model)
-        if self.resent:
-            span.set_attribute("streamtools.resend_count", self.resent)
+        for name in ("resent", "malformed", "near_misses"):
+            if count := getattr(self, name):
+                span.set_attribute(f"streamtools.{name}", count)
         if settings.content:
             finish = step.finish_reason if step is not None else None
             told = output_messages("".join(self.texts), "".join(self.thoughts), self.calls, finish)
@@ -164,6 +169,7 @@ class RunSpans:
         )
         self._context = trace.set_span_in_context(self._span)
         self._request: _Request | None = None
+        self._model: str | None = None  # that was asked last
         self._usage: Usage | None = None
         self._error: str | None = None
         self._done: Done | None = None
@@ -184,6 +190,7 @@ class RunSpans:
     def asked(self, origin: Sequence[Any], source: object) -> None:
         self._end_request()
         self._request = _Request(self._settings, self._context, origin, source)
+        self._model = self._request.attributes.get("gen_ai.request.model")
 
     def came(self) -> None:
         if self._request is not None:
@@ -222,7 +229,7 @@ class RunSpans:
         settings = self._settings
         if not settings.content:
             events = [event for event in events if type(event) is not Text]
-        settings.metrics.see(events)
+        settings.metrics.see(events, self._model)
         for event in events:
             kind = type(event)
             if kind is Done:

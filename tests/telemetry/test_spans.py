@@ -191,10 +191,10 @@ async def test_a_request_that_is_sent_again_or_to_another_model_shows() -> None:
         first, second = collected.named("chat")
     assert ["chat one", "chat two"] == [first.name, second.name]
     assert (1, "upstream_error") == (
-        (first.attributes or {})["streamtools.resend_count"],
+        (first.attributes or {})["streamtools.resent"],
         (first.attributes or {})["error.type"],
     )
-    assert "streamtools.resend_count" not in (second.attributes or {})
+    assert "streamtools.resent" not in (second.attributes or {})
     assert StatusCode.UNSET is second.status.status_code
     assert StatusCode.UNSET is collected.one("invoke_agent").status.status_code
 

@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "apps.web": {"errors", "events", "history", "conversation", "outputs.asgi", "runs", "serving"},
     "apps.cli": {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
-        *("conversation", "conversation.models", "outputs", "apps.web", "gateway.service"),
+        *("conversation", "conversation.models", "machine", "outputs", "apps.web", "gateway.service"),
     },
     "apps": (),
     "testing": {

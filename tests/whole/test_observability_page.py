@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from opentelemetry.metrics import NoOpMeter
 
+from streamtools.errors import Code
+from streamtools.events import Error
+from streamtools.recording import shipped
 from streamtools.telemetry import CONVENTIONS
 from streamtools.telemetry.instruments import Instruments
 from tests.support.readme import ROOT, read_blocks
@@ -20,6 +27,17 @@ async def test_its_programs_print_what_they_say() -> None:
     for block in read_blocks(PAGE):
         if block.language == "python":
             assert normal(block.output or "") == normal(await run_program(block.text))
+
+
+def test_its_command_writes_a_page(tmp_path: Path) -> None:
+    (command,) = [block.text.removeprefix("$ ") for block in read_blocks(PAGE) if block.language == "console"]
+    (tmp_path / "recordings").mkdir()
+    for path in shipped().values():
+        shutil.copy(path, tmp_path / "recordings")
+    (tmp_path / "app.log").write_text(Error(Code.UPSTREAM_ERROR, "no").to_json() + "\n")
+    command = command.replace("streamtools", f"{sys.executable} -m streamtools", 1)
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    assert "Calls by dialect" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 class Naming(NoOpMeter):
