@@ -128,10 +128,11 @@ class Turn:
 
     def feed(self, text: str) -> list[UIEvent]:
         """Return what the parser reads in a text, and what that adds to the output."""
-        return self._with_output(self.parser.feed(text))
+        events = self.parser.feed(text)
+        return self.output.add_to(events) if self.output is not None else events
 
     def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:
-        return events + self.output.read(events) if self.output is not None else events
+        return self.output.add_to(events) if self.output is not None else events
 
     def settle(self) -> list[UIEvent]:
         """Return the text that is held back, which no marker can continue: something else of the provider's follows."""
