@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How text is read. Every field has the default that fits a model which is taught one of the default dialects."""
+    """How text is read. Every field has the default that fits a model which is taught a dialect."""
 
     in_reasoning: bool = False
     """The template has already opened the reasoning, so the text starts inside it."""
