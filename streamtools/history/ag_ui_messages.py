@@ -66,8 +66,8 @@ def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
     for call in calls if isinstance(calls, list | tuple) else ():
         id = given(call, "id")
         if isinstance(call, Mapping) and id and not reader.is_open(id):
-            signature = _protected(call, said).get("signature")
-            reader.call(said, read_call(_as_written(call), id, id, reader.room, signature=signature))
+            signed = _protected(call, said).get("signature")
+            reader.call(said, read_call(_as_written(call), id, id, reader.room, signature=signed))
 
 
 def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
