@@ -22,7 +22,7 @@ from fastapi import Body, FastAPI, HTTPException
 from fastapi.responses import HTMLResponse
 
 from streamtools import chat, tool
-from streamtools.conversation import Message
+from streamtools.conversation import Chat, Message
 from streamtools.conversation.models import OpenAIChat
 from streamtools.history import read_messages
 from streamtools.tools import Approve, Deny, MemoryLedger, Question, Suspension
@@ -71,10 +71,9 @@ def find(run_id: str, call_id: str, expires: int, signature: str) -> tuple[Waiti
     raise HTTPException(404, "This link does not count, or no more.")
 
 
-@app.post("/chat")
-async def ask(messages: Annotated[list[dict[str, Any]], Body(embed=True)]) -> dict[str, str]:
-    """Answer; where a call has to be approved, an e-mail asks for it."""
-    async with chat(model, read_messages(messages, client=True), tools=[pay], decision_timeout=VALID) as events:
+async def answer(stream: Chat) -> dict[str, str]:
+    """Return what the model says; for each call that has to be approved, an e-mail asks."""
+    async with stream as events:
         text = "".join([event.text async for event in events if event.type == "text"])
     if events.suspension is None:
         return {"answer": text}
@@ -84,6 +83,12 @@ async def ask(messages: Annotated[list[dict[str, Any]], Body(embed=True)]) -> di
         link = f"/decide/{run_id}/{question.call.id}/{expires}/{sign(run_id, question, expires)}"
         outbox.append({"subject": f"May {question.call.name} run?", "link": link})
     return {"answer": text, "waits": "for an approval by e-mail"}
+
+
+@app.post("/chat")
+async def ask(messages: Annotated[list[dict[str, Any]], Body(embed=True)]) -> dict[str, str]:
+    """Answer a client's messages."""
+    return await answer(chat(model, read_messages(messages, client=True), tools=[pay], decision_timeout=VALID))
 
 
 @app.get("/decide/{run_id}/{call_id}/{expires}/{signature}")
@@ -107,8 +112,14 @@ async def decide(
     kept, question = find(run_id, call_id, expires, signature)
     del waiting[run_id]  # before anything waits: a second click finds nothing
     decision = Approve(digest=question.digest) if verdict == "yes" else Deny("the approver said no")
-    decisions = {question.call.id: decision}
-    resumed = chat(model, kept.history, tools=[pay], resume=kept.suspension, decisions=decisions, ledger=ledger)
-    async with resumed as events:
-        text = "".join([event.text async for event in events if event.type == "text"])
-    return {"answer": text}
+    return await answer(  # who asks about what is still open, anew
+        chat(
+            model,
+            kept.history,
+            tools=[pay],
+            resume=kept.suspension,
+            decisions={question.call.id: decision},
+            decision_timeout=VALID,
+            ledger=ledger,
+        )
+    )

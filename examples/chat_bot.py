@@ -30,7 +30,8 @@ async def get_weather(city: str) -> dict[str, str]:
 
 async def states(events: Chat) -> AsyncIterator[str]:
     """Yield what the message should say, after each event that changes it."""
-    text = line = shown = ""
+    text = line = ""
+    shown = "…"
     async for event in events:
         if event.type == "text":
             text, line = text + event.text, ""
@@ -47,14 +48,16 @@ async def reply(bot: httpx.AsyncClient, model: Model, question: str, pause: floa
     """Answer a question in one message of the service; return what it says in the end."""
     created = await bot.post("/messages", json={"text": "…"})
     address = f"/messages/{created.raise_for_status().json()['id']}"
-    last, edited = "…", anyio.current_time()
+    last = sent = "…"
+    edited = anyio.current_time()
     async with chat(model, [{"role": "user", "content": question}], tools=[get_weather]) as events:
         async for state in states(events):
             last = state
             if anyio.current_time() - edited >= pause:
                 await bot.patch(address, json={"text": last})
-                edited = anyio.current_time()
-    await bot.patch(address, json={"text": last})
+                sent, edited = last, anyio.current_time()
+    if sent != last:
+        await bot.patch(address, json={"text": last})
     return last
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -115,8 +116,8 @@ async def test_an_email_decides_once(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert "pay {&#x27;to&#x27;: &#x27;&lt;b&gt;Ann" in shown.text
             assert [] == module.paid
 
-            start, _, signature = link.rpartition("/")
-            forged = [f"{start}/{'0' * len(signature)}", f"{start[:-1]}9/{signature}"]
+            start, expires, signature = link.rsplit("/", 2)
+            forged = [f"{start}/{expires}/{'0' * len(signature)}", f"{start}/{int(expires) + 60}/{signature}"]
             assert [404, 404] == [(await client.post(each, params={"verdict": "yes"})).status_code for each in forged]
 
             first, second = [await client.post(link, params={"verdict": "yes"}) for _ in range(2)]
@@ -153,6 +154,22 @@ async def test_an_old_email_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> 
             ]
     assert [404, 404] == statuses
     assert [] == module.paid
+
+
+async def test_two_calls_are_two_emails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deciding one asks about the other anew, and both run once."""
+    both = [{"name": "pay", "arguments": {"to": to, "amount": 5}} for to in ("Ann", "Bob")]
+    async with Provider(say(f"~~~tool_call\n{json.dumps(both)}\n~~~\n"), say("Both have it.")) as model:
+        monkeypatch.setenv("MODEL_URL", model.url)
+        module = load("approvals_by_email")
+        async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
+            await ask_to_pay(module.app, module, client)
+            assert 2 == len(module.outbox)
+            waits = await client.post(module.outbox[0]["link"], params={"verdict": "yes"})
+            done = await client.post(module.outbox[-1]["link"], params={"verdict": "yes"})
+    assert "waits" in waits.json()
+    assert {"answer": "Both have it."} == done.json()
+    assert [("Ann", 5), ("Bob", 5)] == module.paid
 
 
 def test_rows_come_one_by_one() -> None:
@@ -192,4 +209,4 @@ async def test_a_bot_edits_its_message() -> None:
     assert "…" == edits[0]
     assert any("18 °C in Oslo" in each for each in edits)
     assert not any("~~~" in each for each in edits)
-    assert len(edits) == len(set(edits)) + 1  # the last one is sent once more, in case a pause held it back
+    assert not any(before == after for before, after in pairwise(edits))
