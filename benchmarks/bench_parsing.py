@@ -25,6 +25,7 @@ from benchmarks.measure import Case, Comparison, Result, Work, main
 from streamtools import Limits, Parser, StreamMachine, rules
 from streamtools.events import ProviderCompleted, Text, TextDelta
 from streamtools.parsing import DIALECTS
+from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from streamtools.rules import Rule
 
 PROSE = 6.0
@@ -249,7 +250,7 @@ def cases(smoke: bool) -> Iterator[Case]:
     one = partial(Parser, dialects="hash_marker")
     for kind, answer in (("plain prose", prose), ("Markdown", markdown), ("near-markers", near)):
         deltas = texts.cut(answer.text)
-        for name, make in (("the two defaults", Parser), ("auto", partial(Parser, dialects="auto"))):
+        for name, make in (("two", partial(Parser, dialects=TAUGHT_DIALECTS)), ("auto", Parser)):
             yield Comparison(
                 "several dialects armed",
                 f"{kind}: {name}",

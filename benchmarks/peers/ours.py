@@ -20,10 +20,10 @@ _LIMITS = Limits(calls=1000, depth=100)
 
 
 def load(choice: str) -> Peer:
-    """Return a parser of one dialect, or of the defaults for an empty name."""
+    """Return a parser of one dialect, or of several, with commas between."""
 
     def make() -> tuple[Feed, Finish]:
-        parser = Parser(choice or None, list(TOOLS), call_deltas=True, limits=_LIMITS)
+        parser = Parser(choice.split(","), list(TOOLS), call_deltas=True, limits=_LIMITS)
         return parser.feed, lambda: [parser.close()]
 
     return Peer(version("streamtools"), make, _read)

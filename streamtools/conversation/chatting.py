@@ -44,7 +44,7 @@ from streamtools.history import (
     write_messages,
 )
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, armed
+from streamtools.parsing.dialects import TAUGHT_DIALECTS, ByName, armed, for_model, unnamed
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource
 from streamtools.stream.options import StreamOptions
@@ -73,17 +73,18 @@ class Chat(ToolStream):
     """One run of a conversation: an asynchronous context manager that is also the iterator of its events.
 
     `messages` are those of OpenAI's chat form, or of a `history`. A model whose `native_tool_calls` is False is taught
-    the first of the dialects (by default `tilde_fence`) in its system prompt, if that can be taught (`teach="auto"`;
-    `"always"`, `"never"`), and with examples too, made or given as `few_shot`, for base models; others are sent the
-    definitions of the tools. After a turn with calls their results are sent back (`follow_up="auto"`), and the answer
-    is the next step, at most `max_steps` of them: in the last, calls are not run but pending. `review` sees each
+    the first of the dialects in its system prompt, if that can be taught (`teach="auto"`; `"always"`, `"never"`), and
+    with examples too, made or given as `few_shot`, for base models; others are sent the definitions of the tools. Where
+    no dialects are named, they are what models of its name write, and `"auto"`; the first of those with a marker is
+    taught, or else `tilde_fence`. After a turn with calls their results are sent back (`follow_up="auto"`), and the
+    answer is the next step, at most `max_steps` of them: in the last, calls are not run but pending. `review` sees each
     follow-up before it is sent. `emulation` is for models that make no calls at all. `request` is merged into the body
-    of each request. A `tool_choice` that forces a call holds for the first step. A model of which nobody knows
-    whether it makes native calls is one that does as soon as the messages hold one; in those of a front end, to which
-    all calls are alike, one with an id that a provider has made. With a `Fallback`, the next of
-    its models takes over where one fails. An answer that is no `output` is asked for again, `output_retries` times. The
-    other parameters are those of `ToolStream`. Raises ValueError for values that are not allowed, and for messages that
-    are none; TypeError for parameters that there are not.
+    of each request. A `tool_choice` that forces a call holds for the first step. A model of which nobody knows whether
+    it makes native calls is one that does as soon as the messages hold one; in those of a front end, to which all calls
+    are alike, one with an id that a provider has made. With a `Fallback`, the next of its models takes over where one
+    fails. An answer that is no `output` is asked for again, `output_retries` times. The other parameters are those of
+    `ToolStream`. Raises ValueError for values that are not allowed, and for messages that are none; TypeError for
+    parameters that there are not.
 
     Calls in text that nobody has run may be answered by the caller: by a user's message behind them that holds results
     as their dialect writes them (`~~~tool_result get_weather` and so on). If it does not, the model is told that the
@@ -147,11 +148,18 @@ class Chat(ToolStream):
         if self._native is None and _calls_natively(history):
             self._native = options["native_tool_calls"] = True
         if teach == "always" and options.get("dialects") is None:
-            options["dialects"] = DEFAULT_DIALECTS[::-1]  # the first is taught
+            options["dialects"] = TAUGHT_DIALECTS[::-1]  # the first is taught
+        if self._fallback is None and options.get("dialects") is None:
+            options["dialects"] = for_model(str(getattr(model, "name", "")), self._native)
         self._named = options.get("dialects")
         self._dialects = armed(self._named, self._native)
-        usual = [each for each in self._dialects if each.id == "tilde_fence" and self._named in (None, "auto")]
-        self._taught = next(iter([*usual, *self._dialects]), None)
+        usual = [
+            each
+            for each in self._dialects
+            if each.id == "tilde_fence" and (unnamed(self._named) or self._named == "auto")
+        ]
+        best = [self._named.taught] if isinstance(self._named, ByName) and self._dialects else usual
+        self._taught = next(filter(None, [*best, *usual, *self._dialects]), None)
         self._teach_when = teach
         self._few_shot = few_shot
         self._parsing: Any = {name: value for name, value in options.items() if name in _PROBED}

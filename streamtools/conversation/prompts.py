@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from streamtools.json_values import compact as compact_json
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect, choose_dialects
+from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.parsing.dialects.base import neutralise
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.registry import ToolsLike, write_line
@@ -30,7 +30,36 @@ _FORMATS = {
     "email": "name@example.org",
     "uri": "https://example.org",
 }
-_WORDS = ("some", "another", "a third")
+_SAMPLES: Final = 3
+_PLAUSIBLE = {
+    "address": ("12 High Street", "4 Mill Lane", "9 Park Road"),
+    "author user person name": ("Ada", "Grace", "Alan"),
+    "category tag topic subject": ("music", "sports", "history"),
+    "city location place destination town": ("Paris", "Oslo", "Lima"),
+    "code expression formula": ("1 + 1", "2 * 3", "8 - 5"),
+    "color colour": ("blue", "green", "red"),
+    "command": ("ls", "pwd", "date"),
+    "country": ("France", "Norway", "Peru"),
+    "currency": ("EUR", "USD", "JPY"),
+    "date day": ("2025-01-31", "2025-03-08", "2025-06-21"),
+    "email mail recipient to": ("ada@example.org", "grace@example.org", "alan@example.org"),
+    "file path filename document": ("notes.txt", "report.md", "data.csv"),
+    "id number key": ("1042", "2077", "3151"),
+    "language lang locale": ("en", "fr", "nb"),
+    "phone": ("+44 20 7946 0958", "+44 20 7946 0147", "+44 20 7946 0321"),
+    "query question search keyword q": ("tall ships", "solar panels", "bread recipes"),
+    "symbol ticker": ("AAPL", "MSFT", "SAP"),
+    "text message content body note": ("Good morning", "See you at noon", "All is done"),
+    "title": ("Minutes", "Plans", "Ideas"),
+    "time": ("09:00", "12:30", "18:45"),
+    "url uri link website": ("https://example.org", "https://example.com", "https://example.net"),
+    "zone timezone": ("Europe/Paris", "Europe/Oslo", "America/Lima"),
+}
+"""Three values for a text, by the words that a parameter's name may hold; those further right in a name come first."""
+_BY_WORD = {word: values for words, values in _PLAUSIBLE.items() for word in words.split()}
+_LAST = ("name", "id", "key", "number", "text", "q", "to")  # words that say less than others of the same name
+_OTHERS = ("alpha", "beta", "gamma")
+_each_word = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])").findall
 
 
 def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
@@ -41,7 +70,7 @@ def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
     if examples := tool.parameters.get("examples"):
         return [dict(each) for each in examples]
     schema = inline(tool.parameters)
-    made = [_members(schema, number) for number in range(len(_WORDS))]
+    made = [_members(schema, number) for number in range(_SAMPLES)]
     return [each for number, each in enumerate(made) if each not in made[:number]]
 
 
@@ -49,11 +78,11 @@ def _members(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = set(schema.get("required", ()))
     names = [name for name in properties if name in required] or list(properties)[:1]
-    return {name: _value(properties[name], name.replace("_", " "), number) for name in names}
+    return {name: _value(properties[name], name, number) for name in names}
 
 
 def _value(schema: Any, name: str, number: int) -> Any:
-    """Return a value that a schema allows, as far as it is a simple one; a text says what it is the value of."""
+    """Return a value that a schema allows, as far as it is a simple one; a text is one that its name makes likely."""
     if not isinstance(schema, Mapping):
         return "..."
     if "const" in schema:
@@ -78,8 +107,15 @@ def _value(schema: Any, name: str, number: int) -> Any:
         case "object":
             return _members(schema, number)
         case "string":
-            return _FORMATS.get(schema.get("format", ""), f"{_WORDS[number]} {name}")
+            return _FORMATS.get(schema.get("format", "")) or _plausible(name)[number]
     return "..."
+
+
+def _plausible(name: str) -> Sequence[str]:
+    """Return texts that a parameter of this name may have."""
+    words = [each.lower() for each in reversed(_each_word(name))]
+    known = [each for each in sorted(words, key=_LAST.__contains__) if each in _BY_WORD]
+    return _BY_WORD[known[0]] if known else _OTHERS
 
 
 def _is_null(schema: Any) -> bool:
@@ -186,8 +222,7 @@ def _plain(text: str, dialect: Dialect) -> str:
     The JSON of its definition stays as it is: no call begins like it, though some have its keys.
     """
     dialect = replace(dialect, unmarked=())
-    others = [DIALECTS[each] for each in DEFAULT_DIALECTS if each != dialect.id]
-    return neutralise(text, [dialect, *others] if dialect.id in DEFAULT_DIALECTS else [dialect])
+    return neutralise(text, [dialect, *(each for each in choose_dialects("auto") if each.id != dialect.id)])
 
 
 def _transcript(example: Example, registry: ToolRegistry, dialect: Dialect) -> str:

@@ -25,7 +25,7 @@ from streamtools.history import (
     read_messages,
     settle,
 )
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, Dialect, Dialects, choose_dialects, dialects_for
+from streamtools.parsing.dialects import DIALECTS, Dialect, Dialects, choose_dialects, dialects_for, for_model
 from streamtools.parsing.dialects.base import neutralise
 
 Mode: TypeAlias = Literal["text", "native", "auto"]
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
 def make_plan(mode: Mode, dialects: Dialects, asked: Asked, host: str | None) -> Plan:
     """Return how this request is to be answered by the upstream at `host`."""
     if mode == "text":
-        return teaching(dialects)
+        return teaching(dialects, asked.model)
     if mode == "native":
         return Plan(() if dialects is None else choose_dialects(dialects), None)
     if calls_natively_at(host or "") or _holds_native(asked.history):
@@ -62,9 +62,16 @@ def make_plan(mode: Mode, dialects: Dialects, asked: Asked, host: str | None) ->
     return Plan(choose_dialects(dialects_for(asked.model) if dialects is None else dialects), None)
 
 
-def teaching(dialects: Dialects) -> Plan:
-    """Return the plan of mode `"text"`: the first of the dialects is taught. Raises ValueError for one that cannot."""
-    chosen = choose_dialects(DEFAULT_DIALECTS[::-1] if dialects is None else dialects)
+def teaching(dialects: Dialects, model: str = "") -> Plan:
+    """Return the plan of mode `"text"`: the first of the dialects is taught. Raises ValueError for one that cannot.
+
+    Where none is named, it is the one that models of this name write, if it has a marker, and else `tilde_fence`.
+    """
+    if dialects is None:
+        usual = for_model(model, False)
+        taught = (usual and usual.taught) or DIALECTS["tilde_fence"]
+        return Plan((taught, *(each for each in choose_dialects(usual) if each.id != taught.id)), taught)
+    chosen = choose_dialects(dialects)
     if not chosen or not chosen[0].teachable:
         named = f"{chosen[0].id!r} cannot" if chosen else "none can"
         raise ValueError(f"mode 'text' teaches the first of the dialects, and {named} be taught; 'tilde_fence' can")

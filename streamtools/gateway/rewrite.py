@@ -55,16 +55,16 @@ _FRAMES = 16
 class Rewrite:
     """What holds for all requests.
 
-    `mode` says how models are made to call tools: `"text"` teaches them the first of the `dialects` (by default
-    `tilde_fence`), with examples if `few_shot`; `"native"` sends the upstream the tools and reads no text, unless
-    `dialects` are named: then the calls that leak in those; `"auto"` does so in the dialects that a model of that name
-    is known to write, unless the host or the history shows that it makes native calls. A malformed call reaches the
-    client as text, or as an error (`on_malformed`), after the model has been asked `ask_again` times to write it anew:
-    then calls leave when they are complete. `upstream` is what is spoken there: chat completions, Ollama's own form,
-    or, where dialects are read, the template of `"llama.cpp"` or `"vllm"` without the parser behind it. `text_rules`
-    hold for the text of every answer, also where nothing else is rewritten. `new_id` (of calls), `new_answer_id` (where
-    the upstream gives none) and `now` (seconds since 1970) make answers repeat. Raises ValueError for a value that is
-    not allowed.
+    `mode` says how models are made to call tools: `"text"` teaches them the first of the `dialects` (where none is
+    named, what models of that name write, or `tilde_fence`; all of `"auto"` is read), with examples if `few_shot`;
+    `"native"` sends the upstream the tools and reads no text, unless `dialects` are named: then the calls that leak in
+    those; `"auto"` does so in the dialects that a model of that name is known to write, unless the host or the history
+    shows that it makes native calls. A malformed call reaches the client as text, or as an error (`on_malformed`),
+    after the model has been asked `ask_again` times to write it anew: then calls leave when they are complete.
+    `upstream` is what is spoken there: chat completions, Ollama's own form, or, where dialects are read, the template
+    of `"llama.cpp"` or `"vllm"` without the parser behind it. `text_rules` hold for the text of every answer, also
+    where nothing else is rewritten. `new_id` (of calls), `new_answer_id` (where the upstream gives none) and `now`
+    (seconds since 1970) make answers repeat. Raises ValueError for a value that is not allowed.
     """
 
     mode: Mode = "text"

@@ -36,20 +36,21 @@ class OutputText:
         self._text: list[str] = []
         self._begun = self._warned = False
 
-    def read(self, events: Sequence[UIEvent]) -> list[UIEvent]:
-        """Return what the texts among some events add to the value."""
+    def add_to(self, events: list[UIEvent]) -> list[UIEvent]:
+        """Add to events what the texts among them add to the value; return them."""
         reader = self._reader
         if reader.flows and len(events) == 1 and type(event := events[0]) is Text:
             text = event.text
             if '"' not in text and "\\" not in text:  # the commonest of all: a string goes on
                 self._text.append(text)
-                reader.note_controls(text)
-                return [Partial(reader.place, text, False, self._number())]
-        out: list[UIEvent] = []
-        for event in events:
+                if not text.isprintable():
+                    reader.note_controls(text)
+                events.append(Partial(reader.place, text, False, self._number()))
+                return events
+        for event in events.copy():
             if type(event) is Text and not self._reader.ended and self._reader.fault is None:
-                self._feed(event.text, out)
-        return out
+                self._feed(event.text, events)
+        return events
 
     def end(self, *, has_calls: bool) -> list[UIEvent]:
         """Return what the end of the turn makes certain."""

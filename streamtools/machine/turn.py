@@ -18,7 +18,7 @@ from streamtools.events import Call, Error, NativeToolCall, Reasoning, Reasoning
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_life import BROKEN_OFF
-from streamtools.parsing.dialects import Dialect, Dialects, armed, watched
+from streamtools.parsing.dialects import Dialect, Dialects, armed, unnamed, watched
 from streamtools.parsing.policies import Options, ParserOptions
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ class Turn:
         native_tool_calls: bool | None = None,
         output: OutputType | None = None,
     ) -> None:
-        self._may_turn_native = dialects is None and native_tool_calls is None
+        self._may_turn_native = native_tool_calls is None and unnamed(dialects)
         self._armed = armed(dialects, native_tool_calls)
-        self._dialects = watched() if dialects is None and native_tool_calls else dialects
+        self._dialects = watched() if native_tool_calls and unnamed(dialects) else dialects
         self._tools = tools
         self._options = options
         self._number = number
@@ -111,7 +111,7 @@ class Turn:
         if self._may_turn_native:
             self._may_turn_native = False
             self._armed = ()
-            self._dialects = watched()
+            self._dialects = watched(tags=True)
             self.parser = self._make_parser()
 
     def _make_parser(self) -> Parser:
@@ -128,10 +128,11 @@ class Turn:
 
     def feed(self, text: str) -> list[UIEvent]:
         """Return what the parser reads in a text, and what that adds to the output."""
-        return self._with_output(self.parser.feed(text))
+        events = self.parser.feed(text)
+        return self.output.add_to(events) if self.output is not None else events
 
     def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:
-        return events + self.output.read(events) if self.output is not None else events
+        return self.output.add_to(events) if self.output is not None else events
 
     def settle(self) -> list[UIEvent]:
         """Return the text that is held back, which no marker can continue: something else of the provider's follows."""

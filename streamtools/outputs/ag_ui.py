@@ -6,11 +6,13 @@ request of what it reads, so their ids are unique beyond one run (they begin wit
 belong to one message of the assistant, unless the model thinks between them, and each call that ended has a result:
 without one it is a call that the front end is to run itself.
 
-The outcomes `cancelled` and `interrupt`, `pendingToolCallIds` and `usage` are of version 1.0, and go only to a reader
-that declared it: readers from before it refuse them.
+The outcome `cancelled`, `pendingToolCallIds` and `usage` are of version 1.0, and go only to a reader that declared it:
+readers from before it refuse them. The outcome `interrupt` goes to all: it is older than 1.0 (CopilotKit holds such a
+client, 0.0.59), and readers from before it pass over outcomes. Clients parse the arguments of calls before they send
+them back, so those of a malformed call are an object too, with what was written as its `raw`.
 
-Source: the packages `@ag-ui/client` 1.0.0 (`verify`, `apply/default`) and `ag-ui-protocol` 1.0.0, whose models are made
-of the schema of 1.0.
+Source: the packages `@ag-ui/client` 0.0.27 to 0.0.59 and 1.0.0 (`verify`, `apply/default`, `legacy/convert`) and
+`ag-ui-protocol` 1.0.0, whose models are made of the schema of 1.0.
 """
 
 from __future__ import annotations
@@ -35,12 +37,12 @@ class AGUIEncoder(PairedEncoder):
 
     `thread_id`, `run_id` and `protocol_version` are those of the request (`threadId`, `runId`, `protocolVersion`).
     Without ids, those of our own run are sent; without a version of 1.0 or later, nothing is sent that clients from
-    before it would refuse: the calls that are left to the front end or wait for approval by name, the tokens of the
-    run, and that it was cancelled (which is an error to them). `known_calls` are the ids of calls that the messages of
-    the request hold already, of a run that resumes another, and `known_results` those whose results they hold too: a
-    second one would stand beside it. `state` is the member of the client's state under which the value of an `output`
-    grows, by `STATE_DELTA`; with None, none are sent. JSON Patch cannot add to a text, so a long one is sent again
-    whenever it has grown by a quarter, and at its end.
+    before it would refuse, CopilotKit's among them: the calls that are left to the front end by name, the tokens of the
+    run, and that it was cancelled (which is an error to them). They are asked for approvals all the same. `known_calls`
+    are the ids of calls that the messages of the request hold already, of a run that resumes another, and
+    `known_results` those whose results they hold too: a second one would stand beside it. `state` is the member of the
+    client's state under which the value of an `output` grows, by `STATE_DELTA`; with None, none are sent. JSON Patch
+    cannot add to a text, so a long one is sent again whenever it has grown by a quarter, and at its end.
     """
 
     def __init__(
@@ -151,8 +153,8 @@ class AGUIEncoder(PairedEncoder):
         if known is None:
             written = self._write_call_start(error.call_id, error.call.name if error.call else UNNAMED)
         if known is None or not (known.whole or known.pieces):
-            text = to_json(error.call.arguments).decode() if error.call else error.raw
-            written += self._write_call_delta(error.call_id, text) if text else b""
+            arguments = error.call.arguments if error.call else present(raw=error.raw or None)
+            written += self._write_call_delta(error.call_id, to_json(arguments).decode())
         if known is None or not known.whole:
             written += encode_part("TOOL_CALL_END", toolCallId=error.call_id)
         return written + self._answer(error.call_id, error.message)
@@ -166,12 +168,13 @@ class AGUIEncoder(PairedEncoder):
         outcome: dict[str, Any] | None = None
         if done.reason == "cancelled":
             outcome = {"type": "cancelled"}
-        elif done.reason == "finished" and done.pending and self._current:
+        elif done.reason == "finished" and done.pending:
             asked = [call.id for call in done.pending if call.id in self._questions]
             interrupts = [{"id": each, "reason": "tool_approval", "toolCallId": each} for each in asked]
-            outcome = {"type": "success", "pendingToolCallIds": [call.id for call in done.pending]}
             if interrupts:
                 outcome = {"type": "interrupt", "interrupts": interrupts}
+            elif self._current:
+                outcome = {"type": "success", "pendingToolCallIds": [call.id for call in done.pending]}
         return encode_part(
             "RUN_FINISHED",
             threadId=self._thread_id or self._run_id,

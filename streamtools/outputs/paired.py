@@ -24,6 +24,7 @@ from streamtools import events
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error, to_json
+from streamtools.outputs.files import files_of
 from streamtools.outputs.protected import Protected, of_reasoning, of_text
 
 Channel: TypeAlias = Literal["text", "reasoning"]
@@ -41,6 +42,8 @@ class KnownCall(msgspec.Struct):
     """Some of its arguments went out as they were written."""
     whole: bool = False
     """All of its arguments went out."""
+    begun: bool = False
+    """It was allowed to run, if anybody was asked."""
 
 
 _LEFT = {
@@ -103,8 +106,12 @@ class PairedEncoder(ABC):
                 return self._announce(call_id, name)
             case events.CallDelta(call_id, text):
                 return self._add_to_call(call_id, text)
-            case events.Call(call) | events.Executing(call):
+            case events.Call(call):
                 return self._introduce(call)
+            case events.Executing(call):
+                written = self._introduce(call)
+                self._calls[call.id].begun = True
+                return written + (self._write_approval(call) if call.id in self._questions else b"")
             case events.ApprovalRequested(call):
                 self._questions[call.id] = event
                 return self._introduce(call) + self._write_question(call)
@@ -125,8 +132,10 @@ class PairedEncoder(ABC):
                 return self._begin() + self._write_usage(self._usage)
             case events.Done():
                 return self._finish(event)
-            case events.Thinking() | events.Warning() | events.FollowUp() | events.Raw() | events.Markup():
+            case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup():
                 return b""
+            case events.Raw(data):
+                return b"".join(self._write_file(kind, url) for kind, url in files_of(data))
             case events.Partial():
                 return self._begin() + self._write_partial(event)
             case events.Matched():
@@ -281,6 +290,14 @@ class PairedEncoder(ABC):
 
     def _write_question(self, call: ToolCall) -> bytes:
         """Return what asks for the approval of a call, which has been sent; nothing where the end of the run asks."""
+        return b""
+
+    def _write_approval(self, call: ToolCall) -> bytes:
+        """Return that a call whose approval was asked for has been approved, for readers that did not do it."""
+        return b""
+
+    def _write_file(self, kind: str, url: str) -> bytes:
+        """Return a file that the model has made, of a media type, for readers that have a place for it."""
         return b""
 
     def _write_partial(self, partial: events.Partial) -> bytes:

@@ -5,10 +5,10 @@ output of a call that was not announced, each ends the stream with an error; so 
 nothing is read. So parts are closed before it, and what only a later version knows is not sent to an earlier one.
 
 A call of ours becomes a tool part: `input-streaming` from its name on, `input-available` when it is complete, then
-`output-available` or `output-error`. Calls that are left for somebody else to run stay `input-available`: the client
-answers them (`addToolOutput`) and asks again; those that somebody has to approve first are `approval-requested`, and
-the id of the approval is the call's. Calls that nobody will run end as `output-error`, since a history with
-unanswered calls is one that no provider takes.
+`output-available`, `output-error` or, where its approval was asked for and refused, `output-denied`. Calls that are
+left for somebody else to run stay `input-available`: the client answers them (`addToolOutput`) and asks again; those
+that somebody has to approve first are `approval-requested`, and the id of the approval is the call's. Calls that nobody
+will run end as `output-error`, since a history with unanswered calls is one that no provider takes.
 
 Clients look at the calls behind the last `start-step` to find out whether all are answered. So a run that goes on in a
 message which holds calls already begins a step only when it has something new to say in it.
@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from streamtools.calls import ToolCall
+from streamtools.errors import Code
 from streamtools.events import Call, Done, Error, Partial, Start, UIEvent, Usage
 from streamtools.outputs.encoder import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
 from streamtools.outputs.paired import UNNAMED, Channel, KnownCall, PairedEncoder
@@ -45,11 +46,11 @@ class AISDKEncoder(PairedEncoder):
     assistant's, which this answer goes on with, and else one of your own, the run's id for instance. `dynamic`: calls
     are parts of the type `dynamic-tool`, which fits any tool; with False, or names that a call's is not among,
     `tool-NAME`, for a front end that has types for it. `progress`: what a tool reports while it works is a part
-    `data-tool-progress` (one for each call, the last counts), or a `"preliminary"` output of the call, for tools whose
-    progress has the form of their result. `metadata` is that of the message; `usage=False` keeps the tokens of the run
-    out of it. `known_calls` are the ids of calls that the message holds already, of a run that resumes another. A
-    client that comes back into such a run makes the whole message anew: `before` are the events of the runs that it
-    began with, which are told first. Raises ValueError for a value that is not allowed.
+    `data-tool-progress` for `onData`, of which nothing stays in the message, or a `"preliminary"` output of the call,
+    for tools whose progress has the form of their result. `metadata` is that of the message; `usage=False` keeps the
+    tokens of the run out of it. `known_calls` are the ids of calls that the message holds already, of a run that
+    resumes another. A client that comes back into such a run makes the whole message anew: `before` are the events of
+    the runs that it began with, which are told first. Raises ValueError for a value that is not allowed.
     """
 
     headers: Mapping[str, str] = {**EVENT_STREAM_HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
@@ -131,6 +132,19 @@ class AISDKEncoder(PairedEncoder):
             return b""
         return encode_part("tool-approval-request", approvalId=call.id, toolCallId=call.id)
 
+    def _write_approval(self, call: ToolCall) -> bytes:
+        return self._respond(call.id, approved=True)
+
+    def _respond(self, call_id: str, *, approved: bool, reason: str | None = None) -> bytes:
+        """Return how a question of this stream was answered, which version 6 knows only from itself."""
+        if self._target < 7:
+            return b""
+        return encode_part("tool-approval-response", approvalId=call_id, approved=approved, reason=reason)
+
+    def _write_file(self, kind: str, url: str) -> bytes:
+        opened = self._begin() + self._end_block() + self._open_step()
+        return opened + encode_part("file", url=url, mediaType=kind)
+
     def _write_partial(self, partial: Partial) -> bytes:
         data = {"path": partial.path, "value": partial.value, "complete": partial.complete}
         return encode_part("data-partial", data=data, transient=True)  # for `onData`; the message holds the text
@@ -138,13 +152,20 @@ class AISDKEncoder(PairedEncoder):
     def _write_progress(self, known: KnownCall, data: Any) -> bytes:
         if self._preliminary:
             return self._output(known.id, known.name, output=data, preliminary=True)
-        return encode_part("data-tool-progress", id=known.id, data={"toolCallId": known.id, "progress": data})
+        reported = {"toolCallId": known.id, "progress": data}
+        return encode_part("data-tool-progress", id=known.id, data=reported, transient=True)
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
         return self._output(call.id, call.name, output=result)
 
     def _write_refusal(self, error: Error, known: KnownCall | None) -> bytes:
         if known is not None and known.whole:
+            if error.code is Code.TOOL_DENIED and not known.begun and self._target > 5:
+                if known.id in self._questions:
+                    answered = self._respond(known.id, approved=False, reason=error.message)
+                    return answered + encode_part("tool-output-denied", toolCallId=known.id)
+                if known.id in self._known:  # the client was asked at the end of the run before, and has said so
+                    return encode_part("tool-output-denied", toolCallId=known.id)
             dynamic = self._is_dynamic(known.name)
             return encode_part("tool-output-error", toolCallId=known.id, errorText=error.message, dynamic=dynamic)
         name = known.name if known else error.call.name if error.call else None

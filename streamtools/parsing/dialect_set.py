@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from streamtools.parsing.declared import Signatures
-from streamtools.parsing.dialects import Dialect, Opener, Tag
+from streamtools.parsing.dialects import Dialect, Opener, Tag, not_named
 from streamtools.parsing.markdown import IN_CODE, LINE_START, MarkerBeginnings
 from streamtools.parsing.markers import Marker, Markers
 from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
@@ -82,7 +82,7 @@ class DialectSet:
         anywhere = {entry.marker.head for entry in inline}
         if reasoning == "anywhere":
             anywhere |= {*self.tags.firsts}
-        self.near = near = _near_misses(dialects, calls, names)
+        self.near = near = _near_misses([*dialects, *not_named(dialects)], calls, names)
         self.starts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts} | near.starts
         self.beginnings = MarkerBeginnings(
             anywhere=anywhere | near.anywhere,
@@ -114,7 +114,7 @@ class DialectSet:
         return markers
 
 
-def _near_misses(dialects: tuple[Dialect, ...], calls: list[Entry], names: tuple[str, ...]) -> NearMisses:
+def _near_misses(dialects: list[Dialect], calls: list[Entry], names: tuple[str, ...]) -> NearMisses:
     """Return what comes near to the `calls` of a set of dialects, and near to those of a dialect without markers."""
     code = [
         (

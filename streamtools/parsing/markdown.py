@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set
+from functools import cached_property
 
 from streamtools.parsing.markers import Match
 from streamtools.parsing.reader import matcher
@@ -298,7 +299,7 @@ _STRUCTURE = frozenset(">-*+0123456789~`\\ \t\n")  # what means something at the
 
 
 class MarkerBeginnings:
-    """The beginnings of markers, and patterns of text in which none of them begins."""
+    """The beginnings of markers, and patterns of text in which none of them begins, compiled when they are wanted."""
 
     def __init__(self, anywhere: Set[str], line_start: Set[str], in_code: Set[str]) -> None:
         """Take the beginnings that matter anywhere, at line starts, and also in code."""
@@ -306,22 +307,40 @@ class MarkerBeginnings:
         self._inline = _by_first(anywhere | in_code)
         self._all = _by_first(anywhere | in_code | line_start)
         self.firsts = frozenset(self._inline)
-        self.inline = _match(self._inline)
-        """Matches where a marker may begin in the middle of a line; a line feed is one of its places."""
-        self.in_code = _match(self._in_code)
-        """Matches where one may begin in code."""
-        self.all = _match(self._all)
-        """Matches where one may begin behind the indentation of a line."""
         self.indentation = matcher(" ?" if " " in self._all else " *")
         """Matches indentation that can be read at once, from a space before the text of a line on."""
+        self.inline = _match(self._inline)
+        """Matches where a marker may begin in the middle of a line; a line feed is one of its places."""
+        self.all = _match(self._all)
+        """Matches where one may begin behind the indentation of a line."""
         self.line_begin = re.compile(self._line()).match
         """Matches what a line of text begins with, indentation and list markers too, if it is ordinary text then."""
-        self.fence_line_begin = re.compile(self._fence_line()).match
-        """The same in a fence."""
         self.text_search = self._search(self._inline, "`\\", _BLANK_LINES + self._line())
-        self.span_search = self._search(self._in_code, "`", "(?!)")
-        self.fence_search = self._search(self._in_code, "", _BLANK_LINES + self._fence_line())
-        self.quote_search = self._search(self._in_code, "", self._quote_line())
+
+    @cached_property
+    def in_code(self) -> Match:
+        """Matches where one may begin in code."""
+        return _match(self._in_code)
+
+    @cached_property
+    def fence_line_begin(self) -> Match:
+        """Matches what `line_begin` does, in a fence."""
+        return re.compile(self._fence_line()).match
+
+    @cached_property
+    def span_search(self) -> Match:
+        """Finds the first place that may not be ordinary, as `text_search` does, in a code span."""
+        return self._search(self._in_code, "`", "(?!)")
+
+    @cached_property
+    def fence_search(self) -> Match:
+        """Finds that in a fence."""
+        return self._search(self._in_code, "", _BLANK_LINES + self._fence_line())
+
+    @cached_property
+    def quote_search(self) -> Match:
+        """Finds that in a quote."""
+        return self._search(self._in_code, "", self._quote_line())
 
     def _search(self, beginnings: dict[str, str], others: str, line: str) -> Match:
         """Return what finds beginnings, `others`, and line feeds but for those behind which a `line` begins."""

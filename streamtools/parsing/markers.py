@@ -160,13 +160,20 @@ def _length_of_tag(parts: Sequence[Part]) -> int:
 
 
 class Pattern:
-    """A sequence of parts that can be looked for in text that goes on."""
+    """A sequence of parts that can be looked for in text that goes on. It is compiled when it is wanted."""
 
     def __init__(self, *parts: Part) -> None:
-        self.going = re.compile(_going(parts, _MARK)).match
+        self._parts = parts
+
+    @cached_property
+    def going(self) -> Match:
         """Matches all of it, with a group, or what may yet become it."""
-        self.ending = re.compile(_joined(parts, complete) + _MARK).match
+        return re.compile(_going(self._parts, _MARK)).match
+
+    @cached_property
+    def ending(self) -> Match:
         """The same, where the text does not go on."""
+        return re.compile(_joined(self._parts, complete) + _MARK).match
 
     def match(self, text: str, at: int, ended: bool) -> int | Literal[False] | None:
         """Return where the parts end, None if they may yet match, or False if they cannot."""

@@ -35,8 +35,8 @@ _AGAIN: Final = 512  # the same, of text that is read once more
 class Parser:
     """A push parser for the text of a model: `feed` it deltas, then `close` it; both return what is now certain.
 
-    Nothing that a model writes makes it raise. `dialects` are ids, `Dialect` objects or `"auto"`; None arms the two
-    defaults, `()` none. `tools` are the declared tools, for dialects that read values by their schemas or calls by
+    Nothing that a model writes makes it raise. `dialects` are ids, `Dialect` objects or `"auto"`, which None means,
+    too; `()` arms none. `tools` are the declared tools, for dialects that read values by their schemas or calls by
     their names: a registry, a tool, a definition as a dict in the form of any provider, or several of these; a function
     is declared by `tool(function)`. `number` gives events their `seq`. The other parameters are those of `Options`.
     Raises TypeError for `tools` that declare nothing, ValueError for a dialect or a value that is unknown, ImportError
@@ -75,8 +75,7 @@ class Parser:
         self._number = number
         self._visible = Visible(self._output, chosen)
         self._prose = Prose(self._dialects, chosen, self._output, self._visible)
-        self._closed = False
-        self._ended = False
+        self._closed = self._ended = False
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta that changes no state
         self._hidden: Span | ReasoningText | None = None  # takes such a delta, unless it is text for the reader
         self._shows = False  # such a delta is text for the reader
@@ -200,8 +199,7 @@ class Parser:
         return self._visible.stopped
 
     def _begin(self) -> None:
-        self._closed = False
-        self._ended = False
+        self._closed = self._ended = False
         self._span: Span | None = None
         self._body: Iterator[None] = iter(())  # the grammar that reads the span
         self._reasoning: ReasoningText | None = None
@@ -327,26 +325,27 @@ class _GuardedParser(Parser):
 
         chosen: Any = {name: options[name] for name in _GUARDED if name in options}
         self._guard = TextGuard(Options(**chosen), number)
-        self._matcher = self._guard.matcher
-        self._at_once = self._guard.paced is None and self._guard.thoughts is None
-        self._count = number
+        self._leaves_met: Callable[[str], object] | None = None
+        self._quiet: Callable[[str], object] | None = None  # finds what that finds, and what may become a match
         super().__init__(*args, **options)
 
     def feed(self, delta: str) -> list[UIEvent]:
-        if self._shows and self._at_once and self._leaves(delta) is None and delta:  # as in a parser without rules
-            self._prose.last = delta
-            matcher, number = self._matcher, self._count
-            known = matcher.state.pieces.get(delta)
-            if known is not None and not (known[2] or matcher.held):
-                # `Matcher.feed`, inlined: nothing that a rule looks for begins in it.
-                matcher.state = known[0]
+        guard = self._guard
+        if (matcher := guard.direct) is not None and self._shows and delta:
+            number, leaves = guard.number, self._leaves
+            if leaves is not self._leaves_met:
+                self._leaves_met, self._quiet = leaves, guard.search_beside(leaves)
+            if (quiet := self._quiet) is not None and not matcher.held and quiet(delta) is None:  # the commonest of all
+                self._prose.last = delta
                 matcher.position += len(delta)
                 return [Text(delta) if number is None else Text(delta, number())]
-            shown = matcher.feed(delta)
-            if type(shown) is not str:
+            if leaves(delta) is None:  # as in a parser without rules
+                self._prose.last = delta
+                shown = matcher.feed(delta)
+                if type(shown) is str:
+                    return ([Text(shown)] if number is None else [Text(shown, number())]) if shown else []
                 return self._show([], shown)
-            return ([Text(shown)] if number is None else [Text(shown, number())]) if shown else []
-        return self._show(super().feed(delta) if self._guard.stopped_by is None else [])
+        return self._show(super().feed(delta) if guard.stopped_by is None else [])
 
     def close(self) -> list[UIEvent]:
         return self._show(super().close(), ends=True)
@@ -358,7 +357,7 @@ class _GuardedParser(Parser):
         return self._show(super().discard())
 
     def number_by(self, number: Callable[[], int]) -> None:
-        self._guard.number = self._count = number
+        self._guard.number = number
 
     def pause(self) -> list[UIEvent]:
         return self._show([], ends=True)

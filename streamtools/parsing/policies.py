@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How text is read. Every field has the default that fits a model which is taught one of the default dialects."""
+    """How text is read. Every field has the default that fits a model which is taught a dialect."""
 
     in_reasoning: bool = False
     """The template has already opened the reasoning, so the text starts inside it."""
@@ -56,8 +56,9 @@ class Options:
     """Whether the rules read what the model thinks, too, apart from the text."""
     history: Literal["as_written", "as_shown"] = "as_written"
     """Whether the history that goes back to the model has what rules have found, or what was shown."""
-    pace: Literal["as_it_comes", "words", "graphemes"] = "as_it_comes"
-    """Whether visible text comes as it does, or in whole words, or whole graphemes: no half emoji, no mark apart."""
+    pace: Literal["as_it_comes", "words", "links", "graphemes"] = "as_it_comes"
+    """Whether visible text comes as it does, in whole words, in these and whole links, or in whole graphemes: no half
+    emoji, no mark apart."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -87,7 +88,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "in_code": ("text", "call", None),
     "calls_at": ("start", "anywhere"),
     "history": ("as_written", "as_shown"),
-    "pace": ("as_it_comes", "words", "graphemes"),
+    "pace": ("as_it_comes", "words", "links", "graphemes"),
 }
 
 
@@ -109,7 +110,7 @@ class OtherOptions(TypedDict, total=False):
     text_rules: Sequence[Rule]
     rules_in_reasoning: bool
     history: Literal["as_written", "as_shown"]
-    pace: Literal["as_it_comes", "words", "graphemes"]
+    pace: Literal["as_it_comes", "words", "links", "graphemes"]
 
 
 class ParserOptions(OtherOptions, total=False):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable
+from functools import cached_property
 from typing import TypeAlias, cast
 
 from streamtools.parsing.markers import SPACES, Marker, Maybe, Part, Pattern
@@ -29,7 +30,7 @@ Awaited: TypeAlias = Callable[..., "re.Match[str] | None"]
 
 
 class Closing:
-    """What `Reader.content` and `Reader.until` look for."""
+    """What `Reader.content` and `Reader.until` look for. Its patterns are compiled when they are wanted."""
 
     def __init__(
         self,
@@ -44,26 +45,45 @@ class Closing:
         At the end of the stream it may be `last` with white space behind it, with which one of `ends` begins.
         With `line_feed`, one that stands before it belongs to it. A `blank_line` is one too: the line feed before it.
         """
-        behind, ahead = [list(map(_marker, forms)) for forms in (ends, before)]
+        self._behind, self._ahead = list(map(_marker, ends)), list(map(_marker, before))
+        self._line_feed, self._blank_line = line_feed, blank_line
+        self.last = Pattern(*([Maybe(("\n",))] if line_feed else []), *last, SPACES) if last else None
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        """One group, behind what is read; without it, the text may yet become that."""
+        behind, ahead = self._behind, self._ahead
         whole = [*(each.search_pattern() for each in behind), *(f"(?={each.search_pattern()})" for each in ahead)]
         begun = [each.begun_pattern() for each in (*behind, *ahead)]
-        firsts = {each.first for each in (*behind, *ahead)}
-        if blank_line:
+        if self._blank_line:
             whole.append(rf"\n(?={_INDENTS}\n)")
             begun.append(rf"\n{_INDENTS}")
-        if line_feed:
+        if self._line_feed:
             whole = [rf"\n?(?:{'|'.join(whole)})"]
             begun = [rf"\n?(?:{'|'.join(begun)})", r"\n"]
-        if line_feed or blank_line:
-            firsts.add("\n")
-        self._unfollowed = "|".join(each.parts_pattern() for each in behind if each.ahead)
-        self.last = Pattern(*([Maybe(("\n",))] if line_feed else []), *last, SPACES) if last else None
-        # One group, behind what is read; without it, the text may yet become that.
-        compiled = re.compile(f"(?:{'|'.join(whole)})()|(?:{'|'.join(begun)})\\Z")
-        self.search = compiled.search
-        self.going: Awaited = compiled.match
-        self.leaves = re.compile(f"[{re.escape(''.join(sorted(firsts)))}]").search
+        return re.compile(f"(?:{'|'.join(whole)})()|(?:{'|'.join(begun)})\\Z")
+
+    @cached_property
+    def search(self) -> Awaited:
+        """Finds what is read, or at the end of a text what may yet become it."""
+        return self._compiled.search
+
+    @cached_property
+    def going(self) -> Awaited:
+        """Matches what `search` finds."""
+        return self._compiled.match
+
+    @cached_property
+    def leaves(self) -> Awaited:
         """Finds nothing in text in which no closing begins."""
+        firsts = {each.first for each in (*self._behind, *self._ahead)}
+        if self._line_feed or self._blank_line:
+            firsts.add("\n")
+        return re.compile(f"[{re.escape(''.join(sorted(firsts)))}]").search
+
+    @cached_property
+    def _unfollowed(self) -> str:
+        return "|".join(each.parts_pattern() for each in self._behind if each.ahead)
 
     def lost(self, text: str) -> int | None:
         """Return the place behind the last of the ends in a text, behind which something else follows than has to.

@@ -7,7 +7,9 @@ model's words is cleared of matches, unless the rules only mark.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -27,11 +29,17 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.events.ui_events import KeptReasoning
-from streamtools.parsing.pace import Paced
+from streamtools.parsing.pace import Paced, PacedLinks
 from streamtools.parsing.policies import Options
+from streamtools.parsing.reader import always
 from streamtools.rules.automaton import automaton_of
 from streamtools.rules.matcher import Found, Matcher, Pieces, in_place, shown
 from streamtools.rules.rule import Rule
+
+
+@lru_cache(maxsize=256)
+def _search(pattern: str) -> Callable[[str], object]:
+    return re.compile(pattern).search
 
 
 class TextGuard:
@@ -42,10 +50,14 @@ class TextGuard:
         self.number = number
         self._keeps = options.history == "as_written"
         self.matcher = Matcher(automaton_of(options.text_rules))
-        self.paced = None if options.pace == "as_it_comes" else Paced(words=options.pace == "words")
-        """Holds back what is no whole word, or grapheme, of what rules let through."""
+        self.paced: Paced | PacedLinks | None = None
+        """Holds back what is no whole word, link, or grapheme, of what rules let through."""
+        if options.pace != "as_it_comes":
+            self.paced = PacedLinks() if options.pace == "links" else Paced(words=options.pace == "words")
         self.thoughts = Matcher(automaton_of(options.text_rules)) if options.rules_in_reasoning else None
         """Looks for the rules in reasoning."""
+        self.direct = self.matcher if self.paced is None and self.thoughts is None else None
+        """The matcher, if text matters to it alone."""
         self.begin()
 
     def begin(self) -> None:
@@ -63,6 +75,13 @@ class TextGuard:
     def held(self) -> str:
         """Text that may become a match, and before it the beginning of a word or a grapheme."""
         return (self.paced.held if self.paced is not None else "") + self.matcher.held
+
+    def search_beside(self, leaves: Any) -> Callable[[str], object] | None:
+        """Return what finds what this search does, and where a match may begin; None if no search tells that."""
+        begins: Any = self.matcher.begins
+        if begins is None or leaves is always:
+            return None
+        return _search(f"{leaves.__self__.pattern}|{begins.__self__.pattern}")  # without groups: it jumps to either
 
     def take(self, events: Sequence[UIEvent]) -> list[UIEvent]:
         """Return what the reader sees of events."""

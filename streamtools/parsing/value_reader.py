@@ -137,7 +137,8 @@ class ValueReader:
         if not (ends or broken):
             whole = json_parts.whole_escapes(piece, 0).end()
             piece, self._held = piece[:whole], piece[whole:]
-        self.note_controls(piece)
+        if not piece.isprintable():
+            self.note_controls(piece)
         if "\\" in piece:
             sound = _sound(piece, 0).end()
             broken = broken or sound < len(piece)
@@ -163,8 +164,7 @@ class ValueReader:
 
     def note_controls(self, text: str) -> None:
         """Take note of raw control characters in a piece of a string."""
-        if not self.repaired and not text.isprintable():
-            self.repaired = any(character < " " for character in text)
+        self.repaired = self.repaired or any(character < " " for character in text)
 
     def _allowed(self, piece: str, *, whole: bool) -> int | None:
         """Return how many characters of a piece may follow; None if all of it is right."""

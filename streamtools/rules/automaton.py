@@ -15,15 +15,17 @@ states of rules with a check count for every candidate.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from streamtools.rules.pattern import Choice, Edge, Look, One, Repeat, Row, Tree
 from streamtools.rules.rule import Rule
 
 _STEPS: Final = 20_000
 """Steps that are kept, with characters, and as many with pieces of text. One is some hundred bytes."""
+BEGINNING: Final = 3
+"""Characters of the beginning of a match that are looked for at once; the first two of them stand in many words."""
 _WORD: Final = One(r"\w", 0)
 
 Group: TypeAlias = tuple[int, ...]
@@ -62,10 +64,10 @@ class State(dict[str, "State | Step"]):
         self._automaton = automaton
         self._outcomes: dict[tuple[int, frozenset[Asked]], Step] = {}
         self.key = key
-        self.pieces: dict[str, tuple[State, Sequence[int], int]] = {}
+        self.pieces: dict[str, tuple[State, Sequence[int], str | None, str]] = {}
         """What comes of a whole piece of text in which nothing matches: the next state, where the candidates begin in
-        it, and how many characters at its end they hold; or -1, and the candidates as in `learn`, if earlier ones go
-        on. Texts of models are made of few different pieces."""
+        it, the text before them, and theirs; or the candidates as in `learn`, and None, if earlier ones go on. Texts of
+        models are made of few different pieces."""
 
     def __missing__(self, character: str) -> State | Step:
         automaton = self._automaton
@@ -88,11 +90,12 @@ class State(dict[str, "State | Step"]):
     def learn(self, piece: str, state: State, sources: Sequence[int]) -> None:
         """Take note of what comes of a piece of text: the candidates that go on, and, as `~n`, that begin at `n`."""
         if not sources:
-            self.pieces[piece] = state, (), 0
+            self.pieces[piece] = state, (), piece, ""
         elif sources[0] < 0:  # and so are the others, which begin later
-            self.pieces[piece] = state, [~each for each in sources], len(piece) - ~sources[0]
+            at = ~sources[0]
+            self.pieces[piece] = state, [~each for each in sources], piece[:at], piece[at:]
         else:
-            self.pieces[piece] = state, sources, -1
+            self.pieces[piece] = state, sources, None, ""
         self._automaton.count_piece()
 
     def forget(self) -> None:
@@ -126,6 +129,11 @@ class Automaton:
             starts.append(self._build(rule.tree, end, at))
         self._starts: Group = tuple(starts)
         self._states: dict[Key, State] = {}
+        self.begins = _beginnings_of(rules)
+        """Finds the first place of a text behind no candidate at which a match may begin, also if the text ends within
+        its first `BEGINNING` characters; None if the rules are not all of texts that stand for themselves."""
+        self.idle = self.begin("")
+        """The state of such rules in which nothing is a candidate."""
         self._steps = self._pieces = 0
 
     # What the states are made of.
@@ -298,6 +306,28 @@ class Automaton:
         if isinstance(look, Look):
             return bool(now & bit) is look.wanted
         return (bool(before & bit) is not bool(now & bit)) is look.wanted
+
+
+def _beginnings_of(rules: Sequence[Rule]) -> Callable[..., re.Match[str] | None] | None:
+    """Return what `Automaton.begins` is."""
+    tree: dict[str, Any] = {}
+    for rule in rules:
+        for what in rule.what:
+            if not isinstance(what, str):
+                return None
+            place = tree
+            for character in what[:BEGINNING]:
+                place = place.setdefault(character, {})
+            place[""] = {}  # all of it, or enough
+    return re.compile(_pattern(tree)).search if tree else None
+
+
+def _pattern(tree: Mapping[str, Any]) -> str:
+    """Return the pattern of texts as a tree of their characters, which the end may cut behind the first one."""
+    if "" in tree:
+        return ""
+    ways = ((re.escape(each), _pattern(more)) for each, more in tree.items())
+    return "|".join(f"{each}(?:{more}|\\Z)" if more else each for each, more in ways)
 
 
 @lru_cache(maxsize=64)

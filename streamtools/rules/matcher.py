@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from streamtools.rules.automaton import Asked, Automaton, State, Step, automaton_of
+from streamtools.rules.automaton import BEGINNING, Asked, Automaton, State, Step, automaton_of
 from streamtools.rules.rule import Rule
 
 _PIECE: Final = 16
@@ -26,10 +26,12 @@ Pieces: TypeAlias = "list[str | Found]"
 class Matcher:
     """Looks for the rules in a text that comes in pieces; `feed` and `close` return what is certain, in order."""
 
-    __slots__ = ("_automaton", "_candidates", "_origin", "_plain", "held", "position", "state")
+    __slots__ = ("_automaton", "_candidates", "_origin", "_plain", "begins", "held", "position", "state")
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
+        self.begins = automaton.begins
+        """Finds nothing in text behind nothing held in which no match begins; None if that is not to be told so."""
         self.begin()
 
     def begin(self) -> None:
@@ -49,21 +51,41 @@ class Matcher:
         """Return what is certain now that `text` has come: a text, if there is no match."""
         known = self.state.pieces.get(text)
         if known is None or not self._plain:
-            return self._read(text)
-        self.state, begins, cut = known
-        position = self.position
-        if cut < 0:
-            begins = self._begun(begins)
-            cut = len(text) - begins[0]
+            return self._meet(text)
+        position, held = self.position, self.held
+        before: str | None
+        self.state, begins, before, rest = known
         self.position = position + len(text)
-        self._origin, self._candidates = position, begins
-        if self.held:
-            text = self.held + text
-        if cut:
-            self.held = text[-cut:]
-            return text[:-cut]
-        self.held = ""
-        return text
+        if before is None:  # earlier candidates go on
+            begins = self._begun(begins, position)
+            text = held + text
+            at = len(held) + begins[0]
+            held, before, rest = "", text[:at], text[at:]
+        self._origin, self._candidates, self.held = position, begins, rest
+        return held + before
+
+    def _meet(self, text: str) -> str | Pieces:
+        """Take a piece that has not been met here."""
+        begins = self.begins
+        if begins is None or not self._plain or len(self.held) >= BEGINNING:
+            return self._read(text)
+        before = len(self.held)
+        whole = self.held + text
+        found = begins(whole)
+        at = found.start() if found is not None else len(whole)
+        if not at or at < before:
+            return self._read(text)
+        # What was held goes on to no match, and before this place none begins.
+        state, position = self.state, self.position
+        self.state, self._candidates, self.held = self._automaton.idle, [], ""
+        self.position += at - before
+        rest = self.feed(whole[at:]) if at < len(whole) else ""
+        if not isinstance(rest, str):
+            return [whole[:at], *rest]
+        if self._plain and len(text) <= _PIECE:
+            back = self._origin - position
+            state.learn(text, self.state, [~(each + back) for each in self._candidates])
+        return whole[:at] + rest
 
     def close(self) -> str | Pieces:
         """Return the rest, at the end of the text. What comes next begins a text, whose positions go on."""
@@ -79,18 +101,23 @@ class Matcher:
         self._plain = True
         return self._release(decided, self.position)
 
-    def _begun(self, sources: Sequence[int]) -> list[int]:
-        """Return where candidates begin, counted from the position."""
-        back, old = self.position - self._origin, self._candidates
+    def _begun(self, sources: Sequence[int], position: int) -> list[int]:
+        """Return where candidates begin, counted from a position."""
+        back, old = position - self._origin, self._candidates
         return [old[each] - back if each >= 0 else ~each for each in sources]
 
     def _read(self, text: str) -> str | Pieces:
         at, size = 0, len(text)
-        state, position = self.state, self.position
+        state, position, begins = self.state, self.position, self.begins
         self.held += text
         if self._plain:  # until something matches
             sources: Sequence[int] = range(len(self._candidates))
             while at < size:
+                if begins is not None and not state.key[1]:
+                    found = begins(text, at)
+                    at = size if found is None else found.start()
+                    if at == size:
+                        break
                 step = state[text[at]]
                 if type(step) is State:
                     state = step
@@ -107,7 +134,7 @@ class Matcher:
                 at += 1
             if at == size <= _PIECE:
                 self.state.learn(text, state, sources)
-            self._candidates, self._origin = self._begun(sources), position
+            self._candidates, self._origin = self._begun(sources, position), position
         decided: list[tuple[int, int, int]] = []
         while at < size:
             step = state[text[at]]

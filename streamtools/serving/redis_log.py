@@ -180,8 +180,10 @@ class Look(NamedTuple):
 class Feed:
     """What has come last of a run that is read in this process."""
 
-    def __init__(self, key: str, look: Look) -> None:
+    def __init__(self, key: str, name: bytes, look: Look) -> None:
         self.key = key
+        self.name = name
+        """What its stream is called."""
         self.last = look.last
         """The seq up to which the server has been read."""
         self.written = look.written  # by which owner that is

@@ -8,11 +8,13 @@ with. One renews the leases of its runs, and takes over those whose owner does n
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, OwnerUnreachable
@@ -129,9 +131,10 @@ class RedisProcess(Talking):
                     if tail.is_doubtful:
                         await self._reclaim(tail)
                 await self._append([(tail, batch) for tail in tails if (batch := tail.batch())])
-                for tail in tails:
-                    if tail.is_at_end:
-                        await self._end(tail)
+                async with anyio.create_task_group() as group:
+                    for tail in tails:
+                        if tail.is_at_end:
+                            group.start_soon(self._end, tail)
             except Exception as error:
                 self._note_away(error)
                 await anyio.sleep(pause)
@@ -221,7 +224,7 @@ class RedisProcess(Talking):
         """Return the feed of a run, for one reader more."""
         feed = self._feeds.get(key)
         if feed is None:
-            feed = self._feeds[key] = Feed(key, look)
+            feed = self._feeds[key] = Feed(key, self.keys(key).log.encode(), look)
         feed.readers += 1
         if feed.readers == 1 and not self._is_woken:
             self._is_woken = True
@@ -247,9 +250,11 @@ class RedisProcess(Talking):
                 async with self._client.connection() as connection:
                     for feed in list(self._feeds.values()):
                         feed.check(await self.look(feed.key, feed.last))
-                    while True:
-                        await self._hear(connection.execute)
-                        self._deaf, pause = None, 0.05
+                    with anyio.fail_after(math.inf) as scope:
+                        while True:
+                            await self._hear(connection.execute, scope)
+                            self._deaf, pause = None, 0.05
+                            await anyio.lowlevel.checkpoint()  # who reads goes on before more is asked for
             except Exception as error:
                 now = anyio.current_time()
                 self._sweeps = now + self._set.lease / 2
@@ -263,14 +268,14 @@ class RedisProcess(Talking):
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST)
 
-    async def _hear(self, execute: Callable[..., Awaitable[Any]]) -> None:
-        feeds = {self.keys(feed.key).log.encode(): feed for feed in self._feeds.values()}
+    async def _hear(self, execute: Callable[..., Awaitable[Any]], scope: anyio.CancelScope) -> None:
+        feeds = {feed.name: feed for feed in self._feeds.values()}
         mine = self._stream(self.id).encode()
         self._is_woken = False
         block = min(self._set.lease / 3, 5.0)
         places = (self._heard, *(f"{feed.last}-0" for feed in feeds.values()))
-        with anyio.fail_after(block + 5.0):
-            answers = await execute("XREAD", "COUNT", 500, "BLOCK", self._ms(block), "STREAMS", mine, *feeds, *places)
+        scope.deadline = anyio.current_time() + block + 5.0
+        answers = await execute("XREAD", "COUNT", 500, "BLOCK", self._ms(block), "STREAMS", mine, *feeds, *places)
         for name, entries in answers.items() if isinstance(answers, dict) else answers or ():
             if name == mine:
                 self._heard = entries[-1][0].decode()

@@ -6,6 +6,7 @@ are taken as the server sent them, text as bytes, because each library has anoth
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -97,19 +98,18 @@ class _RedisPy:
                 await self._idle.pop().close()
 
     async def execute(self, *args: Word) -> Any:
-        with anyio.fail_after(self._timeout):
-            async with self._free:
-                connection = self._idle.pop() if self._idle else _RedisPyConnection(self._pool.make_connection())
-                try:
-                    return await connection.execute(*args)
-                finally:
-                    if connection.is_open:
-                        self._idle.append(connection)
-                    else:  # the server has gone, as a rule, and the others with it
-                        idle, self._idle = self._idle, []
-                        with anyio.CancelScope(shield=True):
-                            for each in idle:
-                                await each.close()
+        async with asyncio.timeout(self._timeout), self._free:  # a third of what `anyio.fail_after` costs
+            connection = self._idle.pop() if self._idle else _RedisPyConnection(self._pool.make_connection())
+            try:
+                return await connection.execute(*args)
+            finally:
+                if connection.is_open:
+                    self._idle.append(connection)
+                else:  # the server has gone, as a rule, and the others with it
+                    idle, self._idle = self._idle, []
+                    with anyio.CancelScope(shield=True):
+                        for each in idle:
+                            await each.close()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[RedisConnection]:

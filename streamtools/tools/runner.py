@@ -234,7 +234,8 @@ class Runner:
             case Deny(reason):
                 text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"
                 outcome = await self._once(execution, tasks, lambda: deny(text))
-                if outcome.error is None and not execution.shown:  # it has been allowed before, and run
+                carried_out = need == "result" or outcome.error is None  # or allowed before, and run
+                if carried_out and not execution.shown:
                     await self._show(execution, send)
                 await self._close(execution, outcome, send)
             case Answer():

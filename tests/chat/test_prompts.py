@@ -59,7 +59,7 @@ You can use these tools:
 To call a tool, write a call in this form, with the name of the tool and its arguments:
 
 ~~~tool_call
-{"name":"get_weather","arguments":{"city":"some city"}}
+{"name":"get_weather","arguments":{"city":"Paris"}}
 ~~~
 
 A call begins on a line of its own. Put no code block around it. Stop after your calls: the results come in the next \
@@ -166,7 +166,23 @@ def test_without_any_examples_they_are_made_of_the_schema() -> None:
     messages = few_shot("hash_marker", [get_weather, nameless])
 
     about = [each["content"].partition(" say about ")[2] for each in messages[::4]]
-    assert ["some city?", "1?", "another city?", "a third city?"] == about
+    assert ["Paris?", "1?", "Oslo?", "Lima?"] == about
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("city", "Paris"), ("cityName", "Paris"), ("file_path", "notes.txt"), ("user_id", "Ada"), ("orderID", "1042"),
+        ("search_query", "tall ships"), ("homeURL", "https://example.org"), ("flavour", "alpha"),
+        ("stadt", "alpha"), ("to", "ada@example.org"), ("\u57ce\u5e02", "alpha"), ("", "alpha"),
+    ],
+)  # fmt: skip
+def test_a_text_is_one_that_its_name_makes_likely(name: str, expected: str) -> None:
+    """By the words of the name, in whatever style it is written."""
+    tool = Tool(lambda arguments: "", name="f", parameters={"properties": {name: {"type": "string"}}})
+
+    assert {name: expected} == sample_arguments(tool)[0]
+    assert 3 == len({json.dumps(each) for each in sample_arguments(tool)})
 
 
 def test_what_cannot_be_taught_is_refused() -> None:
@@ -292,20 +308,20 @@ def test_a_call_may_stand_where_the_prompt_allows_it(dialect: str) -> None:
     [
         ({}, {"a": "..."}),
         (True, {"a": "..."}),
-        ({"type": "string"}, {"a": "some a"}),
+        ({"type": "string"}, {"a": "alpha"}),
         ({"type": "string", "format": "date"}, {"a": "2025-01-31"}),
         ({"type": ["null", "integer"], "minimum": 7}, {"a": 7}),
         ({"type": "null"}, {"a": "..."}),
         ({"type": []}, {"a": "..."}),
         ({"anyOf": [{"type": "null"}, {"type": "boolean"}]}, {"a": True}),
         ({"allOf": [{"type": "number"}]}, {"a": 1}),
-        ({"anyOf": [{"type": "null"}], "type": "string"}, {"a": "some a"}),
+        ({"anyOf": [{"type": "null"}], "type": "string"}, {"a": "alpha"}),
         ({"type": "array"}, {"a": ["..."]}),
         ({"$ref": "#/$defs/Place"}, {"a": {"x": "..."}}),
-        ({"type": "object", "properties": {"b_c": {"type": "string"}}}, {"a": {"b_c": "some b c"}}),
+        ({"type": "object", "properties": {"b_c": {"type": "string"}}}, {"a": {"b_c": "alpha"}}),
         ({"type": "object"}, {"a": {}}),
         ({"enum": []}, {"a": "..."}),
-        ({"default": None, "type": "string"}, {"a": "some a"}),
+        ({"default": None, "type": "string"}, {"a": "alpha"}),
     ],
 )
 def test_samples(schema: Any, expected: dict[str, Any]) -> None:
@@ -319,7 +335,7 @@ def test_samples(schema: Any, expected: dict[str, Any]) -> None:
 
 def test_a_tools_own_examples_are_its_samples() -> None:
     """They are what its author would write; a schema gives three where texts can differ."""
-    told = [{"city": "some city"}, {"city": "another city"}, {"city": "a third city"}]
+    told = [{"city": "Paris"}, {"city": "Oslo"}, {"city": "Lima"}]
     assert told == sample_arguments(Tool(get_weather))
     assert [{"city": "Rome"}] == sample_arguments(Tool(get_weather, examples=[{"city": "Rome"}]))
     assert [{}] == sample_arguments(Tool(now))

@@ -1,11 +1,11 @@
-// node ag_ui.mjs URL SAYS: a front end with AG-UI, against a server of ours. It asks, and again where the run was
+// node ag_ui.mjs PACKAGE URL SAYS: a front end with AG-UI, against a server of ours. It asks, and again where the run was
 // interrupted or has left it a call of its own tool: with the result, and with what it SAYS to be asked for approval:
 // "approve", "deny" or "cancel", which is no answer.
 
-import { HttpAgent } from "@ag-ui/client";
 import { listeningFetch, nameOf, tell } from "./telling.mjs";
 
-const [, , url, says = "approve"] = process.argv;
+const [, , name, url, says = "approve"] = process.argv;
+const { HttpAgent } = await import(name);
 const payloads = { approve: { approved: true }, deny: { approved: false, reason: "too much" } };
 const tools = [
   {

@@ -52,10 +52,14 @@ def install(package: Path, folder: Path) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     (folder / package.name).write_text(wanted)
-    npm = _bin().parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     quiet = ("--ignore-scripts", "--no-package-lock", "--no-audit", "--no-fund", "--no-progress")
-    run_node(folder, npm, "install", *quiet)
+    run_node(folder, npm(), "install", *quiet)
     stamp.write_text(wanted)
+
+
+def npm() -> Path:
+    """Return the program npm."""
+    return _bin().parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
 
 def run_node(folder: Path, program: str | Path, *arguments: str) -> None:

@@ -49,6 +49,7 @@ SCENES: dict[str, Sequence[ScriptedReply]] = {
     ],
     "one-call": ["Let me see.\n" + WEATHER, ["It is ", "31 degrees."]],
     "three-calls": [WEATHER + written("get_tide", "{}") + written("get_weather", "{oops"), "One of three."],
+    "malformed": [written("get_weather", "{oops"), "So be it."],
     "unfit": [written("get_weather", '{"town": "Rome"}'), "So be it."],
     "error": [[TextDelta("Half an ans"), SourceError("The provider is overloaded.")]],
     "slow": ["Wait.\n" + written("wait", "{}"), "There it is."],
@@ -150,7 +151,7 @@ class Stage:
         if scene == "typed":
             return chat(model, question, output=dict[str, Any])
         tools: list[Callable[..., Any]] | None = None if scene == "left" else [get_weather, get_tide, count, self.wait]
-        return chat(model, question, tools=tools, call_deltas=True, teach="never")
+        return chat(model, question, tools=tools, call_deltas=scene != "malformed", teach="never")
 
     async def wait(self) -> str:
         """Wait until the test lets go."""

@@ -1,31 +1,36 @@
-"""The client of AG-UI reads what a server of ours sends, verifies it, and has the right messages at the end."""
+"""The clients of AG-UI, of 1.0 and that in CopilotKit, read what we send, and have the right messages at the end."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streamtools.history import read_messages, write_messages
 from tests.clients.programs import React, Said, run_program
 from tests.clients.scenes import Stage
 from tests.support.serving import Served
 
+CURRENT = "@ag-ui/client"
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 
 
 class Front:
     """A front end with AG-UI, and the server that it asks."""
 
-    def __init__(self, folder: Path, stage: Stage, url: str) -> None:
-        self.folder, self.stage, self.url = folder, stage, url
+    def __init__(self, folder: Path, stage: Stage, url: str, package: str) -> None:
+        self.folder, self.stage, self.url, self.package = folder, stage, url, package
+        self.current = package == CURRENT
         self.said: list[Said] = []
         self.react: React = self.let_go
 
     async def __call__(self, scene: str, says: str = "approve") -> Any:
         """Return what the front end has at the end; the question is not among its messages."""
-        end = await run_program(self.folder, "ag_ui.mjs", f"{self.url}/ag_ui/{scene}", says, react=self.hear)
+        url = f"{self.url}/ag_ui/{scene}"
+        end = await run_program(self.folder, "ag_ui.mjs", self.package, url, says, react=self.hear)
         assert {"id": "q-1", "role": "user", "content": "What is the weather?"} == end["messages"].pop(0)
         return end
 
@@ -40,12 +45,12 @@ class Front:
             self.stage.go.set()
 
 
-@pytest.fixture
-async def front(folder: Path, anyio_backend: str) -> AsyncIterator[Front]:
-    """A front end, and its server."""
+@pytest.fixture(params=[CURRENT, "ag-ui-before"])
+async def front(request: pytest.FixtureRequest, folder: Path, anyio_backend: str) -> AsyncIterator[Front]:
+    """A front end with each version, and its server."""
     stage = Stage()
     async with Served(stage.app()) as server:
-        yield Front(folder, stage, server.url)
+        yield Front(folder, stage, server.url, request.param)
 
 
 def brief(message: dict[str, Any]) -> tuple[Any, ...]:
@@ -65,7 +70,8 @@ async def test_text(front: Front) -> None:
     assert "failure" not in end
     assert [("assistant", "Hello wörld 🌍\u2028\n\ndata: [DONE]\n\n")] == [brief(each) for each in end["messages"]]
     assert {"reason": "finished", "finishReason": "stop"} == end["result"]
-    assert "1.0" == front.stage.requests[0]["protocolVersion"] == end["events"][0]["protocolVersion"]
+    assert ("1.0" if front.current else None) == front.stage.requests[0].get("protocolVersion")
+    assert "1.0" == end["events"][0]["protocolVersion"]
 
 
 async def test_reasoning(front: Front) -> None:
@@ -73,9 +79,8 @@ async def test_reasoning(front: Front) -> None:
     end = await front("reasoning")
 
     assert [("reasoning", "Let me think."), ("assistant", "It is sunny.")] == [brief(each) for each in end["messages"]]
-    assert [{"inputTokens": 12, "outputTokens": 7, "totalTokens": 19, "reasoningTokens": 3}] == end["events"][-1][
-        "usage"
-    ]
+    tokens = [{"inputTokens": 12, "outputTokens": 7, "totalTokens": 19, "reasoningTokens": 3}]
+    assert (tokens if front.current else None) == end["events"][-1].get("usage")
 
 
 async def test_one_call_in_two_steps(front: Front) -> None:
@@ -89,7 +94,7 @@ async def test_one_call_in_two_steps(front: Front) -> None:
         ("assistant", "It is 31 degrees."),
     ] == [brief(each) for each in end["messages"]]
     assert ["STEP_STARTED", "STEP_FINISHED"] * 2 == [each["type"] for each in end["events"] if "stepName" in each]
-    assert not end["pending"]
+    assert not end.get("pending")
 
 
 async def test_three_calls_of_which_one_fails_and_one_is_malformed(front: Front) -> None:
@@ -104,6 +109,19 @@ async def test_three_calls_of_which_one_fails_and_one_is_malformed(front: Front)
     good, failed, malformed = (contents[each["id"]] for each in calls["toolCalls"])
     assert (RESULT[1], "The station is closed.", True) == (good, failed, "JSON" in malformed)
     assert ("assistant", "One of three.") == brief(answer)
+
+
+async def test_a_malformed_call_can_be_sent_back(front: Front) -> None:
+    """Its arguments are an object all the same, which clients parse, and say what was written."""
+    end = await front("malformed")
+
+    assert "failure" not in end
+    called, answered, _ = end["messages"]
+    (call,) = called["toolCalls"]
+    assert "{oops" in json.loads(call["function"]["arguments"])["raw"]
+    assert "JSON" in answered["content"]
+    history = read_messages(end["messages"], client=True)
+    assert json.loads(write_messages(history, "openai")[0]["tool_calls"][0]["function"]["arguments"])
 
 
 async def test_an_error_in_mid_stream(front: Front) -> None:
@@ -127,7 +145,8 @@ async def test_a_run_that_is_stopped_elsewhere(front: Front) -> None:
     end = await front("slow")
 
     assert "failure" not in end
-    assert {"type": "cancelled"} == end["events"][-1]["outcome"]
+    assert front.current or "cancelled" == end["events"][-1]["code"]
+    assert not front.current or {"type": "cancelled"} == end["events"][-1]["outcome"]
     assert "cancelled" in end["messages"][-1]["content"]
 
 
@@ -145,8 +164,12 @@ async def test_a_call_that_is_left_to_the_front_end(front: Front) -> None:
     end = await front("left")
 
     (message,) = end["messages"]
-    assert [each["id"] for each in message["toolCalls"]] == end["pending"]
-    assert {"type": "success", "pendingToolCallIds": end["pending"]} == end["events"][-1]["outcome"]
+    if front.current:
+        assert [each["id"] for each in message["toolCalls"]] == end["pending"]
+        assert {"type": "success", "pendingToolCallIds": end["pending"]} == end["events"][-1]["outcome"]
+    else:  # a call without a result is the front end's
+        assert ["get_weather"] == [each["function"]["name"] for each in message["toolCalls"]]
+        assert "outcome" not in end["events"][-1]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +223,7 @@ async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
     """Nobody runs it, and its result says so."""
     end = await front("cut")
 
-    assert not end["pending"]
+    assert not end.get("pending")
     assert {"reason": "truncated", "finishReason": "length"} == end["result"]
     assert "Not run: the answer was cut off." in [each["content"] for each in end["messages"]]
 

@@ -122,11 +122,11 @@ async def test_a_call_whose_arguments_do_not_fit(front: Front) -> None:
 
 
 async def test_progress_as_a_part_of_its_own(front: Front) -> None:
-    """There is one for each call, and the last counts; the call has its result."""
+    """All of it is told to the page; in the message the call has its result, and nothing of the progress stays."""
     end = await front("chat", "count")
 
-    _, called, progress, *_ = end["messages"][-1]["parts"]
-    assert {"toolCallId": called["toolCallId"], "progress": {"at": 2}} == progress["data"]
+    _, called, *answer = end["messages"][-1]["parts"]
+    assert [STEP, text("Two.")] == answer
     assert [{"at": 1}, {"at": 2}] == [part["data"]["progress"] for part in end["data"]]
     assert ("output-available", {"at": 2}) == (called["state"], called["output"])
 
@@ -222,7 +222,11 @@ async def test_a_call_that_somebody_denies(front: Front) -> None:
     assert ("ready", None, 2) == (end["status"], end.get("error"), len(front.stage.requests))
     parts = end["messages"][-1]["parts"]
     (called,) = (part for part in parts if "toolCallId" in part)
-    assert ("output-error", "the call of tool 'pay' was denied: too much") == (called["state"], called["errorText"])
+    approval = {"approved": False, "reason": "too much"}
+    assert ("output-denied", approval | {"id": called["toolCallId"]}) == (called["state"], called["approval"])
+    assert "errorText" not in called
+    assert front.stage.asking is not None
+    assert "the call of tool 'pay' was denied: too much" in str(front.stage.asking.messages())
     assert text("So be it.") == parts[-1]
 
 
@@ -248,7 +252,7 @@ async def test_a_call_to_approve_beside_one_of_the_client(front: Front, mode: st
     assert ("ready", None, 2) == (end["status"], end.get("error"), len(front.stage.requests))
     parts = end["messages"][-1]["parts"]
     paid, picked = (part for part in parts if "toolCallId" in part)
-    assert ("output-available" if mode == "approve" else "output-error") == paid["state"]
+    assert ("output-available" if mode == "approve" else "output-denied") == paid["state"]
     assert ("output-available", "2027-03-01") == (picked["state"], picked["output"])
     assert text("So be it.") == parts[-1]
 

@@ -40,6 +40,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.machine.ending import STOPPED_AFTER_CALL
+from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from tests.support.stories import names, tell, texts
 
 ADD = '###:{"name":"add","arguments":{"a":1}}'
@@ -103,7 +104,7 @@ def story(*events: SourceEvent, **options: Any) -> list[str]:
 
 def test_the_order_of_one_turn() -> None:
     """Everything that a turn can say, in the order of the contract; seq rises from 1, and done is the last."""
-    driver = Driver(call_deltas=True)
+    driver = Driver(call_deltas=True, dialects=TAUGHT_DIALECTS)
     driver.take(driver.machine.start())
     driver.feed(
         ReasoningDelta("Hm."),
@@ -549,7 +550,9 @@ RECONCILED: dict[str, tuple[list[str], str | None, list[str]]] = {
 def test_the_completed_text_is_reconciled(deltas: list[str], completed: str | None, expected: list[str]) -> None:
     """What was shown stands, what is missing is added, and a call is never seen twice."""
     end = ProviderCompleted(completed, finish_reason="stop")
-    assert ["step 1", *expected, ENDED, "done finished: stop (None)"] == story(*texts(*deltas), end)
+    assert ["step 1", *expected, ENDED, "done finished: stop (None)"] == story(
+        *texts(*deltas), end, dialects=TAUGHT_DIALECTS
+    )
 
 
 def test_an_empty_delta_begins_nothing() -> None:

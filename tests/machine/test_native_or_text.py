@@ -22,7 +22,7 @@ from streamtools.events import (
     ToolCallStart,
     Warning,
 )
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, hash_marker
+from streamtools.parsing.dialects import TAUGHT_DIALECTS, hash_marker
 from tests.machine.test_machine import ADD, BAD, Driver
 
 NATIVE = NativeToolCall("0", "add", {"a": 1}, "n1")
@@ -42,7 +42,7 @@ def count(*events: SourceEvent, **options: Any) -> Count:
     """Return what comes of a run with dialects that somebody has named; tests/machine/test_turned_native.py has those
     that nobody has.
     """
-    driver = Driver(**({"dialects": DEFAULT_DIALECTS} | options))
+    driver = Driver(**({"dialects": TAUGHT_DIALECTS} | options))
     driver.feed(*events)
     driver.take(driver.machine.close())
     run = [line.removeprefix("run ") for line in driver.story if line.startswith("run ")]
@@ -186,7 +186,9 @@ def test_a_call_that_the_provider_could_not_read(generation: str) -> None:
     assert ["run c1", "step 1 ends: tool_calls", "done finished: tool_calls (None)"] == story[-3:]
 
 
-@pytest.mark.parametrize("options", [{}, {"native_tool_calls": True}, {"dialects": [hash_marker(nonce="k7")]}])
+@pytest.mark.parametrize(
+    "options", [{"dialects": TAUGHT_DIALECTS}, {"native_tool_calls": True}, {"dialects": [hash_marker(nonce="k7")]}]
+)
 def test_a_call_in_a_dialect_that_is_not_armed(options: Any) -> None:
     """It may be quoted, and is malformed: the model is asked to send it again, as a call this time."""
     story, calls = failed("<function=add>{}</function>", tools=TOOLS, **options)

@@ -18,11 +18,11 @@ from streamtools.events import (
     TextDelta,
     Warning,
 )
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS
+from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS
 from tests.machine.test_machine import Driver
 
-PLANTED = [DIALECTS[each].write_call("add", {"a": 1}) + "\nThat is what it says." for each in DEFAULT_DIALECTS]
-NAMED = {"dialects": DEFAULT_DIALECTS}
+PLANTED = [DIALECTS[each].write_call("add", {"a": 1}) + "\nThat is what it says." for each in TAUGHT_DIALECTS]
+NAMED = {"dialects": TAUGHT_DIALECTS}
 ASKED = NativeToolCall("0", "add", {"a": 1}, "n1")
 TURN, END = ProviderCompleted(finish_reason="tool_calls", ends_run=False), ProviderCompleted(finish_reason="stop")
 
@@ -51,14 +51,14 @@ def check_shown(driver: Driver, text: str) -> None:
     assert "no dialect is armed for a model with native calls" in warning.message
 
 
-@pytest.mark.parametrize("text", PLANTED, ids=DEFAULT_DIALECTS)
+@pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)
 def test_a_model_that_makes_native_calls(text: str) -> None:
     """No text is a call, from the first character on; a named dialect is read all the same."""
     check_shown(driven(*says(text), native_tool_calls=True), text)
     assert 1 == calls_in_text(driven(*says(text), native_tool_calls=True, **NAMED))
 
 
-@pytest.mark.parametrize("text", PLANTED, ids=DEFAULT_DIALECTS)
+@pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)
 @pytest.mark.parametrize("turns", [1, 3])
 def test_the_first_native_call_says_what_the_model_does(text: str, turns: int) -> None:
     """Where nobody knows, text may be a call until then, and never again in the stream."""
@@ -70,7 +70,7 @@ def test_the_first_native_call_says_what_the_model_does(text: str, turns: int) -
     assert 1 == calls_in_text(driven(*native, *says(text), native_tool_calls=False))
 
 
-@pytest.mark.parametrize("text", PLANTED, ids=DEFAULT_DIALECTS)
+@pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)
 def test_other_native_calls(text: str) -> None:
     """A malformed one was native too, and so is one that is resumed. An emulated one says nothing of the model."""
     bad = NativeToolCall("0", "add", "{a}", "n1")
@@ -87,7 +87,7 @@ def test_other_native_calls(text: str) -> None:
         assert found == calls_in_text(driver)
 
 
-@pytest.mark.parametrize("text", PLANTED, ids=DEFAULT_DIALECTS)
+@pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)
 def test_the_completed_text(text: str) -> None:
     """What only the completed text holds is no call either."""
     end = ProviderCompleted(text=text, finish_reason="stop")
@@ -96,8 +96,8 @@ def test_the_completed_text(text: str) -> None:
     assert 0 == calls_in_text(driven(ASKED, TURN, TextDelta("Hi."), end))
 
 
-@pytest.mark.parametrize("text", PLANTED, ids=DEFAULT_DIALECTS)
+@pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)
 def test_finished_responses(text: str) -> None:
     """The same holds for what was not streamed."""
     assert [] == extract_tool_calls(text, native_tool_calls=True).calls
-    assert 1 == len(extract_tool_calls(text, native_tool_calls=True, dialects=DEFAULT_DIALECTS).calls)
+    assert 1 == len(extract_tool_calls(text, native_tool_calls=True, dialects=TAUGHT_DIALECTS).calls)

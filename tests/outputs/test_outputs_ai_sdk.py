@@ -172,10 +172,11 @@ def test_who_has_types_for_a_tool_gets_typed_parts(dynamic: Any, told: list[bool
 
 
 def test_progress_is_a_part_of_its_own_or_a_preliminary_output() -> None:
-    """A part of data takes the place of the one before; an output that is preliminary, of the output."""
+    """A part of data stays in no message; an output that is preliminary has its place taken by the next."""
     run = Executing(WEATHER), Progress("c1", 50), Executed(WEATHER, 31, None, 0)
 
-    assert {"type": "data-tool-progress", "id": "c1", "data": {"toolCallId": "c1", "progress": 50}} == parts(*run)[2]
+    data = {"toolCallId": "c1", "progress": 50}
+    assert {"type": "data-tool-progress", "id": "c1", "data": data, "transient": True} == parts(*run)[2]
     assert {
         "type": "tool-output-available",
         "toolCallId": "c1",
@@ -260,6 +261,60 @@ def test_a_call_that_waits_for_approval() -> None:
     ]
 
 
+def test_a_call_that_was_asked_about_and_denied() -> None:
+    """It is denied where the version knows that, and version 7 is told the answer, which another client gave."""
+    denied = ApprovalRequested(TIME, 9.5), Error(Code.TOOL_DENIED, "too late", "c2", TIME)
+
+    answer = {"type": "tool-approval-response", "approvalId": "c2", "approved": False, "reason": "too late"}
+    assert [answer, {"type": "tool-output-denied", "toolCallId": "c2"}] == parts(*denied)[3:]
+    assert [{"type": "tool-output-denied", "toolCallId": "c2"}] == parts(*denied, target=6)[3:]
+    assert ["tool-output-error"] == [part["type"] for part in parts(*denied, target=5)[2:]]
+
+
+def test_a_call_that_was_asked_about_and_approved() -> None:
+    """Version 7 is told that it was; if it is denied afterwards, that is an error, as nobody was asked about that."""
+    approved = ApprovalRequested(TIME, 9.5), Executing(TIME)
+    denied = *approved, Error(Code.TOOL_DENIED, "nobody answered", "c2", TIME)
+
+    answer = {"type": "tool-approval-response", "approvalId": "c2", "approved": True}
+    assert [answer, "tool-output-error"] == [parts(*denied)[3], parts(*denied)[4]["type"]]
+    assert ["tool-output-error"] == [part["type"] for part in parts(*denied, target=6)[3:]]
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind", "url"),
+    [
+        ({"inlineData": {"mimeType": "image/webp", "data": "aGk="}}, "image/webp", "data:image/webp;base64,aGk="),
+        ({"images": ["/9j/4A=="]}, "image/jpeg", "data:image/jpeg;base64,/9j/4A=="),
+        (
+            {"choices": [{"delta": {"images": [{"image_url": {"url": "data:image/png;base64,aGk="}}, 5]}}]},
+            *("image/png", "data:image/png;base64,aGk="),
+        ),
+        ({"type": "image_generation_call", "result": "aGk="}, "image/png", "data:image/png;base64,aGk="),
+        (
+            {"type": "model_output", "content": [{"type": "image", "data": "aGk=", "mime_type": "image/gif"}]},
+            *("image/gif", "data:image/gif;base64,aGk="),
+        ),
+        ({"image": {"format": "png", "source": {"bytes": "aGk="}}}, "image/png", "data:image/png;base64,aGk="),
+        ({"type": "file", "url": "https://a.test/b", "mediaType": "a/b"}, "a/b", "https://a.test/b"),
+    ],
+)
+def test_a_file_that_the_model_has_made(raw: Any, kind: str, url: str) -> None:
+    """It has its place between what is said before and behind it, whoever's it is."""
+    told = parts(Text("a"), Raw(raw), Text("b"))
+
+    assert {"type": "file", "url": url, "mediaType": kind} == told[3]
+    assert ["text-1", "text-2"] == [part["id"] for part in told if part["type"] == "text-end"]
+
+
+def test_an_address_that_runs_something_is_no_file() -> None:
+    """A file is data, or on a server."""
+    scripts = [{"type": "file", "url": "javascript:alert(1)", "mediaType": "image/png"}]
+    images = [{"images": [{"image_url": {"url": "http://a.test/b"}}]}, {"type": "image_generation_call", "result": ""}]
+
+    assert [] == parts(*[Raw(each) for each in (*scripts, *images)])
+
+
 @pytest.mark.parametrize("known", [["c1", "c2"], "c1"])
 def test_calls_that_the_message_holds_already(known: Any) -> None:
     """A run that resumes another tells their ends alone; those that are not known are told whole."""
@@ -274,11 +329,9 @@ def test_calls_that_the_message_holds_already(known: Any) -> None:
     ]
     told = read_body(b"".join(map(encoder.encode, events)), done=True)
 
-    denied = {"toolCallId": "c2", "errorText": "no", "dynamic": True}
-    if "c2" in known:
-        denied |= {"type": "tool-output-error"}
-    else:
-        denied |= {"type": "tool-input-error", "toolName": "time", "input": {}}
+    denied: Part = {"type": "tool-output-denied", "toolCallId": "c2"}
+    if "c2" not in known:
+        denied |= {"type": "tool-input-error", "toolName": "time", "input": {}, "errorText": "no", "dynamic": True}
     assert [
         {"type": "start"},
         {"type": "tool-output-available", "toolCallId": "c1", "output": 31, "dynamic": True},
@@ -328,7 +381,9 @@ def test_a_message_that_several_runs_made_is_told_as_a_whole() -> None:
     whole = write(second, known_calls=["c1", "c2"], before=first)
     again = [{**each, "id": "text-2"} if each.get("id") == "text-1" else each for each in rest]
     assert ("start", "finish") == (start["type"], end["type"])
-    assert [*began, *again] == whole
+    answer = {"type": "tool-approval-response", "approvalId": "c1", "approved": True}  # which the client gave itself
+    assert answer in whole
+    assert [*began, *again] == [part for part in whole if part != answer]
     check_ai_sdk(whole)
 
 

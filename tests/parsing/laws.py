@@ -18,7 +18,7 @@ from streamtools import Parser, coalesce, parse
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Text, UIEvent, Warning
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, choose_dialects
+from streamtools.parsing.dialects import TAUGHT_DIALECTS, choose_dialects
 from streamtools.parsing.dialects.base import restore
 from streamtools.testing.laws import (
     LIMITS,
@@ -47,7 +47,7 @@ SHARED = ("<tool_call>", "<function_calls>", "<tool_calls", "<function=", "[TOOL
 
 def _sets() -> Iterator[Ids]:
     yield from ((each,) for each in KNOWN)
-    yield DEFAULT_DIALECTS
+    yield TAUGHT_DIALECTS
     yield tuple(VARIANTS)
     for beginning in SHARED:
         yield tuple(each for each in AUTO if _begins(each, beginning))

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import Phase, given, settings
 
-from streamtools.parsing.dialects import DEFAULT_DIALECTS
+from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from tests.families import ENVELOPES, MARKERS, MARKUP, TEMPLATE_TAGS
 from tests.parsing.laws import FEW, SETS, Ids, Reading, check, traits
 from tests.support.reference import begins_with, examples, may_become
@@ -44,7 +44,7 @@ def test_all_that_are_armed_together_are_told_apart() -> None:
 def test_the_laws_hold(ids: Ids) -> None:
     """In every corner, and for texts that were drawn; in the deep tests, twice as many for what is armed most."""
     profile = settings().max_examples
-    often = 2 if ids in (DEFAULT_DIALECTS, AUTO) else 1
+    often = 2 if ids in (TAUGHT_DIALECTS, AUTO) else 1
     check(ids, FEW if profile <= 15 else round(SHARE * profile) * often)
 
 

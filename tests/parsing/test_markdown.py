@@ -5,11 +5,14 @@ Each row is a text before a call. In code and in quotes the call is text; behind
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import parse
+from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from streamtools.testing.laws import steps
 from tests.support.reading import brief, call, read
 from tests.support.reference import place_behind
@@ -187,9 +190,28 @@ def test_calls_in_code(text: str, expected: list[object]) -> None:
 def test_what_can_only_become_markdown_is_shown_at_once() -> None:
     """Back-ticks, quotes, list markers and lone tildes in a line decide nothing that is not visible already."""
     text = "> a\n- b\n```\n~~~\n```\nc ~~ `d` \\` 1. 2)\n~"
+    taken = [*steps(text, dialects=TAUGHT_DIALECTS)]
 
-    assert [*text[:-1]] == [each for step in steps(text) for each in brief(step.new)]
-    assert "~" == [*steps(text)][-1].held
+    assert [*text[:-1]] == [each for step in taken for each in brief(step.new)]
+    assert "~" == taken[-1].held
+
+
+def test_a_line_feed_is_held_where_it_may_belong_to_an_opener() -> None:
+    """By default it may, outside of fences: until the next character says what follows. Nothing else is held here."""
+    lines = {
+        "> a\n": "\n",
+        "```\n": "",
+        "in a fence\n": "",
+        "~~~\n": "",
+        "```\r\n": "\n",
+        "c ~~ `d` 1. 2)\n": "\n",
+        "- e\n": "\n",
+    }
+    held = [step.held for step in steps("".join(lines))]
+    behind = [end - 1 for end in accumulate(map(len, lines))]
+
+    assert [*lines.values()] == [held[at] for at in behind]
+    assert not any(each for at, each in enumerate(held) if at not in behind)
 
 
 _PIECES = (

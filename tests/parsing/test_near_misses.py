@@ -9,7 +9,7 @@ import pytest
 
 from streamtools import Code, Limits, Parser, coalesce, parse
 from streamtools.events import Call, Text, UIEvent, Warning
-from streamtools.parsing.dialects import Dialect, NearMiss, hash_marker, tilde_fence
+from streamtools.parsing.dialects import Dialect, NearMiss, choose_dialects, hash_marker, tilde_fence
 from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_defined_per_character, feed, steps
 from tests.support.promptness import assert_prompt
 from tests.support.ways_to_cut import usual_ways
@@ -50,6 +50,8 @@ MISSES: dict[str, tuple[str, ...]] = {
     "in a candidate that fails": ('`###:   ###:{"`', '###:{"'),
     "that ends with the text": ('### {"', '### {"'),
     "behind a call": ('###:{"name": "now"} ###{"', '###{"'),
+    "the marker of a dialect that is not named": ('So\n<tool_call>\n{"name": "now"}\n</tool_call>', "<tool_call>\n{"),
+    "the token of one that is not named": ('[TOOL_CALLS]now{"a": 1}', "[TOOL_CALLS]n"),
 }  # fmt: skip
 """By name, a text and what is reported of it."""
 
@@ -76,6 +78,8 @@ NONE = {
     "a call": '###:{"name": "now"}',
     "a call between": '###\n###:{"name": "now"}{"',
     "a call in reasoning": '<think>###{"</think>',
+    "the marker of another dialect in code": '`<tool_call>{"name": "now"}`',
+    "half of another marker": "<tool_call>\nwhat follows",
 }
 """Texts of which nothing is reported."""
 
@@ -118,6 +122,20 @@ def test_what_does_not_come_near_is_not_reported(name: str) -> None:
     assert [] == read(NONE[name])
 
 
+def test_the_marker_of_a_dialect_that_is_not_named_is_one_that_names_it() -> None:
+    """Of each that marks all its calls; the text is shown, and where no dialect at all is named, nothing is said."""
+    for dialect in [each for each in choose_dialects("auto") if each.auto is True]:
+        text = f"So:\n\n{dialect.write_call('now', {})}\nand so on."
+        result = parse(text, dialects="raw_json", tools=TOOLS)
+        (first, *others) = result.warnings
+
+        assert (text, [], []) == (result.content, result.calls, result.errors)
+        assert {Code.NEAR_MISS} == {first.code, *(each.code for each in others)}
+        assert first.message.startswith("the dialect is not armed: the text is no call of the dialect ")
+        assert 1 == len(parse(text, dialects=first.message.split()[-1], tools=TOOLS).calls), dialect.id
+        assert [] == parse(text, dialects=(), tools=TOOLS).warnings
+
+
 @pytest.mark.parametrize("text", [text for text, *_ in MISSES.values()])
 def test_nothing_is_held_back_for_it(text: str) -> None:
     """What is shown, and when, is the same without any near miss to look for."""
@@ -127,7 +145,8 @@ def test_nothing_is_held_back_for_it(text: str) -> None:
 
     mute = {"dialects": [bare(hash_marker()), bare(tilde_fence())], "limits": Limits(calls=32)}
     watched = [
-        (step.held, "".join(e.text for e in step.new if isinstance(e, Text))) for step in steps(text, tools=TOOLS)
+        (step.held, "".join(e.text for e in step.new if isinstance(e, Text)))
+        for step in steps(text, tools=TOOLS, dialects=BOTH)
     ]
 
     assert watched == [

@@ -10,7 +10,7 @@ from streamtools import Dialect, Parser, coalesce, parse
 from streamtools.errors import ClosedError
 from streamtools.events import Call, CallStart, Reasoning, Text, Thinking
 from streamtools.parsing import DIALECTS
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, hash_marker
+from streamtools.parsing.dialects import TAUGHT_DIALECTS, hash_marker
 from tests.support.reading import Brief, brief, call, error, read, warning
 
 F = '###:{"name":"f"}'
@@ -140,10 +140,10 @@ def test_parse_sorts_what_a_text_holds() -> None:
 
 
 def test_dialects_are_ids_objects_auto_or_the_default() -> None:
-    """None arms the two of the seeds, `auto` all, and nothing none."""
+    """None is `auto`, which arms all that have a marker, those that a prompt teaches too; and nothing arms none."""
     both = f"{F}\n{BLOCK}"
 
-    assert ("hash_marker", "tilde_fence") == DEFAULT_DIALECTS
+    assert ("hash_marker", "tilde_fence") == TAUGHT_DIALECTS
     assert [f, "\n", f] == brief(parse(both).events) == brief(parse(both, dialects="auto").events)
     assert [f, "\n" + BLOCK] == brief(coalesce(parse(both, dialects=["hash_marker"]).events))
     assert [F + "\n", f] == brief(coalesce(parse(both, dialects="tilde_fence").events))

@@ -8,13 +8,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import Phase
 
-from streamtools.parsing.dialects import DEFAULT_DIALECTS
+from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from tests.parsing.faults import FAULTS, Fault
 from tests.parsing.laws import FEW, LAWS, Ids, LawBroken, check
 from tests.support.variants import KNOWN
 
 SOME: list[Ids] = [
-    DEFAULT_DIALECTS,
+    TAUGHT_DIALECTS,
     *((each,) for each in (
         "hash_marker", "tilde_fence", "hermes_json", "kimi_k2", "mistral_args", "qwen3_coder_xml", "glm_xml",
         "minimax_m2_xml", "kimi_k3_xtml", "minimax_m3_xml", "lfm2_pythonic", "gemma4",

@@ -9,6 +9,7 @@ import pytest
 from streamtools import Parser, parse
 from streamtools.errors import Code
 from streamtools.limits import Limits
+from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from streamtools.testing.laws import feed, steps
 from tests.support.reading import Brief, brief, call, error, markup, read, thought, warning
 
@@ -145,7 +146,7 @@ def test_text_behind_a_call_can_stop_everything(
 )
 def test_stop_decides_at_the_first_character_that_begins_no_call(able: str, decisive: str, reasoning: str) -> None:
     """Neither a reasoning tag nor an invented result is a reason to read on."""
-    parser = Parser(after_call="stop", reasoning="start" if reasoning == "start" else "anywhere")
+    parser = Parser(TAUGHT_DIALECTS, after_call="stop", reasoning="start" if reasoning == "start" else "anywhere")
     stopped = []
     for delta in ('###:{"name":"f"}' + able, decisive):
         parser.feed(delta)

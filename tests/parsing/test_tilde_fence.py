@@ -176,7 +176,9 @@ def test_text_is_released_at_the_character_that_decides(text: str, decides: str)
 
 def test_indentation_is_shown_at_once() -> None:
     """The white space before a marker is text whatever comes, so it is not held for a moment."""
-    assert [" ", " ", "\t"] == [text for step in steps("  \t~~~tool_call") for text in brief(step.new)]
+    told = [step.new for step in steps("  \t~~~tool_call", dialects="tilde_fence")]
+
+    assert [" ", " ", "\t"] == [text for new in told for text in brief(new)]
 
 
 def test_the_line_end_commits() -> None:

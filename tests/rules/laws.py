@@ -60,6 +60,9 @@ def _ruled(parts: list[tuple[tuple[str, bool], int]]) -> list[Rule]:
 _what = st.tuples(_patterns, st.just(False)) | st.tuples(_literals, st.just(True))
 rule_sets = st.lists(st.tuples(_what, st.sampled_from([0, 0, 0, 1, 2])), min_size=1, max_size=4).map(_ruled)
 plain_sets = st.lists(st.tuples(_what, st.just(0)), min_size=1, max_size=3).map(_ruled)
+literal_sets = st.lists(st.tuples(st.tuples(_literals, st.just(True)), st.sampled_from([0, 0, 1])), min_size=1).map(
+    _ruled
+)
 texts = st.text("aabbc .", max_size=14)
 
 

@@ -16,7 +16,7 @@ from streamtools.testing.laws import cut
 from tests.families import MARKUP
 from tests.rules.test_text_guard import RULES, assert_conserved, feed
 
-PACES: list[Any] = ["as_it_comes", "words", "graphemes"]
+PACES: list[Any] = ["as_it_comes", "words", "links", "graphemes"]
 WORDS = [
     "secret",
     "sec",

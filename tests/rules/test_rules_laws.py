@@ -12,11 +12,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from streamtools import Parser
+from streamtools.events import Text
 from streamtools.rules import Rule, email, shown
 from streamtools.rules.automaton import Automaton
-from streamtools.rules.matcher import Matcher
+from streamtools.rules.matcher import Matcher, Pieces
 from streamtools.testing.laws import cut
-from tests.rules.laws import can_begin, expected, plain_sets, read, rule_sets, texts
+from tests.rules.laws import can_begin, expected, literal_sets, plain_sets, read, rule_sets, texts
 
 places = st.lists(st.integers(0, 14), max_size=6)
 
@@ -27,6 +29,32 @@ def test_the_result_is_that_of_the_whole_text(rules: list[Rule], text: str, at: 
     assume(rules)
 
     assert expected(rules, text) == read(rules, cut(text, at)) == read(rules, list(text))
+
+
+def joined(pieces: str | Pieces) -> Pieces:
+    """Return what is certain, with the text between two matches in one piece."""
+    made: Pieces = [""]
+    for each in [pieces] if isinstance(pieces, str) else pieces:
+        if isinstance(each, str) and isinstance(before := made[-1], str):
+            made[-1] = before + each
+        else:
+            made += [each, ""]
+    return [each for each in made if each]
+
+
+@given(literal_sets, texts, places)
+def test_texts_that_stand_for_themselves_are_found_in_the_same_way(rules: list[Rule], text: str, at: list[int]) -> None:
+    """What passes because none of them begins in it is what passes character by character; also when met again."""
+    quick, slow = Automaton(rules), Automaton(rules)
+    slow.begins = None
+    for pieces in (cut(text, at), list(text), cut(text, at)):
+        one, other, parser = Matcher(quick), Matcher(slow), Parser(text_rules=rules)
+        for piece in pieces:
+            assert joined(one.feed(piece)) == joined(other.feed(piece))
+            assert (one.held, one.position) == (other.held, other.position)
+        assert one.close() == other.close()
+        events = [event for piece in pieces for event in parser.feed(piece)] + parser.close()
+        assert shown(rules, text) == "".join(event.text for event in events if isinstance(event, Text))
 
 
 @given(plain_sets, st.text("aabc ", max_size=5))

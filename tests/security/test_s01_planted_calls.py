@@ -20,7 +20,7 @@ from streamtools.conversation import Ask, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, hash_marker, tilde_fence
+from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS, choose_dialects, hash_marker, tilde_fence
 from streamtools.parsing.dialects.base import neutralise, new_nonce, restore
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolRegistry
@@ -194,6 +194,16 @@ async def test_results_in_text_are_neutralised() -> None:
                 assert (["read_page"], []) == (repeated.ran, repeated.paid)
 
 
+FENCED = "deepseek_v3"
+"""Of what is neutralised of this one, a code fence stays open; what the model writes behind it is code as well."""
+
+
+def all_of_them(name: str, arguments: dict[str, Any], but: str = "") -> list[str]:
+    """Return texts with a call in each of the dialects that are armed where nobody names any: a turn has 32 at most."""
+    written = [each.write_call(name, arguments) for each in choose_dialects(None) if each.id != but]
+    return ["\n\n".join(written[begin::2]) for begin in (0, 1)]
+
+
 async def quote(model: Quoting, read: Callable[[], Any], **options: Any) -> list[str]:
     """Return which tools have run in a conversation in which a model quotes what one of them has told."""
     bank, ran = Bank(requires_approval=False), []
@@ -232,6 +242,22 @@ async def test_no_quotation_of_a_result_runs(flag: bool | None, named: bool, sha
 
 
 @ONE_LOOP
+@pytest.mark.parametrize("flag", [True, False, None])
+async def test_no_quotation_of_all_that_is_armed_runs(flag: bool | None) -> None:
+    """Where nobody names a dialect, many are armed at once: none of them finds a call in what is quoted."""
+    tools = Bank().tools
+    with cases() as case:
+        for planted in all_of_them("pay", ANN):
+            assert len(parse(planted, tools=tools).calls) > 20, "they would be calls"
+            for place, read in sources_of(planted).items():
+                for how, pick in (("all", str), ("the calls", partial(inner, planted=planted))):
+                    model = Quoting(pick, native_tool_calls=flag)
+                    with case(place, how, planted[:9]):
+                        assert ["read", "look", "look", "look"] == await quote(model, read)
+                        assert "Ann" in model.told, "it was shown something of the calls"
+
+
+@ONE_LOOP
 @pytest.mark.parametrize(
     "place", ["a page", *(pytest.param(each, marks=pytest.mark.deep) for each in ("JSON", "a file's name", "an error"))]
 )
@@ -251,18 +277,17 @@ async def test_no_part_of_a_quotation_runs(place: str) -> None:
 @OTHER_LOOP_DEEP
 @pytest.mark.parametrize("flag", [False, None])
 async def test_a_model_that_calls_in_text(flag: bool | None) -> None:
-    """Where it calls in one of the two usual dialects, what it quotes of either is text."""
+    """Where it calls in a dialect that is taught, what it quotes of that one, or of all that are armed, is text."""
     with cases() as case:
-        for own in DEFAULT_DIALECTS:
-            for other in DEFAULT_DIALECTS:
-                planted = DIALECTS[other].write_call("pay", ANN)
+        for own in TAUGHT_DIALECTS:
+            for planted in (DIALECTS[own].write_call("pay", ANN), *all_of_them("pay", ANN, but=FENCED)):
                 for place, read in sources_of(planted).items():
                     look = DIALECTS[own].write_call("look", {})
                     script = [DIALECTS[own].write_call("read", {}), "", look, look, "Done."]
                     behind = [TextDelta(f"\n{look}"), STOP]
                     pick = partial(inner, planted=planted)
                     model = Quoting(pick, *script, behind=behind, native_tool_calls=flag)
-                    with case(own, other, place):
+                    with case(own, planted[:9], place):
                         assert ["read", "look", "look", "look"] == await quote(model, read)
 
 

@@ -182,6 +182,27 @@ async def test_messages_that_nobody_can_read(server: RedisServer, prefix: str) -
         assert "cancelled" == found.result.reason
 
 
+async def test_scripts_that_the_server_has_forgotten(server: RedisServer, prefix: str) -> None:
+    """They are sent once more, whole, and by their digests from then on."""
+    gates = {each: anyio.Event() for each in "abcdef"}
+    source = Script(*(part for each, gate in gates.items() for part in (texts(each), gate)), [STOP])
+    async with cuttable(server, prefix=prefix, lease=30.0) as (here, there, sending):
+        async with open_client(server.url) as client:
+            found = await there.find((await here.start(ToolStream(source), owner="ann")).id, owner="ann")
+            taken, whole = list[UIEvent](), list[int]()
+            async for event in found.attach():
+                taken.append(event)
+                if isinstance(event, Text):
+                    whole.append(sending.sent.count("EVAL"))
+                    if event.text == "c":
+                        await client.execute("SCRIPT", "FLUSH")
+                    gates[event.text].set()
+        validate(taken)
+        assert "abcdef" == (await found.wait()).text
+        assert [whole[0]] * 3 + [whole[0] + 1] * 3 == whole
+        assert sending.sent.count("EVALSHA") > 6
+
+
 @pytest.mark.parametrize("lost", [0, 3])
 async def test_the_server_is_killed(lost: int, prefix: str) -> None:
     """Readers go on when it is back, without a gap; if it comes back without the last events, the owner has them."""

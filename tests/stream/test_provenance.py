@@ -18,7 +18,7 @@ from streamtools.conversation import Ask, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import Error, ProviderCompleted, ReasoningDelta, SourceError, TextDelta, UIEvent, Warning
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS
+from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS
 from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolRegistry
@@ -140,7 +140,7 @@ async def test_what_a_native_model_has_quoted(flag: bool | None, named: bool, sh
     """Another one goes on with its history, whoever has kept it, and its text is read: it calls nothing thereby."""
     with cases() as case:
         for number, (name, dialect) in enumerate(DIALECTS.items()):
-            if number % share and name not in DEFAULT_DIALECTS:
+            if number % share and name not in TAUGHT_DIALECTS:
                 continue
             page, bank = planted(dialect), Bank(requires_approval=False)
             tools = ToolRegistry(Tool(lambda page=page: page, name="read"), bank.tools)

@@ -28,9 +28,12 @@ _PARTS: dict[str, tuple[set[str], set[str]]] = {  # the members that each type h
     "tool-input-available": ({"toolCallId", "toolName", "input"}, {"dynamic", "providerMetadata"}),
     "tool-input-error": ({"toolCallId", "toolName", "input", "errorText"}, {"dynamic"}),
     "tool-approval-request": ({"approvalId", "toolCallId"}, set()),
+    "tool-approval-response": ({"approvalId", "approved"}, {"reason"}),
+    "tool-output-denied": ({"toolCallId"}, set()),
+    "file": ({"url", "mediaType"}, set()),
     "tool-output-available": ({"toolCallId", "output"}, {"dynamic", "preliminary"}),
     "tool-output-error": ({"toolCallId", "errorText"}, {"dynamic"}),
-    "data-tool-progress": ({"id", "data"}, set()),
+    "data-tool-progress": ({"id", "data", "transient"}, set()),
     "data-partial": ({"data", "transient"}, set()),
     "message-metadata": ({"messageMetadata"}, set()),
     "error": ({"errorText"}, set()),
@@ -88,6 +91,7 @@ def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
     stretches: set[str] = set()  # that are open
     used: set[str] = set()
     calls: dict[str, str] = {}
+    asked: set[str] = set()
     dynamic: set[str] = set()
     for at, part in enumerate(parts):
         kind = part["type"]
@@ -124,6 +128,17 @@ def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
         elif kind == "tool-approval-request":
             assert target > 5, f"version 5 does not know {part}"
             assert calls[call] == "available", part
+            asked.add(call)
+        elif kind == "tool-approval-response":
+            assert target > 6, f"version 6 does not know {part}"
+            assert part["approvalId"] in asked, part
+        elif kind == "tool-output-denied":
+            assert target > 5, f"version 5 does not know {part}"
+            assert call in asked, part
+            assert calls[call] == "available", part
+            calls[call] = "ended"
+        elif kind == "file":
+            assert not stretches, f"{stretches} are open at {part}"
         elif kind in ("tool-output-available", "tool-output-error"):
             assert part.get("dynamic", False) == (call in dynamic), f"version 5 does not find the call of {part}"
             assert calls[call] == "available", part
@@ -185,7 +200,8 @@ def check_ag_ui(events: Sequence[Part], *, current: bool) -> None:
             assert event["toolCallId"] not in answered, event
             answered.append(event["toolCallId"])
         if not current:
-            assert not {"outcome", "usage"} & event.keys(), event
+            assert event.get("outcome", {}).get("type", "interrupt") == "interrupt", event
+            assert "usage" not in event, event
     assert not opened, f"{opened} are open at the end"
     outcome = events[-1].get("outcome", {})
     asked = [each["toolCallId"] for each in outcome.get("interrupts", ())]

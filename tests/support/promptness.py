@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from streamtools.errors import Code
 from streamtools.events import Call, CallStart, Error, Markup, Text, Thinking, UIEvent, Warning
 from streamtools.limits import DEFAULT_LIMITS
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS
+from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import LIMITS, MALFORMED, Kind, Piece, Step, pieces, steps
 from tests.families import MARKERS, TEMPLATE_TAGS
 from tests.families.base import SPACE_AT_START, Marker, Tag
@@ -261,16 +261,14 @@ def _is_late(step: Step) -> bool:
 
 def _ids(options: dict[str, Any]) -> Iterable[str]:
     dialects = options.get("dialects")
-    if dialects == "auto":
+    if dialects in (None, "auto"):
         return [dialect.id for dialect in DIALECTS.values() if dialect.auto]
-    if dialects is None:
-        return DEFAULT_DIALECTS
     return [each if isinstance(each, str) else each.id for each in dialects]
 
 
 def _even_in_code(dialect: str, options: dict[str, Any]) -> bool:
     """Whether calls of a dialect count in code; of those that are armed by one word none does."""
-    own = "text" if options.get("dialects") == "auto" else KNOWN[dialect].in_code
+    own = "text" if options.get("dialects") in (None, "auto") else KNOWN[dialect].in_code
     return (options.get("in_code") or own) == "call"
 
 
@@ -281,7 +279,7 @@ def _markers(options: dict[str, Any]) -> list[Marker]:
 def _tags_of(dialect: str, options: dict[str, Any]) -> list[Tag]:
     """Return a dialect's tags; where many dialects are armed by one word, reasoning begins where it usually does."""
     tags = TEMPLATE_TAGS.get(dialect, ())
-    if options.get("dialects") != "auto":
+    if options.get("dialects") not in (None, "auto"):
         return list(tags)
     return [tag._replace(where="start") if tag.closings and not tag.before else tag for tag in tags]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from streamtools import parse
 from streamtools.parsing import DIALECTS, Dialect, Opener
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, MODELS, ModelFamily
+from streamtools.parsing.dialects import MODELS, TAUGHT_DIALECTS, ModelFamily
 from streamtools.parsing.markers import OneOf
 from tests.support.readme import ROOT, write_table
 
@@ -31,7 +31,9 @@ writes, by their ids. What writes this page is `python -m tests.whole.dialects_p
 
 `dialects=["hermes_json", …]` arms some of them, and `dialects="auto"` all that have a marker which is hardly ever
 written by chance. `dialects_for(model_name)` names those that a model is known to write; [models.md](models.md) lists
-the models. Where nobody chooses, {default} are armed.
+the models. Where nobody chooses, `"auto"` is what is armed, but nothing for a model that makes native calls: from its
+first one on, text that looks like a call is a near miss. A prompt teaches {default} then, or what models of that name
+write.
 
 A call counts outside of Markdown code and quotes; in them too, where that is said here and the dialect is armed by its
 id. Values that are no JSON by themselves are read by the JSON schemas of the declared tools. A prompt can teach those
@@ -105,7 +107,7 @@ def write_page() -> str:
 
 
 def _write_parts() -> Iterator[str]:
-    yield _INTRODUCTION.format(default=" and ".join(f"`{each}`" for each in DEFAULT_DIALECTS))
+    yield _INTRODUCTION.format(default=f"`{TAUGHT_DIALECTS[-1]}`")
     rows = [
         [
             f"[`{dialect.id}`](#{dialect.id})",

@@ -225,11 +225,12 @@ async def test_runs_over_a_websocket() -> None:
     assert [1, 2, 3, 4, 5] == [each["seq"] for each in seen + rest]
 
 
-@pytest.mark.parametrize("approved", [True, False])
-async def test_approval(approved: bool) -> None:
+@pytest.mark.parametrize(("program", "approved"), [("approval", True), ("approval", False), ("client", True)])
+async def test_approval(program: str, approved: bool) -> None:
     """The owner of the run decides, once, about what was shown."""
-    async with serving("approval", Loopback([PAY, END]), Loopback([TEXT, END])) as (_, client):
-        body, run = await begin(client, b"approval-requested", {"messages": ASKED}, "/chat")
+    async with serving(program, Loopback([PAY, END]), Loopback([TEXT, END])) as (_, client):
+        body, _ = await begin(client, b"approval-requested", {"messages": ASKED}, "/chat")
+        run = read_frames(body)[0]["run_id"]
         (asked,) = told(read_frames(body), "approval-requested")
         address = f"/chat/{run}/calls/{asked['call']['id']}"
         decision = {"approved": approved, "digest": asked["digest"], "reason": "" if approved else "too much"}
@@ -237,6 +238,21 @@ async def test_approval(approved: bool) -> None:
         assert 409 == (await client.post(address, json={"approved": True, "digest": ""})).status_code
         assert 204 == (await client.post(address, json=decision)).status_code
         assert 409 == (await client.post(address, json=decision)).status_code
+
+
+async def test_a_result_of_a_page() -> None:
+    """It is given by the owner of the run, once, and stands at the call."""
+    async with serving("client", Loopback([PICK, END]), Loopback([TEXT, END])) as (_, client):
+        body, _ = await begin(client, b"event: executing", {"messages": ASKED}, "/chat")
+        start, *_, executing = read_frames(body)
+        address = f"/chat/{start['run_id']}/calls/{executing['call']['id']}"
+        assert 404 == (await client.post(address, json={"result": "today"}, headers=BOB)).status_code
+        assert 400 == (await client.post(address, json={"approved": True})).status_code
+        assert 409 == (await client.post(address, json={"approved": True, "digest": ""})).status_code
+        assert 204 == (await client.post(address, json={"result": "today"})).status_code
+        assert 409 == (await client.post(address, json={"error": "closed"})).status_code
+        (executed,) = told(read_frames((await client.get(f"/chat/{start['run_id']}")).content), "executed")
+    assert "today" == executed["result"]
 
 
 async def test_use_chat() -> None:
@@ -263,7 +279,7 @@ async def test_use_chat() -> None:
         (PAY, {"state": "approval-responded", "approval": {"approved": True}}, "available", "output", "paid 5 to Ann"),
         (
             *(PAY, {"state": "approval-responded", "approval": {"approved": False, "reason": "too much"}}),
-            *("error", "errorText", "the call of tool 'pay' was denied: too much"),
+            *("denied", "toolCallId", ""),
         ),
         (PICK, {"state": "output-available", "output": "2027-03-01"}, "available", "output", "2027-03-01"),
         (PICK, {"state": "output-error", "errorText": "closed"}, "error", "errorText", "closed"),
@@ -536,14 +552,14 @@ async def test_a_websocket_is_its_users() -> None:
 
 def test_every_program_has_two_users() -> None:
     """Each is in one of the tests above, or in those of runs and approvals."""
-    kept = {"runs", "approval", "ai-sdk", "ag-ui", "websocket"}
+    kept = {"runs", "approval", "client", "ai-sdk", "ag-ui", "websocket"}
 
     assert kept | {"fastapi", "starlette", "litestar", "asgi", "origin"} == PROGRAMS.keys()
     for name in kept - {"websocket"}:
         assert 'cookies["session"]' in PROGRAMS[name]
 
 
-POSTS = dict.fromkeys(("fastapi", "starlette", "litestar", "asgi", "origin", "runs", "approval"), "/chat")
+POSTS = dict.fromkeys(("fastapi", "starlette", "litestar", "asgi", "origin", "runs", "approval", "client"), "/chat")
 POSTS |= {"ai-sdk": "/api/chat", "ag-ui": "/agent"}
 
 
@@ -621,6 +637,7 @@ def test_every_program_is_run() -> None:
         "origin",
         "runs",
         "approval",
+        "client",
         "ai-sdk",
         "ag-ui",
     } == PROGRAMS.keys()

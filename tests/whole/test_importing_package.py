@@ -44,6 +44,19 @@ LAZY = {
 """Public names that are loaded when they are used, by their packages."""
 
 
+COMPILED = """
+import re
+from streamtools import Parser
+from streamtools.parsing.dialects import choose_dialects
+
+compile, made = re._compiler.compile, []
+re._compiler.compile = lambda *given: made.append(given) or compile(*given)
+Parser().feed("Hello, ")
+assert 0 < len(made) <= len(choose_dialects("auto")), len(made)
+"""
+"""What fails if the first parser of a process compiles more patterns than it arms dialects."""
+
+
 def modules_behind(code: str) -> set[str]:
     """Return the names of all modules that are there once `code` has run."""
     told = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
@@ -96,11 +109,16 @@ def test_pydantic_s_models_come_with_the_first_tool(imported: set[str]) -> None:
 
 
 def test_dialects_are_imported_when_they_are_asked_for(imported: set[str]) -> None:
-    """Only the two that are armed by default come with the package, and one that is named brings no other."""
+    """Only the two that are taught come with the package; the first parser brings the others, unless it has none."""
     dialects = "streamtools.parsing.dialects."
-    alone = modules_behind("from streamtools import Parser; Parser('harmony')") - imported
+    alone = modules_behind("from streamtools import Parser; Parser(())") - imported
     forms = ("attribute_xml", "json_after_name", "json_with_name", "message_headers", "parameter_xml", "pythonic")
 
     assert f"{dialects}hash_and_tilde" in imported
     assert not {f"{dialects}{each}" for each in forms} & imported
-    assert [f"{dialects}message_headers"] == sorted(name for name in alone if name.startswith(dialects))
+    assert [] == sorted(name for name in alone if name.startswith(dialects))
+
+
+def test_what_the_first_parser_compiles() -> None:
+    """Few patterns: most of those of a dialect are compiled when it has found something, and it has over five."""
+    modules_behind(COMPILED)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from streamtools.apps.cli.complaints import Refused
 from streamtools.apps.cli.model_arguments import ModelArguments, add_model, add_tools, check_model, read_dialects
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, DIALECTS, Dialect
+from streamtools.parsing.dialects import DIALECTS, Dialect
 from streamtools.recording import DETECT
 from streamtools.sources import ADAPTERS
 
@@ -150,8 +150,7 @@ def _add_replay(commands: Any) -> None:
         "--dialects",
         metavar="A,B",
         type=read_dialects,
-        help=f"read calls that are written in these ways: {', '.join(DIALECTS)}, or auto for all "
-        f"(default: {','.join(DEFAULT_DIALECTS)})",
+        help=f"read calls that are written in these ways: {', '.join(DIALECTS)}, or auto for all (default: auto)",
     )
 
 

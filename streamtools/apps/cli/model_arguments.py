@@ -34,7 +34,7 @@ from streamtools.conversation import (
     chat,
 )
 from streamtools.conversation.models import HTTPModel
-from streamtools.parsing.dialects import DEFAULT_DIALECTS, Dialect, choose_dialects
+from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.recording.redact import redact_url
 from streamtools.tools import Tool, ToolRegistry
 
@@ -69,7 +69,7 @@ def add_model(parser: Any, *, required: bool) -> None:
         metavar="NAME",
         type=_taught,
         help="calls are text, written in this way, which the model is taught (default: the calls of the API, and text "
-        f"that is one in {' or '.join(DEFAULT_DIALECTS)})",
+        "that is a call as models of that name write it, or as auto reads them)",
     )
     add_tools(parser)
     parser.add_argument(

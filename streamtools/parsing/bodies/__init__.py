@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Callable, Generator
 from enum import Enum
+from functools import cache
 from typing import TypeAlias
 
 from streamtools.errors import Code
@@ -27,7 +28,13 @@ Begun: TypeAlias = Callable[[str, int], "re.Match[str] | None"]
 
 def begun(*tags: tuple[Part, ...]) -> Begun:
     """Return what matches a beginning of one of `tags` at the end of a text."""
-    return re.compile("|".join(Marker(tag).begun_pattern() for tag in tags)).match
+    markers = [Marker(tag) for tag in tags]
+
+    @cache
+    def compiled() -> Begun:
+        return re.compile("|".join(marker.begun_pattern() for marker in markers)).match
+
+    return lambda text, at: compiled()(text, at)
 
 
 class End(Enum):

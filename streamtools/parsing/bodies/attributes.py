@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from xml.sax.saxutils import unescape
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import Begun, End, Members, begun, complete, cut, cut_or_broken, settle, skip_rest
-from streamtools.parsing.bodies.elements import GAP, Content, Elements, read_attributes
+from streamtools.parsing.bodies.elements import GAP, Content, Elements, read_attributes, unescape
 from streamtools.parsing.bodies.values import NO_STRING, STRING, TYPES, Value
 from streamtools.parsing.declared import Schema
 from streamtools.parsing.json_text import State
@@ -303,8 +302,7 @@ def _read_attributes(span: Span) -> Generator[None, None, dict[str, str] | None]
     text = yield from span.word(_ATTRIBUTES)
     if not (yield from span.accept(_SEP)):
         return None
-    entities = {"&quot;": '"', "&apos;": "'"}
-    return {key: unescape(double or single, entities) for key, double, single in _each_attribute(text)}
+    return {key: unescape(double or single) for key, double, single in _each_attribute(text)}
 
 
 def _broken(span: Span, *tags: str) -> End:

@@ -50,6 +50,11 @@ _BEGIN_SECTION, _END_SECTION = "<![CDATA[", Closing("]]>")
 _CDATA = Pattern(SPACES, _BEGIN_SECTION)
 
 
+def unescape(text: str) -> str:
+    """Return text with the characters of XML's own entities in their place."""
+    return _entity.sub(lambda entity: _ENTITIES[entity[1]], text)
+
+
 def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str], str]]:
     """Read attributes and the end of their tag; return them, and which end that is: ">", "/>", or "" for none.
 
@@ -69,7 +74,7 @@ def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str
         value = yield from _read_value(reader)
         if value is None:
             return found, ""
-        found.setdefault(key, _entity.sub(lambda entity: _ENTITIES[entity[1]], value))
+        found.setdefault(key, unescape(value))
 
 
 def _read_value(reader: Reader) -> Generator[None, None, str | None]:

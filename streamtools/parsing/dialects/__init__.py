@@ -3,8 +3,8 @@
 Each function that makes a dialect names the source of its form: where it is defined. Few templates were at hand when
 this was written, so what holds is what the tests say; where a model's template differs, the template is right.
 
-The table knows its ids; a dialect is made, and its module imported, when it is asked for. Each has patterns to be
-compiled, and most programs need the two that are read by default.
+The table knows its ids; a dialect is made, and its module imported, when it is asked for: each has patterns to be
+compiled.
 """
 
 from __future__ import annotations
@@ -22,8 +22,25 @@ from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
 from streamtools.parsing.dialects.model_names import MODELS, ModelFamily, dialects_for, families_for
 
 __all__ = [
-    "DEFAULT_DIALECTS", "DIALECTS", "MODELS", "Dialect", "Dialects", "ModelFamily", "NearMiss", "Opener", "Tag",
-    "armed", "choose_dialects", "dialects_for", "families_for", "hash_marker", "tilde_fence", "watched",
+    "DIALECTS",
+    "MODELS",
+    "TAUGHT_DIALECTS",
+    "Dialect",
+    "Dialects",
+    "ModelFamily",
+    "NearMiss",
+    "Opener",
+    "Tag",
+    "armed",
+    "choose_dialects",
+    "dialects_for",
+    "families_for",
+    "for_model",
+    "hash_marker",
+    "not_named",
+    "tilde_fence",
+    "unnamed",
+    "watched",
 ]  # fmt: skip
 
 _HOMES = {
@@ -117,40 +134,82 @@ class _Table(Mapping[str, Dialect]):
 DIALECTS: Mapping[str, Dialect] = _Table()
 """Every dialect by its id."""
 
-DEFAULT_DIALECTS = ("hash_marker", "tilde_fence")
-"""Those that are read where nobody chooses."""
+TAUGHT_DIALECTS = ("hash_marker", "tilde_fence")
+"""Those that a prompt teaches where nobody chooses; no template knows them."""
 
 Dialects: TypeAlias = "Sequence[str | Dialect] | Dialect | str | None"
-"""Ids, `Dialect` objects, `"auto"`, or None for the two that are read by default; `()` for none."""
+"""Ids, `Dialect` objects, or `"auto"`; None is `"auto"` as long as no native call is known; `()` for none."""
+
+
+class ByName(tuple[Dialect, ...]):
+    """The dialects for a model of some name, where nobody has named any: like None, they are for text alone."""
+
+    taught: Dialect | None = None
+    """The first that models of its name write and a prompt can teach, if it has a marker."""
+
+
+def for_model(model_name: str, native_tool_calls: bool | None = None) -> ByName | None:
+    """Return the dialects for a model where nobody has named any: what models of its name write, and then `"auto"`,
+    since a prompt may teach one of those.
+
+    None if the name says nothing. No dialect for a model whose calls are always native, unless they are declared not to
+    be.
+    """
+    families = families_for(model_name)
+    if families and families[0].native and native_tool_calls is not False:
+        return ByName()
+    known = choose_dialects(dialects_for(model_name))
+    if not known:
+        return None
+    ids = {each.id for each in known}
+    chosen = ByName((*known, *(each for each in _unmistakable() if each.id not in ids)))
+    chosen.taught = next((each for each in known if each.auto is True and each.teachable), None)
+    return chosen
+
 
 # A model that makes native calls must not be made to obey a text that it quotes: where nobody has named a dialect,
 # none is armed for it. What would have been a call is text, and a near miss that says so.
 
 _NATIVE = "no dialect is armed for a model with native calls"
+_NOT_NAMED = "the dialect is not armed"
+
+
+def unnamed(dialects: Dialects) -> bool:
+    """Whether nobody has named them."""
+    return dialects is None or isinstance(dialects, ByName)
 
 
 def armed(dialects: Dialects, native_tool_calls: bool | None) -> tuple[Dialect, ...]:
     """Return the dialects in which a model's calls are read. Raises as `choose_dialects` does."""
-    return () if dialects is None and native_tool_calls else choose_dialects(dialects)
+    return () if native_tool_calls and unnamed(dialects) else choose_dialects(dialects)
 
 
 @cache
-def watched() -> tuple[Dialect, ...]:
-    """Return the dialects that are read by default as ones in which nothing is a call, and all that begins one is a
-    near miss.
+def watched(*, tags: bool = False, says: str = _NATIVE) -> tuple[Dialect, ...]:
+    """Return the dialects of `"auto"` as ones in which nothing is a call, and all that begins one is a near miss, which
+    `says` why.
+
+    Their `tags` still count where they did before a model turned out to make native calls.
     """
     return tuple(
         replace(
             dialect,
             openers=(),
+            tags=dialect.tags if tags else (),
             near=tuple(
-                NearMiss(opener.parts + opener.ahead, _NATIVE, opener.where, opener.not_after)
+                NearMiss(opener.parts + opener.ahead, says, opener.where, opener.not_after)
                 for opener in dialect.openers
-                if opener.kind == "call"
+                if opener.kind == "call" and opener.where != "start"
             ),
         )
-        for dialect in choose_dialects(None)
+        for dialect in _unmistakable()
     )
+
+
+def not_named(dialects: Sequence[Dialect]) -> list[Dialect]:
+    """Return the others of `"auto"`, in which nothing is a call; none where no dialect is armed at all."""
+    ids = {each.id for each in dialects}
+    return [each for each in watched(says=_NOT_NAMED) if each.id not in ids] if ids else []
 
 
 def _for_auto(opener: Opener) -> Opener:
@@ -164,7 +223,7 @@ def _tag_for_auto(tag: Tag) -> Tag:
 
 @cache
 def _unmistakable() -> tuple[Dialect, ...]:
-    """Return what `"auto"` means."""
+    """Return what `"auto"` means: what has a marker, and of each dialect not what has none."""
     return tuple(
         replace(
             dialect,
@@ -189,11 +248,11 @@ def _nearest(given: object) -> str:
 
 def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
     """Return the dialects that are meant. Raises ValueError for an id that is not in the table, or comes twice."""
-    if dialects is None:
-        dialects = DEFAULT_DIALECTS
-    elif dialects == "auto":
+    if dialects is None or dialects == "auto":
         return _unmistakable()
-    elif isinstance(dialects, str | Dialect):
+    if isinstance(dialects, ByName):
+        return tuple(dialects)
+    if isinstance(dialects, str | Dialect):
         dialects = (dialects,)
     chosen: list[Dialect] = []
     for each in dialects:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
-from xml.sax.saxutils import escape
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
@@ -329,7 +328,9 @@ def _write_xtml(name: str, arguments: dict[str, Any]) -> str:
 
 
 def _quote(text: str) -> str:
-    return '"' + escape(text, {'"': "&quot;"}) + '"'
+    for character, entity in (("&", "&amp;"), (">", "&gt;"), ("<", "&lt;"), ('"', "&quot;")):
+        text = text.replace(character, entity)
+    return f'"{text}"'
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"

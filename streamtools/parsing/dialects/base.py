@@ -193,11 +193,12 @@ class Dialect:
     def __post_init__(self) -> None:
         if not self.id:
             raise ValueError("a dialect has an id")
-        entries = [(opener.parts, opener.ahead) for opener in self.openers] + [(tag.parts, ()) for tag in self.tags]
+        forms = [opener.parts + opener.ahead for opener in self.openers] + [tag.parts for tag in self.tags]
+        entries = [(parts, _pieces(parts)) for parts in forms]
         for one in entries:
             for other in entries:
-                if one is not other and _begins(other[0] + other[1], one[0] + one[1]):
-                    raise ValueError(f"in dialect {self.id!r} the marker {_show(*other)} begins with {_show(*one)}")
+                if one is not other and other[1][: len(one[1])] == one[1]:
+                    raise ValueError(f"in dialect {self.id!r} the marker {_show(other[0])} begins with {_show(one[0])}")
 
     def instructions(self, name: str = "get_weather", arguments: Mapping[str, Any] | None = None) -> str:
         """Return what teaches a model to call a tool in this way, by an example; what tools there are comes on top."""
@@ -231,17 +232,13 @@ class Dialect:
         return not ("<|" in example or "<\uff5c" in example or _structure(()).search(example))
 
 
-def _begins(parts: tuple[Part, ...], with_parts: tuple[Part, ...]) -> bool:
-    """Whether the marker begins with another one, or is the same: in characters, and parts that are no literals."""
-    flat, begin = (
-        [piece for part in each for piece in (part if isinstance(part, str) else (part,))]
-        for each in (parts, with_parts)
-    )
-    return flat[: len(begin)] == begin
+def _pieces(parts: tuple[Part, ...]) -> list[Part]:
+    """Return the characters of a marker, and its parts that are no literals."""
+    return [piece for part in parts for piece in (part if isinstance(part, str) else (part,))]
 
 
-def _show(parts: tuple[Part, ...], ahead: tuple[Part, ...]) -> str:
-    return repr("".join(part if isinstance(part, str) else "…" for part in parts + ahead))
+def _show(parts: tuple[Part, ...]) -> str:
+    return repr("".join(part if isinstance(part, str) else "…" for part in parts))
 
 
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:

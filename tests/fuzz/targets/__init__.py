@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from streamtools.parsing.dialects import DEFAULT_DIALECTS
+from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from streamtools.sources import ADAPTERS
 from tests.fuzz.target import Target
 from tests.fuzz.targets import (
@@ -23,13 +23,13 @@ from tests.fuzz.targets import (
 )
 from tests.support.variants import KNOWN
 
-_FIRST = ("frames", "machine", "decisions", *(f"dialect:{each}" for each in DEFAULT_DIALECTS))
+_FIRST = ("frames", "machine", "decisions", *(f"dialect:{each}" for each in TAUGHT_DIALECTS))
 
 TARGETS: dict[str, Callable[[], Target]] = {
     "frames": frames.make,
     "machine": machine.make,
     "decisions": decisions.make,
-    **{f"dialect:{each}": partial(dialects.make, each) for each in DEFAULT_DIALECTS},
+    **{f"dialect:{each}": partial(dialects.make, each) for each in TAUGHT_DIALECTS},
     "auto": dialects.make_auto,
     **{f"source:{each}": partial(sources.make, each) for each in (*ADAPTERS, *sources.OTHERS)},
     **foreign.MAKE,
@@ -38,7 +38,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     **recordings.MAKE,
     **values.MAKE,
     **growth.MAKE,
-    **{f"dialect:{each}": partial(dialects.make, each) for each in KNOWN if each not in DEFAULT_DIALECTS},
+    **{f"dialect:{each}": partial(dialects.make, each) for each in KNOWN if each not in TAUGHT_DIALECTS},
 }
 
 

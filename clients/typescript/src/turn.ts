@@ -1,0 +1,194 @@
+// What the events of a run have come to: one function, from a state and an event to the next state. It changes nothing,
+// and what an event does not touch stays the same object, so that an interface sees what it has to draw anew.
+
+import type { Code, DoneEvent, ErrorEvent, PartialEvent, StreamEvent, ToolCall, Usage } from "./events.js";
+
+/** How far a call is; `pending` is one that nobody has run, left to the front end perhaps. */
+export type CallState = "writing" | "ready" | "asking" | "executing" | "executed" | "failed" | "denied" | "pending";
+
+/** Text that is shown; each step has texts of its own. */
+export interface TextPart {
+  readonly kind: "text" | "reasoning";
+  readonly step: number;
+  readonly text: string;
+}
+
+/** A call, where it stands between the texts. */
+export interface CallPart {
+  readonly kind: "call";
+  readonly step: number;
+  readonly id: string;
+  readonly state: CallState;
+  readonly name: string | null;
+  /** The arguments as they are written, if the server sends them. */
+  readonly written: string;
+  /** The complete call. */
+  readonly call: ToolCall | null;
+  /** Of the call that was asked about; an approval brings it back. */
+  readonly digest: string | null;
+  /** Until when somebody may answer, in seconds since 1970. */
+  readonly expires: number | null;
+  /** What the tool has reported last. */
+  readonly progress: unknown;
+  readonly result: unknown;
+  /** What there is to say of its result or its failure. */
+  readonly message: string | null;
+  readonly code: Code | null;
+  /** The text of a malformed call. */
+  readonly raw: string | null;
+  /** Seconds that the tool took. */
+  readonly elapsed: number | null;
+}
+
+export type Part = TextPart | CallPart;
+
+/** A question's answer, as far as it has come. */
+export interface Turn {
+  readonly run: string | null;
+  /** The number of the last event. */
+  readonly seq: number;
+  readonly state: "waiting" | "answering" | DoneEvent["reason"];
+  readonly step: number;
+  readonly parts: readonly Part[];
+  /** The call that is being written just now, `true` where its id is not known, else `false`. */
+  readonly thinking: string | boolean;
+  /** The value that was asked for by `output`, as far as it has grown. */
+  readonly output: unknown;
+  readonly usage: Usage | null;
+  /** What made the whole run fail. */
+  readonly failure: ErrorEvent | null;
+  readonly done: DoneEvent | null;
+}
+
+/** An answer of which nothing has come. */
+export const emptyTurn: Turn = {
+  run: null,
+  seq: 0,
+  state: "waiting",
+  step: 0,
+  parts: [],
+  thinking: false,
+  output: undefined,
+  usage: null,
+  failure: null,
+  done: null,
+};
+
+/** Returns what a turn is after an event; after one that it has seen, the same turn. */
+export function reduce(turn: Turn, event: StreamEvent): Turn {
+  if (event.seq && event.seq <= turn.seq) return turn;
+  const next = turn.state === "waiting" && event.type !== "start" ? "answering" : turn.state;
+  return { ...change(turn, event), ...(event.type === "done" ? {} : { state: next }), seq: event.seq || turn.seq };
+}
+
+function change(turn: Turn, event: StreamEvent): Turn {
+  switch (event.type) {
+    case "start":
+      return { ...turn, run: event.run_id };
+    case "step-start":
+      return { ...turn, step: event.step };
+    case "step-superseded":
+      return { ...turn, parts: turn.parts.filter((part) => part.step !== event.step) };
+    case "text":
+    case "reasoning":
+      return say(turn, event.type, event.text);
+    case "thinking":
+      return { ...turn, thinking: event.active && (event.call_id ?? true) };
+    case "call-start":
+      return update(turn, event.call_id, () => ({ name: event.name }));
+    case "call-delta":
+      return update(turn, event.call_id, ({ written }) => ({ written: written + event.text }));
+    case "call":
+      return know(turn, event.call, { state: "ready" });
+    case "approval-requested":
+      return know(turn, event.call, {
+        state: "asking",
+        digest: event.digest ?? null,
+        expires: event.expires ?? null,
+      });
+    case "executing":
+      return know(turn, event.call, { state: "executing" });
+    case "progress":
+      return update(turn, event.call_id, () => ({ progress: event.data }));
+    case "executed": {
+      const { result, message, elapsed } = event;
+      return know(turn, event.call, { state: "executed", result, message, elapsed });
+    }
+    case "error":
+      return event.call_id ? fail(turn, event, event.call_id) : { ...turn, failure: event };
+    case "partial":
+      if (event.call_id) return turn;
+      return { ...turn, output: grow(turn.output, event.path, event) };
+    case "usage":
+      return { ...turn, usage: add(turn.usage, event.usage) };
+    case "done": {
+      const parts = turn.parts.map((part) => (part.kind === "call" && isOpen(part) ? leave(part, event) : part));
+      return { ...turn, parts, thinking: false, state: event.reason, done: event };
+    }
+    default: // what is for developers, or of a later version
+      return turn;
+  }
+}
+
+function say(turn: Turn, kind: TextPart["kind"], text: string): Turn {
+  if (!text) return turn;
+  const last = turn.parts.at(-1);
+  if (last?.kind === kind && last.step === turn.step) {
+    return { ...turn, parts: turn.parts.with(-1, { ...last, text: last.text + text }) };
+  }
+  return { ...turn, parts: [...turn.parts, { kind, step: turn.step, text }] };
+}
+
+function update(turn: Turn, id: string, changes: (part: CallPart) => Partial<CallPart>): Turn {
+  const at = turn.parts.findLastIndex((part) => part.kind === "call" && part.id === id);
+  const part = turn.parts[at];
+  if (part?.kind === "call") return { ...turn, parts: turn.parts.with(at, { ...part, ...changes(part) }) };
+  const made = unknownCall(id, turn.step);
+  return { ...turn, parts: [...turn.parts, { ...made, ...changes(made) }] };
+}
+
+function unknownCall(id: string, step: number): CallPart {
+  const nothing = { name: null, call: null, digest: null, expires: null, message: null, code: null, raw: null };
+  const open = { written: "", progress: undefined, result: undefined, elapsed: null };
+  return { kind: "call", step, id, state: "writing", ...nothing, ...open };
+}
+
+function know(turn: Turn, call: ToolCall, changes: Partial<CallPart>): Turn {
+  return update(turn, call.id, () => ({ call, name: call.name, ...changes }));
+}
+
+function fail(turn: Turn, { code, message, raw, call }: ErrorEvent, id: string): Turn {
+  const state = code === "tool_denied" ? "denied" : "failed";
+  const known = call ? { call, name: call.name } : {};
+  return update(turn, id, () => ({ ...known, state, code, message, raw: raw ?? null }));
+}
+
+function isOpen({ state }: CallPart): boolean {
+  return state !== "executed" && state !== "failed" && state !== "denied";
+}
+
+function leave(part: CallPart, { pending }: DoneEvent): CallPart {
+  return { ...part, state: pending.some(({ id }) => id === part.id) ? "pending" : "failed" };
+}
+
+/** Returns a value with what was added at a path: text to a text, the rest in its place; what is complete stays. */
+function grow(value: unknown, path: PartialEvent["path"], added: PartialEvent): unknown {
+  const [key, ...rest] = path;
+  if (key === undefined) {
+    if (typeof added.value === "string" && typeof value === "string") return value + added.value;
+    const stands = added.complete && typeof added.value === "object" && typeof value === "object" && value !== null;
+    return stands ? value : added.value;
+  }
+  const grown = Array.isArray(value) ? [...(value as unknown[])] : { ...(value as object) };
+  const inside: unknown = Object.hasOwn(grown, key) ? (grown as Record<string | number, unknown>)[key] : undefined;
+  const made = { value: grow(inside, rest, added), configurable: true, enumerable: true, writable: true };
+  return Object.defineProperty(grown, key, made); // also `__proto__`, which a model may write
+}
+
+function add(sum: Usage | null, usage: Usage): Usage {
+  const added: Usage = { ...sum };
+  for (const name of ["input", "output", "total", "cache_read", "cache_write", "reasoning", "cost"] as const) {
+    if (usage[name] != null) added[name] = (added[name] ?? 0) + usage[name];
+  }
+  return added;
+}

@@ -1,0 +1,96 @@
+"""`@streamtools/client`: what npm packs, what its types allow, and what it does in front of a server."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamtools import outputs
+from streamtools.events import Error, Executed, Reasoning, Text, UIEvent
+from streamtools.recording import shipped
+from streamtools.recording.event_replay import replay
+from tests.clients.programs import run_program
+from tests.clients.typescript_package import SOURCE, check_types, pack, unpack
+from tests.clients.typescript_scenes import SCENES
+from tests.support.readme import ROOT, read_blocks
+from tests.whole.test_front_end_page import serving
+
+pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
+
+
+@pytest.fixture(scope="module")
+def tarball() -> Path:
+    """What would be published."""
+    return pack()
+
+
+@pytest.fixture(scope="module")
+def folder(tarball: Path) -> Path:
+    """A folder in which it is installed."""
+    folder = ROOT / ".cache" / "typescript-user"
+    folder.mkdir(parents=True, exist_ok=True)
+    return unpack(tarball, folder)
+
+
+def test_what_is_packed(tarball: Path) -> None:
+    """The modules, their types and sources, the README and the licence, and nothing that it depends on."""
+    with tarfile.open(tarball) as held:
+        names = {member.name.removeprefix("package/") for member in held}
+        extracted = held.extractfile("package/package.json")
+        assert extracted is not None
+        package = json.load(extracted)
+    modules = {path.stem for path in (SOURCE / "src").glob("*.ts")}
+    built = {f"dist/{module}{end}" for module in modules for end in (".js", ".js.map", ".d.ts", ".d.ts.map")}
+    assert {"LICENSE", "README.md", "package.json", *built, *(f"src/{module}.ts" for module in modules)} == names
+    assert not {"dependencies", "peerDependencies", "optionalDependencies"} & package.keys()
+    assert (ROOT / "LICENSE").read_text() == (SOURCE / "LICENSE").read_text()
+
+
+@pytest.mark.parametrize("resolution", ["bundler", "nodenext"])
+def test_its_readme_compiles(folder: Path, resolution: str) -> None:
+    """Each program of it, as strictly as the compiler can."""
+    blocks = [each.text for each in read_blocks((SOURCE / "README.md").read_text()) if each.language == "ts"]
+    assert blocks
+    for block in blocks:
+        check_types(folder, block, resolution)
+
+
+async def test_runs_are_reduced_to_what_they_have_come_to(folder: Path) -> None:
+    """Texts and calls of each recording, as Python has them, however the body is cut."""
+    runs: list[list[UIEvent]] = [await replay(path) for path in shipped().values()]
+    bodies = [b"".join(map(outputs.native().encode, run)).decode() for run in runs]
+    strange = "\ufeffdata: 1\r\n\r\n: note\r\n\r\ndata:2\ndata: 3\n\rid: 4\r\revent: x\n\ndata: {}\n\n"
+    told = await run_program(
+        folder,
+        *("typescript.mjs", "", "", "reduce"),
+        given={"bodies": [strange.removeprefix("\ufeff"), bodies[0][:3000]], "runs": [_plain(run) for run in runs]},
+    )
+    assert ["1", "2\n3", "{}"] == told["frames"][0]
+    assert len(runs) == len(told["turns"])
+    for run, turn in zip(runs, told["turns"], strict=True):
+        for kind, name in ((Text, "text"), (Reasoning, "reasoning")):
+            said = "".join(each.text for each in run if isinstance(each, kind))
+            assert said == "".join(part["text"] for part in turn["parts"] if part["kind"] == name)
+        ends = [(each.call.id, "executed") for each in run if isinstance(each, Executed)]
+        ends += [(each.call_id or "", "failed") for each in run if isinstance(each, Error) and each.call_id]
+        calls = {part["id"]: part["state"] for part in turn["parts"] if part["kind"] == "call"}
+        assert dict(ends).items() <= calls.items()
+        assert run[-1].type == "done"
+        assert turn["state"] == json.loads(run[-1].to_json())["reason"]
+
+
+def _plain(run: list[UIEvent]) -> list[Any]:
+    return [json.loads(event.to_json()) for event in run]
+
+
+@pytest.mark.parametrize("how", ["http", "socket"])
+@pytest.mark.parametrize("scene", SCENES)
+async def test_a_scene(folder: Path, how: str, scene: str) -> None:
+    """In Node, over server-sent events and a websocket."""
+    answers, check = SCENES[scene]
+    async with serving("client", *answers(), user="ann") as (server, _):
+        check(await run_program(folder, "typescript.mjs", how, server.url, scene), how)
