@@ -32,7 +32,7 @@ _KINDS = 200  # different names that one table counts; all others are one more
 
 
 def run_report(asked: arguments.Report, output: TextIO, complaints: Complaints) -> int:
-    """Write the report that was asked for, and return the exit status. Raises `Refused` behind it for files of no use."""
+    """Write the report that was asked for, and return the exit status; then raise `Refused` for files of no use."""
     report, refusals = Report(asked.dialects or "auto"), list[str]()
     for path in asked.files:
         try:
