@@ -67,7 +67,7 @@ class FrameDecoder(ABC):
         self._limit = limit
         self._start: bytes | None = b""  # what may be a part of the byte order mark; None once that is decided
         self._after_cr = False
-        self._between = False  # what comes next is the beginning of a frame
+        self.between = False  # what comes next is the beginning of a frame
         self._held = bytearray()  # the beginning of a frame, without any end in it
         self._dropped = 0  # bytes of an over-long frame that are gone already
         self.ignored = b""
@@ -76,7 +76,7 @@ class FrameDecoder(ABC):
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that are complete now."""
         frames = self._feed(chunk)
-        self._between = self._start is None and not (self._held or self._dropped or self._after_cr)
+        self.between = self._start is None and not (self._held or self._dropped or self._after_cr)
         return frames
 
     def _feed(self, chunk: bytes) -> list[Framed]:
@@ -168,7 +168,7 @@ class SSEDecoder(FrameDecoder):
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that are complete now."""
         # Most chunks are one frame, and begin as the last one did.
-        if self._between and chunk[: self._size] == self._prefix and len(chunk) <= self._limit:
+        if self.between and chunk[: self._size] == self._prefix and len(chunk) <= self._limit:
             if _CR not in chunk:
                 if chunk[-1] == _LF == chunk[-2]:
                     rest = chunk[self._size : -2]
@@ -250,7 +250,7 @@ class LineDecoder(FrameDecoder):
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that are complete now."""
-        if self._between and chunk[-1:] == b"\n" and _CR not in chunk and len(chunk) <= self._limit:
+        if self.between and chunk[-1:] == b"\n" and _CR not in chunk and len(chunk) <= self._limit:
             line = chunk[:-1]  # most chunks are one
             if _LF not in line:
                 return [Frame(line)] if line.strip() else []

@@ -48,6 +48,7 @@ _CUT = ("length", "content_filter", "error", "cancelled")
 """After these finish reasons nobody knows whether the last call is complete."""
 
 _OPENING = 4  # frames in which the names of the response and of the model are looked for; Azure's first has none
+_LESSONS = 64  # chunks of which is learned what stands around their text: in some streams that is never the same
 
 _HELPER = frozenset(
     (
@@ -124,6 +125,9 @@ class ChatCompletions(FrameAdapter):
         self._came_in: tuple[bool, ...] = ()  # in which of the fields the last piece of reasoning did
         self._citations: Any = None
         self._opening = _OPENING
+        self._longest = limits.frame
+        self._head = self._tail = b""  # what stood around the text of a chunk, as it does in most of those behind it
+        self._lessons = _LESSONS
 
     @property
     def ended(self) -> bool:
@@ -134,6 +138,28 @@ class ChatCompletions(FrameAdapter):
         if isinstance(kind, str) and kind in _HELPER:
             return []
         return super()._take_other(getattr(item, "chunk", None) or item if kind == "chunk" else item)
+
+    def take(self, item: object) -> list[SourceEvent]:
+        head, tail = self._head, self._tail
+        if head and type(item) is bytes and item.startswith(head) and item.endswith(tail) and self._frames.between:
+            text = item[len(head) : -len(tail)].decode(errors="replace")
+            fits = self._plain and not self._over and len(item) <= self._longest
+            if fits and text and text.isprintable() and '"' not in text and "\\" not in text and "\ufffd" not in text:
+                return [TextDelta(text)]
+        return super().take(item)
+
+    def _learn(self, data: bytes, text: str) -> None:
+        """Take note of what stands around the text in a chunk that says nothing else, if that is in one place."""
+        self._lessons -= 1
+        written = b'"%b"' % text.encode()
+        at = data.find(written)
+        if at < 0 or b"\n" in data:
+            return
+        head, tail = data[: at + 1], data[at + len(written) - 1 :]
+        with contextlib.suppress(*REFUSED):  # what stands there is the text, or else another text there changes nothing
+            other = _decode(b"%b?%b?%b" % (head, text.encode(), tail))
+            if other.choices and (delta := other.choices[0].delta) is not None and delta.content == f"?{text}?":
+                self._head, self._tail = b"data: " + head, tail + b"\n\n"
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         try:
@@ -149,6 +175,8 @@ class ChatCompletions(FrameAdapter):
                 delta.content = delta.role = None
                 if chunk == _NOTHING:  # but for the text, as nearly all of them are
                     events.append(TextDelta(text))
+                    if self._lessons:
+                        self._learn(frame.data, text)
                     return
                 delta.content = text
         if self._opening:
