@@ -28,10 +28,13 @@ import anyio
 import anyio.lowlevel
 import httpx
 from httpx_sse import EventSource
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
 
 from benchmarks import texts, wires
 from benchmarks.measure import Case, Comparison, Work, main, timed
-from streamtools import StreamMachine, ToolStream, rules, sources
+from streamtools import StreamMachine, ToolStream, rules, sources, telemetry
 from streamtools.events import Call, Done, Text, UIEvent
 from streamtools.parsing.dialects import hash_marker
 from streamtools.rules import Rule
@@ -180,6 +183,20 @@ def in_loop(work: Callable[[], Awaitable[None]]) -> Work:
     return partial(anyio.run, clocked)
 
 
+def watched(work: Callable[[], Awaitable[None]], *, by_chunk: bool) -> Work:
+    """Return `work` with a clock around it, told to the SDK of OpenTelemetry, which exports nothing."""
+    tracers, meters = TracerProvider(shutdown_on_exit=False), MeterProvider([InMemoryMetricReader()])
+
+    def run() -> float:
+        telemetry.instrument(tracer_provider=tracers, meter_provider=meters, by_chunk=by_chunk)
+        try:
+            return in_loop(work)()
+        finally:
+            telemetry.uninstrument()
+
+    return run
+
+
 def check(written: str, visible: str, values: list[Any], events: list[UIEvent]) -> None:
     """Raise AssertionError unless both sides have read the whole answer."""
     assert written == "".join(map(wires.text_of, values)), "httpx-sse"
@@ -223,6 +240,18 @@ def cases(smoke: bool) -> Iterator[Case]:
                     1.4,
                     "× without",
                 )
+            if name == "openai":
+                for by_chunk in (False, True):
+                    yield Comparison(
+                        section,
+                        f"ToolStream that is watched{', by chunk' * by_chunk}",
+                        len(frames),
+                        watched(partial(aread, name, opened), by_chunk=by_chunk),
+                        in_loop(partial(aread, name, opened)),
+                        check_sync,
+                        None if by_chunk else 1.05,
+                        "× without",
+                    )
             yield Comparison(
                 section,
                 "adapter and machine, no event loop",

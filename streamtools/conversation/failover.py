@@ -21,6 +21,7 @@ from typing import Any, Literal, Self, TypeAlias
 import anyio
 import msgspec
 
+from streamtools import observing
 from streamtools.conversation.continuation import Continuation
 from streamtools.conversation.emulation import check_word
 from streamtools.conversation.models.http_model import Ask, Model, origin_of
@@ -198,8 +199,19 @@ class FailoverReply:
 
     @property
     def origin(self) -> Origin:
-        """Whose answer it is: that of the model that was asked last."""
-        return origin_of(self._model)
+        """Whose answer it is: that of the model that was asked last, or is asked first."""
+        return origin_of(self._next)
+
+    @property
+    def url(self) -> str | None:
+        """Where the request goes, if it goes anywhere."""
+        return getattr(self._next, "url", None)
+
+    @property
+    def _next(self) -> Model:
+        """The model that was asked last, or is asked first."""
+        first = self._fallback.order(self._failures.failed)[0] if self._left is None else self._at
+        return self._fallback.models[first]
 
     @property
     def _model(self) -> Model:
@@ -296,6 +308,9 @@ class FailoverReply:
             self._failures.unsent.append(warning)
             return [ProviderCompleted(finish_reason="tool_calls", model=name)]
         self._ask_next(shown)
+        if (observed := observing.observed()) is not None:
+            observed.failed(fault.cause or fault.code.value)
+            observed.asked(self.origin, self._reply)
         return [warning]
 
     async def _race(self, patience: float) -> list[SourceEvent]:

@@ -40,6 +40,16 @@ class Reply:
         """Whose answer it is."""
         return origin_of(self._model)
 
+    @property
+    def url(self) -> str | None:
+        """Where the request goes, if it goes anywhere."""
+        return getattr(self._model, "url", None)
+
+    @property
+    def history(self) -> Sequence[Message]:
+        """What the model is sent."""
+        return self._ask.history
+
     async def __anext__(self) -> Sequence[SourceEvent]:
         if self._before:
             before, self._before = self._before, ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events.event import Event, Kept, Usage, schema_of
+
+_DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # in the message of a near miss
 
 DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
 """How a run ended: on its own, cut by the provider, by a fault, by one of our limits, or by being left."""
@@ -223,6 +226,12 @@ class Warning(Event, frozen=True, gc=False, tag="warning"):
     raw: str | None = None
     count: int | None = None
     seq: int = 0
+
+    @property
+    def dialect(self) -> str | None:
+        """The dialect that a near miss came near to, as its message names it."""
+        named = _DIALECT.search(self.message) if self.code is Code.NEAR_MISS else None
+        return named[1] if named else None
 
 
 class FollowUp(Kept, frozen=True, gc=True, tag="follow-up"):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from streamtools.calls import NATIVE
 from streamtools.errors import Code
-from streamtools.events import Call, Error, UIEvent, Warning
+from streamtools.events import Call, Error, Matched, UIEvent, Warning
 
 BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Seconds until the first token: the upper bounds of the histogram's buckets, beside infinity."""
@@ -28,8 +28,11 @@ class Counters:
         self.requests: Counter[tuple[str, int]] = Counter()
         """By what is asked for, and the status of the answer; 499 where the client did not wait for one."""
         self.calls: Counter[str] = Counter()
-        self.errors: Counter[str] = Counter()
-        self.near_misses = 0
+        self.errors: Counter[tuple[str, str]] = Counter()
+        """By code, and by the dialect of the call, where it is one."""
+        self.near_misses: Counter[str] = Counter()
+        self.cut_calls: Counter[str] = Counter()
+        self.rule_matches: Counter[str] = Counter()
         self.leaks_prevented = 0
         self._waits: Counter[float] = Counter()
         self._waited = 0.0
@@ -40,13 +43,15 @@ class Counters:
             case Call(call):
                 self.calls[call.dialect] += 1
                 self.leaks_prevented += call.dialect != NATIVE
-            case Error(call=None):
-                self.errors[event.code] += 1
-                self.leaks_prevented += event.raw is not None
-            case Error():
-                self.errors[event.code] += 1
+            case Error(call=call):
+                dialect = (event.dialect if call is None else call.dialect) or ""
+                self.errors[event.code, dialect] += 1
+                self.cut_calls[dialect] += event.code is Code.TRUNCATED
+                self.leaks_prevented += call is None and event.raw is not None
             case Warning(Code.NEAR_MISS):
-                self.near_misses += 1
+                self.near_misses[event.dialect or ""] += 1
+            case Matched(rule):
+                self.rule_matches[rule] += 1
             case Warning(Code.FORGED_RESULT):
                 self.leaks_prevented += 1
 
@@ -69,11 +74,17 @@ class Counters:
         ]
         family("requests_total", "counter", "Requests that were answered.", asked)
         family("running", "gauge", "Requests that are being answered.", [("", self.running)])
-        calls = [(_labels(dialect=dialect), many) for dialect, many in sorted(self.calls.items())]
-        family("calls_total", "counter", "Calls that were read, by the way in which they were written.", calls)
-        errors = [(_labels(code=code), many) for code, many in sorted(self.errors.items())]
+        for name, about, counted in (
+            ("calls", "Calls that were read, by the way in which they were written.", self.calls),
+            ("cut_calls", "Calls in which an answer ended.", self.cut_calls),
+            ("near_misses", "What looked like a call and was none.", self.near_misses),
+        ):
+            found = [(_labels(dialect=dialect), many) for dialect, many in sorted(counted.items()) if many]
+            family(f"{name}_total", "counter", about, found)
+        errors = [(_labels(code=code, dialect=dialect), many) for (code, dialect), many in sorted(self.errors.items())]
         family("errors_total", "counter", "Errors in answers.", errors)
-        family("near_misses_total", "counter", "What looked like a call and was none.", [("", self.near_misses)])
+        matches = [(_labels(rule=rule), many) for rule, many in sorted(self.rule_matches.items())]
+        family("rule_matches_total", "counter", "What rules have found in texts.", matches)
         family("leaks_prevented_total", "counter", "Spans that no reader was shown.", [("", self.leaks_prevented)])
         waits, so_far = [], 0
         for bound in (*BOUNDS, float("inf")):
@@ -97,9 +108,9 @@ class Counters:
             ),
             ("time to first token, mean", f"{self._waited / waits:.3f} s" if waits else "–"),
             *((f"calls: {dialect}", str(many)) for dialect, many in sorted(self.calls.items())),
-            ("near misses", str(self.near_misses)),
+            ("near misses", str(self.near_misses.total())),
             ("leaks prevented", str(self.leaks_prevented)),
-            *((f"errors: {code}", str(many)) for code, many in sorted(self.errors.items())),
+            *((f"errors: {code} {dialect}", str(many)) for (code, dialect), many in sorted(self.errors.items())),
         ]
         cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows)
         return (

@@ -2,13 +2,18 @@
 
 The client is sent its status as soon as that is certain. One that leaves, or takes nothing for too long, ends the
 request to the upstream; one that is slow slows the reading.
+
+A piece of the upstream's body that had to be waited for is sent at once. HTTP clients hand out what one read of the
+network has brought in many pieces, and those behind the first go together, as soon as nothing more is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic
+from types import coroutine
 from typing import Any, NamedTuple, Protocol
 
 import anyio
@@ -36,6 +41,8 @@ _OURS = {
     "x-sendfile",
 }
 """Headers of the upstream that would say something about this server, to a browser or to a proxy before it."""
+
+_TOGETHER = 16384  # bytes of pieces that may wait for those behind them
 
 LEAST = 16
 """Characters of a key that is overwritten. Shorter ones are often words, where a server of one's own needs no key."""
@@ -106,6 +113,9 @@ class Delivery:
         self._why = Fault(504, "the answer takes too long")
         self._begun = self._broken = self._started = self._streams = self._sending = False
         self._put: Callable[[Any], Awaitable[None]]
+        self._waiting: list[bytes] = []  # pieces that are sent together
+        self._held = 0  # and their bytes
+        self._more = anyio.Event()  # there are some
 
     async def run(
         self, receive: Receive, send: Send, shutdown: Shutdown | None, *, keep_alive: float | None, send_timeout: float
@@ -115,6 +125,7 @@ class Delivery:
         self._put = outlet.put
 
         async def listen(group: TaskGroup) -> None:
+            group.start_soon(self._send_together)
             while (await receive())["type"] != "http.disconnect":
                 pass
 
@@ -173,17 +184,7 @@ class Delivery:
                     self._begun = True
                     await self._send(b"")
                     plain = "content-encoding" not in response.headers
-                    feed, put = exchange.feed, self._put
-                    async for chunk in response.aiter_raw() if plain else response.aiter_bytes():
-                        piece = feed(chunk)
-                        if not piece:
-                            continue
-                        if self.first is None:
-                            await self._send(piece)
-                            continue
-                        self._sending = True  # as `_send` does; a call less for each piece
-                        await put({"type": "http.response.body", "body": piece, "more_body": True})
-                        self._sending = False
+                    await self._read(response.aiter_raw() if plain else response.aiter_bytes())
         except httpx.TimeoutException:
             fault = Fault(504, "the upstream does not answer in time")
         except httpx.RequestError as error:
@@ -191,6 +192,43 @@ class Delivery:
         ends = self._end(fault)
         if not self._broken:
             await self._send(ends, more=exchange.request is not None)
+
+    async def _read(self, chunks: AsyncIterator[bytes]) -> None:
+        feed, waiting = self._exchange.feed, self._waiting
+        with suppress(StopAsyncIteration):
+            while True:
+                chunk, was_there = await _next(chunks)
+                piece = feed(chunk)
+                if not piece:
+                    continue
+                if self.first is None:
+                    await self._send(piece)
+                    continue
+                waiting.append(piece)
+                self._held += len(piece)
+                if not was_there or self._held > _TOGETHER:
+                    self._sending = True
+                    await self._put(self._together)
+                    self._sending = False
+                elif len(waiting) == 1:
+                    self._more.set()
+
+    async def _send_together(self) -> None:
+        """Send the pieces that wait whenever the reading does."""
+        with suppress(OSError, ClientDisconnect):  # which who reads is told as well
+            while True:
+                await self._more.wait()
+                self._more = anyio.Event()
+                await self._put(self._together)
+
+    def _together(self, *, more: bool = True) -> Message | None:
+        """Return the message with all pieces that wait."""
+        if more and not self._waiting:
+            return None
+        body = b"".join(self._waiting)
+        self._waiting.clear()
+        self._held = 0
+        return {"type": "http.response.body", "body": body, "more_body": more}
 
     def _end(self, fault: Fault | None) -> bytes:
         """Return the end of what the upstream said, or what is said instead."""
@@ -204,8 +242,9 @@ class Delivery:
     async def _send(self, piece: bytes, *, more: bool = True) -> None:
         if self._started:
             if piece or not more:
+                self._waiting.append(piece)
                 self._sending = True
-                await self._put({"type": "http.response.body", "body": piece, "more_body": more})
+                await self._put(partial(self._together, more=more))
                 self._sending = False
                 if piece and self.first is None:
                     self.first = monotonic()
@@ -222,6 +261,26 @@ class Delivery:
         self._started, self.status = True, head.status
         self._streams = more and not self._untouched and (b"content-type", EVENT_STREAM.encode()) in headers
         await self._send(piece, more=more)
+
+
+@coroutine
+def _next(chunks: AsyncIterator[bytes]) -> Generator[Any, Any, tuple[bytes, bool]]:
+    """Return the next chunk, and whether it was there already."""
+    step = anext(chunks).__await__()
+    try:
+        waits = next(step)
+    except StopIteration as found:
+        return found.value, True
+    try:
+        while True:
+            try:
+                given = yield waits
+            except BaseException as error:
+                waits = step.throw(error)
+            else:
+                waits = step.send(given)
+    except StopIteration as found:
+        return found.value, False
 
 
 def _kept(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ from streamtools.history.turns import Draft, Reader, encrypted, read_call
 from streamtools.json_values import Rejected, decode_json
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "reasoning", "activity")
+MALFORMED = "$malformed"
 _OTHERS = ("type", "parts", "tool_calls", "tool_call_id")  # of messages that are none of these
 
 
@@ -65,7 +66,22 @@ def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
     for call in calls if isinstance(calls, list | tuple) else ():
         id = given(call, "id")
         if isinstance(call, Mapping) and id and not reader.is_open(id):
-            reader.call(said, read_call(call, id, id, reader.room, signature=_protected(call, said).get("signature")))
+            signed = _protected(call, said).get("signature")
+            reader.call(said, read_call(_as_written(call), id, id, reader.room, signature=signed))
+
+
+def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a malformed call, whose arguments our encoder has put into an object, as the model wrote it."""
+    function = call.get("function")
+    arguments = given(function, "arguments")
+    if isinstance(function, Mapping) and arguments.startswith(f'{{"{MALFORMED}"'):
+        try:
+            held = decode_json(arguments).value
+        except Rejected:
+            return call
+        if list(held) == [MALFORMED] and (raw := given(held, MALFORMED)):
+            return {**call, "function": {**function, "arguments": raw}}
+    return call
 
 
 def _protected(message: Mapping[str, Any], said: Draft) -> Mapping[str, Any]:

@@ -158,7 +158,7 @@ def _result(call: ToolCall, state: str, part: Mapping[str, Any]) -> CallResult |
         text = given(part, "errorText") or fault_of(call) or NOT_RUN
     elif state == "output-denied":
         reason = given(approval, "reason")
-        text = f"this call was denied: {reason}" if reason else "this call was denied"
+        text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"  # as the runner says it
     else:
         return None
     return CallResult(NATIVE, call.name, text, call.id, is_error=True)

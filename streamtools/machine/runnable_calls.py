@@ -55,6 +55,11 @@ class RunnableCalls(EndingRun):
         return _sum(*(usage.total if usage.total is not None else _sum(usage.input, usage.output) for usage in turns))
 
     @property
+    def held(self) -> int:
+        """How many characters have been fed that nobody sees, because they may still become a call or a match."""
+        return len(self._turn.parser.held)
+
+    @property
     def salvaged(self) -> set[str]:
         """Ids of native calls that were found in a text which the provider could not read."""
         return self._turn.native.adopted

@@ -9,7 +9,7 @@ without one it is a call that the front end is to run itself.
 The outcome `cancelled`, `pendingToolCallIds` and `usage` are of version 1.0, and go only to a reader that declared it:
 readers from before it refuse them. The outcome `interrupt` goes to all: it is older than 1.0 (CopilotKit holds such a
 client, 0.0.59), and readers from before it pass over outcomes. Clients parse the arguments of calls before they send
-them back, so those of a malformed call are an object too, with what was written as its `raw`.
+them back, so those of a malformed call are an object too, with what was written in it.
 
 Source: the packages `@ag-ui/client` 0.0.27 to 0.0.59 and 1.0.0 (`verify`, `apply/default`, `legacy/convert`) and
 `ag-ui-protocol` 1.0.0, whose models are made of the schema of 1.0.
@@ -28,6 +28,9 @@ from streamtools.outputs.paired import UNNAMED, Channel, KnownCall, PairedEncode
 from streamtools.outputs.protected import Protected, of_call
 
 PROTOCOL_VERSION = "1.0"
+
+MALFORMED = "$malformed"
+"""The argument that holds what stood in the place of arguments; `history/ag_ui_messages.py` reads it."""
 
 _version = re.compile(r"(\d{1,9})\.\d{1,9}")
 
@@ -153,7 +156,7 @@ class AGUIEncoder(PairedEncoder):
         if known is None:
             written = self._write_call_start(error.call_id, error.call.name if error.call else UNNAMED)
         if known is None or not (known.whole or known.pieces):
-            arguments = error.call.arguments if error.call else present(raw=error.raw or None)
+            arguments = error.call.arguments if error.call else {MALFORMED: error.raw} if error.raw else {}
             written += self._write_call_delta(error.call_id, to_json(arguments).decode())
         if known is None or not known.whole:
             written += encode_part("TOOL_CALL_END", toolCallId=error.call_id)

@@ -229,11 +229,16 @@ class Outlet:
         self._free: anyio.Event | None = None  # set when none is on its way; a lock would cost each event more
 
     async def put(self, message: Any) -> None:
-        """Send one message, after any that is on its way. Raises what the server raises."""
+        """Send one message, after any that is on its way. Raises what the server raises.
+
+        In its place may stand a function, which is called when its turn has come; it returns None for no message.
+        """
         while self._sending:
             if self._free is None:
                 self._free = anyio.Event()
             await self._free.wait()
+        if callable(message) and (message := message()) is None:
+            return
         self._since = self._now()
         self._sending = True
         try:

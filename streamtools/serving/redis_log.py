@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import anyio
 
+from streamtools import observing
 from streamtools.errors import RunNotFound
 from streamtools.events import Done, UIEvent, read_ui_event
 from streamtools.serving.event_log import resync
@@ -155,6 +156,7 @@ class Tail:
     def fence(self) -> None:
         """Note that the run is another's: nothing more is written, and it ends here."""
         self.is_fenced = True
+        observing.count("fenced_appends")
         self._pending.clear()
         self._kept.clear()
         self._size = 0

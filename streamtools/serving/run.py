@@ -17,6 +17,7 @@ from typing import Any, Self
 import anyio
 import anyio.lowlevel
 
+from streamtools import observing
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.logs import Logger
@@ -100,6 +101,7 @@ class Attachment:
     def _leave(self) -> None:
         if not self._has_left:
             self._has_left = True
+            observing.count("readers", -1)
             if self._memory is not None:
                 self._memory.close()
                 self._memory = None
@@ -264,6 +266,9 @@ class Run:
         """
         attachment = Attachment(self._journal, after, self._lose_reader)
         self._readers.add(id(attachment))
+        observing.count("readers")
+        if after > 0:
+            observing.count("resumes")
         if self._driver is not None:
             self._driver.scope.deadline = math.inf
         return attachment

@@ -95,9 +95,14 @@ class Reading:
         return self._iterator.__anext__ if isinstance(self._iterator, AsyncIterator) else self.__anext__
 
     @property
+    def url(self) -> str | None:
+        """The host and the path that answer, where the response says so."""
+        return url_of(self._response)
+
+    @property
     def host(self) -> str | None:
         """The host that answers, where the response says so."""
-        shown = url_of(self._response)
+        shown = self.url
         return shown.partition("/")[0].partition(":")[0] or None if shown else None
 
     async def __anext__(self) -> Any:
@@ -275,6 +280,11 @@ class Source:
     def origin(self) -> tuple[str | None, str | None, str | None]:
         """Whose answer it is: the format of the provider's messages, its host, and None for the model."""
         return self._adapter.format, self._reading.host, None
+
+    @property
+    def url(self) -> str | None:
+        """The host and the path that answer, where the response says so."""
+        return self._reading.url
 
     async def aclose(self) -> None:
         """Stop reading and close the response; may be called at any time, from any task, and more than once."""

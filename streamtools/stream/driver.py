@@ -41,9 +41,10 @@ YIELD_EVERY = 256  # items of an iterable that never waits, between two checkpoi
 CLOSING = 10.0  # seconds that closing may take
 
 
-async def read_into(
-    items: AsyncIterable[Item], take: Callable[[Item], Awaitable[object] | bool], *, yield_every: int = YIELD_EVERY
-) -> bool:
+Take: TypeAlias = Callable[[Item], Awaitable[object] | bool]
+
+
+async def read_into(items: AsyncIterable[Item], take: Take[Item], *, yield_every: int = YIELD_EVERY) -> bool:
     """Hand the items over one by one, until `take` returns True, at once or when it is awaited; return whether they
     ended before that.
     """

@@ -11,19 +11,23 @@ costs nothing; events that are taken are not subtracted, but the buffer is count
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Self
 
 import anyio
 
+from streamtools import observing
 from streamtools.errors import ClosedError
-from streamtools.events import Progress, Text, UIEvent
+from streamtools.events import Progress, SourceError, SourceEvent, SourceWarning, Text, UIEvent
 from streamtools.events.event import weigh
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.policies import ParserOptions
+from streamtools.stream.driver import EventSource, Take, read_into
 from streamtools.stream.result import TOGETHER, Collector, TurnResult
 
 if TYPE_CHECKING:
+    from streamtools.machine.state_machine import StreamMachine
     from streamtools.stream.judging import Judging, TextJudge
     from streamtools.stream.shown_arguments import ShownArguments
 
@@ -54,6 +58,7 @@ class Handover:
         self._low = 0  # the number of events at which there is room again
         self._held = 0  # bytes of the events that wait, or more: of all since the last count
         self._looks: Callable[[Sequence[UIEvent]], bool] | None = None  # sees events first; whether the provider waits
+        self._observed: observing.Observed | None = None  # told what happens, where somebody watches
         self._over = False
         self._fault: Exception | None = None
         self._judging: Judging | None = None  # holds back what nobody has approved
@@ -87,13 +92,20 @@ class Handover:
             self._room = None
         return event
 
-    def _open(self) -> None:
-        """Allow reading; called inside an event loop."""
+    def _open(self, machine: StreamMachine, resumed: str) -> AbstractContextManager[None]:
+        """Allow reading; called inside an event loop. Returns what surrounds the task that drives the run."""
         self._news = anyio.Semaphore(0, fast_acquire=True)
+        self._observed = observing.begin(machine.run_id, machine, resumed)
+        if self._observed is not None:
+            self._collector.tell = self._observed.saw
+        return observing.surrounding(self._observed)
 
     def _end(self) -> None:
         """Note that no more events come."""
         self._over = True
+        if self._observed is not None:
+            self._collector.look()
+            self._observed.ended()
         self._wake()
 
     def _raise_fault(self) -> None:
@@ -179,6 +191,8 @@ class Handover:
             events = self._judging.take(events)
             behind = self._judging.is_behind
         if not events:
+            if self._observed is not None:
+                self._observed.held()
             return behind
         if self._looks is not None:
             behind = self._looks(events) or behind
@@ -199,6 +213,44 @@ class Handover:
             held += len(event.text) if type(event) is Text else weigh(event)
         self._held = held
         return behind or held >= BUFFERED_BYTES or len(ready) >= BUFFERED
+
+    async def _read(self, source: EventSource, take: Take[Sequence[SourceEvent]], machine: StreamMachine) -> None:
+        """Read a source to its end. Who watches is told when it begins to come and to be shown, and when it has ended.
+
+        So that nothing is said of a delta, what notices that is in the way only until then.
+        """
+        observed = self._observed
+        if observed is None:
+            await read_into(source, take)
+            return
+        looks, waits = self._looks, not observed.by_chunk  # … for the first batch
+
+        def first(batch: Sequence[SourceEvent]) -> Awaitable[object] | bool:
+            came = len(batch) > 0 and not isinstance(batch[0], SourceError | SourceWarning)
+            if came:
+                observed.came()
+            over = take(batch)
+            return (came and waits) if over is False else over
+
+        def look(events: Sequence[UIEvent]) -> bool:
+            if any(type(event) is Text and not event.text.isspace() for event in events):
+                observed.shown()
+                self._looks = looks
+            return looks is not None and looks(events)
+
+        observed.asked(getattr(source, "origin", ()), source)
+        self._looks = look
+        raised: BaseException | None = None
+        try:
+            if not await read_into(source, first) and not machine.stopped:
+                await read_into(source, take)
+        except BaseException as error:
+            raised = error
+            raise
+        finally:
+            self._looks = looks
+            self._look()
+            observed.read(raised)
 
     def _look(self) -> None:
         """Collect new events into the result; break the run off when it has become too large."""

@@ -9,7 +9,7 @@ A response that was not streamed comes to its calls: `extract_tool_calls`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Unpack
 
@@ -121,10 +121,6 @@ class TurnResult:
         return histories.write_messages(history, format, **how)
 
 
-def _as_it_is(call: ToolCall) -> ToolCall:
-    return call
-
-
 class Collector:
     """Gathers a result from the events as they go out; costs nearly nothing until there are many, or it is read."""
 
@@ -137,8 +133,11 @@ class Collector:
         `TOGETHER` of them, `look` is called."""
         self.draft = Draft()
         """What the run has come to of the `output` that was asked for."""
-        self.shown: Callable[[ToolCall], ToolCall] = _as_it_is
+        self.shown: Callable[[ToolCall], ToolCall] = lambda call: call
         """What the history has of a native call."""
+        self.tell: Callable[[Sequence[Any]], object] | None = (
+            None  # who watches: told what is new when that is looked at
+        )
         self._source: object = None
         self._shown = Pieces()
         self._thought = Pieces()
@@ -184,6 +183,8 @@ class Collector:
 
     def look(self) -> None:
         """Look at what is new. Neighbouring texts are one, which both the reader and the model have before them."""
+        if self.tell is not None and self.new:
+            self.tell(self.new)
         texts: list[str] = []
         for event in self.new:
             if type(event) is Text:

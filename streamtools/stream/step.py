@@ -17,6 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
+from streamtools import observing
 from streamtools.calls import ToolCall
 from streamtools.events import UIEvent
 from streamtools.machine.state_machine import StreamMachine
@@ -52,6 +53,8 @@ class StepCalls:
     ) -> None:
         self.running: list[ToolCall] = []
         """Calls of this step that the runner has been given."""
+        self.trace = ""
+        """Where the run stands for those who watch, for one that goes on with it."""
         self.machine = make_machine(guard=self._find_bound)
         """The machine, which calls `_find_bound` at the end of each step; the stream feeds it."""
         self._executes = executes
@@ -101,12 +104,14 @@ class StepCalls:
             self._beside += 1
             beside.start_soon(self._run_beside, runner, calls, send)
             return []
+        self._tell_answered()
         self._keep(runner, calls, await runner.run(calls, send))
         return await self.end() if self._beside else self.end_calls() + machine.settle()
 
     async def end(self) -> list[UIEvent]:
         """Wait for the tools that run beside the stream, and end the step; return how it ends."""
         if self._beside:
+            self._tell_answered()
             self._all_run = anyio.Event()
             await self._all_run.wait()
         return self.end_calls() + self.machine.settle()
@@ -146,7 +151,7 @@ class StepCalls:
         """Return what a run waits for that has ended with these calls pending; None if it waits for nobody."""
         questions = {**self._approvals.asked, **self._approvals.left}
         left = [questions[call.id] for call in pending if call.id in questions]
-        return Suspension(run_id=self._run_of(left[0].call), questions=left) if left else None
+        return Suspension(run_id=self._run_of(left[0].call), questions=left, trace=self.trace) if left else None
 
     def _run_of(self, call: ToolCall) -> str:
         """Return the id of the run in which a call was made."""
@@ -157,6 +162,11 @@ class StepCalls:
     def _trusts(self, call: ToolCall) -> bool:
         """Return whether nobody but the model can have written a call: a native one, or one under a nonce."""
         return (call.is_native or call.dialect in self._trusted) and call.id not in self.machine.salvaged
+
+    def _tell_answered(self) -> None:
+        if (observed := observing.observed()) is not None:
+            self.trace = observed.trace
+            observed.answered()
 
     async def _run_beside(self, runner: Runner, calls: list[ToolCall], send: Send) -> None:
         self._keep(runner, calls, await runner.run(calls, send))

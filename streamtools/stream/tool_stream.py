@@ -24,7 +24,7 @@ from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions
-from streamtools.stream.driver import EventSource, close, read_into
+from streamtools.stream.driver import EventSource, close
 from streamtools.stream.early_calls import EarlyCalls
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
 from streamtools.stream.options import check_options
@@ -202,11 +202,11 @@ class ToolStream(Handover, Decidable, TypedOutput):
             raise ClosedError("a stream is entered once")
         self._ended = anyio.Event()
         self._task = anyio.get_current_task().id
-        self._open()
         self._scope = anyio.CancelScope()
         self._tasks = await anyio.create_task_group().__aenter__()
-        self._hand_out(self._machine.start())
-        self._tasks.start_soon(self._produce, self._scope)
+        with self._open(self._machine, self._resumed.trace if self._resumed else ""):
+            self._hand_out(self._machine.start())
+            self._tasks.start_soon(self._produce, self._scope)
         return self
 
     async def __aexit__(
@@ -257,7 +257,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
                                 self._machine.source = self._source
                                 self._collector.read_from(self._source)
                                 if reads:
-                                    await read_into(self._source, take)
+                                    await self._read(self._source, take, self._machine)
                                     if step.running:  # eager calls of a turn that never became complete
                                         self._hand_out(await step.end())
                                 reads = True

@@ -316,11 +316,12 @@ async def _requires_approval(tool: Tool, call: ToolCall) -> bool:
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run has left open. `run_id` is that of the run in which the calls were made."""
+    """What one run has left open: `run_id` is the one in which the calls were made, and `trace` its `traceparent`."""
 
     run_id: str
     questions: list[Question]
     version: Literal[1] = 1
+    trace: str = ""
 
     def __post_init__(self) -> None:
         if len({call.id for call in self.calls}) < len(self.questions):
@@ -350,6 +351,7 @@ class Resumption(NamedTuple):
     run_id: str
     questions: Mapping[str, Question]
     decisions: Mapping[str, Decision]
+    trace: str = ""
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -389,4 +391,4 @@ def take_up(
         if call_id not in questions:
             raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision")
         questions[call_id].check(decision)
-    return Resumption(suspension.run_id, questions, given) if suspension else None
+    return Resumption(suspension.run_id, questions, given, suspension.trace) if suspension else None

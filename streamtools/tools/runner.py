@@ -28,6 +28,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
+from streamtools import observing
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolCallFailed, ToolFailed
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent
@@ -271,7 +272,9 @@ class Runner:
     async def _work(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
         try:
             execution.began = self.clock()
-            outcome = await self._once(execution, tasks, lambda: self._execute(execution, send))
+            with observing.tool_runs(execution.call, execution.tool) as tell:
+                outcome = await self._once(execution, tasks, lambda: self._execute(execution, send))
+                tell(outcome)
             await self._close(execution, outcome, send)
         finally:
             self._release(execution)

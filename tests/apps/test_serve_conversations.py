@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -157,6 +158,21 @@ async def test_a_question_without_an_answer_is_forgotten() -> None:
         await page.events(await page.ask("Two?"))
 
         assert ["Two?"] == [each["content"] for each in page.provider.bodies[-1]["messages"]]
+
+
+async def test_a_result_of_the_user() -> None:
+    """It is one decision, about a call that waits for a result; nothing at all is none."""
+    async with opened(saying(calling("pick_date", title="Departure")), saying("Noted.")) as page:
+        assert ["pick_date"] == (await page.known())["client_tools"]
+        run = await page.ask("When?")
+        call = json.loads(await page.until(run, '"executing"'))["call"]["id"]
+        path = f"/runs/{run}/calls/{call}"
+        refused: list[dict[str, Any]] = [{}, {"result": 1, "error": "x"}, {"approve": False, "result": 1}]
+        assert [400, 400, 400] == [(await page.tell(path, each)).status_code for each in refused]
+        assert 200 == (await page.tell(path, {"result": None})).status_code
+        assert 409 == (await page.tell(path, {"error": "closed"})).status_code
+        (executed,) = [each for each in await page.events(run) if each["type"] == "executed"]
+    assert executed["result"] is None
 
 
 async def test_what_is_approved_is_what_was_shown() -> None:

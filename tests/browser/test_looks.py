@@ -34,6 +34,7 @@ async def test_axe_finds_no_serious_fault(browsing: Browsing, scheme: str, width
     page = await browsing.open(
         saying(everything, calling("pay", to="Ann", amount=5), "\n", '~~~tool_call\n{"name": 5\n~~~\n'),
         saying("<think>Hm.</think>Done."),
+        saying(calling("pick_date", title="Departure")),
         saying("Wait", hold=True),
         color_scheme=scheme,
         viewport={"width": width, "height": 800},
@@ -50,12 +51,48 @@ async def test_axe_finds_no_serious_fault(browsing: Browsing, scheme: str, width
     await page.locator("#events summary").first.click()
     found += await faults(page)
     await ask(page, "Again")
+    await expect(page.get_by_role("button", name="Send result")).to_be_visible()
+    found += await faults(page)
+    await page.get_by_label("Result of the call").fill("today")
+    await page.get_by_role("button", name="Send result").click()
     await expect(page.locator(".answer").nth(1)).to_contain_text("Wait")
+    await page.locator("#question").fill("And then?")
+    await page.locator("#question").press("Enter")
+    await expect(page.locator("#queue li")).to_have_count(1)
+    found += await faults(page)
+    await page.get_by_role("button", name="Remove").click()
     await page.locator("#stop").click()
     await ended(page, 2)
     found += await faults(page)
 
     assert [] == found
+
+
+_LIGHT = """(selector) => {
+    const [r, g, b] = getComputedStyle(document.querySelector(selector)).backgroundColor.match(/[\\d.]+/g)
+        .map((each) => each / 255).map((each) => (each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_question_is_seen_as_one(browsing: Browsing, scheme: str) -> None:
+    """Its bubble stands out from the page, by the contrast of the two, as WCAG counts it."""
+    page = await browsing.open(saying("Yes."), color_scheme=scheme)
+    await ask(page, "Do you see me?")
+    await ended(page)
+    below, above = sorted([await page.evaluate(_LIGHT, each) for each in ("body", ".question")])
+    assert (above + 0.05) / (below + 0.05) > 1.15
+
+
+async def test_the_first_screen_stays_where_it_is(browsing: Browsing) -> None:
+    """When the events are opened beside it, however long it is."""
+    page = await browsing.open(answerer=Recorded(speed=0), viewport={"width": 1000, "height": 420})
+    await expect(page.locator("#suggestions button").first).to_be_visible()
+    await page.get_by_role("button", name="Events").click()
+    await page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
+    assert await page.evaluate("find('talk').scrollHeight > find('talk').clientHeight")
+    assert 0 == await page.evaluate("find('talk').scrollTop")
 
 
 @pytest.mark.parametrize("width", [320, 390, 1280])

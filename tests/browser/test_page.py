@@ -168,6 +168,81 @@ async def test_a_call_is_denied_also_after_a_reload(browsing: Browsing) -> None:
     assert "not before Monday" in str(browsing.provider.bodies[1]["messages"])
 
 
+@pytest.mark.parametrize(
+    ("typed", "button", "state", "told"),
+    [
+        ("2027-03-01", "Send result", "executed", '"2027-03-01"'),
+        ('{"day": 1}', "Send result", "executed", '{"day": 1}'),
+        ("closed", "It failed", "failed", "closed"),
+    ],
+)
+async def test_a_tool_of_the_user(browsing: Browsing, typed: str, button: str, state: str, told: str) -> None:
+    """The page asks for its result, also after it was loaded anew, and the model is told."""
+    page = await browsing.open(saying(calling("pick_date", title="Departure")), saying("Noted."))
+    await ask(page, "When?")
+    await expect(page.get_by_role("button", name="Send result")).to_be_visible()
+    await page.reload()
+    await expect(page.locator(".asked")).to_contain_text('"title": "Departure"')
+    await page.get_by_label("Result of the call").fill(typed)
+    await page.get_by_role("button", name=button).click()
+    await ended(page)
+    await expect(page.locator(".card")).to_have_attribute("data-state", state)
+    assert ["Noted."] == await answers(page)
+    assert told.strip('"').replace(" ", "") in str(browsing.provider.bodies[1]["messages"][-1]).replace(
+        " ", ""
+    ).replace("\\", "")
+
+
+async def test_steps_have_texts_of_their_own(browsing: Browsing) -> None:
+    """What is said behind a call is not run together with what the next step says."""
+    page = await browsing.open(saying(calling("look_up", city="Oslo"), "One moment."), saying("It is 17 °C."))
+    await ask(page, "Oslo?")
+    await ended(page)
+    assert ["One moment.", "It is 17 °C."] == await page.locator(".answer .prose").all_inner_texts()
+    await page.reload()
+    await ended(page)
+    assert ["One moment.", "It is 17 °C."] == await page.locator(".answer .prose").all_inner_texts()
+
+
+async def test_what_is_sent_meanwhile_waits(browsing: Browsing) -> None:
+    """For the end of the answer, in its order, unless it is removed."""
+    go = anyio.Event()
+    page = await browsing.open(saying("One, ", go, "two."), saying("Second."), saying("Third."))
+    await ask(page, "First")
+    await expect(page.locator(".answer")).to_contain_text("One,")
+    for text in ("And then?", "No.", "And at last?"):
+        await page.locator("#question").fill(text)
+        await page.locator("#question").press("Enter")
+    await expect(page.locator("#question")).to_have_value("")
+    await page.get_by_role("button", name="Remove “No.”").click()
+    await expect(page.locator("#queue span")).to_have_text(["And then?", "And at last?"])
+    assert 1 == len(browsing.provider.requests)
+    go.set()
+    await ended(page, 3)
+    await expect(page.locator("#queue")).to_be_hidden()
+    assert ["First", "And then?", "And at last?"] == await page.locator(".question").all_inner_texts()
+    assert ["One, two.", "Second.", "Third."] == await answers(page)
+
+
+async def test_what_waits_and_cannot_be_sent_is_kept(browsing: Browsing) -> None:
+    """It is not tried again and again; the user sends it."""
+    go = anyio.Event()
+    page = await browsing.open(saying("One, ", go, "two."), saying("Second."))
+    await ask(page, "First")
+    await expect(page.locator(".answer")).to_contain_text("One,")
+    await page.locator("#question").fill("And then?")
+    await page.locator("#question").press("Enter")
+    await page.route("**/runs", lambda route: route.abort())
+    go.set()
+    await expect(page.locator("#banner")).to_contain_text("The question was not sent")
+    await expect(page.locator("#question")).to_have_value("And then?")
+    await page.unroute("**/runs")
+    browsing.faults.clear()
+    await page.locator("#question").press("Enter")
+    await ended(page, 2)
+    assert ["One, two.", "Second."] == await answers(page)
+
+
 async def test_the_events_stand_beside_the_transcript(browsing: Browsing) -> None:
     """One a line, in their order, each to unfold."""
     page = await browsing.open(saying("Hello."))

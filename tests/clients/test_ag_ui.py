@@ -118,7 +118,7 @@ async def test_a_malformed_call_can_be_sent_back(front: Front) -> None:
     assert "failure" not in end
     called, answered, _ = end["messages"]
     (call,) = called["toolCalls"]
-    assert "{oops" in json.loads(call["function"]["arguments"])["raw"]
+    assert "{oops" in json.loads(call["function"]["arguments"])["$malformed"]
     assert "JSON" in answered["content"]
     history = read_messages(end["messages"], client=True)
     assert json.loads(write_messages(history, "openai")[0]["tool_calls"][0]["function"]["arguments"])

@@ -19,6 +19,7 @@ class Relay:
         self.port = 0
         self._redis_port = redis_port
         self._swallows: set[Direction] = set()
+        self._stalls = 0  # how many there are at the same time
         self._open = anyio.Event()
         self._open.set()
         self._connections: set[anyio.CancelScope] = set()
@@ -43,11 +44,15 @@ class Relay:
     @asynccontextmanager
     async def stalled(self) -> AsyncIterator[None]:
         """Pass nothing on, and keep it."""
-        self._open = anyio.Event()
+        self._stalls += 1
+        if self._stalls == 1:
+            self._open = anyio.Event()
         try:
             yield
         finally:
-            self._open.set()
+            self._stalls -= 1
+            if not self._stalls:
+                self._open.set()
 
     @asynccontextmanager
     async def swallowing(self, direction: Direction) -> AsyncIterator[None]:

@@ -16,7 +16,7 @@ import pytest
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, Error, Warning
+from streamtools.events import Call, Error, Matched, Warning
 from streamtools.gateway.counters import Counters
 from streamtools.gateway.service import app
 from tests.support.gateway import CLIENTS, collect, request, stream, whole
@@ -398,4 +398,20 @@ def test_hostile_names_are_escaped() -> None:
     assert "<b>" not in counters.page("http://<i>")
     assert "<i>" not in counters.page("http://<i>")
     assert 'dialect="<b>\\"\\\\\\n"' in counters.metrics()
-    assert (counters.near_misses, counters.leaks_prevented) == (1, 3)
+    assert (counters.near_misses.total(), counters.leaks_prevented) == (1, 3)
+
+
+def test_what_a_drifted_model_does_is_counted_by_dialect() -> None:
+    counters = Counters()
+    for code in (Code.INVALID_JSON, Code.TRUNCATED):
+        counters.see(Error(code, "no", call_id="b", raw="{", dialect="hermes_json"))
+    counters.see(Warning(Code.NEAR_MISS, "a call of the dialect tilde_fence in code or a quote is text"))
+    counters.see(Matched("email", "replace", 0, 3))
+    lines = counters.metrics().splitlines()
+    for line in (
+        'errors_total{code="invalid_json",dialect="hermes_json"} 1',
+        'cut_calls_total{dialect="hermes_json"} 1',
+        'near_misses_total{dialect="tilde_fence"} 1',
+        'rule_matches_total{rule="email"} 1',
+    ):
+        assert f"streamtools_gateway_{line}" in lines

@@ -88,9 +88,12 @@ STATES: dict[str, tuple[dict[str, Any], CallResult | None]] = {
     "output-error": (part("output-error", errorText="no clock"), answer("no clock", is_error=True)),
     "output-denied": (
         part("output-denied", approval={"id": "c", "approved": False, "reason": "too dear"}),
-        answer("this call was denied: too dear", is_error=True),
+        answer("the call of tool 'f' was denied: too dear", is_error=True),
     ),
-    "output-denied, without a reason": (part("output-denied"), answer("this call was denied", is_error=True)),
+    "output-denied, without a reason": (
+        part("output-denied"),
+        answer("the call of tool 'f' was denied", is_error=True),
+    ),
     "version 4": (
         {
             "type": "tool-invocation",

@@ -147,7 +147,7 @@ def test_an_error_of_a_call_is_its_result() -> None:
     """There is no sign for it in the protocol; the arguments of a malformed call hold what was written."""
     assert [
         {"type": "TOOL_CALL_START", "toolCallId": "c9", "toolCallName": "unknown", "parentMessageId": "r-1"},
-        {"type": "TOOL_CALL_ARGS", "toolCallId": "c9", "delta": '{"raw":"{"}'},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "c9", "delta": '{"$malformed":"{"}'},
         {"type": "TOOL_CALL_END", "toolCallId": "c9"},
         {"type": "TOOL_CALL_RESULT", "messageId": "r-2", "toolCallId": "c9", "content": "not JSON", "role": "tool"},
     ] == inside(Error(Code.INVALID_JSON, "not JSON", "c9", raw="{"))

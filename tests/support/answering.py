@@ -32,7 +32,13 @@ async def pay(to: str, amount: int) -> str:
     return f"paid {amount} to {to}"
 
 
-TOOLS = ToolRegistry(look_up, pay)
+@tool(client=True)
+def pick_date(title: str) -> Any:
+    """Let the user pick a date."""
+    raise AssertionError("the user picks it")
+
+
+TOOLS = ToolRegistry(look_up, pay, pick_date)
 
 
 def delta(text: str) -> bytes:
@@ -59,6 +65,7 @@ class Answering:
 
     label = "a provider of the tests"
     note = "It is on this machine."
+    client_tools = ("pick_date",)
     suggestions = (Suggestion("weather", "One call", "What is the weather in Oslo?"),)
 
     def __init__(self, provider: Provider) -> None:

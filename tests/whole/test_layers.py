@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "errors": (),
     "limits": (),
     "logs": (),
+    "observing": {"calls"},
     "json_values": {"errors", "limits"},
     "calls": VALUES,
     "events": {"errors", "json_values", "calls"},
@@ -37,21 +38,21 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "sources": {*VOCABULARY, "logs"},
     "typed": (),
     "parsing": {*VOCABULARY, "rules", "typed"},
-    "tools": {*VOCABULARY, "logs"},
+    "tools": {*VOCABULARY, "logs", "observing"},
     "recording": {"errors", "rules"},
     # what is built of them, each on those above
     "machine": {*VOCABULARY, "logs", "rules", "parsing", "typed"},
     "history": {"errors", "limits", "json_values", "calls", "parsing"},
-    "stream": {*VOCABULARY, "logs", "sources", "parsing", "tools", "machine", "history", "rules", "typed"},
+    "stream": {*VOCABULARY, "logs", "observing", "sources", "parsing", "tools", "machine", "history", "rules", "typed"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
-    "conversation.models": {"errors", "logs", "events", "sources", "parsing", "tools", "history", "typed"},
+    "conversation.models": {"errors", "logs", "observing", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
         *("errors", "json_values", "logs", "calls", "events", "parsing", "tools", "machine", "history", "stream"),
-        "conversation.models",
+        *("conversation.models", "observing"),
     },
     # to front ends
     "outputs": {"errors", "json_values", "calls", "events", "machine"},
-    "serving": {"errors", "logs", "events", "json_values", "tools", "stream", "outputs"},
+    "serving": {"errors", "logs", "observing", "events", "json_values", "tools", "stream", "outputs"},
     "outputs.asgi": {"serving"},
     "gateway": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
@@ -65,11 +66,12 @@ MAY_IMPORT: dict[str, Collection[str]] = {
         *("gateway", "gateway.counters", "gateway.delivery"),
     },
     "runs": {"serving", "stream"},
+    "telemetry": {"errors", "logs", "observing", "json_values", "calls", "events", "history", "recording"},
     # what one can start, and what tests are written with
     "apps.web": {"errors", "events", "history", "conversation", "outputs.asgi", "runs", "serving"},
     "apps.cli": {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
-        *("conversation", "conversation.models", "outputs", "apps.web", "gateway.service"),
+        *("conversation", "conversation.models", "machine", "outputs", "apps.web", "gateway.service"),
     },
     "apps": (),
     "testing": {
@@ -89,6 +91,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "errors": (),
     "limits": {"msgspec"},
     "logs": {"pydantic_core", "structlog"},
+    "observing": (),
     "json_values": {"msgspec"},
     "calls": {"msgspec"},
     "events": {"msgspec", "pydantic", "pydantic_core"},
@@ -115,6 +118,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "gateway.delivery": {"anyio", "httpx", "starlette"},
     "gateway.service": {"httpx", "msgspec", "starlette"},
     "runs": (),
+    "telemetry": {"msgspec", "opentelemetry"},
     "apps": (),
     "apps.web": {"msgspec", "starlette"},
     "apps.cli": {"anyio", "httpx", "httpx_sse", "msgspec", "rich", "structlog", "uvicorn"},
@@ -124,7 +128,7 @@ MAY_USE: dict[str, Collection[str]] = {
 }
 """For each row, the packages of others that it may import."""
 
-LOOSE = {"__init__", "__main__", "errors", "calls", "json_values", "limits", "logs"}
+LOOSE = {"__init__", "__main__", "errors", "calls", "json_values", "limits", "logs", "observing"}
 """The files of the top floor: the two doors and the vocabulary."""
 
 LONGEST = 400  # lines of a module
@@ -146,7 +150,7 @@ RIM = {
     "sources.source",
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
     *("stream.driver", "stream.early_calls", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
-    *("stream.tool_stream", "stream.typed_output"),
+    *("stream.tool_stream", "stream.typed_output", "telemetry.spans"),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
     *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),

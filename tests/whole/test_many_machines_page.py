@@ -1,18 +1,18 @@
-"""The page docs/many-machines.md: its code runs, on a server of the tests."""
+"""The page docs/many-machines.md: its program answers, on a server of the tests, and another process finds its run."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
-from streamtools import ToolStream
-from streamtools.events import ProviderCompleted
 from streamtools.runs import Runs
+from tests.support.gateway import stream
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.redis_server import RedisServer
-from tests.support.stories import Script, texts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
@@ -20,16 +20,26 @@ BLOCKS = read_blocks((ROOT / "docs" / "many-machines.md").read_text(encoding="ut
 
 
 async def test_the_page() -> None:
-    """What an application holds with the lines of the page, another process with the page's store finds."""
+    """The store of the page's end stands for another process."""
     code = "\n".join(block.text for block in BLOCKS if block.language == "python")
-    with RedisServer() as server:
-        page: dict[str, Any] = {}
-        exec(compile(code.replace("redis://localhost:6379", server.url), "many-machines.md", "exec"), page)
-        app: Any = SimpleNamespace(state=SimpleNamespace())
-        async with page["lifespan"](app), Runs(page["store"]) as there:
-            stream = ToolStream(Script([*texts("a"), ProviderCompleted(finish_reason="stop")]))
-            note = {"messages": [{"role": "user", "content": "Hello?"}]}
-            run = await app.state.runs.start(stream, owner="ann", note=note)
-            found = await there.find(run.id, owner="ann")
-            assert "a" == (await found.wait()).text
-            assert run.id == (await page["begin_anew"](found)).run_id
+    asked = {"messages": [{"role": "user", "content": "Hello?"}]}
+    async with Provider(Loopback([stream(["Good ", "day."])])) as model:
+        with RedisServer() as server:
+            for name, url in (("redis://localhost:6379", server.url), ("http://localhost:8080/v1", f"{model.url}v1")):
+                code = code.replace(name, url)
+            page: dict[str, Any] = {}
+            exec(compile(code, "many-machines.md", "exec"), page)
+            transport = httpx.ASGITransport(page["app"])
+            async with (
+                page["lifespan"](page["app"]),
+                Runs(page["store"]) as there,
+                httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+            ):
+                first = await client.post("/chat", json=asked)
+                run_id = first.headers["x-run"]
+                assert first.text == (await client.get(f"/chat/{run_id}")).text
+                assert (await client.get("/chat/another")).status_code == 404
+                assert (await client.delete(f"/chat/{run_id}")).status_code == 204
+                found = await there.find(run_id, owner="ann")
+                assert "Good day." == (await found.wait()).text
+                assert run_id == (await page["begin_anew"](found)).run_id

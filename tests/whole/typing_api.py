@@ -42,6 +42,7 @@ from streamtools import (
     replay,
     rules,
     sources,
+    telemetry,
     tool,
 )
 from streamtools import history as histories_of
@@ -601,6 +602,15 @@ def newer_providers(response: object) -> None:
         assert_type(family, ModelFamily)
         assert_type(family.in_reasoning, bool | None)
         Parser(family.dialects, in_reasoning=bool(family.in_reasoning), calls_at="anywhere")
+
+
+def watched() -> None:
+    """OpenTelemetry, and what else tells what happened."""
+    telemetry.instrument(agent="a", conventions="1.42-dev", content=True, by_chunk=True)
+    telemetry.instrument(conventions="1.42")  # type: ignore[arg-type]
+    assert_type(telemetry.CONVENTIONS["1.41"].tokens, str | None)
+    telemetry.uninstrument()
+    assert_type(Warning(Code.NEAR_MISS, "").dialect, str | None)
 
 
 class _Shouting:

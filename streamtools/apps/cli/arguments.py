@@ -48,6 +48,13 @@ class Record:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Report:
+    files: list[str]
+    json: bool
+    dialects: tuple[Dialect, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Serve(ModelArguments):
     host: str
     port: int
@@ -80,7 +87,7 @@ class Gateway:
     given: dict[str, Any]
 
 
-Command = Replay | Demo | Chat | Record | Serve | Gateway
+Command = Replay | Demo | Chat | Record | Report | Serve | Gateway
 
 
 def parse(argv: Sequence[str] | None) -> Command:
@@ -118,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_replay, _add_record, _add_chat, _add_serve, _add_gateway, _add_demo):
+    for add in (_add_replay, _add_record, _add_report, _add_chat, _add_serve, _add_gateway, _add_demo):
         add(commands)
     return parser
 
@@ -219,6 +226,22 @@ def _add_record(commands: Any) -> None:
         help="write a --body, too, that cannot be looked through for secrets, such as an image",
     )
     _add_json(record)
+
+
+def _add_report(commands: Any) -> None:
+    report = _add(
+        commands,
+        Report,
+        help="see what models have done, in recordings and logs",
+        description="Write a page with what recordings and logs tell: calls, near misses and errors by dialect, how "
+        "runs ended, and times. FILE is a recording, or lines of JSON: events, or records of the log; - is standard "
+        "input.",
+    )
+    report.add_argument("files", metavar="FILE", nargs="+", help="a recording, or a log of JSON lines")
+    report.add_argument("--json", action="store_true", help="print the figures as one JSON object, and no page")
+    report.add_argument(
+        "--dialects", metavar="A,B", type=read_dialects, help="read calls in recordings in these ways (default: auto)"
+    )
 
 
 def _add_serve(commands: Any) -> None:

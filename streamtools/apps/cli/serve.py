@@ -71,8 +71,10 @@ class _Model:
     suggestions: Sequence[Suggestion] = ()
 
     def __init__(self, asked: Serve) -> None:
-        self._named = NamedModel(asked, import_tools(asked.tools) if asked.tools is not None else None)
+        tools = import_tools(asked.tools) if asked.tools is not None else None
+        self._named = NamedModel(asked, tools)
         self.label = self._named.label
+        self.client_tools = [each.name for each in tools or () if each.client]
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
         named = self._named

@@ -6,7 +6,8 @@
     POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}
     GET  /runs/{id}/events          the events of a run behind `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop it, and wait until what is behind it is closed
-    POST /runs/{id}/calls/{call}    {"approve": true, "shown": event} or {"approve": false, "reason": "…"}
+    POST /runs/{id}/calls/{call}    {"approve": true, "shown": event}, {"approve": false, "reason": "…"},
+                                    {"result": value} or {"error": "…"}
 
 A conversation belongs to the browser with its cookie, which no script can read and no other site can use.
 """
@@ -108,9 +109,11 @@ class _QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
-    approve: bool
+    approve: bool | None = None
     shown: str = ""
     reason: str = ""
+    result: Any = msgspec.UNSET
+    error: str | None = None
 
 
 def make_app(
@@ -186,6 +189,7 @@ class _Chats:
                 "server": self._server,
                 "label": self._answerer.label,
                 "note": self._answerer.note,
+                "client_tools": [*getattr(self._answerer, "client_tools", ())],
                 "suggestions": [each._asdict() for each in self._answerer.suggestions],
                 "dropped": conversation.dropped if conversation is not None else 0,
                 "turns": [{"run": turn.run.id, "question": turn.question} for turn in turns],
@@ -253,10 +257,15 @@ class _Chats:
 
     async def decide(self, request: Request) -> Response:
         decided = await _read_body(request, _DecisionBody)
+        if [decided.approve is None, decided.result is msgspec.UNSET, decided.error is None].count(False) != 1:
+            raise HTTPException(400, "a decision is one of approve, result and error")
         run = await self._runs.find(request.path_params["run"], owner=self._owner(request))
         call = request.path_params["call"]
         try:
-            if decided.approve:
+            if decided.approve is None:
+                result = None if decided.result is msgspec.UNSET else decided.result
+                await run.answer(call, result, error=decided.error)
+            elif decided.approve:
                 await run.approve(call, digest=_shown(decided.shown, call))
             else:
                 await run.deny(call, decided.reason)

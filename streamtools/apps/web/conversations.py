@@ -30,7 +30,7 @@ class Suggestion(NamedTuple):
 
 
 class Answerer(Protocol):
-    """Who answers."""
+    """Who answers. `client_tools`, if it has them, are the names of tools whose results the user writes."""
 
     @property
     def label(self) -> str:

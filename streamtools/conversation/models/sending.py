@@ -25,6 +25,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from streamtools import observing
 from streamtools.errors import StreamToolsError
 from streamtools.events import SourceError
 from streamtools.logs import Logger
@@ -287,6 +288,8 @@ class Sending:
         answer = _attempt_of(state).answer
         status = answer.status_code if isinstance(answer, Response) else None
         log.info("request_sent_again", attempt=state.attempt_number, status=status, wait=round(state.upcoming_sleep, 3))
+        if (observed := observing.observed()) is not None:
+            observed.sent_again()
         await self._drop()
 
     async def _drop(self) -> None:

@@ -21,7 +21,8 @@ function readCall(part, chat) {
     name,
     input: JSON.stringify(part.input ?? part.rawInput),
     state: STATES[part.state] ?? part.state,
-    told: part.errorText ?? (typeof output === "string" ? output : JSON.stringify(output)),
+    told: part.errorText ?? (part.state === "output-denied" ? `the call of tool '${name}' was denied: ${approval.reason}`
+      : typeof output === "string" ? output : JSON.stringify(output)),
     approve: () => respond(true),
     deny: () => respond(false, "too much"),
     pick: () => chat.addToolOutput({ tool: name, toolCallId, output: "2027-03-01" }),

@@ -12,6 +12,8 @@ const STATES = {
   pending: "not run",
 };
 
+const clientTools = new Set(); // whose calls the user carries out
+
 class Card {
   constructor(decide) {
     this.decide = decide;
@@ -60,7 +62,8 @@ class Card {
       case "executing":
         this.know(event.call, line);
         this.said.textContent = "";
-        this.turn("executing");
+        if (clientTools.has(event.call.name)) this.askForResult(event, line);
+        else this.turn("executing");
         break;
       case "progress":
         this.progress(event.data);
@@ -107,17 +110,39 @@ class Card {
     const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(exact(line).call.arguments));
     const reason = element("input", { type: "text", placeholder: "Why not? (optional, for the model)",
       "aria-label": "Reason for denying", maxlength: "500" });
-    const answer = async (approve) => {
-      const held = [...this.actions.querySelectorAll("button, input")];
-      for (const each of held) each.disabled = true;
-      const fault = await this.decide(event.call.id, approve ? { approve, shown: line } : { approve, reason: reason.value });
-      if (!fault) return;
-      for (const each of held) each.disabled = false;
-      this.said.textContent = sentence(fault);
-    };
+    const answer = (approve) =>
+      this.answer(event.call.id, approve ? { approve, shown: line } : { approve, reason: reason.value });
     reason.addEventListener("keydown", (key) => { if (key.key === "Enter" && !key.isComposing) answer(false); });
     this.actions.replaceChildren(shown,
       button("Approve", () => answer(true), { class: "primary" }), button("Deny", () => answer(false)), reason);
+  }
+
+  // Asks for what a tool of the front end has come to: JSON where it is some, and else text.
+  askForResult(event, line) {
+    this.turn("asking", "waits for your result");
+    this.said.textContent = "This tool is yours to carry out. What has come of it?";
+    this.brief.textContent = "";
+    const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(exact(line).call.arguments));
+    const result = element("textarea", { rows: "2", placeholder: "The result: text, or JSON", "aria-label": "Result of the call" });
+    const given = () => {
+      try {
+        return JSON.parse(result.value);
+      } catch (error) {
+        return result.value;
+      }
+    };
+    this.actions.replaceChildren(shown, result,
+      button("Send result", () => this.answer(event.call.id, { result: given() }), { class: "primary" }),
+      button("It failed", () => this.answer(event.call.id, { error: result.value || "it failed" })));
+  }
+
+  async answer(call, decision) {
+    const held = [...this.actions.querySelectorAll("button, input, textarea")];
+    for (const each of held) each.disabled = true;
+    const fault = await this.decide(call, decision);
+    if (!fault) return;
+    for (const each of held) each.disabled = false;
+    this.said.textContent = sentence(fault);
   }
 
   fail(event, line) {

@@ -9,6 +9,8 @@ const tabs = new BroadcastChannel("streamtools");
 const turns = new Map(); // by run
 let server = null; // the one that these turns are of
 let suggestions = [];
+const waiting = []; // messages that were sent while an answer was being given
+let held = false; // one could not be sent, so that the others wait for the user
 let asking = false;
 let busy = null; // the refresh that goes on
 let again = false;
@@ -35,7 +37,7 @@ function paint(now) {
   let left = false;
   for (const turn of turns.values()) left = turn.show(now) || left;
   inspector.show();
-  if (follows) talk.scrollTop = talk.scrollHeight;
+  if (follows && turns.size) talk.scrollTop = talk.scrollHeight;
   if (left) draw();
 }
 
@@ -51,6 +53,26 @@ function arrange() {
   find("empty").hidden = turns.size > 0;
   find("begin").hidden = turns.size === 0;
   find("more").hidden = turns.size === 0 || suggestions.length === 0;
+  question.placeholder = goesOn ? "Write what comes next: it waits for the end of the answer" : "Ask something";
+  find("queue").hidden = waiting.length === 0;
+  find("queue").replaceChildren(...waiting.map((text, at) => element("li", {}, element("span", {}, crop(text, 200)),
+    button("Remove", () => { waiting.splice(at, 1); arrange(); question.focus(); }, { "aria-label": `Remove “${crop(text, 60)}”` }))));
+  if (waiting.length && !goesOn && !asking && !held) ask({ question: waiting.shift() });
+}
+
+// Sends what is written, or keeps it until the answer that is being given has ended.
+function submit() {
+  const text = question.value;
+  if (!text.trim()) return;
+  if (!asking && !running()) {
+    ask({ question: text });
+    return;
+  }
+  waiting.push(text);
+  question.value = "";
+  resize();
+  say("The message waits for the end of the answer.");
+  arrange();
 }
 
 function banner(text) {
@@ -100,6 +122,7 @@ async function catchUp() {
   const isForgotten = turns.size > 0 && [...turns.values()].every((turn) => turn.server !== server);
   banner(isForgotten && !known.turns.length ? RESTARTED : "");
   suggestions = known.suggestions;
+  for (const name of known.client_tools) clientTools.add(name);
   find("label").textContent = known.label;
   find("note").textContent = known.note;
   offer(find("suggestions"));
@@ -166,7 +189,8 @@ async function ask(asked) {
   arrange();
   try {
     const { run, question: text } = await tell("/runs", asked);
-    if (asked.question !== undefined) question.value = "";
+    held = false;
+    if (asked.question === question.value) question.value = "";
     resize();
     find("more").open = false;
     say("The answer is being written.");
@@ -177,6 +201,9 @@ async function ask(asked) {
     say("");
     if (error instanceof Refusal) banner(sentence(`The question was not sent: ${error.message}`));
     else banner("The question was not sent: there is no connection to the server.");
+    held = true;
+    if (asked.question !== undefined && !question.value) question.value = asked.question;
+    else if (asked.question !== undefined && asked.question !== question.value) waiting.unshift(asked.question);
     if (error.status === 409) refresh();
   } finally {
     asking = false;
@@ -218,6 +245,7 @@ async function begin() {
     return;
   }
   forget();
+  waiting.length = 0;
   banner("");
   say("");
   tabs.postMessage("changed");
@@ -232,7 +260,7 @@ function resize() {
 
 find("ask").addEventListener("submit", (event) => {
   event.preventDefault();
-  if (question.value.trim()) ask({ question: question.value });
+  submit();
 });
 question.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {

@@ -8,6 +8,7 @@ class Turn {
     this.seen = 0; // the number of the last event
     this.ended = false;
     this.parts = [];
+    this.white = "";
     this.cards = new Map();
     this.failure = "";
     this.usage = {};
@@ -24,8 +25,8 @@ class Turn {
     if (event.seq <= this.seen || this.ended) return false;
     this.seen = event.seq;
     switch (event.type) {
-      case "text": this.part("text").append(event.text); break;
-      case "reasoning": if (event.text) this.part("reasoning").append(event.text); break;
+      case "step-start": this.settle(); break;
+      case "text": case "reasoning": this.add(event.type, event.text); break;
       case "thinking": this.think(event); break;
       case "call-start": case "call-delta": case "progress":
         this.card(event.call_id).take(event, line); break;
@@ -54,10 +55,17 @@ class Turn {
     return left;
   }
 
-  part(kind) {
+  // Adds text; white space alone begins no part, and waits for what can be seen.
+  add(kind, text) {
     const last = this.body.lastElementChild === this.wait ? this.wait.previousElementSibling : this.body.lastElementChild;
     const current = this.parts.at(-1);
-    if (current?.kind === kind && current.outer === last) return current;
+    const goesOn = current?.kind === kind && current.outer === last;
+    text = this.white + text;
+    this.white = goesOn || text.trim() ? "" : text;
+    if (!this.white && text) (goesOn ? current : this.begin(kind)).append(text);
+  }
+
+  begin(kind) {
     const part = new MarkdownText();
     part.kind = kind;
     part.outer = part.node;
@@ -65,9 +73,16 @@ class Turn {
       part.outer = element("details", { class: "reasoning" }, element("summary", {}, "Reasoning"), part.node);
     }
     this.put(part.outer);
-    current?.show(0, true); // as it stays
+    this.settle();
     this.parts = [part];
     return part;
+  }
+
+  // What is said from now on is a part of its own.
+  settle() {
+    this.parts.at(-1)?.show(0, true); // as it stays
+    this.parts = [];
+    this.white = "";
   }
 
   put(node) {

@@ -1,0 +1,19 @@
+"""OpenTelemetry: spans and metrics of runs, requests and tools. Needs the extra `otel`.
+
+from streamtools import telemetry
+
+telemetry.instrument()
+"""
+
+from streamtools.telemetry.conventions import CONVENTIONS, Names, Version
+
+try:
+    from streamtools.telemetry.instrumentation import instrument, uninstrument
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "opentelemetry":
+        raise
+    raise ModuleNotFoundError(
+        'telemetry needs opentelemetry-api: pip install "streamtools[otel]"', name=error.name
+    ) from None
+
+__all__ = ["CONVENTIONS", "Names", "Version", "instrument", "uninstrument"]

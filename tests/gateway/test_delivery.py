@@ -1,0 +1,73 @@
+"""How pieces of an answer leave: one that had to be waited for at once, and what came with it together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import httpx
+import pytest
+
+from streamtools.gateway.delivery import Delivery, Passing, Route
+
+pytestmark = pytest.mark.anyio
+
+LONG = b"x" * 10_000
+BURSTS = [[b"a"], [b"b"], [b"c", b"d", b"e"], [b"f", LONG, LONG, b"g"], [b"h", b"i"]]
+SENT = [[b"a"], [b"b"], [b"c", b"de"], [b"f", 2 * LONG, b"g"], [b"h", b"i"]]
+
+
+class Upstream(httpx.AsyncByteStream):
+    """Sends a burst of pieces whenever all of the one before has arrived."""
+
+    def __init__(self, bursts: list[list[bytes]]) -> None:
+        self.bursts = bursts
+        self.arrived = b""
+        self._news = anyio.Event()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        told = b""
+        for burst in self.bursts:
+            await anyio.lowlevel.checkpoint()
+            while self.arrived != told:
+                self._news = anyio.Event()
+                await self._news.wait()
+            for piece in burst:
+                told += piece
+                yield piece
+
+    def take(self, piece: bytes) -> None:
+        """Take note of what the client has."""
+        self.arrived += piece
+        self._news.set()
+
+
+async def deliver(upstream: Upstream) -> list[dict[str, Any]]:
+    """Return the messages in which a gateway sends what the upstream does."""
+    messages = list[dict[str, Any]]()
+
+    async def receive() -> Any:
+        await anyio.sleep_forever()
+
+    async def send(message: Any) -> None:
+        await anyio.lowlevel.checkpoint()
+        messages.append(message)
+        upstream.take(message.get("body", b""))
+
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=upstream))
+    async with httpx.AsyncClient(transport=transport) as client:
+        route = Route(client, lambda endpoint: httpx.URL("http://localhost/"), [], 20.0)
+        delivery = Delivery(Passing("", b""), route, untouched=True)
+        with anyio.fail_after(20):
+            await delivery.run(receive, send, None, keep_alive=None, send_timeout=10.0)
+    return messages
+
+
+async def test_what_one_read_has_brought_leaves_in_two_messages_at_most() -> None:
+    """The next burst comes when all of the last has arrived: nothing waits for what comes later."""
+    start, *bodies = await deliver(Upstream(BURSTS))
+    assert start["type"] == "http.response.start"
+    assert [each["body"] for each in bodies] == [piece for burst in SENT for piece in burst]
+    assert [each["more_body"] for each in bodies] == [True] * (len(bodies) - 1) + [False]

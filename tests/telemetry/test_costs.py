@@ -1,0 +1,90 @@
+"""What it costs to be watched, counted in calls: nothing where nobody watches, and nothing more for each delta where
+somebody does.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from types import CodeType
+
+import anyio
+
+import streamtools
+from benchmarks.count_calls import Count
+from streamtools import ToolStream, sources
+from tests.support.chat_chunks import DONE, chunk
+from tests.support.collected import collecting
+
+SEAM = str(Path(streamtools.__file__).parent / "observing.py")
+TELEMETRY = str(Path(streamtools.__file__).parent / "telemetry")
+
+
+def calls(deltas: int) -> Counter[CodeType]:
+    """Return how often the package's functions are called for a stream of so many deltas, one a network chunk."""
+    chunks = [*(chunk({"content": "word "}) for _ in range(deltas)), chunk(finish="stop"), DONE]
+
+    async def read() -> Counter[CodeType]:
+        with Count() as count:
+            async with ToolStream(sources.openai(chunks)) as events:
+                async for _ in events:
+                    pass
+        return Counter(count.calls)
+
+    return anyio.run(read)
+
+
+def test_a_delta_costs_not_one_call_more() -> None:
+    """Between 100 and 200 deltas, the same functions are called as often, watched or not."""
+    calls(10)  # what is made once
+    short, long = calls(100), calls(200)
+    assert [] == [code for code in long if code.co_filename.startswith(TELEMETRY)]
+    off = long - short
+    assert [] == [code for code in off if code.co_filename == SEAM]
+    with collecting():
+        calls(10)
+        short, long = calls(100), calls(200)
+    on = long - short
+    assert off == on
+    assert sum(off.values()) > 100
+
+
+def test_by_chunk_it_does() -> None:
+    """The check above can fail."""
+    with collecting(by_chunk=True):
+        calls(10)
+        on = calls(200) - calls(100)
+    assert 100 <= sum(times for code, times in on.items() if code.co_filename.startswith(TELEMETRY))
+
+
+def test_nothing_is_imported_where_nobody_watches() -> None:
+    code = """
+import json, sys, anyio
+from streamtools import ToolStream, chat, sources
+from streamtools.runs import Runs
+
+async def main():
+    async with ToolStream(sources.text(["Hi"])) as events:
+        async for event in events: pass
+
+anyio.run(main)
+print(json.dumps([name for name in sys.modules if name.startswith(("opentelemetry", "streamtools.telemetry"))]))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert [] == json.loads(ran.stdout)
+
+
+def test_without_opentelemetry_it_says_what_to_install() -> None:
+    code = """
+import sys
+sys.modules["opentelemetry"] = None
+try:
+    from streamtools import telemetry
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert b'telemetry needs opentelemetry-api: pip install "streamtools[otel]"\n' == ran.stdout

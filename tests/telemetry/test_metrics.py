@@ -1,0 +1,190 @@
+"""What is counted and measured, and under which names."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from opentelemetry.semconv import _incubating, attributes
+from opentelemetry.semconv._incubating import attributes as incubating
+from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
+from opentelemetry.semconv.schemas import Schemas
+
+from streamtools import ToolStream, chat, observing, rules, sources, telemetry
+from streamtools.conversation import OpenAIChat
+from streamtools.errors import Code
+from streamtools.events import Text, Warning
+from streamtools.parsing import DIALECTS, Parser
+from streamtools.runs import Runs
+from streamtools.telemetry.conventions import AGENT_DURATION, TOOL_DURATION
+from tests.support.chat_chunks import DONE, chunk
+from tests.support.collected import Collected, collecting
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+
+pytestmark = pytest.mark.anyio
+
+USAGE = {
+    "prompt_tokens": 7,
+    "completion_tokens": 5,
+    "prompt_tokens_details": {"cached_tokens": 3},
+    "completion_tokens_details": {"reasoning_tokens": 2},
+}
+CALL = '###:{"name": "get_weather", "arguments": {"city": "Rome"}}'
+ASK = [{"role": "user", "content": "How is the weather in Rome?"}]
+
+
+def get_weather(city: str) -> str:
+    """Tell the weather."""
+    return f"rain in {city}"
+
+
+async def answered(by_chunk: bool = False, conventions: telemetry.Version = "1.41") -> Collected:
+    """Return what is collected of a chat that calls a tool, and is answered in three pieces."""
+    calls = [chunk({"content": CALL + "\n"}), chunk(finish="stop"), chunk(usage=USAGE), DONE]
+    says = [chunk({"content": text}) for text in ("It ", "rains", ".")] + [chunk(finish="stop"), DONE]
+    with collecting(by_chunk=by_chunk, conventions=conventions, content=True) as collected:
+        async with Provider(Loopback(calls), Loopback(says)) as server:
+            model = OpenAIChat("m", base_url=server.url, api_key="", native_tool_calls=False)
+            async with chat(model, ASK, tools=[get_weather]) as events:
+                async for _ in events:
+                    pass
+    return collected
+
+
+def constants(package: Any) -> set[str]:
+    """Return the texts that the modules of a package name as constants."""
+    modules = [
+        importlib.import_module(f"{package.__name__}.{each.name}") for each in pkgutil.iter_modules(package.__path__)
+    ]
+    return {value for module in modules for value in vars(module).values() if isinstance(value, str)}
+
+
+async def test_names_are_those_of_the_conventions() -> None:
+    """The constants of the published package judge all that we tell; the few names that are newer stand here."""
+    collected = await answered(by_chunk=True)
+    known = constants(incubating) | constants(attributes)
+    told = {name for span in collected.spans for name in span.attributes or {}}
+    told |= {name for metric in collected.metrics for found, _ in collected.points(metric) for name in found}
+    assert {"gen_ai.operation.name", "gen_ai.output.messages", "gen_ai.input.messages", "server.port"} <= told
+    assert [] == sorted(name for name in told - known if not name.startswith("streamtools."))
+    measured = constants_of_metrics()
+    names = {name for name in collected.metrics if not name.startswith("streamtools.")}
+    assert {TOOL_DURATION, AGENT_DURATION} == names - measured
+    assert {
+        "gen_ai.client.operation.duration": "s",
+        "gen_ai.client.operation.time_to_first_chunk": "s",
+        "gen_ai.client.operation.time_per_output_chunk": "s",
+        "gen_ai.client.token.usage": "{token}",
+    } == {name: collected.metrics[name].unit for name in names & measured}
+    scopes = {span.instrumentation_scope.schema_url for span in collected.spans if span.instrumentation_scope}
+    assert {Schemas.V1_41_0.value} == scopes
+
+
+def constants_of_metrics() -> set[str]:
+    return {value for value in vars(gen_ai_metrics).values() if isinstance(value, str)}
+
+
+async def test_the_names_of_the_development_version_are_others() -> None:
+    assert _incubating.__name__  # the published package has none of these yet
+    collected = await answered(conventions="1.42-dev")
+    names = telemetry.CONVENTIONS["1.42-dev"]
+    wanted = {names.duration, names.first_chunk, *names.tokens_by_kind.values(), TOOL_DURATION, AGENT_DURATION}
+    assert wanted - {names.tokens_by_kind["cache_write"]} == {
+        name for name in collected.metrics if name.startswith("gen_ai.")
+    }
+    tokens = {kind: collected.total(name) for kind, name in names.tokens_by_kind.items()}
+    assert {"input": 7, "output": 5, "cache_read": 3, "cache_write": 0, "reasoning": 2} == tokens
+    with pytest.raises(ValueError, match=r"conventions is one of 1\.41, 1\.42-dev, not '1\.40'"):
+        telemetry.instrument(conventions="1.40")  # type: ignore[arg-type]
+
+
+async def test_times_and_tokens_are_recorded_once_a_request() -> None:
+    collected = await answered()
+    of_model = {"gen_ai.request.model": "m", "gen_ai.provider.name": "openai", "gen_ai.operation.name": "chat"}
+    assert 2 == collected.total("gen_ai.client.operation.duration", **of_model)
+    assert 2 == collected.total("gen_ai.client.operation.time_to_first_chunk", **of_model)
+    assert 1 == collected.total("streamtools.time_to_first_text", **of_model), "one of the answers was a call alone"
+    assert 1 == collected.total(TOOL_DURATION, **{"gen_ai.tool.name": "get_weather"})
+    assert 1 == collected.total(AGENT_DURATION)
+    kinds = {found["gen_ai.token.type"]: value for found, value in collected.points("gen_ai.client.token.usage")}
+    assert ({"input": 1, "output": 1}, [5, 7]) == (kinds, sorted(collected.sums("gen_ai.client.token.usage")))
+    assert [] == collected.points("gen_ai.client.operation.time_per_output_chunk"), "only on demand"
+    collected = await answered(by_chunk=True)
+    assert 3 <= collected.total("gen_ai.client.operation.time_per_output_chunk", **of_model)
+
+
+async def test_what_models_do_is_counted_by_dialect_and_code() -> None:
+    text = (
+        f'Write to jo@example.org. {CALL}\n<tool_call>\n{{"name": "get_weather", "arguments": {{"city": 1,}}}}'
+        "\n</tool_call>\n"
+        f'`{CALL}` <tool_call>\n{{"name": "get_wea'
+    )
+    with collecting() as collected:
+        stream = ToolStream(
+            sources.text([text]),
+            tools=[get_weather],
+            dialects=["hash_marker", "hermes_json"],
+            text_rules=[rules.email()],
+        )
+        async with stream as events:
+            async for _ in events:
+                pass
+    assert 1 == collected.total("streamtools.calls", dialect="hash_marker")
+    assert 1 == collected.total("streamtools.errors", dialect="hermes_json", code="invalid_json")
+    assert 1 == collected.total("streamtools.errors", dialect="hermes_json", code="truncated")
+    assert 1 == collected.total("streamtools.cut_calls", dialect="hermes_json")
+    assert 1 == collected.total("streamtools.near_misses", dialect="hash_marker")
+    assert 1 == collected.total("streamtools.rule_matches", rule="email", action="replace")
+
+
+def test_every_near_miss_names_its_dialect() -> None:
+    """A call that stands in a fence is text, and whoever counts is told whose it would have been."""
+    seen: set[str | None] = set()
+    for id, dialect in DIALECTS.items():
+        parser = Parser(id, tools=[{"name": "f"}])
+        events = parser.feed(f"```text\n{dialect.write_call('f', {'a': 1})}\n```\n") + parser.close()
+        misses = {event.dialect for event in events if isinstance(event, Warning) and event.code is Code.NEAR_MISS}
+        assert misses <= {id}
+        seen |= misses
+    assert {"hash_marker", "tilde_fence", "hermes_json"} <= seen
+    assert Warning(Code.SKIPPED, "a dialect of its own").dialect is None
+
+
+async def test_what_is_held_back_is_seen_while_it_is() -> None:
+    """Now as a gauge, and the most at once of a run in a histogram."""
+    now: list[float] = []
+
+    async def pieces() -> AsyncIterator[str]:
+        for text in ("Look:\n", "~~~tool", "_ca", "t\n"):
+            now.append(collected.total("streamtools.held.now"))
+            yield text
+
+    with collecting() as collected:
+        async with ToolStream(sources.text(pieces()), dialects="tilde_fence") as events:
+            shown = [event.text async for event in events if isinstance(event, Text)]
+    assert "Look:\n~~~tool_cat\n" == "".join(shown)
+    assert [0, 0, 7, 10] == now
+    assert 0 == collected.total("streamtools.held.now")
+    assert [10] == collected.sums("streamtools.held.longest")
+
+
+async def test_readers_of_runs_and_those_who_come_back_are_counted() -> None:
+    with collecting() as collected:
+        async with Runs() as runs:
+            run = await runs.start(ToolStream(sources.text(["It ", "rains."])), owner="me")
+            async with run.attach() as events:
+                async for event in events:
+                    if isinstance(event, Text):
+                        break
+                assert 1 == collected.total("streamtools.readers")
+            async with run.attach(after=events.position) as events:
+                async for _ in events:
+                    pass
+        observing.count("fenced_appends")
+    assert (0, 1) == (collected.total("streamtools.readers"), collected.total("streamtools.resumes"))
+    assert 1 == collected.total("streamtools.fenced_appends")
+    assert 1 == len(collected.named("invoke_agent"))

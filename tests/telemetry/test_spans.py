@@ -1,0 +1,254 @@
+"""The spans of a run: which there are, where they stand, and how they end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+
+from streamtools import ToolError, ToolStream, chat, sources, tool
+from streamtools.conversation import Fallback, OpenAIChat, Timeouts
+from streamtools.errors import Code
+from streamtools.events import Executing, Text
+from streamtools.tools import SQLiteLedger
+from tests.support.chat_chunks import DONE, chunk
+from tests.support.collected import collecting, context_of, is_child
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+
+pytestmark = pytest.mark.anyio
+
+ASK = [{"role": "user", "content": "How is the weather in Rome?"}]
+CALL = '###:{"name": "get_weather", "arguments": {"city": "Rome"}}'
+USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
+SAID = [chunk({"content": "It rains."}, id="chatcmpl-2", model="m-2"), chunk(finish="stop"), chunk(usage=USAGE), DONE]
+CALLS = [chunk({"content": f"I look. {CALL}\n"}, id="chatcmpl-1", model="m-2"), chunk(finish="stop"), DONE]
+
+
+@tool
+async def get_weather(city: str) -> str:
+    """Tell the weather."""
+    with trace.get_tracer("app").start_as_current_span("look up"):
+        return f"rain in {city}"
+
+
+def model(server: Loopback, name: str = "m", **options: Any) -> OpenAIChat:
+    return OpenAIChat(name, base_url=server.url, api_key="", native_tool_calls=False, **options)
+
+
+async def read(stream: ToolStream) -> ToolStream:
+    async with stream as events:
+        async for _ in events:
+            pass
+    return stream
+
+
+async def test_a_turn_is_one_span_with_one_for_each_request_and_each_call() -> None:
+    with collecting(agent="weather") as collected:
+        trace_provider = collected.tracers
+        async with Provider(Loopback(CALLS), Loopback(SAID)) as server:
+            with trace_provider.get_tracer("app").start_as_current_span("GET /chat") as request:
+                await read(chat(model(server), ASK, tools=[get_weather]))
+        run, (first, second), call = (
+            collected.one("invoke_agent"),
+            collected.named("chat"),
+            collected.one("execute_tool"),
+        )
+    assert ["invoke_agent weather", "chat m", "execute_tool get_weather", "chat m"] == [
+        span.name for span in collected.spans if span.name != "GET /chat"
+    ]
+    assert run.parent is not None
+    assert run.parent.span_id == request.get_span_context().span_id
+    assert all(is_child(span, run) for span in (first, second, call))
+    assert [SpanKind.INTERNAL, SpanKind.CLIENT, SpanKind.INTERNAL] == [run.kind, first.kind, call.kind]
+    assert first.end_time is not None
+    assert call.start_time is not None
+    assert first.end_time <= call.start_time, "a request has ended before the tools run"
+    assert {StatusCode.UNSET} == {span.status.status_code for span in collected.spans}
+    told = dict(second.attributes or {})
+    assert 0 < float(str(told.pop("gen_ai.response.time_to_first_chunk"))) < 60
+    assert {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "m",
+        "gen_ai.request.stream": True,
+        "gen_ai.response.finish_reasons": ("stop",),
+        "gen_ai.response.id": "chatcmpl-2",
+        "gen_ai.response.model": "m-2",
+        "gen_ai.usage.input_tokens": 7,
+        "gen_ai.usage.output_tokens": 5,
+        "server.address": "127.0.0.1",
+        "server.port": httpx.URL(server.url).port,
+    } == told
+    told = dict(call.attributes or {})
+    assert ("hash_marker", "Tell the weather.") == (told["streamtools.dialect"], told["gen_ai.tool.description"])
+    assert ("weather", "finished") == (run.attributes["gen_ai.agent.name"], run.attributes["streamtools.done.reason"])  # type: ignore[index]
+
+
+async def test_what_a_tool_does_stands_below_its_span() -> None:
+    """In the task of the tool it is current, also in a thread; in that of the consumer nothing of ours ever is."""
+
+    @tool
+    def in_thread(city: str) -> str:
+        """Tell what is current."""
+        return format(trace.get_current_span().get_span_context().span_id, "x")
+
+    text = CALL.replace("get_weather", "in_thread")
+    with collecting() as collected:
+        async with ToolStream(sources.text([text]), tools=[in_thread]) as events:
+            async for _ in events:
+                assert not trace.get_current_span().get_span_context().is_valid
+    assert [format(context_of(collected.one("execute_tool")).span_id, "x")] == [
+        each.result for each in events.result.outcomes
+    ]
+    assert not trace.get_current_span().get_span_context().is_valid
+
+
+async def test_errors_are_errors_by_their_own_names() -> None:
+    @tool
+    def broken(city: str) -> str:
+        """Break."""
+        raise RuntimeError("no weather")
+
+    @tool
+    def refuses(city: str) -> str:
+        """Refuse."""
+        raise ToolError("not today")
+
+    text = "".join(CALL.replace("get_weather", name) + "\n" for name in ("broken", "refuses", "unheard_of"))
+    with collecting() as collected:
+        await read(ToolStream(sources.text([text]), tools=[broken, refuses]))
+        calls = {span.name: span for span in collected.named("execute_tool")}
+    errors = {name: (span.attributes or {})["error.type"] for name, span in calls.items()}
+    assert {
+        "execute_tool broken": "RuntimeError",
+        "execute_tool refuses": "ToolError",
+        "execute_tool _OTHER": "unknown_tool",
+    } == errors, "a name that a model has made up is none of a span or a metric"
+    assert {StatusCode.ERROR} == {span.status.status_code for span in calls.values()}
+    (event,) = calls["execute_tool broken"].events
+    assert "exception" == event.name
+    assert "no weather" in str((event.attributes or {})["exception.stacktrace"])
+    assert StatusCode.UNSET is collected.one("invoke_agent").status.status_code, "a failed tool fails no run"
+    assert 1 == collected.total("gen_ai.execute_tool.duration", **{"error.type": "RuntimeError"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Loopback([b'{"error": {"message": "no"}}'], status=401, declared="application/json"), "401"),
+        (Loopback([chunk({"content": "It ra"})], drop=True), "stream_interrupted"),
+        (Loopback([chunk({"content": "It rains"})]), "stream_interrupted"),
+    ],
+)
+async def test_an_answer_that_fails_is_an_error_of_its_request_and_of_the_run(answer: Loopback, error: str) -> None:
+    with collecting() as collected:
+        async with answer as server:
+            await read(chat(model(server, retries=0), ASK))
+    for span in (collected.one("chat"), collected.one("invoke_agent")):
+        assert (error, StatusCode.ERROR) == ((span.attributes or {})["error.type"], span.status.status_code)
+    assert 1 == collected.total("gen_ai.client.operation.duration", **{"error.type": error})
+
+
+async def test_what_is_left_is_cancelled() -> None:
+    """After the first event the consumer breaks off: the request, the tool and the run say so, in any task."""
+
+    @tool
+    async def slow(city: str) -> str:
+        """Never end."""
+        await anyio.sleep_forever()
+        return city
+
+    with collecting() as collected:
+        async with Loopback([chunk({"content": "It ra"})], hold=True) as server, chat(model(server), ASK) as said:
+            async for event in said:
+                if isinstance(event, Text):
+                    break
+        async with ToolStream(sources.text([CALL.replace("get_weather", "slow")]), tools=[slow]) as events:
+            async for event in events:
+                if isinstance(event, Executing):
+                    async with anyio.create_task_group() as group:
+                        group.start_soon(events.aclose)
+                    break
+    errors = [(span.name, (span.attributes or {}).get("error.type")) for span in collected.spans]
+    assert [
+        ("invoke_agent", "cancelled"), ("chat m", "cancelled"),
+        ("invoke_agent", "cancelled"), ("chat", None), ("execute_tool slow", "cancelled"),
+    ] == errors  # fmt: skip
+
+
+async def test_a_request_that_is_sent_again_or_to_another_model_shows() -> None:
+    refused = Loopback([b"{}"], status=503, headers={"retry-after-ms": "1"})
+    with collecting() as collected:
+        async with Provider(refused, refused, Loopback(SAID)) as server:
+            one, two = model(server, "one", retries=1), model(server, "two", retries=1)
+            await read(chat(Fallback(one, two), ASK))
+        first, second = collected.named("chat")
+    assert ["chat one", "chat two"] == [first.name, second.name]
+    assert (1, "upstream_error") == (
+        (first.attributes or {})["streamtools.resent"],
+        (first.attributes or {})["error.type"],
+    )
+    assert "streamtools.resent" not in (second.attributes or {})
+    assert StatusCode.UNSET is second.status.status_code
+    assert StatusCode.UNSET is collected.one("invoke_agent").status.status_code
+
+
+async def test_a_run_that_is_resumed_is_linked_to_the_one_that_asked(tmp_path: Any) -> None:
+    @tool(requires_approval=True)
+    def pay(city: str) -> str:
+        """Pay."""
+        return f"paid for {city}"
+
+    text, ledger = CALL.replace("get_weather", "pay"), SQLiteLedger(tmp_path / "calls.db")
+    with collecting() as collected:
+        asked = await read(ToolStream(sources.text([text]), tools=[pay], ledger=ledger))
+        assert asked.suspension is not None
+        (call,) = asked.suspension.calls
+        kept = asked.suspension.to_json()
+        await read(ToolStream(sources.text([]), tools=[pay], resume=kept, decisions={call.id: True}, ledger=ledger))
+        first, second = collected.named("invoke_agent")
+        run = collected.one("execute_tool")
+    for span in (second, run):
+        assert [context_of(first).span_id] == [link.context.span_id for link in span.links]
+    assert context_of(first).trace_id != context_of(second).trace_id
+    assert is_child(run, second)
+
+
+async def test_content_is_told_on_demand_and_without_keys() -> None:
+    key = "sk-proj-" + "a1B2" * 10
+    question = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"My key is {key}. Rome?"}]
+    for content in (False, True):
+        with collecting(content=content) as collected:
+            async with Provider(Loopback(CALLS), Loopback(SAID)) as server:
+                await read(chat(model(server), question, tools=[get_weather], teach="never"))
+        told = json.dumps([dict(span.attributes or {}) for span in collected.spans])
+        assert key not in told
+        assert content is ("Rome" in told) is ("rain in Rome" in told) is ("It rains." in told)
+    first, second = collected.named("chat")
+    said = json.loads(str((first.attributes or {})["gen_ai.input.messages"]))
+    assert ["system", "user"] == [message["role"] for message in said]
+    assert "My key is sk-****" in said[1]["parts"][0]["content"]
+    (answer,) = json.loads(str((first.attributes or {})["gen_ai.output.messages"]))
+    assert "get_weather" == answer["parts"][-1]["name"]
+    (answer,) = json.loads(str((second.attributes or {})["gen_ai.output.messages"]))
+    assert ({"type": "text", "content": "It rains."}, "stop") == (answer["parts"][0], answer["finish_reason"])
+    call = collected.one("execute_tool").attributes or {}
+    assert ('{"city":"Rome"}', "rain in Rome") == (
+        call["gen_ai.tool.call.arguments"],
+        call["gen_ai.tool.call.result"],
+    )
+
+
+async def test_silence_is_an_error_of_the_request() -> None:
+    with collecting() as collected:
+        async with Loopback([chunk({"content": "It ra"})], hold=True) as server:
+            waits = Timeouts(between_bytes=0.05)
+            stream = await read(chat(model(server, timeout=waits), ASK))
+    assert [Code.STREAM_INTERRUPTED] == [error.code for error in stream.result.errors]
+    assert "stream_interrupted" == (collected.one("chat").attributes or {})["error.type"]
