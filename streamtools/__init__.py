@@ -36,6 +36,8 @@ __all__ = [
     "augment_system_prompt", "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
 ]  # fmt: skip
 
+__version__ = "0.1.0"
+
 _LATER = {
     "conversation": "streamtools.conversation",
     "augment_system_prompt": "streamtools.conversation",

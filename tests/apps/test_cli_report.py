@@ -157,6 +157,19 @@ def test_what_is_kept_does_not_grow() -> None:
     assert {"upstream_error": 1} == report.figures.as_dict()["errors"]
 
 
+def test_a_recording_that_breaks_off_is_counted_as_far_as_it_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the files behind it are read, too; the exit status says that one was of no use."""
+    whole = shipped()["tilde-call"]
+    broken = tmp_path / "broken.jsonl"
+    broken.write_bytes(b"".join(whole.read_bytes().splitlines(keepends=True)[:-1]))
+    assert 1 == main(["report", "--json", str(broken), str(whole)])
+    told = capsys.readouterr()
+    assert "breaks off" in told.err
+    assert {"tilde_fence": 2} == json.loads(told.out)["calls"]
+
+
 def test_files_that_are_of_no_use_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "empty"
     empty.write_text("no JSON\n")

@@ -255,7 +255,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
 
 
 PLANTED = _planted()
-QUICK = (results_are_copied, texts_are_joined)
+QUICK = (texts_are_joined,)
 
 
 def each_planted() -> pytest.MarkDecorator:

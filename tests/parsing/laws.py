@@ -38,7 +38,7 @@ from tests.support.variants import KNOWN, VARIANTS
 
 Ids: TypeAlias = tuple[str, ...]
 
-FEW = 5
+FEW = 3
 """Texts that are drawn for a set of dialects in the quick tests: each planted fault is caught by so many."""
 
 SHARED = ("<tool_call>", "<function_calls>", "<tool_calls", "<function=", "[TOOL_CALLS]", "<｜")

@@ -44,6 +44,7 @@ def test_a_value_ends_where_it_ends(value: str) -> None:
     assert [call("f", a=json.loads(value)), "} and on"] == read('###:{"name":"f","args":{"a":' + value + "}}} and on")
 
 
+@pytest.mark.deep
 def test_a_small_call_at_every_cut_there_is() -> None:
     """Two thousand ways to cut a call of twelve characters."""
     text = '###:{"a":"}"}.'

@@ -218,7 +218,7 @@ async def quote(model: Quoting, read: Callable[[], Any], **options: Any) -> list
 
 
 @ONE_LOOP
-@pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("share", [9, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("named", [True, False], ids=["named", "by default"])
 @pytest.mark.parametrize("flag", [True, False, None])
 async def test_no_quotation_of_a_result_runs(flag: bool | None, named: bool, share: int) -> None:

@@ -189,7 +189,7 @@ WAYS: Sequence[tuple[bool, Literal["completed", "eager"]]] = [
 
 
 @OTHER_LOOP_DEEP
-@pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("adapter", ENDS)
 async def test_cut_behind_every_frame(adapter: str, share: int) -> None:
     """Each cut ends once and truthfully; what runs are calls that the whole stream holds, word for word."""

@@ -1,7 +1,8 @@
-"""The README and the reference, taken apart: their code, what they say that this prints, and their tables.
+"""The README and the pages of docs, taken apart: their code, what they say that this prints, and their tables.
 
 Notes in HTML comments right above a block, unseen by a reader, say what the block needs: `<!-- server: NAME -->` is the
 stream that its provider answers with, `<!-- sdk: NAME -->` what it needs beside us (`tests/sdks` runs it),
+`<!-- app: NAME -->` is a program that a server runs, `<!-- shows: NAME -->` what a client of it sees,
 `<!-- text: NAME -->` is the recording that it quotes, `<!-- table: NAME -->` is the table that it has to be. The tables
 below are made from the docstrings of what they list.
 """
@@ -23,7 +24,12 @@ from streamtools.parsing.policies import Options
 from streamtools.tools.call_rules import Guards
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "reference.md")
+GUIDES = (
+    *("quickstart", "providers", "tools", "conversations", "serving", "recordings", "parser", "troubleshooting"),
+    *("production", "reference"),
+)
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in GUIDES))
+"""The README, and the pages whose code takes the same for granted."""
 
 _FENCE = re.compile(r"(`{3,})(\w*)$")
 _NOTE = re.compile(r"<!-- (\w+): (\S+) -->$")
@@ -31,8 +37,9 @@ _NOTE = re.compile(r"<!-- (\w+): (\S+) -->$")
 
 @dataclass
 class Block:
-    """A fenced block, with the heading that it stands under, the notes above it, and the text block behind it."""
+    """A fenced block, with its section and heading (the same, but below `###`), the notes above it, and its output."""
 
+    section: str
     heading: str
     language: str
     text: str
@@ -44,7 +51,7 @@ class Block:
 def read_blocks(text: str) -> list[Block]:
     """Return the fenced blocks; one of text that directly follows other code is its output, and not a block itself."""
     found: list[Block] = []
-    heading, notes, follows = "", dict[str, str](), False
+    section, heading, notes, follows = "", "", dict[str, str](), False
     lines = enumerate(text.splitlines(), 1)
     for number, line in lines:
         if fence := _FENCE.match(line):
@@ -56,12 +63,13 @@ def read_blocks(text: str) -> list[Block]:
             if fence[2] == "text" and follows and not notes:
                 found[-1].output = "".join(body)
             else:
-                found.append(Block(heading, fence[2], "".join(body), number, notes))
+                found.append(Block(section, heading, fence[2], "".join(body), number, notes))
             notes, follows = {}, True
         elif note := _NOTE.match(line):
             notes[note[1]] = note[2]
         elif line.strip():
             heading = line.lstrip("# ") if line.startswith("#") else heading
+            section = heading if line.startswith(("# ", "## ")) else section
             notes, follows = {}, False
     return found
 

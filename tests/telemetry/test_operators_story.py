@@ -31,6 +31,7 @@ from tests.support.serving import Served
 
 SAYS = Loopback([chunk({"content": "It rains."}), chunk(finish="stop"), DONE])
 MALFORMED = '<tool_call>\n{"name": "look_up", "arguments": {"city": "Rome", }}\n</tool_call>\n'
+OF_ANOTHER = '[TOOL_CALLS][{"name": "look_up", "arguments": {"city": "Rome"}}]'
 CALL = '<tool_call>\n{"name": "look_up", "arguments": {"city": "Rome"}}\n</tool_call>\n'
 
 
@@ -51,7 +52,7 @@ class Findings(NamedTuple):
     """Its name, and what it raises."""
     raised_at: str
     drifted: tuple[str, str]
-    """The model, and the dialect in which its calls cannot be read."""
+    """The model, and the dialect in which most of what it writes comes near to a call or is a malformed one."""
     slow: str
     """The request that has waited for longest."""
 
@@ -111,7 +112,7 @@ def test_the_three_faults_are_named(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         upstreams: dict[str, Loopback] = {
             "steady": answering("I look. ", CALL),
-            "drifted": answering("I look. ", MALFORMED, MALFORMED),
+            "drifted": answering("I look. ", MALFORMED, OF_ANOTHER, "\n", OF_ANOTHER),
             "fine": answering("I look. ", CALL.replace("look_up", "now").replace("city", "zone")),
             "slow": Provider(Loopback([answered, chunk({"content": "Well."}), chunk(finish="stop"), DONE])),
         }
@@ -136,7 +137,7 @@ def test_the_three_faults_are_named(caplog: pytest.LogCaptureFixture) -> None:
         anyio.run(story)
     found = diagnose(collected, caplog.records)
     place, line = found.raised_at.rsplit(":", 1)
-    assert (("look_up", "LookupError"), ("drifted", "hermes_json"), "chat slow") == (
+    assert (("look_up", "LookupError"), ("drifted", "mistral_list"), "chat slow") == (
         found.tool,
         found.drifted,
         found.slow,

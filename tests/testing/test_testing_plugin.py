@@ -178,7 +178,9 @@ def test_what_is_left_unplayed_fails_the_test(
         result.stdout.fnmatch_lines(["*recorded and not asked for:*POST*"])
 
 
-@pytest.mark.parametrize("option", ["none", "once", "rewrite"])
+@pytest.mark.parametrize(
+    "option", ["none", *(pytest.param(each, marks=pytest.mark.deep) for each in ("once", "rewrite"))]
+)
 @pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
 def test_a_recording_that_is_never_opened_is_unplayed(
     mark: str, passed: int, option: str, pytester: pytest.Pytester, provider: BlockingProvider
@@ -195,7 +197,7 @@ def test_a_recording_that_is_never_opened_is_unplayed(
         result.stdout.fnmatch_lines(["the test has not used its recording: *"])
 
 
-@pytest.mark.parametrize("use", ["path", "exchanges", "transport"])
+@pytest.mark.parametrize("use", ["path", pytest.param("exchanges", marks=pytest.mark.deep), "transport"])
 def test_a_recording_that_is_opened_in_any_way_is_used(
     use: str, pytester: pytest.Pytester, provider: BlockingProvider
 ) -> None:
@@ -275,14 +277,16 @@ SHORT = """
     ("fault", "told"),
     [
         ("reset_after=6000", "*: reset_after=6000 was not reached: the response has 168 bytes"),
-        ("stall_after=6000", "*: stall_after=6000 was not reached: the response has 168 bytes"),
+        pytest.param("stall_after=6000", "*: stall_after=6000 was not reached*168 bytes", marks=pytest.mark.deep),
         pytest.param("garbage_at=6000", "*: garbage_at=6000 was not reached*168 bytes", marks=pytest.mark.deep),
         ("cut_after=160", "*: cut_after=160 was not reached: the reader left before"),
-        ("garbage_at=0, cut_after=160", "*: cut_after=160 was not reached: the reader left before"),
-        ("stall_after=160", ""),
-        ("garbage_at=0", ""),
+        pytest.param("garbage_at=0, cut_after=160", "*: cut_after=160 was not reached: *", marks=pytest.mark.deep),
+        pytest.param("stall_after=160", "", marks=pytest.mark.deep),
+        pytest.param("garbage_at=0", "", marks=pytest.mark.deep),
         ("cut_after=1", ""),
-        ("reset_after=6000, unplayed='ignore'", "*: reset_after=6000 was not reached: the response has 168 bytes"),
+        pytest.param(
+            "reset_after=6000, unplayed='ignore'", "*: reset_after=6000 was not reached*", marks=pytest.mark.deep
+        ),
     ],
 )
 def test_a_fault_that_does_not_come_fails_the_test(

@@ -1,7 +1,7 @@
-"""The README and the reference hold: their code runs and prints what they say, over HTTP where it speaks to a provider;
-so do their commands.
+"""The README and the guides of docs hold: their code runs and prints what they say, over HTTP where it speaks to a
+provider; so do their commands.
 
-The code of one heading runs in one namespace, on both event loops. What the README takes for granted is there: a
+The code of one section runs in one namespace, on both event loops. What the pages take for granted is there: a
 `client`, `url` (a server on the loopback interface that answers with a recording, or with the stream that a note
 names), `body`, `tools`, a `websocket`, and the file `weather.jsonl`. Ids, times and durations count as equal.
 """
@@ -39,10 +39,10 @@ from tests.support.readme import PAGES, ROOT, TABLES, Block, read_blocks, read_t
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 BLOCKS = read_blocks(TEXT)
 SECTIONS = {
-    heading: list(blocks)
-    for heading, blocks in itertools.groupby(
-        (block for block in BLOCKS if block.language == "python" and "sdk" not in block.notes),
-        lambda block: block.heading,
+    section: list(blocks)
+    for section, blocks in itertools.groupby(
+        (block for block in BLOCKS if block.language == "python" and not {"sdk", "app"} & set(block.notes)),
+        lambda block: block.section,
     )
 }
 COMMANDS = [block for block in BLOCKS if block.language == "console"]
@@ -126,12 +126,12 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
 
 @pytest.mark.anyio
 @OTHER_LOOP_DEEP
-@pytest.mark.parametrize("heading", SECTIONS)
-async def test_code_prints_what_the_readme_says(
-    heading: str, names: dict[str, Any], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("section", SECTIONS)
+async def test_code_prints_what_the_pages_say(
+    section: str, names: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each block of code runs, over HTTP if it asks a provider, and prints the block of text behind it."""
-    for block in SECTIONS[heading]:
+    for block in SECTIONS[section]:
         name = block.notes.get("server", "tilde-call")
         async with (
             Loopback(stream(name), hold=name == UNFINISHED) as server,
@@ -144,7 +144,7 @@ async def test_code_prints_what_the_readme_says(
             else:
                 await run_code(block, names)
                 printed = capsys.readouterr().out
-        assert normal(block.output or "") == normal(printed), f"README.md:{block.line}"
+        assert normal(block.output or "") == normal(printed), f"{section}: {block.line}"
 
 
 async def run_program(code: str) -> str:
@@ -168,14 +168,16 @@ async def run_code(block: Block, names: dict[str, Any]) -> None:
 def test_every_block_is_looked_at() -> None:
     """No block is of a language that no test runs, and nothing but text stands in the others."""
     assert {"python", "console", "sh", "text", ""} >= {block.language for block in BLOCKS}
-    assert [] == [block.line for block in BLOCKS if block.language == "text" and "text" not in block.notes]
-    run = [block for block in BLOCKS if block.language == "python" and "sdk" not in block.notes]
-    assert len(SECTIONS) == len({block.heading for block in run})
+    assert [] == [
+        block.line for block in BLOCKS if block.language == "text" and not {"text", "shows"} & set(block.notes)
+    ]
+    run = [block for block in BLOCKS if block.language == "python" and not {"sdk", "app"} & set(block.notes)]
+    assert len(SECTIONS) == len({block.section for block in run})
 
 
 def test_the_first_program_has_15_lines() -> None:
     """Blank ones aside."""
-    program = next(block for block in BLOCKS if block.language == "python")
+    program = next(block for block in BLOCKS if block.section == "A program, and what it prints")
 
     assert 15 == len([line for line in program.text.splitlines() if line])
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streamtools import rules
+from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.readme import ROOT, read_blocks
 from tests.whole.test_readme import names, normal, run_code, run_program
 
@@ -17,6 +18,7 @@ BLOCKS = read_blocks(PAGE.read_text())
 
 
 @pytest.mark.anyio
+@OTHER_LOOP_DEEP
 async def test_code_prints_what_the_page_says(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """One section uses what another has defined, as a reader would; what starts an event loop is a program."""
     for block in BLOCKS:

@@ -604,6 +604,24 @@ def newer_providers(response: object) -> None:
         Parser(family.dialects, in_reasoning=bool(family.in_reasoning), calls_at="anywhere")
 
 
+def of_several_types() -> None:
+    """A list of tools whose functions have nothing in common is one of tools; what is sent back fits an SDK."""
+
+    @tool
+    def count(text: str) -> int:
+        return len(text)
+
+    @tool
+    async def find(places: list[str], *, most: int = 3) -> dict[str, str]:
+        return dict.fromkeys(places[:most], "")
+
+    both = [count, find]
+    stream = ToolStream(sources.text("Hi"), tools=both)
+    chat(conversation.ScriptedModel([]), [], tools=both)
+    sent: list[dict[str, str]] = stream.result.messages("openai")
+    assert sent == []
+
+
 def watched() -> None:
     """OpenTelemetry, and what else tells what happened."""
     telemetry.instrument(agent="a", conventions="1.42-dev", content=True, by_chunk=True)

@@ -32,14 +32,20 @@ _KINDS = 200  # different names that one table counts; all others are one more
 
 
 def run_report(asked: arguments.Report, output: TextIO, complaints: Complaints) -> int:
-    """Write the report that was asked for, and return the exit status."""
-    report = Report(asked.dialects or "auto")
+    """Write the report that was asked for, and return the exit status; then raise `Refused` for files of no use."""
+    report, refusals = Report(asked.dialects or "auto"), list[str]()
     for path in asked.files:
-        report.read(path)
+        try:
+            report.read(path)
+        except Refused as refusal:
+            refusals.append(str(refusal))
     if not report.figures.found:
-        raise Refused(f"{', '.join(asked.files)}: no recording, and no line is an event or a record of the log")
+        nothing = f"{', '.join(asked.files)}: no recording, and no line is an event or a record of the log"
+        raise Refused("; ".join(refusals) or nothing)
     figures = report.figures
     output.write(msgspec.json.encode(figures.as_dict()).decode() + "\n" if asked.json else page(figures))
+    if refusals:
+        raise Refused("; ".join(refusals), status=1)
     return 0
 
 

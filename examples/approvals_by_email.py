@@ -1,0 +1,125 @@
+"""A call that waits for a click in an e-mail.
+
+The run ends with what it waits for, a `Suspension`, and an e-mail goes out with a link. The link is signed, for exactly
+this call (its digest), expires, and counts once. Opening it shows the question and decides nothing, because scanners of
+mail open every link; only the button on that page, a POST, decides. Then another run goes on where the first one ended.
+
+What waits lives in a dictionary here, and e-mails in a list; use your database, and your way to send them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import html
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fastapi import Body, FastAPI, HTTPException
+from fastapi.responses import HTMLResponse
+
+from streamtools import chat, tool
+from streamtools.conversation import Chat, Message
+from streamtools.conversation.models import OpenAIChat
+from streamtools.history import read_messages
+from streamtools.tools import Approve, Deny, MemoryLedger, Question, Suspension
+
+SECRET = os.environ.get("LINK_SECRET", "").encode() or secrets.token_bytes(32)
+VALID = 24 * 3600  # seconds
+
+app = FastAPI()
+model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""))
+ledger = MemoryLedger()  # with several processes: a SQLiteLedger or a PostgresLedger
+
+
+@dataclass
+class Waiting:
+    """A run that has ended for now."""
+
+    history: list[Message]
+    suspension: Suspension
+
+
+waiting: dict[str, Waiting] = {}
+outbox: list[dict[str, str]] = []
+paid: list[tuple[str, int]] = []
+
+
+@tool(requires_approval=True)
+async def pay(to: str, amount: int) -> str:
+    """Pay somebody."""
+    paid.append((to, amount))
+    return f"paid {amount} to {to}"
+
+
+def sign(run_id: str, question: Question, expires: int) -> str:
+    """Return what a link is signed with: the run, the call as it was shown, and how long the link counts."""
+    text = "\n".join((run_id, question.call.id, question.digest, str(expires)))
+    return hmac.new(SECRET, text.encode(), hashlib.sha256).hexdigest()
+
+
+def find(run_id: str, call_id: str, expires: int, signature: str) -> tuple[Waiting, Question]:
+    """Return what a link asks about. Whatever is wrong with it, it is told the same."""
+    kept = waiting.get(run_id)
+    for question in kept.suspension.questions if kept else ():
+        signed = hmac.compare_digest(sign(run_id, question, expires), signature)
+        if kept and signed and question.call.id == call_id and time.time() < expires:
+            return kept, question
+    raise HTTPException(404, "This link does not count, or no more.")
+
+
+async def answer(stream: Chat) -> dict[str, str]:
+    """Return what the model says; for each call that has to be approved, an e-mail asks."""
+    async with stream as events:
+        text = "".join([event.text async for event in events if event.type == "text"])
+    if events.suspension is None:
+        return {"answer": text}
+    run_id, expires = events.suspension.run_id, int(time.time()) + VALID
+    waiting[run_id] = Waiting(events.history, events.suspension)
+    for question in events.suspension.questions:
+        link = f"/decide/{run_id}/{question.call.id}/{expires}/{sign(run_id, question, expires)}"
+        outbox.append({"subject": f"May {question.call.name} run?", "link": link})
+    return {"answer": text, "waits": "for an approval by e-mail"}
+
+
+@app.post("/chat")
+async def ask(messages: Annotated[list[dict[str, Any]], Body(embed=True)]) -> dict[str, str]:
+    """Answer a client's messages."""
+    return await answer(chat(model, read_messages(messages, client=True), tools=[pay], decision_timeout=VALID))
+
+
+@app.get("/decide/{run_id}/{call_id}/{expires}/{signature}")
+async def show(run_id: str, call_id: str, expires: int, signature: str) -> HTMLResponse:
+    """Show the question, the whole call, and two buttons. Nothing is decided."""
+    _, question = find(run_id, call_id, expires, signature)
+    arguments = html.escape(f"{question.call.name} {question.call.arguments}")
+    return HTMLResponse(
+        f"<!doctype html><title>Approve?</title><p>May this run?<pre>{arguments}</pre>"
+        '<form method="post"><button formaction="?verdict=yes">Approve</button> '
+        '<button formaction="?verdict=no">Deny</button></form>',
+        headers={"content-security-policy": "default-src 'none'; form-action 'self'", "referrer-policy": "no-referrer"},
+    )
+
+
+@app.post("/decide/{run_id}/{call_id}/{expires}/{signature}")
+async def decide(
+    run_id: str, call_id: str, expires: int, signature: str, verdict: Literal["yes", "no"]
+) -> dict[str, str]:
+    """Decide, once, and go on with the conversation."""
+    kept, question = find(run_id, call_id, expires, signature)
+    del waiting[run_id]  # before anything waits: a second click finds nothing
+    decision = Approve(digest=question.digest) if verdict == "yes" else Deny("the approver said no")
+    return await answer(  # who asks about what is still open, anew
+        chat(
+            model,
+            kept.history,
+            tools=[pay],
+            resume=kept.suspension,
+            decisions={question.call.id: decision},
+            decision_timeout=VALID,
+            ledger=ledger,
+        )
+    )

@@ -1,0 +1,72 @@
+"""A bot for a chat service: one message, which is edited while the answer grows.
+
+Such services take a few edits a second and no more, so the message is edited when there is something new and a moment
+has passed since the last time, and once more at the end. A call is a line below the text for as long as it runs.
+`BOT_URL` is an API in the shape of theirs: `POST /messages` returns an id, `PATCH /messages/{id}` replaces the text.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+
+import anyio
+import httpx
+
+from streamtools import UiTexts, chat, tool
+from streamtools.conversation import Chat
+from streamtools.conversation.models import Model, OpenAIChat
+
+PAUSE = 0.4  # seconds between two edits
+TEXTS = UiTexts()
+
+
+@tool
+async def get_weather(city: str) -> dict[str, str]:
+    """Tell the weather in a city."""
+    return {"message": f"18 °C in {city}"}
+
+
+async def states(events: Chat) -> AsyncIterator[str]:
+    """Yield what the message should say, after each event that changes it."""
+    text = line = ""
+    shown = "…"
+    async for event in events:
+        if event.type == "text":
+            text, line = text + event.text, ""
+        elif event.type == "error":
+            line = f"⚠ {event.message}"
+        elif (words := TEXTS.render(event)) is not None:
+            line = words
+        if (now := f"{text}\n{line}".strip() or "…") != shown:
+            shown = now
+            yield now
+
+
+async def reply(bot: httpx.AsyncClient, model: Model, question: str, pause: float = PAUSE) -> str:
+    """Answer a question in one message of the service; return what it says in the end."""
+    created = await bot.post("/messages", json={"text": "…"})
+    address = f"/messages/{created.raise_for_status().json()['id']}"
+    last = sent = "…"
+    edited = anyio.current_time()
+    async with chat(model, [{"role": "user", "content": question}], tools=[get_weather]) as events:
+        async for state in states(events):
+            last = state
+            if anyio.current_time() - edited >= pause:
+                await bot.patch(address, json={"text": last})
+                sent, edited = last, anyio.current_time()
+    if sent != last:
+        await bot.patch(address, json={"text": last})
+    return last
+
+
+async def main(question: str) -> None:
+    """Answer one question."""
+    model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=os.environ["MODEL_URL"])
+    async with httpx.AsyncClient(base_url=os.environ["BOT_URL"]) as bot:
+        await reply(bot, model, question)
+
+
+if __name__ == "__main__":
+    anyio.run(main, " ".join(sys.argv[1:]) or "What is the weather in Paris?")

@@ -1,0 +1,212 @@
+"""The programs in `examples/`: each does what it says, over sockets, with a model that is a script behind HTTP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from streamtools.conversation import ScriptedModel
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+from tests.support.readme import ROOT
+from tests.support.serving import Served, read_frames
+
+pytestmark = pytest.mark.anyio
+
+EXAMPLES = ROOT / "examples"
+END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+def say(text: str) -> Loopback:
+    """Return an answer of a model that says this."""
+    return Loopback(
+        [b"data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]}).encode() + b"\n\n", END]
+    )
+
+
+def call(name: str, **arguments: Any) -> Loopback:
+    """Return an answer of a model that calls this."""
+    return say(f"~~~tool_call\n{json.dumps({'name': name, 'arguments': arguments})}\n~~~\n")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop that uvicorn runs on."""
+    return "asyncio"
+
+
+def load(name: str) -> ModuleType:
+    """Return an example, imported afresh."""
+    spec = spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # where what it annotates is looked up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    yield
+    for name in [name for name in sys.modules if name.startswith("example_")]:
+        del sys.modules[name]
+
+
+def test_each_example_is_listed_and_tried() -> None:
+    """In its README, and here."""
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    tried = Path(__file__).read_text(encoding="utf-8")
+
+    for path in EXAMPLES.glob("*.py"):
+        assert f"[{path.name}]({path.name})" in listed
+        assert f'load("{path.stem}")' in tried
+
+
+async def test_the_page_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a model, and without one with a recording; the page loads nothing from elsewhere."""
+    async with Provider(call("get_weather", city="Oslo"), say("It is mild.")) as model:
+        monkeypatch.setenv("MODEL_URL", model.url)
+        async with Served(load("fastapi_page").app) as server, httpx.AsyncClient(base_url=server.url) as client:
+            page = await client.get("/")
+            answers = []
+            for _ in range(2):
+                posted = {"messages": [{"role": "user", "content": "And in Oslo?"}]}
+                answers.append(read_frames((await client.post("/chat", json=posted)).content))
+                monkeypatch.delenv("MODEL_URL", raising=False)
+
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "http" not in page.text.replace("http-equiv", "")
+    said = [[event["message"] for event in events if event["type"] == "executed"] for events in answers]
+    assert [["18 °C in Oslo"], ["18 °C in Paris"]] == said
+
+
+async def ask_to_pay(app: FastAPI, module: ModuleType, client: httpx.AsyncClient) -> str:
+    """Return the link of the e-mail that goes out for a payment."""
+    posted = {"messages": [{"role": "user", "content": "Pay Ann 50."}]}
+    answer = (await client.post("/chat", json=posted)).json()
+    assert "for an approval by e-mail" == answer["waits"]
+    assert [] == module.paid
+    link = module.outbox[-1]["link"]
+    assert isinstance(link, str)
+    return link
+
+
+async def test_an_email_decides_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scanner that opens every link twice decides nothing; the button does, once, and for this call alone."""
+    async with Provider(call("pay", to="<b>Ann</b>", amount=50), say("Ann has her money.")) as model:
+        monkeypatch.setenv("MODEL_URL", model.url)
+        module = load("approvals_by_email")
+        async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
+            link = await ask_to_pay(module.app, module, client)
+            for _ in range(2):
+                shown = await client.get(link)
+                assert "pay {&#x27;to&#x27;: &#x27;&lt;b&gt;Ann" in shown.text
+            assert [] == module.paid
+
+            start, expires, signature = link.rsplit("/", 2)
+            forged = [f"{start}/{expires}/{'0' * len(signature)}", f"{start}/{int(expires) + 60}/{signature}"]
+            assert [404, 404] == [(await client.post(each, params={"verdict": "yes"})).status_code for each in forged]
+
+            first, second = [await client.post(link, params={"verdict": "yes"}) for _ in range(2)]
+    assert {"answer": "Ann has her money."} == first.json()
+    assert 404 == second.status_code
+    assert [("<b>Ann</b>", 50)] == module.paid
+
+
+async def test_an_email_denies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is told, and nobody is paid."""
+    async with Provider(call("pay", to="Ann", amount=50), say("As you wish.")) as model:
+        monkeypatch.setenv("MODEL_URL", model.url)
+        module = load("approvals_by_email")
+        async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
+            link = await ask_to_pay(module.app, module, client)
+            answer = await client.post(link, params={"verdict": "no"})
+        assert "the approver said no" in json.dumps(model.bodies[-1])
+    assert {"answer": "As you wish."} == answer.json()
+    assert [] == module.paid
+
+
+async def test_an_old_email_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind its time a link is as one that never was."""
+    async with Provider(call("pay", to="Ann", amount=50)) as model:
+        monkeypatch.setenv("MODEL_URL", model.url)
+        module = load("approvals_by_email")
+        async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
+            link = await ask_to_pay(module.app, module, client)
+            late = module.time.time() + module.VALID
+            monkeypatch.setattr(module.time, "time", lambda: late)
+            statuses = [
+                (await client.get(link)).status_code,
+                (await client.post(link, params={"verdict": "yes"})).status_code,
+            ]
+    assert [404, 404] == statuses
+    assert [] == module.paid
+
+
+async def test_two_calls_are_two_emails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deciding one asks about the other anew, and both run once."""
+    both = [{"name": "pay", "arguments": {"to": to, "amount": 5}} for to in ("Ann", "Bob")]
+    async with Provider(say(f"~~~tool_call\n{json.dumps(both)}\n~~~\n"), say("Both have it.")) as model:
+        monkeypatch.setenv("MODEL_URL", model.url)
+        module = load("approvals_by_email")
+        async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
+            await ask_to_pay(module.app, module, client)
+            assert 2 == len(module.outbox)
+            waits = await client.post(module.outbox[0]["link"], params={"verdict": "yes"})
+            done = await client.post(module.outbox[-1]["link"], params={"verdict": "yes"})
+    assert "waits" in waits.json()
+    assert {"answer": "Both have it."} == done.json()
+    assert [("Ann", 5), ("Bob", 5)] == module.paid
+
+
+def test_rows_come_one_by_one() -> None:
+    """As a command, with its script."""
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "typed_table.py")]
+    done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8")
+    assert load("typed_table").City
+    assert [
+        "Oslo                     717,710",
+        "Bergen                   291,940",
+        "2 rows",
+    ] == done.stdout.splitlines()
+
+
+async def test_a_bot_edits_its_message() -> None:
+    """One message is made, edited while the answer grows, and says all of it at the end."""
+    module = load("chat_bot")
+    edits: list[str] = []
+    app = FastAPI()
+
+    @app.post("/messages")
+    async def create(message: dict[str, str]) -> dict[str, str]:
+        edits.append(message["text"])
+        return {"id": "m1"}
+
+    @app.patch("/messages/m1")
+    async def edit(message: dict[str, str]) -> None:
+        edits.append(message["text"])
+
+    written = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n'
+    model = ScriptedModel([["I will ", "look.\n", written], ["It is ", "mild."]], native_tool_calls=False)
+    async with Served(app) as server, httpx.AsyncClient(base_url=server.url) as bot:
+        with anyio.fail_after(20):
+            said = await module.reply(bot, model, "And in Oslo?", pause=0)
+
+    assert "I will look.\n\nIt is mild." == said == edits[-1]
+    assert "…" == edits[0]
+    assert any("18 °C in Oslo" in each for each in edits)
+    assert not any("~~~" in each for each in edits)
+    assert not any(before == after for before, after in pairwise(edits))

@@ -1,0 +1,47 @@
+"""The pages of the documentation in the order of its navigation, and `docs/llms.txt`, the list of them for models:
+`python -m tests.whole.site_pages` writes it.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.support.readme import ROOT
+
+DOCS = ROOT / "docs"
+LIST = DOCS / "llms.txt"
+CONFIGURATION = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+
+
+def pages(part: Any) -> Iterator[Path]:
+    """Yield the pages of a part of the navigation: a path, a list of parts, or one with a title."""
+    if isinstance(part, str):
+        yield DOCS / part
+    else:
+        for each in part.values() if isinstance(part, dict) else part:
+            yield from pages(each)
+
+
+def entry(page: Path) -> str:
+    """Return a page's line: its title, with a link, and the first sentence of its text."""
+    title, *paragraphs = re.sub(r"(?ms)^```.*?^```$", "", page.read_text(encoding="utf-8")).split("\n\n")
+    text = next(each for each in paragraphs if re.match(r"[A-Z`\[]", each))
+    sentence = re.split(r"(?<=[.:])\s", re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", " ".join(text.split())))[0]
+    return f"- [{title.strip('# ')}]({page.relative_to(DOCS)}): {sentence.rstrip(':.')}."
+
+
+def write_list() -> str:
+    """Return what `llms.txt` holds, by the convention of that name."""
+    lines = [f"# {CONFIGURATION['site_name']}", "", f"> {CONFIGURATION['site_description']}"]
+    for section in CONFIGURATION["nav"]:
+        for title, part in section.items():
+            lines += ["", f"## {title}", "", *(entry(page) for page in pages(part))]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    LIST.write_text(write_list(), encoding="utf-8")

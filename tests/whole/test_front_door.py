@@ -1,0 +1,98 @@
+"""The README's first screen holds: its program answers a client with a recording and with a model, what it shows comes,
+its figures are those of the pages behind them, and it stays short.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+
+from streamtools.parsing.dialects import DIALECTS, MODELS
+from streamtools.sources import ADAPTERS
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+from tests.support.readme import GUIDES, ROOT, read_blocks
+from tests.support.serving import Served, read_frames
+from tests.whole.test_readme import stream
+
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = read_blocks(TEXT)
+ASKED = [{"role": "user", "content": "Weather in Paris?"}]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop that uvicorn runs on."""
+    return "asyncio"
+
+
+async def ask(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return what the README's program sends to a client."""
+    (program,) = [block.text for block in BLOCKS if block.notes.get("app") == "readme"]
+    module = ModuleType("app")
+    monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
+    exec(compile(program.replace("speed=1", "speed=0"), "README.md", "exec"), vars(module))
+    async with Served(vars(module)["app"]) as server, httpx.AsyncClient(trust_env=False) as client:
+        response = await client.post(f"{server.url}/chat", json={"messages": ASKED})
+    return read_frames(response.content)
+
+
+@pytest.mark.anyio
+async def test_the_program_plays_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a model it shows what the README says, in that order; `…` stands for what is left out there."""
+    monkeypatch.delenv("MODEL_URL", raising=False)
+    events = await ask(monkeypatch)
+    (shown,) = [block.text for block in BLOCKS if block.notes.get("shows") == "readme"]
+
+    written = iter(json.dumps(event, ensure_ascii=False, separators=(",", ":")) for event in events)
+    for line in shown.splitlines():
+        pattern = re.compile(re.escape(line).replace("…", ".*"))
+        assert any(pattern.fullmatch(event) for event in written), line
+    assert "~~~" not in "".join(event["text"] for event in events if event["type"] == "text")
+
+
+@pytest.mark.anyio
+async def test_the_program_asks_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the address of one, its tool runs on what that model writes."""
+    async with Provider(Loopback(stream("tilde-call")), Loopback(stream("no-call"))) as provider:
+        monkeypatch.setenv("MODEL_URL", provider.url)
+        events = await ask(monkeypatch)
+
+    assert ["18 °C in Paris"] == [event["message"] for event in events if event["type"] == "executed"]
+    assert "finished" == events[-1]["reason"]
+    assert 2 == len(provider.requests)
+
+
+def test_the_readme_is_read_to_its_end() -> None:
+    """It has at most 160 lines."""
+    assert 160 >= len(TEXT.splitlines())
+
+
+def test_its_figures_are_those_of_the_pages_behind_them() -> None:
+    """What it says in numbers is counted, or stands in the table of the page that it links to."""
+    pages = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("conformance", "comparison")}
+    suite = [line.split("|") for line in pages["conformance"].split("cut in every way |")[1].splitlines()]
+    scores = {row[1].strip(): (row[2].strip(), row[3].strip()) for row in suite if len(row) > 3}
+    prose = re.findall(r"^\| (streamtools|SGLang|vLLM)[^|]*\|[^|]*\| ([\d.]+) \|", pages["comparison"], re.MULTILINE)
+    peers = sorted(float(figure) for name, figure in prose if name != "streamtools")
+
+    assert f"**Any model's calls.** {len(DIALECTS)} dialects" in TEXT
+    assert f"{len(MODELS)} model families" in TEXT
+    assert f"native calls of {len(ADAPTERS)} wire formats" in TEXT
+    assert scores["streamtools 0.1.0"] == ("4713", "4713")
+    assert scores["SGLang 0.5.23"] == ("2281", "1096")
+    assert "Of 4,713 published cases" in TEXT
+    assert "1,096 of its 2,281" in TEXT
+    assert f"{max(figure for name, figure in prose if name == 'streamtools')} µs for a delta" in TEXT
+    assert f"take {peers[0]:.1f} to\n  {peers[-1]:.0f} µs" in TEXT
+
+
+def test_the_guides_are_there() -> None:
+    """Each page whose code is run exists, and stands in the navigation of the site."""
+    for name in GUIDES:
+        assert (ROOT / "docs" / f"{name}.md").exists()

@@ -1,0 +1,52 @@
+"""The site of the documentation is whole: each page in its navigation, each module that a page uses in its API."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tests.support.cases import cases
+from tests.support.readme import PAGES, read_blocks
+from tests.whole.site_pages import CONFIGURATION, DOCS, LIST, pages, write_list
+
+
+def test_each_page_is_in_the_navigation() -> None:
+    """Once, and nothing else is."""
+    listed = list(pages(CONFIGURATION["nav"]))
+
+    assert sorted(DOCS.rglob("*.md")) == sorted(listed)
+
+
+def test_the_list_for_models_is_current() -> None:
+    """Where it is not, `python -m tests.whole.site_pages` writes it anew."""
+    assert write_list() == LIST.read_text(encoding="utf-8")
+
+
+def test_each_module_that_a_page_imports_from_is_in_the_api() -> None:
+    """Whoever reads a program finds what it uses."""
+    shown = {
+        module
+        for page in (DOCS / "api").glob("*.md")
+        for module in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    used = {}
+    for page in {*PAGES, *DOCS.glob("*.md")}:
+        for block in read_blocks(page.read_text(encoding="utf-8")):
+            if block.language == "python":
+                for node in ast.walk(ast.parse(block.text)):
+                    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("streamtools"):
+                        used[node.module] = page.name
+    assert len(used) > 10
+    with cases() as case:
+        for module, name in used.items():
+            with case(module, name):
+                assert module in shown
+
+
+def test_links_leave_the_site_by_their_address_alone() -> None:
+    """A page is read in the site too, where no file of the repository is."""
+    with cases() as case:
+        for page in DOCS.rglob("*.md"):
+            for link in re.findall(r"\]\((?!https?://)([^)#\s]+)", page.read_text(encoding="utf-8")):
+                with case(page.name, link):
+                    assert DOCS in (page.parent / link).resolve().parents
