@@ -7,8 +7,10 @@ headers and first bytes go out at once, and each event is a chunk of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Protocol
 
 import anyio
@@ -20,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from streamtools.errors import RunNotFound
-from streamtools.events import UIEvent
+from streamtools.events import Reasoning, Text, UIEvent
 from streamtools.outputs import Encoder, Format, check_superseding, make_encoder
 from streamtools.serving.connection import OnDisconnect, Outlet, Readable, Reading, attend, seconds
 from streamtools.serving.requests import unavailable
@@ -28,6 +30,7 @@ from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 
 _PATIENCE = 0.05  # seconds that a stream may take to open until the headers go out without it
+_WAITING = 512  # events that wait to be sent evenly; text that comes beyond that goes out at once
 _GONE = (OSError, ClientDisconnect)  # how servers since version 2.4 of ASGI tell that the client has gone
 _NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)  # as many digits as a number of JavaScript holds exactly
 
@@ -64,8 +67,10 @@ class EventStreamResponse(Response):
     A run is read behind `after`, a `seq`, or behind the last that the `request` says was seen, see `last_event_id`;
     formats that cannot be resumed begin at the start. When the client goes, a stream is stopped, and a run goes on
     unless `on_disconnect` is `"stop"`. In `keep_alive` seconds of silence a comment is sent where the format has one; a
-    client that takes nothing for `send_timeout` seconds counts as gone. Both may be None. `headers` are added to those
-    of the format, or replace them. When `shutdown` begins, what is read may finish for as long as that lets it, and is
+    client that takes nothing for `send_timeout` seconds counts as gone. Both may be None. With `smooth`, text that came
+    at once, as in one packet of the provider's, is sent evenly over at most so many seconds; calls and the end are not
+    late for it, because text that waits goes out before them. `headers` are added to those of the format, or replace
+    them. When `shutdown` begins, what is read may finish for as long as that lets it, and is
     stopped then; a stream that would be begun later is closed, and the answer is 503 with `Retry-After`.
 
     Raises ValueError for values that are not allowed, TypeError for what gives no events. What the stream raises is
@@ -82,6 +87,7 @@ class EventStreamResponse(Response):
         on_disconnect: OnDisconnect | None = None,
         keep_alive: float | None = 15.0,
         send_timeout: float | None = 60.0,
+        smooth: float | None = None,
         headers: Mapping[str, str] | None = None,
         shutdown: Shutdown | None = None,
         background: BackgroundTask | None = None,
@@ -97,6 +103,8 @@ class EventStreamResponse(Response):
         seconds("send_timeout", send_timeout)
         self._keep_alive = keep_alive if encoder.keep_alive else None
         self._send_timeout = send_timeout
+        if smooth is not None:
+            self._reading.smoothing = Smoothing(self._reading.send, seconds=seconds("smooth", smooth))
         self._shutdown = shutdown
         self.status_code = 200
         self.background = background
@@ -120,6 +128,8 @@ class EventStreamResponse(Response):
         reading.head, reading.put, reading.opened = head, outlet.put, anyio.Event()
 
         async def listen(group: TaskGroup) -> None:
+            if reading.smoothing is not None:
+                group.start_soon(reading.smoothing.run)
             while (await receive())["type"] != "http.disconnect":
                 pass
 
@@ -158,6 +168,7 @@ class _Body(Reading):
         self._encoder = encoder
         self._encode = encoder.encode
         self._finished = False
+        self.smoothing: Smoothing | None = None
 
     async def deliver(self) -> None:
         """Read, and send what is read. Raises what the readable raises, behind the end of a body that has begun."""
@@ -197,6 +208,13 @@ class _Body(Reading):
     async def take(self, event: UIEvent, /) -> None:
         """Send the next event."""
         self.last = event
+        if self.smoothing is not None:
+            await self.smoothing.take(event)
+        else:
+            await self.send(event)
+
+    async def send(self, event: UIEvent) -> None:
+        """Send an event now."""
         data = self._encode(event)
         if data:
             try:  # as `_send` does; three calls fewer for each event
@@ -208,6 +226,8 @@ class _Body(Reading):
         """Send the end of the body; the second time nothing is left to do."""
         if not self._finished and not self.left:
             await self.send_head()
+            if self.smoothing is not None:
+                await self.smoothing.send_all()
             data = self._encoder.close()
             if data:
                 await self._send_body(data)
@@ -227,6 +247,73 @@ class _Body(Reading):
     async def _lose_client(self) -> None:
         super().leave()
         await anyio.lowlevel.checkpoint()
+
+
+class Smoothing:
+    """Sends texts that have come at once one after the other, each at most some `seconds` late.
+
+    `run` is to be in a task of its own. Whatever is no text is sent when it is taken, behind the texts before it. Texts
+    are sent whole, so that a client which comes back names one that it has. `now` and `sleep` are the clock.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[UIEvent], Awaitable[object]],
+        *,
+        seconds: float,
+        now: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[object]] = anyio.sleep,
+    ) -> None:
+        self._send = send
+        self._seconds = seconds
+        self._now = now
+        self._sleep = sleep
+        self._waiting: deque[tuple[float, UIEvent]] = deque()  # with the time at which each is late
+        self._came: anyio.Event | None = None
+        self._turn: anyio.Lock | None = None  # made late, because an endpoint may run in a thread without an event loop
+        self._fault: Exception | None = None
+
+    async def take(self, event: UIEvent) -> None:
+        """Take the next event. Raises what the sending of it, or of one before it, raises."""
+        if self._fault is not None:
+            raise self._fault
+        if isinstance(event, Text | Reasoning) and len(self._waiting) < _WAITING:
+            self._waiting.append((self._now() + self._seconds, event))
+            if self._came is not None:
+                self._came.set()
+        else:
+            await self.send_all()
+            await self._send(event)
+
+    async def send_all(self) -> None:
+        """Send all that waits."""
+        while self._waiting:
+            await self._send_next()
+        async with self._in_turn():  # what the other task is sending
+            pass
+
+    async def run(self) -> None:
+        """Send what waits, evenly, until this is cancelled."""
+        try:
+            while True:
+                if not self._waiting:
+                    self._came = anyio.Event()
+                    await self._came.wait()
+                await self._send_next()
+                if self._waiting:
+                    late, count = self._waiting[0][0], len(self._waiting)
+                    await self._sleep(max(0.0, late - self._now()) / count)
+        except Exception as fault:  # for who takes the next event
+            self._fault = fault
+
+    async def _send_next(self) -> None:
+        async with self._in_turn():
+            if self._waiting:
+                await self._send(self._waiting.popleft()[1])
+
+    def _in_turn(self) -> anyio.Lock:
+        self._turn = self._turn or anyio.Lock()
+        return self._turn
 
 
 event_stream_response = EventStreamResponse

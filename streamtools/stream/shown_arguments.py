@@ -22,6 +22,7 @@ from streamtools.rules.rule import Rule
 
 _ENDS_PLAIN = re.compile(r'["\\]')
 _STRUCTURE = " \t\r\n{}[]:,"
+_is_escape = re.compile(r'\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{0,4})\Z').match
 _LONGEST_WORD = 6  # characters by which a word of JSON is known
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
@@ -103,9 +104,10 @@ class _ShownText:
             self._read = self._inside
             self._matcher.begin()
         between = text[at : end or len(text)]
-        for character in between.rstrip('"'):
+        for place, character in enumerate(between.rstrip('"')):
             self._word = "" if character in _STRUCTURE else (self._word + character)[:_LONGEST_WORD]
             if self._word and not _is_json(self._word, character):
+                out.append(between[:place])
                 self._read = self._nowhere
                 return len(text)
         out.append(between)
@@ -130,6 +132,9 @@ class _ShownText:
 
     def _escaped(self, text: str, at: int, out: list[str]) -> int:
         self._escape += text[at]
+        if not _is_escape(self._escape):
+            self._read = self._nowhere
+            return len(text)
         if self._escape[1] != "u":
             self._show(_ESCAPES.get(text[at], text[at]), out)
         elif len(self._escape) < 6:

@@ -15,6 +15,7 @@ from tests.fuzz.targets import (
     frames,
     gateway,
     growth,
+    guards,
     machine,
     recordings,
     sources,
@@ -37,6 +38,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     **gateway.MAKE,
     **recordings.MAKE,
     **values.MAKE,
+    **guards.MAKE,
     **growth.MAKE,
     **{f"dialect:{each}": partial(dialects.make, each) for each in KNOWN if each not in TAUGHT_DIALECTS},
 }

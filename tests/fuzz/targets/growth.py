@@ -35,7 +35,7 @@ from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.mcp import tools_of
 from tests.fuzz.growth import LONG, NUMBER, Grammar, target
 from tests.fuzz.target import Target, pieces
-from tests.fuzz.targets import gateway
+from tests.fuzz.targets import gateway, guards
 from tests.fuzz.targets.foreign import DIALECTS, FORMATS
 from tests.fuzz.targets.grammars import EVENTS, MESSAGES, SCHEMAS, STREAMS, Stream
 from tests.machine.test_machine_laws import run
@@ -342,6 +342,10 @@ _GRAMMARS: dict[str, Grammar] = {
         ],
         [partial(_text, ("hash_marker",), size, text_rules=RULES, trim=size > 8) for size in (1, 8, 10**9)],
         made=_met,
+    ),
+    "guards": Grammar(
+        ["secret", "ab", "bad. ", '"', "\\u0061", "\\", "@a.", "[", "](", ")", "(", "\n", " ", "x", "漢", LONG],
+        [*(partial(guards.use, what, size) for what in guards.USES for size in (1, 8, 10**9))],
     ),
     "redaction": Grammar(
         [
