@@ -59,7 +59,15 @@ async def test_the_suite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         named = "|".join(re.escape(name.replace(" > ", " ")) for name in LEFT_OUT)
         told = folder / "durable_streams.json"
         vitest = Path("node_modules", "vitest", "vitest.mjs")
-        options = ["--root", ".", "--reporter=json", f"--outputFile={told.name}", "-t", f"^(?!({named}))"]
+        options = [
+            "--root",
+            ".",
+            "--reporter=json",
+            "--testTimeout=60000",
+            f"--outputFile={told.name}",
+            "-t",
+            f"^(?!({named}))",
+        ]
         told.unlink(missing_ok=True)
         try:
             await anyio.to_thread.run_sync(run_node, folder, vitest, "run", "durable_streams.test.mjs", *options)
