@@ -201,9 +201,8 @@ def test_on_a_terminal_there_is_a_prompt(monkeypatch: pytest.MonkeyPatch) -> Non
     with serving(saying("Hi.")) as server:
         assert 0 == main(to(server))
     before, _, after = screen.getvalue().partition("\n\n❯ ")
-    assert f"m at {server.url}chat/completions. Ctrl-C stops an answer; /quit ends the chat." == " ".join(
-        before.split()
-    )
+    greeting = f"m at {server.url}chat/completions. Ctrl-C stops an answer; /quit ends the chat, /help tells more."
+    assert greeting == " ".join(before.split())
     assert after.startswith("\nHi.\n\n✔ finished (stop) · ")  # the line feed of the question is the terminal's
     assert after.endswith(" ms\n\n❯ \n")
 
@@ -440,6 +439,84 @@ def test_a_real_signal_to_a_real_process() -> None:
             assert "❯ two\n\nYes?\n\n✔ finished" in read_until(process.stdout, "✔ finished")
             _, complaints = process.communicate(timeout=120)
     assert (0, b"") == (process.returncode, complaints)
+
+
+PAYING = """
+from streamtools import ToolRegistry, tool
+
+@tool(requires_approval=True)
+def pay(to: str, amount: int) -> str:
+    "Pay somebody."
+    return f"paid {amount} to {to}"
+
+@tool(client=True)
+def pick_date(title: str) -> str:
+    "Let the user pick a date."
+    raise NotImplementedError
+
+TOOLS = ToolRegistry(pay, pick_date)
+"""
+
+
+def test_calls_are_decided_about_in_a_real_terminal(tmp_path: Path) -> None:
+    """Approved, denied, answered and asked again, with the arguments shown; commands are not for the model."""
+    pty = pytest.importorskip("pty")
+    (tmp_path / "paying.py").write_text(PAYING)
+    pay = '###:{"tool":"pay","parameters":{"to":"%s","amount":50}}'
+    pick = '###:{"tool":"pick_date","parameters":{"title":"Departure"}}'
+    said = [pay % "Ann", "Ann has it.", pay % "Bob", "Bob has not.", pick, "In March.", pay % "Ann", "Ann has more."]
+    ours, theirs = pty.openpty()
+    with serving(*map(saying, said)) as server, os.fdopen(ours, "rb+", buffering=0) as terminal:
+        command = [*COMMAND, *to(server, "--tools", "paying:TOOLS")]
+        options: dict[str, Any] = {"cwd": tmp_path, "env": ENVIRONMENT | {"TERM": "dumb"}}
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, **options) as process:
+            os.close(theirs)
+
+            left = b""
+
+            def say(line: str, *until: str) -> str:
+                nonlocal left
+                terminal.write(line.encode())
+                shown = ""
+                for text in until:
+                    while text.encode() not in left:
+                        left += os.read(terminal.fileno(), 4096)
+                    before, _, left = left.partition(text.encode())
+                    shown += before.decode() + text
+                return shown
+
+            say("", "/help tells more.", "❯ ")
+            shown = say("Pay Ann.\n", "Run pay? [y/N] ")
+            assert '"amount": 50' in shown
+            assert "■ pending" in shown
+            assert "✔" not in shown
+            assert "paid 50 to Ann" in say("y\n", "Ann has it.", "✔ finished", "❯ ")
+            say("Pay Bob.\n", "Run pay? [y/N] ")
+            say("n\n", "Why not (for the model)? ")
+            assert "paid" not in say("too much\n", "Bob has not.", "✔ finished", "❯ ")
+            say("When?\n", "What has come of it (text or JSON)? ")
+            say("2027-03-01\n", "In March.", "✔ finished", "❯ ")
+            assert "/retry" in say("/help\n", "end the chat", "❯ ")
+            assert "pick_date (yours)" in say("/tools\n", "pick_date (yours)", "❯ ")
+            assert "m at http" in say("/model\n", "m at http", "❯ ")
+            say("/raw\n", "Calls are shown as the model writes them.", "❯ ")
+            say("/nonsense\n", "no command", "❯ ")
+            say("/save talk.json\n", "Saved in talk.json.", "❯ ")
+            say("/save talk.json\n", "It cannot be saved", "❯ ")
+            say("/retry\n", "pick_date may run again. Ask again? [y/N] ")
+            assert "###:" in say("y\n", "Run pay? [y/N] ")
+            say("y\n", "Ann has more.", "✔ finished", "❯ ")
+            terminal.write(b"/quit\n")
+            _, complaints = process.communicate(timeout=120)
+    assert (0, b"") == (process.returncode, complaints)
+    asked = [body["messages"] for body in server.bodies]
+    assert "too much" in str(asked[3][-1])
+    assert "2027-03-01" in str(asked[5][-1])
+    assert str(asked[4][-1]["content"]).endswith("When?")
+    assert asked[4] == asked[6], "asked again as it was"
+    saved = json.loads((tmp_path / "talk.json").read_text())
+    assert "In March." == saved[-1]["content"]
+    assert "/" not in {str(each[-1]["content"])[:1] for each in asked}
 
 
 def test_a_real_terminal(tmp_path: Path) -> None:

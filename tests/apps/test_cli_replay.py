@@ -81,7 +81,7 @@ def test_without_tools_calls_are_reported_and_stay_pending(capsys: pytest.Captur
         "🔧 Waiting for tool call completion...\n"
         '→ get_weather(city="Paris")\n\n'
         "One moment, please.\n\n"
-        "✔ finished (stop) · 1 call: 1 pending · 181 tokens in, 45 tokens out · "
+        "■ pending (stop) · 1 call: 1 pending · 181 tokens in, 45 tokens out · "
     ) == shown.out[: shown.out.rindex("· ") + 2]
     assert "" == shown.err
 
@@ -158,7 +158,7 @@ def test_a_raw_capture_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture
     data = b'data: {"unknown":1}\n\n' + sse('Look: ###:{"tool":"a"}', " there") + b"data: [DONE]\n\n"
     assert 0 == main(["replay", saved(tmp_path, data)])
     shown = capsys.readouterr().out
-    assert shown.startswith("Look: \n🔧 Waiting for tool call completion...\n→ a()\n there\n\n✔ finished (stop)")
+    assert shown.startswith("Look: \n🔧 Waiting for tool call completion...\n→ a()\n there\n\n■ pending (stop)")
     assert "· 1 call: 1 pending · 1 event that was not understood ·" in shown
 
 

@@ -338,7 +338,7 @@ def outcome(error: Code | None = None) -> ToolOutcome:
                 usage=Usage(input=1200, output=34, total=1234, reasoning=10),
                 steps=[Step(), Step()],
             ),
-            "✔ finished (tool_calls) · 4 calls: 2 executed, 1 failed, 1 pending · 2 steps · "
+            "■ pending (tool_calls) · 4 calls: 2 executed, 1 failed, 1 pending · 2 steps · "
             "1,200 tokens in, 34 tokens out, 10 of reasoning · 2.0 s",
         ),
         (

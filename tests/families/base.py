@@ -28,6 +28,8 @@ class Either(NamedTuple):
 Part: TypeAlias = str | Run | Either
 
 WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+PROSE = ".,;:!?'()*/\\|"
+"""What no name begins with behind a marker of which people write."""
 BLANKS = Run(" \t", 0, 32)
 SPACES = Run(" \t\r\n", 0, 32)
 BEHIND = (SPACES, Run(" \t\r\n", 1, 1, others=True))
@@ -79,6 +81,7 @@ CLOSED_AGAIN: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("tool_calls_list", "hunyuan_a13b_list"), ("</tool_calls>",)),
     **dict.fromkeys(("llama31_function_tag", "minicpm5_xml"), ("</function>",)),
     "anthropic_xml": ("</invoke>", "</function_calls>"),
+    "granite20b_function_call": ("</function_call>",),
     "apertus_list": ("<|tools_suffix|>",),
     "iquest_q1": ("</iquest_tool_call>",),
     "longcat_json": ("</longcat_tool_call>",),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.families.base import BEHIND, BLANKS, DECLARED, SPACES, Either, Family, Marker, Run, Tag, ends_of_turn
+from tests.families.base import BEHIND, BLANKS, DECLARED, PROSE, SPACES, Either, Family, Marker, Run, Tag, ends_of_turn
 
 NAME = Run(' \t\r\n<>{}[]"`', 1, 96, others=True)
+WORD_FIRST = Run(' \t\r\n<>{}[]"`' + PROSE, 1, 1, others=True), Run(' \t\r\n<>{}[]"`', 0, 95, others=True)
 GAP = Run(" \t\r\n", 0, 4)
 LINE_END = Either(("\n", "\r\n"))
 
@@ -135,7 +136,7 @@ FAMILY = Family(
     markers={
         "mistral_list": (Marker(("[TOOL_CALLS]", SPACES, Either(("[", "{")))),),
         "mistral_args": (
-            Marker(("[TOOL_CALLS]", GAP, NAME, GAP, Either(("[ARGS]", "[CALL_ID]", "{"))), ends_reasoning=True),
+            Marker(("[TOOL_CALLS]", GAP, *WORD_FIRST, GAP, Either(("[ARGS]", "[CALL_ID]", "{"))), ends_reasoning=True),
             Marker(("[TOOL_RESULTS]",), kind="result"),
         ),
         "deepseek_v3": (

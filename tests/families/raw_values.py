@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tests.families.base import BEHIND, SPACES, WORD, Either, Family, Marker, Part, Run, Tag, ends_of_turn
+from tests.families.base import BEHIND, PROSE, SPACES, WORD, Either, Family, Marker, Part, Run, Tag, ends_of_turn
 
 _ANY_NAME = Run("<>{}\r\n", 1, 96, others=True)
 _WORD_NAME = Run(' \t\r\n<>{}[]"`', 1, 96, others=True)
 _SPACE = " \t\r\n\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
-_NAMED: tuple[Part, ...] = (Run("<>{}[]" + _SPACE, 1, 1, others=True), Run("<>" + _SPACE, 0, 95, others=True))
+_NAMED: tuple[Part, ...] = (Run("<>{}[]" + PROSE + _SPACE, 1, 1, others=True), Run("<>" + _SPACE, 0, 95, others=True))
+_WORD_FIRST = Run(' \t\r\n<>{}[]"`' + PROSE, 1, 1, others=True), Run(' \t\r\n<>{}[]"`', 0, 95, others=True)
 _SUFFIXES = ((">",), (":", Run(WORD, 1, 32), ">"))
 
 _FUNCTIONS = (
@@ -121,7 +122,7 @@ FAMILY = Family(
         "qwen3_coder_xml": _QWEN,
         "k_exaone2_xml": _QWEN,
         "seed_oss_xml": (Marker(("<seed:tool_call>", SPACES, "<function=")),),
-        "llama31_function_tag": (Marker(("<function=", _WORD_NAME, ">", SPACES, "{")),),
+        "llama31_function_tag": (Marker(("<function=", *_WORD_FIRST, ">", SPACES, "{")),),
         "cwm_tool": (Marker(("<tool: ", _WORD_NAME, ">")),),
         "glm_xml": _GLM,
         "iquest_q1": tuple(

@@ -67,7 +67,7 @@ class Transcript:
         self._waiting = False  # a line stands there that is to be replaced
         self._names: dict[str, str] = {}  # of the tools at work
         self._raw = 0
-        self._shows_raw = raw
+        self.shows_raw = raw
         self._later: list[events.Warning] = []  # what repeats visible text is shown behind it
 
     def show(self, event: events.UIEvent) -> None:
@@ -89,7 +89,7 @@ class Transcript:
                 if self._live:
                     self._wait(f"{self._texts.waiting} {one_line(name)}")
             case events.Call(call):
-                if self._shows_raw and call.raw:
+                if self.shows_raw and call.raw:
                     self._notice("text", printable(call.raw.strip("\n")), "cyan")
                 else:
                     self._notice("text", f"→ {_call(call)}", "cyan")
@@ -167,6 +167,12 @@ class Transcript:
         """Write a paragraph of our own."""
         self._enter("heading")
         self._line(Line(one_line(text), "dim"))
+        self._block = None
+
+    def write(self, text: str) -> None:
+        """Write lines of our own, as they are."""
+        self._enter("heading")
+        self._put(f"{text}\n")
         self._block = None
 
     def end_line(self) -> None:
@@ -272,7 +278,7 @@ _OTHER_SIGN = ("■", "bold yellow")
 
 def describe(result: TurnResult, seconds: float, *, raw: int = 0) -> list[tuple[str, str]]:
     """Return the pieces of the line and their styles. `raw` counts the events that no adapter understood."""
-    sign, style = _SIGNS.get(result.reason or "", _OTHER_SIGN)
+    sign, style = _OTHER_SIGN if result.pending else _SIGNS.get(result.reason or "", _OTHER_SIGN)
     malformed = sum(error.call_id is not None and error.call is None for error in result.errors)
     facts = [
         "" if malformed and not result.calls else _calls(result),
@@ -301,7 +307,8 @@ def _ending(result: TurnResult) -> str:
     why = result.finish_reason
     if result.reason == "failed":
         why = next((error.code for error in reversed(result.errors) if error.call_id is None), why)
-    return f"{result.reason or 'unfinished'}{f' ({one_line(why)})' if why else ''}"
+    reason = "pending" if result.reason == "finished" and result.pending else result.reason
+    return f"{reason or 'unfinished'}{f' ({one_line(why)})' if why else ''}"
 
 
 def _calls(result: TurnResult) -> str:

@@ -21,6 +21,10 @@ from streamtools.parsing.span import Body, Span
 _CHARACTERS = r"^ \t\r\n<>{}\[\]\"`"  # all but those
 NAME = Some(_CHARACTERS, 1, 96)
 """A name in a marker: more than the 64 characters that most providers allow, and less than reasoning is watched for."""
+PROSE = r".,;:!?'()*/\\|"
+"""What no name begins with that a marker which people write about counts with: it is the punctuation of a sentence."""
+WORD_FIRST = Some(_CHARACTERS + PROSE, 1, 1), Some(_CHARACTERS, 0, 95)
+"""Such a name."""
 GAP = Some(r" \t\r\n", 0, 4)
 """White space between the tags of one marker; for the same reason not much."""
 

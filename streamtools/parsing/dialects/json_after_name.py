@@ -15,7 +15,7 @@ from collections.abc import Callable
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.json_bodies import CallsUnderNames, json_calls
-from streamtools.parsing.bodies.named_json import GAP, NAME, Enclosed, Identity, NamedCall, bare
+from streamtools.parsing.bodies.named_json import GAP, NAME, WORD_FIRST, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects.base import (
     BEHIND,
@@ -68,7 +68,7 @@ def mistral_args() -> Dialect:
     return Dialect(
         id="mistral_args",
         openers=(
-            Opener((_MISTRAL, GAP), _NAMED, ahead=(NAME, GAP, behind)),
+            Opener((_MISTRAL, GAP), _NAMED, ahead=(*WORD_FIRST, GAP, behind)),
             Opener((_MISTRAL, GAP), _NAMED, ahead=(_NO_LIST,), auto=False),
             *(Opener((_MISTRAL, GAP), _LISTED, ahead=(first,), unless="mistral_list") for first in "[{"),
             Opener(("[TOOL_RESULTS]",), forged_result("[/TOOL_RESULTS]"), kind="result"),

@@ -61,8 +61,8 @@ def ernie45_json() -> Dialect:
 
 def granite20b_function_call() -> Dialect:
     """Return the dialect of ibm-granite/granite-20b-functioncalling."""
-    layout, ends = ("<function_call> ", ""), ("<|endoftext|>",)
-    return _tagged("granite20b_function_call", layout, ends, firsts="{", reserved=("<function_call>",))
+    layout, ends, closing = ("<function_call> ", ""), ("<|endoftext|>",), closed_again("</function_call>")
+    return _tagged("granite20b_function_call", layout, ends, firsts="{", reserved=("<function_call>",), tags=closing)
 
 
 def granite_list() -> Dialect:

@@ -15,7 +15,7 @@ from typing import Any
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.named_json import NAME, Enclosed, NamedCall
+from streamtools.parsing.bodies.named_json import NAME, PROSE, WORD_FIRST, Enclosed, NamedCall
 from streamtools.parsing.bodies.parameters import Functions, Named, Pairs
 from streamtools.parsing.dialects.base import (
     ROLE_END,
@@ -87,7 +87,7 @@ def llama31_function_tag() -> Dialect:
     body = Enclosed(NamedCall(">"), "<function=", "</function>")
     return Dialect(
         id="llama31_function_tag",
-        openers=(Opener(("<function=",), body, ahead=(NAME, ">", SPACES, "{")),),
+        openers=(Opener(("<function=",), body, ahead=(*WORD_FIRST, ">", SPACES, "{")),),
         write_call=lambda name, arguments: f"<function={name}>{compact(arguments)}</function>",
         reserved=("<function=", "</function"),
         tags=(*closed_again("</function>"), *ends_of_turn("<|eom_id|>", "<|eot_id|>")),
@@ -111,8 +111,8 @@ _PAIR_TAGS = (*both_tags("tool_call", "tool_response"), "<arg_", "</arg_")
 
 
 def _name_and(behind: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return a name and what follows it; JSON is none."""
-    return (SPACES, Some(r"^<>{}\[\]\s", 1, 1), Some(r"^<>\s", 0, 95), SPACES, *behind)
+    """Return a name and what follows it; JSON is none, and so is `...`."""
+    return (SPACES, Some(rf"^<>{{}}\[\]\s{PROSE}", 1, 1), Some(r"^<>\s", 0, 95), SPACES, *behind)
 
 
 def glm_xml() -> Dialect:
