@@ -43,6 +43,7 @@ from streamtools.history import (
     write_behind,
     write_messages,
 )
+from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, ByName, armed, for_model, unnamed
 from streamtools.parsing.policies import ParserOptions
@@ -53,6 +54,8 @@ from streamtools.stream.typed_output import output_type
 from streamtools.tools import ToolRegistry
 from streamtools.tools.call_rules import ToolChoice, Watch, parse_choice
 from streamtools.tools.registry import ToolsLike
+
+log = Logger(__name__)
 
 Review: TypeAlias = Callable[
     [list[dict[str, Any]]], "list[dict[str, Any]] | Awaitable[list[dict[str, Any]] | None] | None"
@@ -137,6 +140,8 @@ class Chat(ToolStream):
         if self._emulation.mode != "off" and options.get("self_contained", False):
             raise ValueError("a self-contained agent runs its tools itself; its calls cannot be emulated")
         history = read_messages(messages)
+        if empty := [at for at, each in enumerate(history) if isinstance(each, User) and not each.content]:
+            log.warning("empty_message", messages=empty, advice="providers refuse a user's message without content")
         self._output_retries = output_retries
         self._output = options["output"] = output_type(options.get("output"))
         self._fallback = model if isinstance(model, Fallback) else None

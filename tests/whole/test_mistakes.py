@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from streamtools import Parser, Tool, ToolContext, ToolStream, chat, parse, sources
-from streamtools.conversation import AnthropicMessages, OpenAIChat, Timeouts
+from streamtools.conversation import AnthropicMessages, OpenAIChat, ScriptedModel, Timeouts
 from streamtools.errors import UnreadableSource
 from streamtools.events import Error, UIEvent
 from tests.support.cases import cases
@@ -120,6 +120,18 @@ async def test_a_response_that_was_read_before(caplog: pytest.LogCaptureFixture)
         await read(ToolStream(sources.openai(await client.post(server.url))))
     (record,) = [each for each in caplog.records if each.name.startswith("streamtools")]
     assert "client.stream(" in record.getMessage()
+
+
+def test_a_message_that_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The log names its place; whoever has asked something has asked it."""
+    chat(ScriptedModel(["Yes?"]), [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": ""}])
+    assert not caplog.records
+    for content in ("", [], None):
+        caplog.clear()
+        said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Yes?"}]
+        chat(ScriptedModel(["Yes?"]), [*said, {"role": "user", "content": content}])
+        (record,) = caplog.records
+        assert "empty_message messages=[2]" in record.getMessage()
 
 
 def test_parameters_without_a_type(caplog: pytest.LogCaptureFixture) -> None:
