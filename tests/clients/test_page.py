@@ -26,7 +26,7 @@ def answers(asks: bytes) -> tuple[Loopback, Loopback]:
     ("asks", "mode", "told"),
     [
         (PAY, "approve", {"state": "output-available", "output": "paid 5 to Ann"}),
-        (PAY, "deny", {"state": "output-error", "errorText": DENIED}),
+        (PAY, "deny", {"state": "output-denied"}),
         (PICK, "approve", {"state": "output-available", "output": "2027-03-01"}),
     ],
 )
@@ -43,14 +43,15 @@ async def test_use_chat(folder: Path, version: str, asks: bytes, mode: str, told
     assert "It is warm." == answer["parts"][-1]["text"]
 
 
+@pytest.mark.parametrize("package", ["@ag-ui/client", "ag-ui-before"])
 @pytest.mark.parametrize(
     ("asks", "says", "result"),
     [(PAY, "approve", "paid 5 to Ann"), (PAY, "deny", DENIED), (PICK, "approve", "2027-03-01")],
 )
-async def test_ag_ui(folder: Path, asks: bytes, says: str, result: str) -> None:
+async def test_ag_ui(folder: Path, package: str, asks: bytes, says: str, result: str) -> None:
     """The call has one result, and the answer stands behind it."""
     async with serving("ag-ui", *answers(asks), user="ann") as (server, _):
-        end = await run_program(folder, "ag_ui.mjs", f"{server.url}/agent", says)
+        end = await run_program(folder, "ag_ui.mjs", package, f"{server.url}/agent", says)
 
     assert "failure" not in end
     assert ["user", "assistant", "tool", "assistant"] == [each["role"] for each in end["messages"]]
