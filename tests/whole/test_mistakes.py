@@ -126,7 +126,8 @@ def test_a_message_that_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """The log names its place; whoever has asked something has asked it."""
     chat(ScriptedModel(["Yes?"]), [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": ""}])
     assert not caplog.records
-    for content in ("", [], None):
+    contents: list[Any] = ["", [], None]
+    for content in contents:
         caplog.clear()
         said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Yes?"}]
         chat(ScriptedModel(["Yes?"]), [*said, {"role": "user", "content": content}])
