@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Any, get_args
+from typing import get_args
 
 from opentelemetry import metrics, trace
 
@@ -33,8 +33,8 @@ class Telemetry:
 
 def instrument(
     *,
-    tracer_provider: Any = None,
-    meter_provider: Any = None,
+    tracer_provider: trace.TracerProvider | None = None,
+    meter_provider: metrics.MeterProvider | None = None,
     agent: str | None = None,
     conventions: Version = "1.41",
     content: bool = False,

@@ -628,7 +628,10 @@ def watched() -> None:
     telemetry.instrument(conventions="1.42")  # type: ignore[arg-type]
     assert_type(telemetry.CONVENTIONS["1.41"].tokens, str | None)
     telemetry.uninstrument()
+    telemetry.instrument(tracer_provider="jaeger")  # type: ignore[arg-type]
     assert_type(Warning(Code.NEAR_MISS, "").dialect, str | None)
+    assert_type(streamtools.__version__, str)
+    Parser(pace="links")
 
 
 class _Shouting:

@@ -71,6 +71,7 @@ async def decide(model: ScriptedModel, ledger: Path) -> None:
         assert_type(events, Chat)
         assert_type(events.suspension, Suspension | None)
         kept = events.suspension
+        assert_type(kept.trace if kept else "", str)
     assert kept is not None
     decisions: dict[str, Decision | bool] = {"a": True, "b": Approve(), "c": Deny("no"), "d": Answer({"x": 1})}
     again = chat(model, events.history, resume=kept.to_json(), decisions=decisions, ledger=SQLiteLedger(ledger))
@@ -120,7 +121,9 @@ async def respond(request: Request, websocket: WebSocket, run: Run, model: Scrip
     await asgi.serve_websocket(websocket, answer, owner="ann")
     assert_type(asgi.durable_stream_response(run, long_poll=5.0, exclude=()), asgi.DurableStreamResponse)
     assert_type(await run.tail(), tuple[int, bool])
-    return asgi.event_stream_response(run, format=outputs.ai_sdk(7), request=request, on_disconnect="detach")
+    return asgi.event_stream_response(
+        run, format=outputs.ai_sdk(7), request=request, on_disconnect="detach", smooth=0.2
+    )
 
 
 async def again(path: Path, client: httpx.AsyncClient) -> None:
