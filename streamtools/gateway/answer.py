@@ -87,6 +87,7 @@ class Answer:
         self._before: list[Error] = []  # those of the answer before this one
         self._good: list[ToolCall] = []  # of all answers before this one
         self._retried = False
+        self._shown: list[str] | None = None
 
     def feed(self, events: Iterable[SourceEvent]) -> bytes:
         """Return what the client is sent for events of the upstream."""
@@ -97,6 +98,8 @@ class Answer:
         for event in events:
             made += feed(event)
         if len(made) == 1 and type(made[0]) is Text and self._encoder is not None and not self._retried:
+            if self._shown is not None:
+                self._shown.append(made[0].text)
             return self._encoder.encode(made[0])  # as nearly always
         return self._write(made)
 
@@ -109,6 +112,28 @@ class Answer:
         if self._encoder is None:
             self._encoder = self._begin()
         return self._encoder.write_logprobs(logprobs) if isinstance(self._encoder, OpenAIEncoder) else b""
+
+    def note_texts(self, shown: list[str]) -> None:
+        """Add to `shown` what the client is sent of the text."""
+        self._shown = shown
+
+    def break_off(self, shown: str, name: str) -> str:
+        """Go on with the answer of another upstream, behind what was shown; return the text with which that begins.
+
+        Calls that had begun are none, as complete native ones are.
+        """
+        events, written = self._machine.go_on_behind(None if self._alone else shown, name)
+        for event in events:
+            if self._watch is not None:
+                self._watch(event)
+            if isinstance(event, Error) and event.call_id is not None:
+                self._seen.pop(event.call_id, None)
+                self._begun.discard(event.call_id)
+        self._open, self._malformed = None, []
+        self._waiting.clear()
+        if self._alone is not None:
+            self._alone.begin()
+        return written
 
     def ask_again(self) -> None:
         """Go on with another answer, of which nothing counts but its calls."""
@@ -132,6 +157,8 @@ class Answer:
         parts: list[bytes] = []
         for event in events:
             if type(event) is Text:
+                if self._shown is not None:
+                    self._shown.append(event.text)
                 parts.append(encode(event))
             else:
                 parts += [encode(each) for each in self._as_seen(event)]

@@ -1,19 +1,9 @@
 """The rewrite: a client's request into one for the upstream, and the upstream's answer into the client's. Sans-IO.
 
 `Rewrite` holds what is the same for all requests; `begin` makes an `Exchange` of one. Whoever has a network sends what
-`request` says, and hands over what comes:
-
-    exchange = rewrite.begin(client, body)
-    while (request := exchange.request) is not None:  # a second time where the model is asked again
-        response = send(request)
-        exchange.begin(response.status, response.headers)
-        for chunk in response:
-            send_to_client(exchange.feed(chunk))
-        send_to_client(exchange.close())
-
-Status and headers for the client are in `head` as soon as they are certain: where the answer is streamed, when the
-model begins to answer, else when it has. A request that is refused has no `request`: its `head` is there at once, and
-`close` returns its body.
+its `request` says, and hands over what comes: the door of the package shows how. Status and headers for the client are
+in `head` as soon as they are certain: where the answer is streamed, when the model begins to answer, else when it has.
+A request that is refused has no `request`: its `head` is there at once, and `close` returns its body.
 """
 
 from __future__ import annotations
@@ -21,15 +11,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from streamtools.calls import IdFactory
+from streamtools.conversation.circuits import Circuits
 from streamtools.conversation.prompts import Example
 from streamtools.events import Error, SourceEvent, TextDelta
 from streamtools.gateway.addresses import JSON, Head, without_hop
 from streamtools.gateway.answer import Answer, Watch
 from streamtools.gateway.choices import Choices, Piece, read_choices, wanted
-from streamtools.gateway.client_encoders import encoder_for
+from streamtools.gateway.client_encoders import encoder_for, write_refusal
 from streamtools.gateway.client_requests import Client, Refused, as_tools, read_request
 from streamtools.gateway.forced_calls import REFUSES, CallAlone, ask_freely, keep_to_call
 from streamtools.gateway.plan import WRITTEN, Mode, calls_in, make_plan, teaching
@@ -47,6 +39,9 @@ from streamtools.sources.adapter import decode, interrupted
 from streamtools.sources.detection import finished
 from streamtools.sources.provider_terms import read_fault
 
+if TYPE_CHECKING:
+    from streamtools.gateway.fallbacks import FallbackUpstream
+
 _FRAMES = 16
 """The longest answer, in frames of the longest: a client may be told all of it again in its last event."""
 
@@ -63,8 +58,8 @@ class Rewrite:
     after the model has been asked `ask_again` times to write it anew: then calls leave when they are complete.
     `upstream` is what is spoken there: chat completions, Ollama's own form, or, where dialects are read, the template
     of `"llama.cpp"` or `"vllm"` without the parser behind it. `text_rules` hold for the text of every answer, also
-    where nothing else is rewritten. `new_id` (of calls), `new_answer_id` (where the upstream gives none) and `now`
-    (seconds since 1970) make answers repeat. Raises ValueError for a value that is not allowed.
+    where nothing else is rewritten. `fallbacks` are asked where the upstream fails. `new_id` (of calls),
+    `new_answer_id` (where the upstream gives none) and `now` (seconds since 1970) make answers repeat.
     """
 
     mode: Mode = "text"
@@ -74,11 +69,14 @@ class Rewrite:
     ask_again: int = 0
     upstream: Upstream = "openai"
     text_rules: Sequence[Rule] = ()
+    fallbacks: Sequence[FallbackUpstream] = ()
     limits: Limits = DEFAULT_LIMITS
     new_id: IdFactory | None = None
     new_answer_id: IdFactory | None = None
     now: Callable[[], int] | None = None
     parsing: Mapping[str, Any] = field(default_factory=dict)
+    circuits: Circuits = field(init=False, repr=False, compare=False)
+    """Of the upstream, and of its `fallbacks`."""
     logged: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
     """Why requests have left the way of the template, as the log has been told."""
 
@@ -91,13 +89,18 @@ class Rewrite:
         Options(text_rules=self.text_rules)
         if self.mode == "text":
             teaching(self.dialects)
+        object.__setattr__(self, "circuits", Circuits(1 + len(self.fallbacks), monotonic))
 
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: Watch | None = None) -> Exchange:
         """Return the exchange of one request in a client's format; `host` is the upstream's. Never raises.
 
         `watch` is called with the events of the answer, other than those of text, before the client sees them.
         """
-        return Exchange(self, client, body, host, watch)
+        if not self.fallbacks:
+            return Exchange(self, client, body, host, watch)
+        from streamtools.gateway.fallbacks import FailoverExchange  # which is an Exchange
+
+        return FailoverExchange(self, client, body, host, watch)
 
 
 class Exchange:
@@ -111,6 +114,8 @@ class Exchange:
         self.head: Head | None = None
         """Status and headers for the client, once they are certain."""
         self.client: Client = client
+        self.may_fail = False
+        """Another upstream is asked where this one fails."""
         self._rewrite = rewrite
         self._host = host
         self._watch = watch
@@ -130,8 +135,8 @@ class Exchange:
             asked = read_request(client, body)
             plan = make_plan(rewrite.mode, rewrite.dialects, asked, host)
             self._asked, self._plan = keep_to_call(asked, plan, rewrite.upstream)
-            as_it_came = client == speaks and not (self._plan.dialects or self._plan.taught or rewrite.text_rules)
-            if as_it_came:
+            read = self._plan.dialects or self._plan.taught or rewrite.text_rules or rewrite.fallbacks
+            if client == speaks and not read:
                 self._untouched = True
                 self.request = UpstreamRequest("chat/completions", body)
             else:
@@ -197,7 +202,8 @@ class Exchange:
             return b""
         if self._identity[1] is None:
             self._identity = self._adapter.identity
-        return self._send(events) if self._rewrite.ask_again else self._answers[0].feed(events)
+        apart = self._rewrite.ask_again or self._rewrite.fallbacks
+        return self._send(events) if apart else self._answers[0].feed(events)
 
     def close(self, cause: str | None = None) -> bytes:
         """Return the end of the client's body; `cause` says why the upstream's broke off, if it did."""
@@ -209,7 +215,10 @@ class Exchange:
         if self._left < 0:
             cause = "too_large"
         if self._failed and self.head is None and not self._tries:
-            return self._ask_freely() if self._plan.alone and self._status in REFUSES else self._refuse()
+            if self._plan.alone and self._status in REFUSES:
+                return self._ask_freely()
+            self.head = Head(self._status, [*self._passed, ("content-type", JSON)])
+            return write_refusal(self.client, self._status, bytes(self._held))
         if self._failed:
             sent = self._send([read_fault(None).event()])  # when the model was asked again: what it said before counts
         elif self._whole:
@@ -218,6 +227,8 @@ class Exchange:
             sent = self._send_all(self._choices.close(cause))
         else:
             sent = self._send(self._adapter.close(cause))
+        if (moved := self._move_on()) is not None:
+            return sent + moved
         ends = b"".join(self._answers[index].close() for index in sorted(self._answers, reverse=True))
         if len(self._answers) > 1:  # the first comes last, because it has the usage
             ends = ends.replace(DONE, b"") + DONE
@@ -230,8 +241,6 @@ class Exchange:
         status, body = write_whole(self.client, b"".join(self._parts))
         self.head = Head(status, [*self._passed, ("content-type", JSON)])
         return body
-
-    # The way up.
 
     def _write(self) -> UpstreamRequest:
         rewrite = self._rewrite
@@ -288,8 +297,6 @@ class Exchange:
         self.request = self._write()
         return True
 
-    # The way down.
-
     @property
     def _apart(self) -> bool:
         """Whether choices are read one by one: there are several, or they hold what no event does."""
@@ -303,7 +310,8 @@ class Exchange:
         rewrite, asked, plan = self._rewrite, self._asked, self._plan
         taught = plan.taught is not None
         again = rewrite.ask_again > 0 and not self._apart
-        holds = self._neutralised or again  # calls, until they are whole
+        at_the_end = again or bool(rewrite.fallbacks)  # calls leave then
+        holds = self._neutralised or at_the_end  # calls, until they are whole
         most = 0 if asked.choice.mode == "none" and taught else None if asked.parallel else 1
         options = {
             "call_deltas": not holds,
@@ -314,7 +322,6 @@ class Exchange:
             "new_id": rewrite.new_id or self._new_id,
             **rewrite.parsing,
         }
-
         known: dict[str, Any] = {"new_id": rewrite.new_answer_id, "now": rewrite.now}
 
         def machine() -> StreamMachine:
@@ -327,7 +334,7 @@ class Exchange:
         return Answer(
             machine,
             lambda: encoder_for(
-                asked, self._identity, index=index, call_deltas=plan.native is not None and not again, **known
+                asked, self._identity, index=index, call_deltas=plan.native is not None and not at_the_end, **known
             ),
             dialects=plan.dialects,
             most=most,
@@ -388,13 +395,6 @@ class Exchange:
             return self._send_all(read_choices(value, self._rewrite.limits, self._wanted))
         return self._send(finished(value, self._rewrite.limits))
 
-    def _refuse(self) -> bytes:
-        """Return the upstream's refusal, in the client's form."""
-        try:
-            value = decode(bytes(self._held))
-        except ValueError:
-            value = None
-        message = read_fault(value).message or f"the upstream answered with status {self._status}"
-        self.head = Head(self._status, [*self._passed, ("content-type", JSON)])
-        as_it_is = self.client == "openai" and isinstance(value, dict) and "error" in value
-        return bytes(self._held) if as_it_is else write_fault(self.client, self._status, message)
+    def _move_on(self) -> bytes | None:
+        """Ask another upstream, if this one has failed; return what the client is sent meanwhile, or None."""
+        return None
