@@ -58,9 +58,9 @@ async def test_it_plays(browsing: Browsing) -> None:
     await expect(page.locator("#shown .ending")).to_contain_text("cut off")
     await expect(page.locator("#play")).to_have_text("Play")
     await page.locator("#speed").select_option("0.1")
-    await page.locator("body").press(" ")
+    await page.locator("body").press("Space")
     await expect(page.locator("#shown .ending")).to_have_count(0)
-    await page.locator("body").press(" ")
+    await page.locator("body").press("Space")
     await expect(page.locator("#play")).to_have_text("Play")
 
 

@@ -35,6 +35,7 @@ async function load() {
   shown.steps.unshift([0, 0, 0, 0, 0]);
   if (shown.steps.at(-1)[0] === 0) shown.steps.forEach((step, index) => { step[0] = index * PAUSE; });
   shown.parsed = shown.events.map((line) => JSON.parse(line));
+  find("player").disabled = false;
   name();
   list();
   find("step").max = shown.steps.length - 1;
