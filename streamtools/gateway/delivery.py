@@ -96,6 +96,7 @@ class Route(NamedTuple):
     headers: list[tuple[bytes, bytes]]
     longest: float
     method: str = "POST"
+    fallbacks: Sequence[Route] = ()
 
 
 class Delivery:
@@ -165,7 +166,8 @@ class Delivery:
 
     async def _ask(self, request: UpstreamRequest) -> None:
         """Ask the upstream once, and send what comes of it."""
-        route, exchange = self._route, self._exchange
+        exchange = self._exchange
+        route = self._route.fallbacks[request.at - 1] if request.at else self._route
         self._begun = False
         fault: Fault | None = None
         asked = (

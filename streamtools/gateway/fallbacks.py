@@ -19,6 +19,7 @@ from streamtools.conversation.continuation import Continuation
 from streamtools.conversation.failover import AGAIN, GO_ON, failure_of
 from streamtools.conversation.models.prefill import PREFILLS
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.gateway.addresses import Headers
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.rewrite import Exchange, Rewrite
 from streamtools.gateway.upstream_requests import UpstreamRequest
@@ -26,6 +27,9 @@ from streamtools.logs import Logger
 from streamtools.outputs.encoder import to_json
 
 log = Logger(__name__)
+
+_PASSED = ("accept", "accept-encoding", "content-type", "traceparent", "user-agent", "x-request-id")
+"""Headers that every upstream is sent."""
 
 Server: TypeAlias = Literal["", "vllm", "sglang", "llama.cpp", "deepseek", "mistral"]
 """Whose chat completions go on with an answer; "" is any other."""
@@ -49,8 +53,15 @@ class FallbackUpstream:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
             raise ValueError("url is one such as http://127.0.0.1:8080/v1, without a key or a query")
+        if self.key is not None and not (self.key and self.key.isascii() and self.key.isprintable()):
+            raise ValueError("key is empty, or holds what no header takes")
         if self.prefill not in get_args(Server):
             raise ValueError(f"prefill is one of {', '.join(filter(None, get_args(Server)))}, not {self.prefill!r}")
+
+    def headers(self, given: Iterable[tuple[str, str]]) -> Headers:
+        """Return the headers of a request as this upstream is sent them: with its own key, and no client's."""
+        kept = [each for each in given if each[0].lower() in _PASSED]
+        return kept if self.key is None else [*kept, ("authorization", f"Bearer {self.key}")]
 
     def __repr__(self) -> str:
         return f"FallbackUpstream(url={self.url!r})"
@@ -66,6 +77,7 @@ class FailoverExchange(Exchange):
         self._complete = False  # the answer is: nothing can follow
         self._continuation: Continuation | None = None
         self._written = ""  # that the next goes on with
+        self._told = 0  # messages that tell a model to go on
         self._shown: list[str] = []
         super().__init__(rewrite, client, body, host, watch)
         self.may_fail = bool(self._others) and not self._untouched
@@ -101,7 +113,8 @@ class FailoverExchange(Exchange):
         for event in events:
             if self._fault is not None:
                 break
-            if not self._complete and self._others and (fault := failure_of(event)) is not None:
+            may_follow = self._others and self._left >= 0 and not self._complete
+            if may_follow and (fault := failure_of(event)) is not None:
                 self._fault = fault
                 break
             if isinstance(event, ProviderCompleted):
@@ -126,13 +139,16 @@ class FailoverExchange(Exchange):
         at, self._at = self._at, self._others.pop(0)
         self.may_fail = bool(self._others)
         log.warning("failed_over", upstream=at, next=self._at, begun=bool(self._shown), status=fault.status)
-        self._continuation, self._more = None, []
+        self._continuation = None
+        del self._more[len(self._more) - self._told :]
+        self._told = 0
         if self._written.strip():
             row = PREFILLS.get(self._rewrite.fallbacks[self._at - 1].prefill) if self._at else None
             if self._template is not None:
                 self._leave_template("failover")
             if row is None:
-                self._more = [{"role": "assistant", "content": self._written}, {"role": "user", "content": GO_ON}]
+                self._more += [{"role": "assistant", "content": self._written}, {"role": "user", "content": GO_ON}]
+                self._told = 2
             how: Literal["echoed", "prefilled", "instructed"]
             how = "instructed" if row is None else "echoed" if row.echoes else "prefilled"
             self._continuation = Continuation(self._written, how)

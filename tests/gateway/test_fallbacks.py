@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import rules
 from streamtools.conversation.failover import GO_ON
-from streamtools.gateway import Exchange, FallbackUpstream, Rewrite
+from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
+from streamtools.gateway.service import app
+from tests.support.blocking_provider import BlockingProvider
 from tests.support.gateway import CLIENTS, HEADERS, begin, collect, request, stream, whole
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+from tests.support.serving import Served
 
 TEXT = "The capital of France is Paris. It lies on the Seine, and many people visit it each year."
 CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Bern"}}\n~~~\n'
@@ -167,3 +173,61 @@ def test_what_an_upstream_may_be() -> None:
         with pytest.raises(ValueError, match=r"url is|prefill is"):
             FallbackUpstream(**wrong)  # type: ignore[arg-type]
     assert "secret" not in repr(FallbackUpstream(url="http://a/v1", key="secret"))
+
+
+# Over the network.
+
+GONE = "http://127.0.0.1:9/v1"
+"""Where nobody listens."""
+KEY = "sk-of-the-second-1234"
+
+
+@pytest.mark.anyio
+async def test_under_an_sdk() -> None:
+    """The connection that is refused, the status, and the break: the client's key stays where it was meant to go."""
+    answers = Loopback([stream([TEXT])]), Loopback([cut(TEXT[:30])], drop=True)
+    async with Provider(*answers) as first, Provider(*[Loopback([stream([TEXT[30:]])])] * 2) as second:
+        others = [FallbackUpstream(url=f"{second.url}v1", key=KEY)]
+        for url, text in ((f"{first.url}v1", TEXT), (f"{first.url}v1", TEXT), (GONE, TEXT[30:])):
+            transport = ToolCallTransport(mode="native", fallbacks=others)
+            async with httpx.AsyncClient(transport=transport) as http:
+                asked = request("openai", tools=())
+                headers = {"authorization": "Bearer mine", "cookie": "c=1"}
+                response = await http.post(f"{url}/chat/completions", json=asked, headers=headers)
+            assert collect("openai", response.content).text == text
+        assert [head["authorization"] for head in second.heads] == [f"Bearer {KEY}"] * 2
+        assert all("cookie" not in head and head["host"] in second.url for head in second.heads)
+        assert [head["authorization"] for head in first.heads] == ["Bearer mine"] * 2
+    async with httpx.AsyncClient(transport=ToolCallTransport(fallbacks=[FallbackUpstream(url=GONE)])) as http:
+        with pytest.raises(httpx.ConnectError):
+            await http.post(f"{GONE}/chat/completions", json=request("openai"))
+
+
+def test_under_a_blocking_sdk() -> None:
+    with BlockingProvider([stream([TEXT])]) as second:
+        others = [FallbackUpstream(url=second.url.removesuffix("/chat/completions"))]
+        with httpx.Client(transport=ToolCallTransport(fallbacks=others)) as http:
+            response = http.post(f"{GONE}/chat/completions", json=request("openai"))
+    assert collect("openai", response.content).text == TEXT
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_in_front_of_clients() -> None:
+    """Each client's form, with the break in mid-stream; a key that the second repeats is overwritten."""
+    answers = [Loopback([cut(TEXT[:30])], drop=True)] * len(CLIENTS)
+    rests = [Loopback([stream([f"{TEXT[30:]} {KEY}"])])] * (len(CLIENTS) + 1)
+    async with Provider(*answers) as first, Provider(*rests) as second:
+        others = [FallbackUpstream(url=f"{second.url}v1", key=KEY, model="big")]
+        async with (
+            Served(app(f"{first.url}v1", fallbacks=others)) as server,
+            Served(app(GONE, fallbacks=others)) as alone,
+            httpx.AsyncClient(trust_env=False) as http,
+        ):
+            for client, path in (("openai", "chat/completions"), ("responses", "responses"), ("anthropic", "messages")):
+                response = await http.post(f"{server.url}/v1/{path}", json=request(client))
+                assert collect(client, response.content).text == f"{TEXT} {'*' * len(KEY)}"
+            response = await http.post(f"{alone.url}/v1/chat/completions", json=request("openai"))
+            assert response.status_code == 200
+        assert [body["model"] for body in second.bodies] == ["big"] * 4
+        assert [head["authorization"] for head in second.heads] == [f"Bearer {KEY}"] * 4
