@@ -17,12 +17,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
 async def test_what_is_copied_is_markdown(browsing: Browsing) -> None:
     """Code as it stands, an answer, the conversation with its calls."""
-    text = 'Look:\n\n```python\ndef f():  # one\n    return "two"\n```\n'
+    text = 'Look:\n\n3. three\n\n```python\ndef f():  # one\n    return "two"\n```\n'
     page = await browsing.open(saying(text), saying(calling("look_up", city="Oslo")), saying("**17** °C."))
     await browsing.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await ask(page, "Code?")
     await ended(page)
-    await expect(page.locator(".code .language")).to_have_text("python")
+    await expect(page.locator(".code .head span")).to_have_text("python")
+    assert "3" == await page.locator(".answer ol").get_attribute("start")
     assert ["def", "return"] == await page.locator(".hl-keyword").all_inner_texts()
     assert ["# one"] == await page.locator(".hl-comment").all_inner_texts()
     assert ['"two"'] == await page.locator(".hl-string").all_inner_texts()
@@ -38,7 +39,7 @@ async def test_what_is_copied_is_markdown(browsing: Browsing) -> None:
     await ask(page, "Oslo?")
     await ended(page, 2)
     whole = await copied("Copy")
-    assert whole.startswith("## Code?\n\nLook:\n\n```python")
+    assert whole.startswith("## Code?\n\nLook:\n\n3. three\n\n```python")
     assert '## Oslo?\n\n> look_up(city: "Oslo")\n\n\n**17** °C.' in whole
 
 

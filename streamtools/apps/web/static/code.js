@@ -46,8 +46,8 @@ function finishCode(made) {
     code.replaceChildren(...coloured(text, language));
     const frame = element("div", { class: "code" });
     pre.replaceWith(frame);
-    frame.append(pre, language ? element("span", { class: "language" }, language) : "",
-      button("Copy", (event) => copy(text, event.currentTarget), { class: "quiet", "aria-label": "Copy code" }));
+    frame.append(element("div", { class: "head" }, element("span", {}, language),
+      button("Copy", (event) => copy(text, event.currentTarget), { class: "quiet", "aria-label": "Copy code" })), pre);
   }
   return made;
 }
