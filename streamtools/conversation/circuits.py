@@ -1,10 +1,11 @@
-"""Which of several models is asked first: one that has kept failing rests for a while. Sans-IO."""
+"""Which of several models is asked first: one that has kept failing rests for a while."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from time import monotonic
 
 
 @dataclass
@@ -27,7 +28,9 @@ class Circuit:
 class Circuits:
     """The circuits of so many models: `failures` in a row open one for `rest` seconds of a clock."""
 
-    def __init__(self, count: int, clock: Callable[[], float], *, failures: int = 5, rest: float = 30.0) -> None:
+    def __init__(
+        self, count: int, clock: Callable[[], float] = monotonic, *, failures: int = 5, rest: float = 30.0
+    ) -> None:
         if failures < 1 or not rest > 0:
             raise ValueError(f"failures is at least 1 and rest a time above 0 seconds, not {failures!r} and {rest!r}")
         self.each = [Circuit() for _ in range(count)]

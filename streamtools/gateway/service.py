@@ -36,9 +36,10 @@ from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, 
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
 from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, without_key
+from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.fallbacks import FallbackUpstream
 from streamtools.gateway.plan import Mode
-from streamtools.gateway.rewrite import Exchange, Rewrite
+from streamtools.gateway.rewrite import Rewrite
 from streamtools.gateway.upstream_requests import Upstream
 from streamtools.outputs.whole_answers import write_fault
 from streamtools.parsing.dialects import Dialects

@@ -17,9 +17,10 @@ from typing import Any, Literal, Self
 
 from streamtools.conversation.prompts import Example
 from streamtools.gateway.addresses import as_bytes, as_text, client_of, headers_for, path_for
+from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.fallbacks import FallbackUpstream
 from streamtools.gateway.plan import Mode
-from streamtools.gateway.rewrite import Exchange, Rewrite
+from streamtools.gateway.rewrite import Rewrite
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.parsing.dialects import Dialects
 from streamtools.recording.transports import Transport, library_of, of_library
