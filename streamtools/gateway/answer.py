@@ -113,6 +113,11 @@ class Answer:
             self._encoder = self._begin()
         return self._encoder.write_logprobs(logprobs) if isinstance(self._encoder, OpenAIEncoder) else b""
 
+    @property
+    def stopped(self) -> bool:
+        """Whether its text has ended the answer."""
+        return self._machine.stopped
+
     def note_texts(self, shown: list[str]) -> None:
         """Add to `shown` what the client is sent of the text."""
         self._shown = shown

@@ -49,7 +49,6 @@ class FailoverExchange(Exchange):
 
     def close(self, cause: str | None = None) -> bytes:
         if self._fault is not None and self._failed and not self._untouched:
-            self._held.clear()
             return self._move_on() or b""
         return super().close(cause)
 
@@ -73,12 +72,12 @@ class FailoverExchange(Exchange):
         for event in events:
             if self._fault is not None:
                 break
-            may_follow = self._others and self._left >= 0 and not self._complete
+            may_follow = self._others and self._left >= 0 and not (self._complete or self._answers[0].stopped)
             if may_follow and (fault := failure_of(event)) is not None:
                 self._fault = fault
                 break
             if isinstance(event, ProviderCompleted):
-                self._complete = True
+                self._complete, self._written = True, ""
                 self._rewrite.circuits.note(self._at, failed=failure_of(event) is not None)
             if self._continuation is not None:
                 self._continuation.read(event, out)
@@ -90,6 +89,7 @@ class FailoverExchange(Exchange):
         if self._fault is None:
             return None
         fault, self._fault = self._fault, None
+        self._held.clear()
         sent, answer = b"", self._answers[0]
         if self._continuation is not None and (rest := self._continuation.close()):
             sent = super()._send([TextDelta(rest)])

@@ -154,6 +154,29 @@ def test_a_rule_holds_over_the_break() -> None:
         assert collect("openai", sent).text.endswith("today.")
 
 
+def test_an_answer_that_is_not_streamed() -> None:
+    """What came of the first in part is no part of the second's."""
+    for body, cause in ((whole(TEXT)[:60], "transport"), (b"<html>", None), (b'{"error": {"message": "busy"}}', None)):
+        exchange = begin("openai", request("openai", streamed=False), fallbacks=[SECOND])
+        assert give(exchange, 200, body, cause=cause) == b""
+        assert collect("openai", give(exchange, 200, whole(TEXT))).text == TEXT
+
+
+def test_what_a_rule_has_ended_is_complete() -> None:
+    """A break behind that is nobody's concern; and a model that is asked again is not made to go on."""
+    exchange = begin("openai", request("openai"), fallbacks=[SECOND], text_rules=[rules.stop("END")])
+    sent = give(exchange, 200, cut("Half. END of"), cause="transport")
+    assert exchange.request is None
+    assert collect("openai", sent).error is None
+
+    exchange = begin("openai", request("openai"), fallbacks=[PREFILLED], ask_again=1)
+    sent = give(exchange, 200, cut("I look. \n"), cause="transport")
+    sent += give(exchange, 200, stream([" \n~~~tool_call\n{oops}\n~~~"]))
+    assert asked(exchange)["messages"][-1]["role"] == "user"
+    got = collect("openai", sent + give(exchange, 200, stream([CALL])))
+    assert ([name for _, name, _ in got.calls], got.text.strip()) == (["get_weather"], "I look.")
+
+
 def test_the_last_failure_is_told() -> None:
     """Truthfully, as an error in the client's form; and an upstream that keeps failing is asked last."""
     rewrite = Rewrite(fallbacks=[SECOND])
