@@ -30,7 +30,11 @@ class Suggestion(NamedTuple):
 
 
 class Answerer(Protocol):
-    """Who answers. `client_tools`, if it has them, are the names of tools whose results the user writes."""
+    """Who answers. `client_tools`, if it has them, are the names of tools whose results the user writes.
+
+    `recordings`, if it has them, are files by the names under which the debugger shows them, and `recording_of` returns
+    the file in which what a model sends for an answer is recorded, or None.
+    """
 
     @property
     def label(self) -> str:

@@ -9,6 +9,7 @@ const tabs = new BroadcastChannel("streamtools");
 const turns = new Map(); // by run
 let server = null; // the one that these turns are of
 let suggestions = [];
+let records = false; // whether the server keeps the bytes of answers
 const waiting = []; // messages that were sent while an answer was being given
 let held = false; // one could not be sent, so that the others wait for the user
 let asking = false;
@@ -122,6 +123,7 @@ async function catchUp() {
   const isForgotten = turns.size > 0 && [...turns.values()].every((turn) => turn.server !== server);
   banner(isForgotten && !known.turns.length ? RESTARTED : "");
   suggestions = known.suggestions;
+  records = known.records;
   for (const name of known.client_tools) clientTools.add(name);
   find("label").textContent = known.label;
   find("note").textContent = known.note;
@@ -170,6 +172,7 @@ async function read(turn) {
       if (!turn.ended) await new Promise((resolve) => setTimeout(resolve, wait));
     }
   }
+  if (records && !turn.left.signal.aborted) turn.body.append(element("p", { class: "meta" }, element("a", { href: `/debugger?of=${encodeURIComponent(turn.run)}` }, "Bytes and events")));
   draw();
   arrange();
 }
