@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -295,6 +295,57 @@ async def test_a_slow_client_slows_the_provider() -> None:
         await anyio.wait_all_tasks_blocked()
         assert source.read < 2000
         exchange.gone.set()
+
+
+class Held(Exchange):
+    """A server that takes the message with a text only when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held, self.let = anyio.Event(), anyio.Event()
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Take a message."""
+        if b'"text":"a"' in message.get("body", b""):
+            self.held.set()
+            await self.let.wait()
+        await super().send(message)
+
+
+@pytest.mark.parametrize("stops", ["the stream", "the client"])
+async def test_who_stops_amid_a_message(stops: str) -> None:
+    """A run that is stopped says its end behind the message, which is whole; a client that goes waits for nothing."""
+    events, source = stream(*texts("a"), [STOP])
+    exchange = Held()
+    async with answering(event_stream_response(events), exchange), anyio.create_task_group() as group:
+        await exchange.held.wait()
+        if stops == "the client":
+            exchange.gone.set()
+        else:
+            group.start_soon(events.aclose)
+            await anyio.wait_all_tasks_blocked()
+            exchange.let.set()
+    told = [frame["type"] for frame in read_frames(exchange.chunks)]
+    if stops == "the client":
+        assert ["start"] == told
+    else:
+        assert ["start", "step-start", "text", "step-end", "done"] == told
+    assert (1, stops != "the client") == (source.closed, exchange.ended)
+
+
+async def test_a_server_that_fails_amid_a_message() -> None:
+    """What it raises is raised by the response, and the source is closed."""
+
+    class Failing(Exchange):
+        async def send(self, message: MutableMapping[str, Any]) -> None:
+            if b'"text":"a"' in message.get("body", b""):
+                raise RuntimeError("the server is broken")
+            await super().send(message)
+
+    (events, source), raised = stream(*texts("a"), hold=True), list[Exception]()
+    async with answering(event_stream_response(events), Failing(), raised):
+        pass
+    assert (["the server is broken"], 1) == ([str(each) for each in raised], source.closed)
 
 
 async def test_a_stream_that_raises_before_the_first_byte() -> None:
