@@ -4,8 +4,7 @@ A task of the stream reads the source, feeds the machine and runs the tools; a b
 consumer. So a cancelled read, a `break`, and a consumer that never comes back do not affect the run; a slow one slows
 the provider. Leaving the `async with` ends the run: the tools stop, the response is closed, and `done` is sent.
 
-The iterator is a class and not an asynchronous generator, and nothing here yields inside a task group or a cancel scope
-(PEP 789), because a generator is cleaned up in the task that happens to iterate.
+The iterator is a class: an asynchronous generator would be cleaned up in the task that happens to iterate (PEP 789).
 """
 
 from __future__ import annotations
