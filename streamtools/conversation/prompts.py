@@ -164,6 +164,11 @@ def augment_system_prompt(
     """
     registry = ToolRegistry.of(tools)
     section = _write_section(registry, _teachable(dialect), short=compact, examples=examples) if registry else ""
+    return put_section(base, section)
+
+
+def put_section(base: str | None, section: str) -> str:
+    """Return the prompt `base` with a section that `augment_system_prompt` has written alone; "" takes it out."""
     base = base or ""
     before, *behind = _section.split(base)
     if behind:

@@ -67,7 +67,9 @@ class Answer:
     ) -> None:
         self._make = machine
         self._machine = machine()
+        self._feed = self._machine.feed
         self._begin = begin
+        self._encode: Callable[[UIEvent], bytes] | None = None  # of text, which passes as it is
         self._encoder: Encoder | None = None
         self._dialects = dialects if neutralised else ()
         self._most = most
@@ -88,16 +90,16 @@ class Answer:
         self._good: list[ToolCall] = []  # of all answers before this one
         self._retried = False
 
-    def feed(self, events: Iterable[SourceEvent]) -> bytes:
+    def feed(self, events: list[SourceEvent]) -> bytes:
         """Return what the client is sent for events of the upstream."""
         if self._alone is not None:
             events = self._alone.read(events)
-        feed = self._machine.feed
-        made: list[UIEvent] = []
-        for event in events:
-            made += feed(event)
-        if len(made) == 1 and type(made[0]) is Text and self._encoder is not None and not self._retried:
-            return self._encoder.encode(made[0])  # as nearly always
+        if len(events) == 1:  # as nearly always
+            made = self._feed(events[0])
+            if len(made) == 1 and self._encode is not None and type(event := made[0]) is Text:
+                return self._encode(event)
+        else:
+            made = [event for each in events for event in self._feed(each)]
         return self._write(made)
 
     def close(self) -> bytes:
@@ -114,7 +116,8 @@ class Answer:
         """Go on with another answer, of which nothing counts but its calls."""
         self._machine = self._make()
         self._machine.reserve(self._good)
-        self._retried = True
+        self._feed = self._machine.feed
+        self._retried, self._encode = True, None
         self._before, self._malformed = self._malformed, []
 
     def _write(self, events: list[UIEvent]) -> bytes:
@@ -122,6 +125,7 @@ class Answer:
             return b""
         if self._encoder is None:
             self._encoder = self._begin()
+            self._encode = None if self._retried else self._encoder.encode
         encode = self._encoder.encode
         if self._watch is not None:
             for event in events:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, TypeVarTuple
 
 import msgspec
 
@@ -278,17 +278,38 @@ def _choice(wish: Any, tools: tuple[Declaration, ...]) -> tuple[ToolChoice, tupl
 
 
 _REMEMBERED = 256 * 1024
-"""Bytes of definitions whose tools are made once, and kept; of longer ones only the last are."""
 _NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
+
+_More = TypeVarTuple("_More")
+_Made = TypeVar("_Made")
+
+
+def remembered(make: Callable[[bytes, *_More], _Made]) -> Callable[[bytes, *_More], _Made]:
+    """Return `make` as one that keeps what it makes of definitions: a client sends the same with each request.
+
+    Of those that are long, only the last are kept.
+    """
+    known, latest = lru_cache(64)(make), lru_cache(1)(make)
+
+    def find(definitions: bytes, *more: *_More) -> _Made:
+        return (known if len(definitions) <= _REMEMBERED else latest)(definitions, *more)
+
+    return find
 
 
 def as_tools(declared: tuple[Declaration, ...]) -> tuple[Tool[..., Any], ...]:
     """Return the tools that are declared, to be taught and told apart. Raises `Refused` for one that cannot be."""
-    definitions = msgspec.json.encode(writable([each.definition["function"] for each in declared]))
-    return (_known if len(definitions) <= _REMEMBERED else _latest)(definitions)
+    return tools_of(definitions_of(declared))
 
 
-def _made(definitions: bytes) -> tuple[Tool[..., Any], ...]:
+def definitions_of(declared: tuple[Declaration, ...]) -> bytes:
+    """Return the JSON of the tools that are declared."""
+    return msgspec.json.encode(writable([each.definition["function"] for each in declared]))
+
+
+@remembered
+def tools_of(definitions: bytes) -> tuple[Tool[..., Any], ...]:
+    """Return the tools of such JSON. Raises `Refused`."""
     made: dict[str, Tool[..., Any]] = {}
     for each in msgspec.json.decode(definitions):
         name, about, schema = each["name"], each.get("description", ""), each["parameters"]
@@ -299,7 +320,3 @@ def _made(definitions: bytes) -> tuple[Tool[..., Any], ...]:
         except (ValueError, TypeError, AttributeError) as error:
             raise Refused(str(error), "tools") from None
     return tuple(made.values())
-
-
-_known = lru_cache(64)(_made)  # a client sends the same tools with each request
-_latest = lru_cache(1)(_made)

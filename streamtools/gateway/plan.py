@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.calls import ToolCall
 from streamtools.conversation.models.http_model import calls_natively_at
-from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot
-from streamtools.gateway.client_requests import Asked, as_tools
+from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot, put_section
+from streamtools.gateway.client_requests import Asked, as_tools, definitions_of, remembered, tools_of
 from streamtools.history import (
     Assistant,
     Message,
@@ -120,7 +120,13 @@ def _teach(history: list[Message], asked: Asked, dialect: Dialect, examples: boo
     names = {tool.name for tool in tools}
     given = () if isinstance(examples, bool) else [each for each in examples if each.name in names]
     shown = read_messages(few_shot(dialect, tools, given)) if examples else []
-    return [System(augment_system_prompt(base, tools, dialect)), *shown, *rest]
+    return [System(put_section(base, _section(definitions_of(asked.tools), dialect))), *shown, *rest]
+
+
+@remembered
+def _section(definitions: bytes, dialect: Dialect) -> str:
+    """Return what the system prompt says of the tools."""
+    return augment_system_prompt(None, tools_of(definitions), dialect)
 
 
 def wish_of(asked: Asked, plan: Plan) -> str:

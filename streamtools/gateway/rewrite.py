@@ -122,7 +122,8 @@ class Exchange:
         self._tries = 0
         self._said: list[str] = []  # by the model, in this try
         self._left = _FRAMES * rewrite.limits.frame  # bytes that the upstream may send, in all tries
-        self._identity: tuple[str | None, str | None] = None, None
+        self._take: Callable[[bytes], list[SourceEvent]] | None = None  # of a stream that is read like most
+        self._identity: tuple[str | None, str | None] | None = None  # what a whole answer calls itself
         self._template: Template | None = None
         self._preparing = self._in_reasoning = False
         speaks = "ollama" if rewrite.upstream == "ollama" else "openai"
@@ -166,14 +167,15 @@ class Exchange:
         self._passed = [each for each in self._passed if each[0].lower() != "content-type"]
         self._status = status
         self._failed = not 200 <= status < 300
-        self._whole = self._failed or not self._asked.streamed or declared.startswith(JSON)
+        self._whole = self._preparing or self._failed or not self._asked.streamed or declared.startswith(JSON)
         if self._preparing:
-            self._whole = True
             return
         self._adapter = adapter("ollama" if self._rewrite.upstream == "ollama" else "openai", self._rewrite.limits)
         if self._template is not None:
             self._adapter = self._template.adapter(self._rewrite.limits)
         self._choices = Choices(self._rewrite.limits, self._wanted) if self._apart else None
+        if not (self._whole or self._apart or self._rewrite.ask_again):
+            self._take, self._tell = self._adapter.take, self._answers[0].feed
         if self._asked.streamed and not self._failed and self.head is None:
             own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
             names = {name for name, _ in own}
@@ -181,6 +183,10 @@ class Exchange:
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what goes to the client for bytes of the upstream's body, without its content encoding."""
+        if self._take is not None and self._left >= len(chunk):
+            self._left -= len(chunk)
+            events = self._take(chunk)
+            return self._tell(events) if events else b""
         if self._untouched:
             return chunk
         self._left -= len(chunk)
@@ -190,14 +196,7 @@ class Exchange:
             if len(self._held) <= self._rewrite.limits.frame:
                 self._held += chunk
             return b""
-        if self._choices is not None:
-            return self._send_all(self._choices.feed(chunk))
-        events = self._adapter.take(chunk)
-        if not events:
-            return b""
-        if self._identity[1] is None:
-            self._identity = self._adapter.identity
-        return self._send(events) if self._rewrite.ask_again else self._answers[0].feed(events)
+        return self._send_all(self._choices.feed(chunk)) if self._choices else self._send(self._adapter.take(chunk))
 
     def close(self, cause: str | None = None) -> bytes:
         """Return the end of the client's body; `cause` says why the upstream's broke off, if it did."""
@@ -315,8 +314,6 @@ class Exchange:
             **rewrite.parsing,
         }
 
-        known: dict[str, Any] = {"new_id": rewrite.new_answer_id, "now": rewrite.now}
-
         def machine() -> StreamMachine:
             made = StreamMachine(
                 dialects=plan.dialects, tools=self._tools, execute="never", native_tool_calls=plan.native, **options
@@ -327,7 +324,12 @@ class Exchange:
         return Answer(
             machine,
             lambda: encoder_for(
-                asked, self._identity, index=index, call_deltas=plan.native is not None and not again, **known
+                asked,
+                self._identity or (self._choices or self._adapter).identity,
+                index=index,
+                call_deltas=plan.native is not None and not again,
+                new_id=rewrite.new_answer_id,
+                now=rewrite.now,
             ),
             dialects=plan.dialects,
             most=most,
@@ -357,8 +359,6 @@ class Exchange:
         """Return what is sent at once of several choices."""
         parts = []
         for index, events, logprobs in pieces:
-            if self._choices is not None:
-                self._identity = self._choices.identity
             parts.append(self._send(events, index))
             if logprobs is not None and index in self._answers and not self._rewrite.text_rules:  # which hold the text
                 parts.append(self._keep(self._answers[index].tell(logprobs)))

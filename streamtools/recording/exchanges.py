@@ -144,6 +144,11 @@ def open_exchange(path: Name, number: int | None = None) -> OpenRecording:
     return found[(number or 1) - 1].open()
 
 
+def exchanges_in(path: Name) -> int:
+    """Return how many exchanges a file holds; raise `RecordingError`."""
+    return len(_exchanges_of_file(os.fspath(path)))
+
+
 def exchanges_of(where: Name, redact: Iterable[Secret] = ()) -> list[Exchange]:
     """Return the exchanges of a recording or raw capture, or of all `*.jsonl` in a directory, in the order of names.
 

@@ -12,8 +12,9 @@ import httpx
 import pytest
 from anyio.abc import SocketAttribute
 
-from streamtools.apps.web.app import MAX_BODY, make_page
+from streamtools.apps.web.app import MAX_BODY
 from streamtools.apps.web.conversations import Conversations
+from streamtools.apps.web.documents import make_documents
 from streamtools.conversation import Message, chat
 from streamtools.serving.guard import Guard
 from tests.support.answering import Answering, browser, opened, saying
@@ -28,28 +29,27 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_the_page_is_one_response_that_allows_nothing_else() -> None:
-    """The policy names the digests of what stands in the page, and nothing in it leads elsewhere."""
+async def test_a_document_is_one_response_that_allows_nothing_else() -> None:
+    """The policy names the digests of what stands in the documents, and nothing in them leads elsewhere."""
     async with opened() as page:
-        response = await page.client.get("/")
+        responses = [await page.client.get(path) for path in ("/", "/debugger")]
 
-    assert 200 == response.status_code
-    policy = dict(each.partition(" ")[::2] for each in response.headers["content-security-policy"].split("; "))
+    policy = dict(each.partition(" ")[::2] for each in responses[0].headers["content-security-policy"].split("; "))
     assert "'none'" == policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"]
     assert "'self'" == policy["connect-src"]
-    scripts = re.findall(r"<script>(.*?)</script>", response.text, re.DOTALL)
-    (style,) = re.findall(r"<style>(.*?)</style>", response.text, re.DOTALL)
-    digests = [f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts]
-    assert " ".join(digests) == policy["script-src"]
-    assert f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'" == policy["style-src"]
-    assert [] == re.findall(
-        r"<[^>]+\s(?:src|srcset|on\w+|style)=", re.sub(r"(?s)<script>.*?</script>", "", response.text)
-    )
-    assert "sourceMappingURL" not in response.text
-    assert len(response.content) < 200_000
+    for response in responses:
+        assert 200 == response.status_code
+        without = re.sub(r"(?s)<script>.*?</script>", "", response.text)
+        assert [] == re.findall(r"<[^>]+\s(?:src|srcset|on\w+|style)=", without)
+        assert "sourceMappingURL" not in response.text
+        assert len(response.content) < 200_000
+    for tag in ("script", "style"):
+        found = {each for response in responses for each in re.findall(rf"(?s)<{tag}>(.*?)</{tag}>", response.text)}
+        digests = [f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in found]
+        assert sorted(digests) == sorted(policy[f"{tag}-src"].split())
 
 
-@pytest.mark.parametrize("path", ["/", "/conversation", "/runs/none/events", "/nowhere"])
+@pytest.mark.parametrize("path", ["/", "/debugger", "/conversation", "/runs/none/events", "/nowhere"])
 async def test_every_answer_has_the_headers(path: str) -> None:
     """What is found and what is not."""
     async with opened() as page:
@@ -60,7 +60,7 @@ async def test_every_answer_has_the_headers(path: str) -> None:
     assert "same-origin" == headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"]
     assert "DENY" == headers["x-frame-options"]
     assert "no-store" == headers["cache-control"]
-    assert make_page().policy == headers["content-security-policy"]
+    assert make_documents().policy == headers["content-security-policy"]
 
 
 @pytest.mark.parametrize(

@@ -5,74 +5,37 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import anyio
 import httpx
 import pytest
+import websockets
 from fastapi import FastAPI
 
 from streamtools.conversation import ScriptedModel
+from tests.examples.loading import EXAMPLES, call, load, piece, say
+from tests.gateway.test_template_route import MODEL, PREPARED, llama
+from tests.support.gateway import collect, request
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
-from tests.support.readme import ROOT
 from tests.support.serving import Served, read_frames
 
 pytestmark = pytest.mark.anyio
 
-EXAMPLES = ROOT / "examples"
-END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-
-
-def say(text: str) -> Loopback:
-    """Return an answer of a model that says this."""
-    return Loopback(
-        [b"data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]}).encode() + b"\n\n", END]
-    )
-
-
-def call(name: str, **arguments: Any) -> Loopback:
-    """Return an answer of a model that calls this."""
-    return say(f"~~~tool_call\n{json.dumps({'name': name, 'arguments': arguments})}\n~~~\n")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop that uvicorn runs on."""
-    return "asyncio"
-
-
-def load(name: str) -> ModuleType:
-    """Return an example, imported afresh."""
-    spec = spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where what it annotates is looked up
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    yield
-    for name in [name for name in sys.modules if name.startswith("example_")]:
-        del sys.modules[name]
-
 
 def test_each_example_is_listed_and_tried() -> None:
-    """In its README, and here."""
+    """In their README, and in this folder; a folder is one example."""
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    tried = Path(__file__).read_text(encoding="utf-8")
+    tried = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    examples = [each for each in EXAMPLES.iterdir() if each.name not in ("README.md", "__pycache__")]
 
-    for path in EXAMPLES.glob("*.py"):
+    assert len(examples) > 10
+    for path in examples:
         assert f"[{path.name}]({path.name})" in listed
-        assert f'load("{path.stem}")' in tried
+        assert f'"{path.stem}' in tried, path
 
 
 async def test_the_page_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,3 +173,63 @@ async def test_a_bot_edits_its_message() -> None:
     assert any("18 °C in Oslo" in each for each in edits)
     assert not any("~~~" in each for each in edits)
     assert not any(before == after for before, after in pairwise(edits))
+
+
+async def test_a_websocket_stops_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The button's frame ends the run and the request to the model; the next question is answered."""
+    endless = Loopback([piece("It is ")], hold=True)
+    async with Provider(endless, call("get_weather", city="Oslo"), say("It is mild.")) as model:
+        monkeypatch.setenv("MODEL_URL", model.url)
+        async with Served(load("litestar_websocket").app) as server:
+            async with httpx.AsyncClient(trust_env=False) as client:
+                assert 'id="stop"' in (await client.get(server.url)).text
+            async with websockets.connect(f"{server.websocket_url}/chat", proxy=None) as socket:
+
+                async def ask(text: str, until: str) -> list[dict[str, object]]:
+                    await socket.send(json.dumps({"text": text}))
+                    return await read(until)
+
+                async def read(until: str) -> list[dict[str, object]]:
+                    events: list[dict[str, object]] = []
+                    while not events or events[-1]["type"] != until:
+                        events.append(json.loads(await socket.recv()))
+                    return events
+
+                with anyio.fail_after(20):
+                    await ask("And in Oslo?", "text")
+                    await socket.send(json.dumps({"cancel": True}))
+                    assert "cancelled" == (await read("done"))[-1]["reason"]
+                    await endless.disconnected.wait()
+                    events = await ask("Once more.", "done")
+        history = [each["content"] for each in model.bodies[1]["messages"]]
+    assert "18 °C in Oslo" in [each["message"] for each in events if each["type"] == "executed"]
+    assert "It is mild." in "".join(str(each["text"]) for each in events if each["type"] == "text")
+    assert "Once more." == history[-1]
+
+
+async def test_a_gateway_in_front_of_llama_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of OpenAI's has native calls, where the model is asked for what follows the prompt of its template."""
+    prepared = Loopback([PREPARED["llama.cpp"]], declared="application/json")
+    async with Provider(prepared, Loopback([llama(True)])) as server:
+        monkeypatch.setenv("MODEL_URL", f"{server.url}v1")
+        async with Served(load("llama_cpp_gateway").app) as gateway, httpx.AsyncClient(trust_env=False) as client:
+            asked = request("openai", streamed=True, model=MODEL)
+            answer = await client.post(f"{gateway.url}/v1/chat/completions", json=asked)
+        asked_at = [head[""].split()[1] for head in server.heads]
+    seen = collect("openai", answer.content)
+    assert ("tool_calls", "I look.") == (seen.finish, seen.text)
+    assert [("get_weather", {"city": "Zürich"})] == [each[1:] for each in seen.calls]
+    assert ["/apply-template", "/completion"] == asked_at
+
+
+@pytest.mark.deep
+def test_a_suite_with_recordings() -> None:
+    """It passes, and asks nobody."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", ".", "-p", "no:cacheprovider", "."],
+        cwd=EXAMPLES / "tested_backend",
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert "9 passed" in done.stdout, done.stdout

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from streamtools import UiTexts, outputs
-from streamtools.apps.web.app import make_page
+from streamtools.apps.web.documents import make_documents
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import CallStart, Error, Executed, Executing
@@ -90,8 +90,8 @@ def test_words_for_the_reader_are_escaped(text: str) -> None:
 
 def test_the_page_allows_nothing_from_elsewhere() -> None:
     """Its policy: scripts by their digests, connections to itself, and nothing of others."""
-    policy = dict(each.partition(" ")[::2] for each in make_page().policy.split("; "))
+    policy = dict(each.partition(" ")[::2] for each in make_documents().policy.split("; "))
 
     assert "'none'" == policy["default-src"] == policy["base-uri"] == policy["form-action"] == policy["frame-ancestors"]
-    assert "unsafe" not in make_page().policy
-    assert not re.search(r"https?:|\*", make_page().policy)
+    assert "unsafe" not in make_documents().policy
+    assert not re.search(r"https?:|\*", make_documents().policy)

@@ -68,7 +68,10 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "runs": {"serving", "stream"},
     "telemetry": {"errors", "logs", "observing", "json_values", "calls", "events", "history", "recording"},
     # what one can start, and what tests are written with
-    "apps.web": {"errors", "events", "history", "conversation", "outputs.asgi", "runs", "serving"},
+    "apps.web": {
+        *("errors", "events", "history", "conversation", "outputs.asgi", "runs", "serving"),
+        *("sources", "machine", "recording"),  # for the debugger
+    },
     "apps.cli": {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
         *("conversation", "conversation.models", "machine", "outputs", "apps.web", "gateway.service"),

@@ -56,6 +56,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(ModelArguments):
+    files: list[str]
     host: str
     port: int
     allowed: list[str]
@@ -253,6 +254,12 @@ def _add_serve(commands: Any) -> None:
         "results, and the events behind them. Without --model, recorded answers of a real model are played. The key is "
         "that of the provider's usual environment variable, and stays here.",
     )
+    serve.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="*",
+        help="show these recordings, or raw captures, in the debugger: bytes and events side by side, at any cut",
+    )
     add_model(serve, required=False)
     serve.add_argument(
         "--host",
@@ -377,6 +384,8 @@ def _check_serve(given: dict[str, Any]) -> None:
     check_model(given)
     if given["workers"] > 1 and given["redis"] is None:
         raise Refused("--workers needs a --redis, in which they share the conversations")
+    if given["files"] and given["model"] is not None:
+        raise Refused("a FILE is played, and a --model answers: one of them")
     if given["model"] is None:
         needless = [name for name in ("url", "dialect", "tools", "system", "options") if given[name]]
         needless += [] if given["emulate"] == "off" else ["emulate"]

@@ -7,22 +7,31 @@ it: a tool that asks first and tells how far it is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
+from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
 
 import anyio
+import httpx
 
 from streamtools import sources
 from streamtools.apps.cli.arguments import Serve
 from streamtools.apps.cli.complaints import Complaints, Refused
-from streamtools.apps.cli.demo import TOOLS, body_of, models_of
+from streamtools.apps.cli.demo import TOOLS
 from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server, workers
-from streamtools.apps.cli.model_arguments import NamedModel, import_tools
-from streamtools.apps.web import Suggestion
-from streamtools.conversation import Ask, Message, User, chat
+from streamtools.apps.cli.model_arguments import NamedModel, import_tools, proxy_for
+from streamtools.apps.web import Suggestion, adapter_of, question_of
+from streamtools.conversation import Ask, Chat, Message, User, chat
+from streamtools.conversation.models.http_model import HTTPModel
+from streamtools.errors import RecordingError
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
-from streamtools.recording import Recording, ReplayBytes, read_recording, shipped
+from streamtools.recording import Head, RecordingTransport, ReplayBytes, shipped
+from streamtools.recording.exchanges import open_exchange
 from streamtools.sources import Source
 from streamtools.tools import ToolContext, ToolRegistry, tool
 
@@ -33,12 +42,20 @@ if TYPE_CHECKING:
 def run_serve(asked: Serve, output: TextIO, complaints: Complaints) -> int:
     """Serve the page until the process gets a signal to end, and return the exit status."""
     with needing_a_server("the page"):
-        from streamtools.apps.web import make_app, reach
+        from streamtools.apps.web import reach
     if asked.redis is not None:
         _look_for(reach, asked.redis)
-    answerer: Answerer = Recorded(speed=asked.speed) if asked.model is None else _Model(asked)
-    listener = listen(asked.host, asked.port)
-    with listener:
+    with TemporaryDirectory(prefix="streamtools-", ignore_cleanup_errors=True) as directory:
+        playing = asked.model is None
+        answerer = Recorded(asked.files, speed=asked.speed) if playing else _Model(asked, Path(directory))
+        _serve(asked, answerer, output, complaints)
+    return 0
+
+
+def _serve(asked: Serve, answerer: Answerer, output: TextIO, complaints: Complaints) -> None:
+    from streamtools.apps.web import make_app
+
+    with listen(asked.host, asked.port) as listener:
         port = listener.getsockname()[1]
         app = make_app(
             answerer,
@@ -48,10 +65,10 @@ def run_serve(asked: Serve, output: TextIO, complaints: Complaints) -> int:
         )
         if not is_here(listener):
             complaints.write(f"whoever reaches {name_of(asked.host)} can talk to the model and run the tools")
-        banner = f"{answerer.label}: http://{name_of(asked.host)}:{port}/ (Ctrl-C ends it)"
+        page = f"debugger?{urlencode({'of': answerer.suggestions[0].name})}" if asked.files else ""
+        banner = f"{answerer.label}: http://{name_of(asked.host)}:{port}/{page} (Ctrl-C ends it)"
         with workers(asked.workers - 1, lambda: run_server(app, listener, "", output)):
             run_server(app, listener, banner, output)
-    return 0
 
 
 def _look_for(reach: Callable[[str], Awaitable[None]], redis: str) -> None:
@@ -65,22 +82,52 @@ def _look_for(reach: Callable[[str], Awaitable[None]], redis: str) -> None:
 
 
 class _Model:
-    """Answers by a model that the command line names."""
+    """Answers by a model that the command line names. What it sends is recorded in `directory`."""
 
     note = ""
     suggestions: Sequence[Suggestion] = ()
 
-    def __init__(self, asked: Serve) -> None:
+    def __init__(self, asked: Serve, directory: Path) -> None:
         tools = import_tools(asked.tools) if asked.tools is not None else None
         self._named = NamedModel(asked, tools)
         self.label = self._named.label
         self.client_tools = [each.name for each in tools or () if each.client]
+        self.tools = _told(tools)
+        self._directory = directory
+        self._files: WeakKeyDictionary[chat, Path] = WeakKeyDictionary()
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
         named = self._named
         before = [*named.beginning, *history, User(question)]
-        return named.chat(before, named.model(), ask="now", call_deltas=True)
+        path = self._directory / f"{secrets.token_hex(8)}.jsonl"
+        model = named.model()
+        answer = named.chat(before, named.model(_Recorder(path, model)), ask="now", call_deltas=True)  # type: ignore[arg-type]
+        self._files[answer] = path
+        return answer
 
+    def recording_of(self, answer: Chat) -> Path | None:
+        return self._files.get(answer)
+
+
+class _Recorder:
+    """A client that records what it asks and is answered, one exchange behind the other, as far as there is room."""
+
+    def __init__(self, path: Path, model: HTTPModel) -> None:
+        self._path = path
+        self._url, self._source = model.url, model.source
+
+    @asynccontextmanager
+    async def stream(self, *asked: Any, **options: Any) -> AsyncIterator[httpx.Response]:
+        room = MOST_RECORDED - (self._path.stat().st_size if self._path.exists() else 0)
+        inner = httpx.AsyncHTTPTransport(proxy=proxy_for(self._url))
+        with self._path.open("ab") as file:
+            transport = RecordingTransport(inner, file, source=self._source) if room > 0 else inner
+            async with httpx.AsyncClient(transport=transport) as client, client.stream(*asked, **options) as response:
+                yield response
+
+
+MOST_RECORDED = 16 * 1024 * 1024
+"""Bytes of an answer's recording behind which no further request is written."""
 
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")
 """Recordings in the order in which the page offers them; the others follow."""
@@ -113,47 +160,85 @@ The recorded questions are above the box in which you write.
 
 
 class Recorded:
-    """Plays what was recorded; `speed` is that of `ReplayBytes`."""
+    """Plays what was recorded, in these files or those of the package; `speed` is that of `ReplayBytes`."""
 
-    def __init__(self, *, speed: float) -> None:
-        names = dict.fromkeys([*FIRST, *shipped()])
-        self._recordings = {name: read_recording(shipped()[name]) for name in names}
+    def __init__(self, files: Sequence[str] = (), *, speed: float) -> None:
+        """Raises `Refused` for a file that is no recording."""
+        self.recordings = {name: shipped()[name] for name in dict.fromkeys([*FIRST, *shipped()])}
+        if files:
+            once = len({Path(each).name for each in files}) == len(files)
+            self.recordings = {Path(each).name if once else each: Path(each) for each in files}
+        heads = {name: _head(path) for name, path in self.recordings.items()}
         self._speed = speed
-        self.label = f"recordings of {', '.join(models_of(self._recordings.values()))}"
+        self._tools = None if files else _TOOLS
+        self.tools = _told(self._tools)
+        self.label = f"recordings of {', '.join(_models(heads.values()))}"
         self.note = (
             "No model was named, so recorded answers are played, each by itself. The calls in them are run "
             "here, by two small tools whose weather is invented."
         )
         self.suggestions = [
-            *(
-                Suggestion(name, each.head.title, body_of(each)["messages"][-1]["content"])
-                for name, each in self._recordings.items()
-            ),
-            POSTCARD,
+            Suggestion(name, head.title or name, question_of(head) or name) for name, head in heads.items()
         ]
+        if files:
+            self.label = f"recordings {', '.join(self.recordings)}"
+            self.note = "Recorded answers are played, each by itself. The calls in them are not run."
+        else:
+            self.suggestions.append(POSTCARD)
+        self._played: WeakKeyDictionary[Chat, Path] = WeakKeyDictionary()
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
         """Return the recorded answer."""
-        model = _Recorded(self._speed, self._find(question, suggestion))
+        found = self._find(question, suggestion)
+        model = _Recorded(self._speed, found)
         follow_up: Any = "auto" if model.is_postcard else "never"
-        return chat(
+        answer = chat(
             model,
             [User(question)],
-            tools=_TOOLS,
+            tools=self._tools,
             follow_up=follow_up,
             ask="now",
             call_deltas=True,
             tool_state=self._speed,
         )
+        if isinstance(found, Path):
+            self._played[answer] = found
+        return answer
 
-    def _find(self, question: str, suggestion: str | None) -> Recording | Suggestion | None:
+    def recording_of(self, answer: Chat) -> Path | None:
+        """Return the recording that an answer plays."""
+        return self._played.get(answer)
+
+    def _find(self, question: str, suggestion: str | None) -> Path | Suggestion | None:
         if suggestion is not None:
             asked = [each for each in self.suggestions if each.name == suggestion]
         else:
             asked = [each for each in self.suggestions if _words(each.question) == _words(question)]
-        if not asked:
-            return None
-        return POSTCARD if asked[0] == POSTCARD else self._recordings[asked[0].name]
+        return self.recordings.get(asked[0].name, asked[0]) if asked else None
+
+
+def _told(tools: ToolRegistry | None) -> list[dict[str, str]]:
+    """Return what the first screen says of tools."""
+    asks = {True: " It asks you first."}
+    return [
+        {"name": each.name, "about": each.description.partition("\n")[0] + asks.get(bool(each.requires_approval), "")}
+        for each in tools or ()
+    ]
+
+
+def _head(path: Path) -> Head:
+    try:
+        if not path.is_file():
+            raise RecordingError(f"{path} is no file")
+        with open_exchange(path, 1) as recording:
+            return recording.head
+    except RecordingError as error:
+        raise Refused(str(error)) from None
+
+
+def _models(heads: Iterable[Head]) -> list[str]:
+    bodies = [each.request.body for each in heads if each.request is not None]
+    return list(dict.fromkeys(str(each.get("model")) for each in bodies if isinstance(each, dict)))
 
 
 class _Recorded:
@@ -161,7 +246,7 @@ class _Recorded:
 
     native_tool_calls = None
 
-    def __init__(self, speed: float, found: Recording | Suggestion | None) -> None:
+    def __init__(self, speed: float, found: Path | Suggestion | None) -> None:
         self.name = "recorded"
         self.is_postcard = found == POSTCARD
         self._speed = speed
@@ -172,9 +257,9 @@ class _Recorded:
 
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Source]:
-        if isinstance(self._found, Recording):
-            bytes_ = ReplayBytes(self._found, speed=self._speed)
-            source = Source(bytes_, sources.adapter(self._found.head.source))
+        if isinstance(self._found, Path):
+            recording = open_exchange(self._found, 1)
+            source = Source(ReplayBytes(recording, speed=self._speed), adapter_of(recording.head))
         else:
             source = sources.events(self._write(self._words(ask)))
         try:

@@ -1,9 +1,13 @@
 """The ASGI application behind the page: conversations, and the runs that answer in them.
 
     GET  /                          the page
+    GET  /debugger?of=              the debugger: `of` is the name of a recording, or a run
+    GET  /dissection?of=            what it shows, of the exchange with the number `exchange`, cut as `cut` says
+    GET  /recording?of=             the recording itself
     GET  /conversation              what has been said, and by which runs it is being answered
     POST /conversation              begin a new one
-    POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}
+    POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}; with {"replace": run}, in the
+                                    place of a question that was asked before, and of all behind it
     GET  /runs/{id}/events          the events of a run behind `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop it, and wait until what is behind it is closed
     POST /runs/{id}/calls/{call}    {"approve": true, "shown": event}, {"approve": false, "reason": "…"},
@@ -14,19 +18,19 @@ A conversation belongs to the browser with its cookie, which no script can read 
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -38,61 +42,25 @@ from streamtools.apps.web.conversations import (
     Turn,
     shared_conversation,
 )
-from streamtools.errors import ClosedError, DecisionRefused, OwnerUnreachable, RunNotFound, TooManyRuns
+from streamtools.apps.web.dissecting import TooManySteps, dissect
+from streamtools.apps.web.documents import make_documents
+from streamtools.conversation.chatting import Chat
+from streamtools.errors import (
+    ClosedError,
+    DecisionRefused,
+    OwnerUnreachable,
+    RecordingError,
+    RunNotFound,
+    TooManyRuns,
+)
 from streamtools.events import ApprovalRequested, read_ui_event
 from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
+from streamtools.recording.exchanges import exchanges_in, open_exchange
 from streamtools.runs import MemoryEventLog, RedisStore, Runs
-from streamtools.serving.guard import Guard, digest, refuse
+from streamtools.serving.guard import Guard, refuse
 
 MAX_BODY = 256 * 1024
 """Bytes of a request's body."""
-
-_HERE = Path(__file__).parent
-_SCRIPTS = (
-    "vendor/marked.umd.js",
-    "vendor/purify.min.js",
-    *(f"static/{name}.js" for name in ("words", "dom", "markdown", "cards", "inspector", "turn", "server", "page")),
-)
-_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # which the tools of a browser would request
-
-
-class Page(NamedTuple):
-    """The document, which needs no other, and the Content-Security-Policy under which it works.
-
-    Style and scripts stand in it as they are in `static`, without a build step, and the policy names their digests, so
-    that nothing else in it is ever run, whatever a model writes.
-    """
-
-    html: str
-    policy: str
-
-
-@cache
-def make_page() -> Page:
-    """Return the page."""
-    style = _read_file("static/page.css")
-    scripts = [_read_file(name) for name in _SCRIPTS]
-    html = _read_file("static/page.html")
-    html = html.replace("/* style */", style)
-    html = html.replace("<!-- scripts -->", "\n".join(f"<script>{script}</script>" for script in scripts))
-    policy = [
-        "default-src 'none'",
-        f"script-src {' '.join(map(digest, scripts))}",
-        f"style-src {digest(style)}",
-        "connect-src 'self'",
-        "img-src data:",  # the icon
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types dompurify",
-    ]
-    return Page(html, "; ".join(policy))
-
-
-def _read_file(name: str) -> str:
-    return _SOURCE_MAP.sub("", (_HERE / name).read_text(encoding="utf-8"))
-
 
 _Body = TypeVar("_Body")
 
@@ -100,12 +68,14 @@ MAX_QUESTION = 100_000
 """Characters of a question."""
 
 _ABANDONED = 900.0  # seconds that an answer without a reader goes on
+_MOST_RECORDED = 100  # answers whose bytes can be looked at
 _KEPT = 12 * 3600.0  # seconds that the events of an answer are kept
 
 
 class _QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
     question: str | None = None
     suggestion: str | None = None
+    replace: str | None = None
 
 
 class _DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -133,6 +103,9 @@ def make_app(
     chats = _Chats(answerer, cookie, Conversations() if conversations is None else conversations, max_running, redis)
     routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
         ("GET", "/", chats.page),
+        ("GET", "/debugger", chats.debugger),
+        ("GET", "/dissection", chats.dissect),
+        ("GET", "/recording", chats.recording),
         ("GET", "/conversation", chats.tell),
         ("POST", "/conversation", chats.begin),
         ("POST", "/runs", chats.ask),
@@ -145,7 +118,7 @@ def make_app(
         lifespan=chats.lifespan,
         exception_handlers={HTTPException: _say, RunNotFound: _say, OwnerUnreachable: _say},
     )
-    return Guard(app, hosts=hosts, policy=make_page().policy, max_body=MAX_BODY)
+    return Guard(app, hosts=hosts, policy=make_documents().policy, max_body=MAX_BODY)
 
 
 async def reach(redis: str) -> None:
@@ -164,6 +137,8 @@ class _Chats:
         self._conversations = conversations
         self._max_running = max_running
         self._server = secrets.token_urlsafe(8) if redis is None else ""  # so that a page notices that it is another
+        self._recordings: dict[str, Path] = dict(getattr(answerer, "recordings", {}))
+        self._recorded: dict[str, Path] = {}  # by run
         self._runs: Runs
         self._shutdown: Shutdown
 
@@ -179,7 +154,40 @@ class _Chats:
             yield
 
     async def page(self, request: Request) -> Response:
-        return HTMLResponse(make_page().html)
+        return HTMLResponse(make_documents().page)
+
+    async def debugger(self, request: Request) -> Response:
+        return HTMLResponse(make_documents().debugger)
+
+    async def dissect(self, request: Request) -> Response:
+        path = await self._recording(request)
+        asked = request.query_params
+        cut, number = asked.get("cut", "recorded"), asked.get("exchange", "1")
+        if not (cut in ("recorded", "byte", "frame", "whole") or cut.isdecimal()) or not number.isdecimal():
+            raise HTTPException(400, "cut is recorded, byte, frame, whole or the number of a random one")
+        dissected = await run_in_threadpool(_dissect, path, int(number), cut)
+        return Response(msgspec.json.encode({"names": [*self._recordings], **dissected}), media_type="application/json")
+
+    async def recording(self, request: Request) -> Response:
+        path = await self._recording(request)
+        return FileResponse(path, media_type="application/jsonl", filename=path.name)
+
+    async def _recording(self, request: Request) -> Path:
+        name = request.query_params.get("of") or next(iter(self._recordings), "")
+        if name in self._recordings:
+            return self._recordings[name]
+        run = await self._runs.find(name, owner=self._owner(request))
+        if run.id not in self._recorded:
+            raise HTTPException(404, "the bytes of this answer are not kept here")
+        return self._recorded[run.id]
+
+    def _keep(self, run: str, answer: Chat) -> None:
+        """Keep what is recorded of an answer, for as long as it is one of the last."""
+        path = recording_of(answer) if (recording_of := getattr(self._answerer, "recording_of", None)) else None
+        if path is not None:
+            self._recorded[run] = path
+            if len(self._recorded) > _MOST_RECORDED:
+                del self._recorded[next(iter(self._recorded))]
 
     async def tell(self, request: Request) -> Response:
         conversation = await self._conversation(request)
@@ -190,6 +198,8 @@ class _Chats:
                 "label": self._answerer.label,
                 "note": self._answerer.note,
                 "client_tools": [*getattr(self._answerer, "client_tools", ())],
+                "tools": [*getattr(self._answerer, "tools", ())],
+                "records": hasattr(self._answerer, "recording_of"),
                 "suggestions": [each._asdict() for each in self._answerer.suggestions],
                 "dropped": conversation.dropped if conversation is not None else 0,
                 "turns": [{"run": turn.run.id, "question": turn.question} for turn in turns],
@@ -219,13 +229,17 @@ class _Chats:
         before = conversation.running
         if conversation.is_asking or (before is not None and before.run.result.reason is None):
             raise HTTPException(409, "an answer is being given already: wait for its end, or stop it")
+        try:
+            place = conversation.place(asked.replace)
+        except LookupError:
+            raise HTTPException(409, "what is to be asked anew is not in this conversation any more") from None
         conversation.is_asking = True
         try:
             if before is not None:  # has said its end, and is closing what is behind it
                 with suppress(Exception):
                     await before.run.wait()
-            answer = self._answerer.answer(question, conversation.history, suggestion=asked.suggestion)
-            note = {"question": question, **conversation.note}
+            answer = self._answerer.answer(question, conversation.history(place), suggestion=asked.suggestion)
+            note = {"question": question, **conversation.note(place)}
             run = await self._runs.start(answer, owner=conversation.key, note=note)
         except (TooManyRuns, ClosedError):
             if not conversation.turns:  # nobody has its key
@@ -236,7 +250,8 @@ class _Chats:
             raise HTTPException(503, "too many answers are being given at the same time") from None
         finally:
             conversation.is_asking = False
-        conversation.add(Turn(question, run))
+        conversation.add(Turn(question, run), place)
+        self._keep(run.id, answer)
         if (
             self._redis is None and self._conversations.find(conversation.key) is None
         ):  # forgotten meanwhile: there was no run to be stopped
@@ -283,6 +298,18 @@ class _Chats:
     def _owner(self, request: Request) -> str:
         key = request.cookies.get(self._cookie, "")
         return key if self._redis is not None or self._conversations.find(key) is not None else ""
+
+
+def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:
+    chosen: Any = int(cut) if cut.isdecimal() else cut
+    try:
+        count = exchanges_in(path)
+        with open_exchange(path, number) as recording:
+            return {"exchanges": count, **msgspec.structs.asdict(dissect(recording, chosen))}
+    except RecordingError as error:  # also of one that is still being written
+        raise HTTPException(422, str(error).replace(str(path), path.name)) from None
+    except TooManySteps as error:
+        raise HTTPException(413, str(error)) from None
 
 
 async def _read_body(request: Request, kind: type[_Body]) -> _Body:

@@ -254,14 +254,14 @@ def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
         return tuple(dialects)
     if isinstance(dialects, str | Dialect):
         dialects = (dialects,)
-    chosen: list[Dialect] = []
+    chosen: dict[str, Dialect] = {}
     for each in dialects:
         dialect = DIALECTS.get(each) if isinstance(each, str) else each
         if not isinstance(dialect, Dialect):
             if each == "auto":
                 raise ValueError("'auto' stands for a set of dialects, and alone: dialects=\"auto\"")
             raise ValueError(f"no dialect {each!r}{_nearest(each)}")
-        if any(dialect.id == other.id for other in chosen):
+        if dialect.id in chosen:
             raise ValueError(f"two dialects have the id {dialect.id!r}")
-        chosen.append(dialect)
-    return tuple(chosen)
+        chosen[dialect.id] = dialect
+    return tuple(chosen.values())

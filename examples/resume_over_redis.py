@@ -1,0 +1,116 @@
+"""An answer that outlives its page, and the worker that the page had spoken to: FastAPI and Redis.
+
+    redis-server --appendonly yes
+    uvicorn resume_over_redis:app --workers 2        # and http://127.0.0.1:8000/
+
+Load the page again in the middle of an answer: it reads on where it was, from whichever worker hears it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Cookie, FastAPI, HTTPException, Request
+from fastapi.responses import HTMLResponse, Response
+from pydantic import UUID4
+
+from streamtools import chat, tool
+from streamtools.conversation import Chat
+from streamtools.conversation.models import OpenAIChat
+from streamtools.errors import RunNotFound
+from streamtools.history import read_messages
+from streamtools.outputs import asgi
+from streamtools.runs import RedisStore, Run, Runs
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Chat</title>
+<button id="ask">Tell me a long story about Paris</button> <button id="stop">Stop</button>
+<p id="answer" style="white-space: pre-wrap" aria-live="polite"></p>
+<script type="module">
+  document.cookie.includes("visitor=") || (document.cookie = `visitor=${crypto.randomUUID()}; samesite=lax`);
+  const follow = () => {
+    answer.textContent = "";
+    const source = new EventSource(`/chat/${sessionStorage.run}`); // comes back by itself, behind what it has seen
+    source.addEventListener("text", ({ data }) => (answer.textContent += JSON.parse(data).text));
+    source.addEventListener("done", () => source.close());
+  };
+  ask.onclick = async () => {
+    const messages = [{ role: "user", content: ask.textContent }];
+    const response = await fetch("/chat", { method: "POST", body: JSON.stringify({ messages }) });
+    sessionStorage.run = (await response.json()).run;
+    follow();
+  };
+  stop.onclick = () => fetch(`/chat/${sessionStorage.run}`, { method: "DELETE" });
+  if (sessionStorage.run) follow();
+</script>
+</html>
+"""
+
+model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""))
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Share the runs over Redis, and let what goes on finish when the worker is told to end."""
+    store = RedisStore(os.environ.get("REDIS_URL", "redis://localhost:6379"))
+    async with (
+        asgi.shutdown_signal(drain=20) as app.state.shutdown,
+        Runs(store, shutdown=app.state.shutdown) as app.state.runs,
+    ):
+        yield
+
+
+app = FastAPI(lifespan=lifespan, exception_handlers=asgi.exception_handlers)
+Visitor = Annotated[UUID4, Cookie()]  # in yours, the user of the session: a run is found by its owner alone
+
+
+@tool
+async def get_weather(city: str) -> dict[str, str]:
+    """Tell the weather in a city."""
+    return {"message": f"18 °C in {city}"}
+
+
+def ask(body: bytes) -> Chat:
+    """Return the chat that a posted body asks for."""
+    return chat(model, read_messages(msgspec.json.decode(body)["messages"], client=True), tools=[get_weather])
+
+
+async def find(run_id: str, visitor: UUID4) -> Run:
+    """Return a visitor's run, whichever worker drives it."""
+    try:
+        run: Run = await app.state.runs.find(run_id, owner=str(visitor))
+    except RunNotFound as error:
+        raise HTTPException(404) from error
+    return run
+
+
+@app.get("/")
+async def page() -> HTMLResponse:
+    """Return the page."""
+    return HTMLResponse(PAGE)
+
+
+@app.post("/chat")
+async def begin(request: Request, visitor: Visitor) -> dict[str, Any]:
+    """Begin an answer, which goes on whether anybody reads it or not."""
+    run = await app.state.runs.start(await asgi.read_body(request, ask), owner=str(visitor))
+    return {"run": run.id}
+
+
+@app.get("/chat/{run_id}")
+async def read(request: Request, run_id: str, visitor: Visitor) -> Response:
+    """Send the events of an answer, behind the one that the header `Last-Event-ID` names."""
+    run = await find(run_id, visitor)
+    return asgi.event_stream_response(run, request=request, shutdown=app.state.shutdown)
+
+
+@app.delete("/chat/{run_id}", status_code=204)
+async def stop(run_id: str, visitor: Visitor) -> None:
+    """Stop an answer."""
+    await (await find(run_id, visitor)).stop()

@@ -1,0 +1,54 @@
+"""A chat backend that can be tested: its HTTP client is a dependency, which tests replace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import httpx
+from fastapi import Depends, FastAPI, Response
+from pydantic import BaseModel
+
+from streamtools import chat, tool
+from streamtools.conversation import Chat
+from streamtools.conversation.models import OpenAIChat
+from streamtools.history import read_messages
+from streamtools.outputs import asgi
+
+MODEL_URL = os.environ.get("MODEL_URL", "http://127.0.0.1:8080/v1")
+
+app = FastAPI()
+
+
+class Asked(BaseModel):
+    """What the page posts."""
+
+    messages: list[dict[str, Any]]
+
+
+@tool
+async def get_weather(city: str) -> dict[str, str]:
+    """Tell the weather in a city."""
+    return {"message": f"18 °C in {city}"}
+
+
+def make_client() -> httpx.AsyncClient:
+    """Return the client that asks the model."""
+    return httpx.AsyncClient(timeout=60)
+
+
+@asynccontextmanager
+async def converse(client: httpx.AsyncClient, asked: Asked) -> AsyncIterator[Chat]:
+    """Yield a chat, and close its client behind it."""
+    async with client:
+        model = OpenAIChat("local", base_url=MODEL_URL, api_key="", client=client)
+        async with chat(model, read_messages(asked.messages, client=True), tools=[get_weather]) as events:
+            yield events
+
+
+@app.post("/chat")
+def answer(asked: Asked, client: Annotated[httpx.AsyncClient, Depends(make_client)]) -> Response:
+    """Answer with the events of a chat."""
+    return asgi.event_stream_response(converse(client, asked))

@@ -1,0 +1,228 @@
+"use strict";
+// A recorded answer, step by step: bytes, events, what the model writes and what the reader sees. The server has computed
+// what there is behind each step (`Dissection`); here it is drawn.
+
+const ROWS = 5000; // events that are listed
+const AROUND = 20000; // characters of the body that are shown before and behind the present one
+const PAUSE = 20; // milliseconds of a step where no times were recorded
+const KINDS = { call: "a call", native: "a native call", error: "a malformed call", near: "a near miss", reasoning: "reasoning", markup: "markup", warning: "hidden", held: "held back" };
+const ENDS = { end: "", reset: "the connection broke", timeout: "nothing more came", left: "the reader left" };
+
+let shown = null; // the dissection
+let at = 0; // the step
+let listed = 0; // events that stand in the list as come
+let turn = null; // what the reader sees
+let given = 0; // events that it was given
+let clock = null; // while it plays: the recorded time, and that of the last frame
+
+const params = new URLSearchParams(location.search);
+const counts = (index) => shown.steps[index] ?? [0, 0, 0, 0, 0];
+
+async function load() {
+  pause();
+  const asked = new URLSearchParams();
+  for (const name of ["of", "exchange", "cut"]) if (params.get(name)) asked.set(name, params.get(name));
+  let loaded;
+  try {
+    loaded = await answered(await fetch(`/dissection?${asked}`));
+  } catch (error) {
+    find("banner").hidden = false;
+    find("banner").textContent = sentence(error.message);
+    return;
+  }
+  find("banner").hidden = true;
+  shown = loaded;
+  shown.steps.unshift([0, 0, 0, 0, 0]);
+  if (shown.steps.at(-1)[0] === 0) shown.steps.forEach((step, index) => { step[0] = index * PAUSE; });
+  shown.parsed = shown.events.map((line) => JSON.parse(line));
+  find("player").disabled = false;
+  name();
+  list();
+  find("step").max = shown.steps.length - 1;
+  at = 0;
+  turn = null;
+  go(Number(params.get("step") ?? shown.steps.length - 1));
+}
+
+function name() {
+  const of = params.get("of") || shown.names[0];
+  const names = shown.names.includes(of) ? shown.names : [of, ...shown.names];
+  choose("of", names.map((each) => [each, shown.names.includes(each) ? each : "this answer"]), of);
+  const numbers = Array.from({ length: shown.exchanges }, (_, index) => String(index + 1));
+  choose("exchange", numbers.map((each) => [each, `exchange ${each} of ${numbers.length}`]), params.get("exchange") ?? "1");
+  find("exchange").hidden = numbers.length < 2;
+  find("cut").value = params.get("cut") ?? "recorded";
+  find("download").href = `/recording?of=${encodeURIComponent(of)}`;
+  const near = shown.marks.filter(([, , kind]) => kind === "near").length;
+  find("about").textContent = [shown.title || shown.question, shown.format,
+    shown.dialects.length ? `calls in ${shown.dialects.join(", ")}` : "no calls in text",
+    near ? counted(near, "near miss", "near misses") : "", ENDS[shown.end] ?? "it breaks off"].filter(Boolean).join(" · ");
+  const kinds = new Set(["held", ...shown.marks.map(([, , kind]) => kind)]);
+  find("legend").replaceChildren(...[...kinds].map((kind) => element("span", { class: kind === "held" ? "held" : `in-${kind}` }, KINDS[kind])));
+}
+
+function choose(id, options, value) {
+  find(id).replaceChildren(...options.map(([each, text]) => element("option", { value: each }, text)));
+  find(id).value = value;
+}
+
+function list() {
+  find("events").replaceChildren(...shown.events.slice(0, ROWS).map((line, index) => {
+    const { type, seq } = shown.parsed[index];
+    const rest = line.replace(`"type":${JSON.stringify(type)}`, "").replace(/,?"seq":\d+(?=\}$)/, "").replace(/^\{,?/, "{");
+    return element("li", { class: "later", "data-type": type, "data-at": index }, element("span", { class: "seq" }, String(seq)),
+      element("span", { class: "type" }, type), element("span", { class: "json" }, crop(rest === "{}" ? "" : rest, 300)));
+  }));
+  listed = 0;
+}
+
+function go(step) {
+  at = Math.max(0, Math.min(shown.steps.length - 1, step));
+  draw();
+}
+
+function draw() {
+  const [time, body, written, events, held] = shown.steps[at];
+  const [, bodyBefore, , eventsBefore] = counts(at - 1);
+  find("step").value = at;
+  find("step").setAttribute("aria-valuetext", `${at} of ${shown.steps.length - 1}`);
+  find("where").textContent = `step ${at} of ${shown.steps.length - 1} · ${time.toFixed(time < 1000 ? 1 : 0)} ms`;
+  drawBytes(bodyBefore, body);
+  drawWritten(written, held);
+  drawEvents(eventsBefore, events);
+  drawTurn(events);
+}
+
+function drawBytes(before, now) {
+  let since = at; // the last step behind which there was more than bytes
+  while (since > 0 && shown.steps[since][2] === counts(since - 1)[2] && shown.steps[since][3] === counts(since - 1)[3]) since--;
+  const silent = at < shown.steps.length - 1 && since < at ? shown.steps[since][1] : now;
+  const text = shown.body;
+  const from = Math.min(silent, before);
+  const mark = element("span", { class: silent < now ? "now waiting" : "now" }, text.slice(before, now));
+  find("bytes").replaceChildren(text.slice(Math.max(0, from - AROUND), from), element("span", { class: "waiting" }, text.slice(from, before)),
+    mark, element("span", { class: "later" }, text.slice(now, now + AROUND)));
+  find("waiting").textContent = silent < now ? `${counted(now - silent, "character has", "characters have")} said nothing yet` : `${now.toLocaleString("en")} of ${text.length.toLocaleString("en")} characters`;
+  reveal(find("bytes"), mark);
+}
+
+// The text of the model, in the pieces that marks, and what is held back, make of it.
+function drawWritten(now, held) {
+  const places = new Set([0, now - held, now, shown.written.length]);
+  for (const [begin, end] of shown.marks) places.add(begin).add(end);
+  const sorted = [...places].sort((one, other) => one - other);
+  const pieces = document.createDocumentFragment();
+  let cursor = null;
+  let hidden = null;
+  for (let index = 0; index < sorted.length - 1; index++) {
+    const [from, to] = [sorted[index], sorted[index + 1]];
+    const over = shown.marks.filter(([begin, end]) => begin <= from && to <= end);
+    const piece = element("span", {}, shown.written.slice(from, to));
+    for (const [, , kind, label] of over) {
+      piece.classList.add(`in-${kind}`);
+      piece.title = label ? `${KINDS[kind]}: ${label}` : KINDS[kind];
+    }
+    if (from >= now) piece.classList.add("later");
+    else if (from >= now - held) piece.classList.add("held");
+    if (to === now) {
+      cursor = piece;
+      hidden = over.find(([, end, kind]) => end > now && ["call", "error"].includes(kind)) ?? null;
+    }
+    pieces.append(piece);
+  }
+  find("written").replaceChildren(pieces);
+  find("held").textContent = held ? `${counted(held, "character is", "characters are")} held back: a marker may begin so`
+    : hidden ? `${counted(now - hidden[0], "character is", "characters are")} hidden: ${KINDS[hidden[2]]} in ${hidden[3]}` : "nothing is held back";
+  reveal(find("written"), cursor ?? find("written").firstElementChild);
+}
+
+function drawEvents(before, now) {
+  const rows = find("events").children;
+  for (let index = Math.min(listed, now); index < Math.min(Math.max(listed, now), rows.length); index++) rows[index].classList.toggle("later", index >= now);
+  for (const row of find("events").querySelectorAll(".now")) row.classList.remove("now");
+  for (let index = before; index < Math.min(now, rows.length); index++) rows[index].classList.add("now");
+  listed = now;
+  find("counted").textContent = `${now.toLocaleString("en")} of ${counted(shown.events.length, "event", "events")}`;
+  reveal(find("events"), rows[Math.min(now, rows.length) - 1]);
+}
+
+function drawTurn(now) {
+  if (turn === null || now < given) {
+    turn = new Turn(shown.question, "", () => "");
+    given = 0;
+    find("shown").replaceChildren(turn.body);
+  }
+  for (; given < now; given++) turn.take(shown.parsed[given], shown.events[given]);
+  turn.show(Infinity);
+  reveal(find("shown"), turn.body.lastElementChild);
+}
+
+function reveal(pane, node) {
+  if (!node) return;
+  const [outer, inner] = [pane.getBoundingClientRect(), node.getBoundingClientRect()];
+  if (inner.bottom > outer.bottom) pane.scrollTop += inner.bottom - outer.bottom + 24;
+  else if (inner.top < outer.top) pane.scrollTop -= outer.top - inner.top + 24;
+}
+
+function play() {
+  if (at === shown.steps.length - 1) go(0);
+  clock = { time: shown.steps[at][0], frame: null };
+  find("play").textContent = "Pause";
+  requestAnimationFrame(tick);
+}
+
+function pause() {
+  clock = null;
+  find("play").textContent = "Play";
+}
+
+function tick(frame) {
+  if (clock === null) return;
+  clock.time += (clock.frame === null ? 0 : frame - clock.frame) * Number(find("speed").value);
+  clock.frame = frame;
+  let next = at;
+  while (next < shown.steps.length - 1 && shown.steps[next + 1][0] <= clock.time) next++;
+  if (next !== at) go(next);
+  if (at === shown.steps.length - 1) stay();
+  else requestAnimationFrame(tick);
+}
+
+// Stops here, and has the address say where.
+function stay() {
+  pause();
+  params.set("step", at);
+  history.replaceState(null, "", `?${params}`);
+}
+
+function move(step) {
+  go(step);
+  stay();
+}
+
+for (const id of ["of", "exchange", "cut"]) {
+  find(id).addEventListener("change", () => {
+    params.set(id, find(id).value);
+    if (id === "of") params.delete("exchange");
+    params.delete("step");
+    history.replaceState(null, "", `?${params}`);
+    load();
+  });
+}
+find("play").addEventListener("click", () => (clock === null ? play() : stay()));
+find("back").addEventListener("click", () => move(at - 1));
+find("on").addEventListener("click", () => move(at + 1));
+find("step").addEventListener("input", () => move(Number(find("step").value)));
+find("events").addEventListener("click", (event) => {
+  const row = event.target.closest("li");
+  if (row) move(shown.steps.findIndex(([, , , events]) => events > Number(row.dataset.at)));
+});
+document.addEventListener("keydown", (event) => {
+  if (shown === null || event.altKey || event.ctrlKey || event.metaKey || event.target.matches("select, input, button, a")) return;
+  const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: shown.steps.length - 1 }[event.key];
+  if (to === undefined && event.key !== " ") return;
+  event.preventDefault();
+  if (to !== undefined) move(to);
+  else if (clock === null) play();
+  else stay();
+});
+load();

@@ -1,0 +1,197 @@
+"""What the debugger of `serve` shows: the steps of a recorded answer, and the server that computes them."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from streamtools import coalesce
+from streamtools.apps.cli import main
+from streamtools.apps.cli.serve import Recorded
+from streamtools.apps.web.dissecting import MOST_STEPS, Dissection, TooManySteps, dissect
+from streamtools.events import read_ui_event
+from streamtools.recording import Chunk, Cut, End, Head, RecordingWriter, open_stream_file, read_recording, shipped
+from tests.apps.test_cli_bad_input import complaint
+from tests.apps.test_cli_chat import serving
+from tests.apps.test_serve import serve, started
+from tests.support.answering import calling, opened, saying
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of uvicorn."""
+    return "asyncio"
+
+
+def dissected(path: Path, cut: Cut = "recorded") -> Dissection:
+    """Return what the debugger shows of a file."""
+    with open_stream_file(path) as recording:
+        return dissect(recording, cut)
+
+
+def part(text: str, begin: int, end: int) -> str:
+    """Return a part of a text as JavaScript counts."""
+    return text.encode("utf-16-le")[2 * begin : 2 * end].decode("utf-16-le")
+
+
+def recorded(tmp_path: Path, *deltas: dict[str, Any], end: End | None = None) -> Path:
+    """Return a recording of chat completions."""
+    path = tmp_path / "made.jsonl"
+    with RecordingWriter(path, Head(source="openai")) as writer:
+        for at, delta in enumerate(deltas):
+            chunk = json.dumps({"choices": [{"index": 0, "delta": delta}]})
+            writer.chunk(f"data: {chunk}\n\n".encode(), float(at))
+        if end is None:
+            writer.chunk(b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n', 99.0)
+        writer.end(*(end or End("end", 100.0)))
+    return path
+
+
+def test_every_cut_says_the_same() -> None:
+    """The same body, text, marks and events; the steps grow, and their last has all of it."""
+    for name, path in shipped().items():
+        body = read_recording(path).data.decode()
+        whole = dissected(path, "whole")
+        told = coalesce(map(read_ui_event, whole.events))
+        for cut in ("recorded", "frame", 7, *(["byte"] if name in ("unicode-call", "cut-call") else [])):
+            made = dissected(path, cut)  # type: ignore[arg-type]
+            assert (body, whole.written, whole.marks) == (made.body, made.written, made.marks), (name, cut)
+            assert told == coalesce(map(read_ui_event, made.events))
+            assert all(
+                one.body <= other.body and one.written <= other.written and one.events <= other.events
+                for one, other in pairwise(made.steps)
+            )
+            last = made.steps[-1]
+            assert (body, whole.written) == (part(body, 0, last.body), part(made.written, 0, last.written))
+            assert (len(made.events), 0) == (last.events, last.held)
+
+
+def test_marks_say_what_the_text_became() -> None:
+    """Calls, as their events have them raw; all else, near misses too, is what the reader sees."""
+    for path in shipped().values():
+        made = dissected(path)
+        events = [*map(read_ui_event, made.events)]
+        calls = [event.call.raw for event in events if event.type == "call"]
+        assert calls == [part(made.written, *mark[:2]) for mark in made.marks if mark.kind == "call"]
+        near = [event.raw for event in events if event.type == "warning"]
+        assert near == [part(made.written, *mark[:2]) for mark in made.marks if mark.kind == "near"]
+        shown, at = "", 0
+        for mark in made.marks:
+            if mark.kind != "near":
+                shown, at = shown + part(made.written, at, mark.begin), mark.end
+        shown += part(made.written, at, made.steps[-1].written)
+        assert shown == "".join(event.text for event in events if event.type == "text")
+
+
+def test_what_is_held_back_is_the_end_of_what_came() -> None:
+    """At each byte: until the marker is certain, and no longer."""
+    made = dissected(shipped()["tilde-call"], "byte")
+    held = [part(made.written, step.written - step.held, step.written) for step in made.steps if step.held]
+    assert {"~~~", "~~~tool", "~~~tool_", "~~~tool_call"} <= {*held}
+    assert ["tilde_fence"] == made.dialects
+    assert "What is the weather in Paris?" in made.question
+
+
+def test_other_channels_have_marks_of_their_own(tmp_path: Path) -> None:
+    """Reasoning, native calls in pieces, characters of two units, a malformed call."""
+    call = {"index": 0, "id": "c1", "function": {"name": "add", "arguments": '{"a":'}}
+    path = recorded(
+        tmp_path,
+        *({"reasoning_content": "Hm "}, {"reasoning_content": "🧑"}, {"content": "See 🧑:\n"}),
+        *({"content": '~~~tool_call\n{"name": 5}\n~~~'}, {"content": "\nSo."}),
+        *({"tool_calls": [call]}, {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}),
+    )
+    made = dissected(path, "frame")
+    told = [(part(made.written, begin, end), kind, label) for begin, end, kind, label in made.marks]
+    assert ("Hm 🧑", "reasoning", "") == told[0]
+    assert ('{"a":1}', "native", "native") in told
+    assert [("error", "tilde_fence")] == [(kind, label) for _, kind, label in told if kind == "error"]
+    assert "openai" == made.format
+
+
+def test_an_answer_that_breaks_off(tmp_path: Path) -> None:
+    """Its last event says so, and so does its end."""
+    made = dissected(recorded(tmp_path, {"content": "Hi ~~"}, end=End("reset", 5.0)))
+    assert ("reset", "Hi ~~") == (made.end, made.written)
+    assert '"failed"' in made.events[-1]
+
+
+def test_steps_have_a_bound(tmp_path: Path) -> None:
+    """A page is not sent more than it can draw."""
+    path = tmp_path / "long.jsonl"
+    with RecordingWriter(path, Head(source="openai")) as writer:
+        writer.chunk(*Chunk(0.0, b":" * (MOST_STEPS + 1))[::-1])
+        writer.end("end", 1.0)
+    assert 2 == len(dissected(path).steps)
+    with pytest.raises(TooManySteps, match="choose a coarser cut"):
+        dissected(path, "byte")
+
+
+@pytest.mark.anyio
+async def test_the_server_tells_steps_to_those_who_may_see_them() -> None:
+    """Recordings to everybody, those of an answer to the browser whose it is, and refusals in words."""
+    async with opened(answerer=Recorded(speed=0)) as page:
+        run = (await page.tell("/runs", {"suggestion": "hash-call"})).json()["run"]
+        await page.events(run)
+        first = (await page.client.get("/dissection")).json()
+        own = (await page.client.get(f"/dissection?of={run}&cut=5")).json()
+        file = await page.client.get(f"/recording?of={run}")
+        unknown = await page.events(await page.ask("Who are you?"))
+        refused = [
+            await page.client.get(f"/dissection?{query}")
+            for query in ("cut=x", "exchange=x", "exchange=2", "of=nothing", f"of={unknown[0]['run_id']}")
+        ]
+        document = await page.client.get("/debugger")
+        page.client.cookies.clear()
+        foreign = await page.client.get(f"/dissection?of={run}")
+
+    assert "tilde-call" == first["names"][0]
+    assert (1, ["hash_marker"]) == (own["exchanges"], own["dialects"])
+    assert shipped()["hash-call"].read_bytes() == file.content
+    assert [400, 400, 422, 404, 404] == [each.status_code for each in refused]
+    assert "tilde-call.jsonl has no exchange 2, but 1" == refused[2].json()["error"]
+    assert "What the model writes" in document.text
+    assert 404 == foreign.status_code
+
+
+def test_what_a_model_sends_is_recorded_while_the_server_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request of an answer is an exchange, without the key."""
+    told: list[Any] = []
+
+    def visit(client: httpx.Client) -> None:
+        run = client.post("/runs", json={"question": "Oslo?"}).json()["run"]
+        client.get(f"/runs/{run}/events")
+        told.extend(client.get(f"/dissection?of={run}&exchange={number}").json() for number in (1, 2))
+        told.append(client.get(f"/recording?of={run}").text)
+        told.append(client.get("/conversation").json()["records"])
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-SECRET")
+    with serving(saying(calling("get_weather", city="Oslo")), saying("Cold.")) as provider:
+        options = ("--tools", "streamtools.apps.cli.demo:TOOLS", "--dialect", "tilde_fence")
+        assert 130 == serve(monkeypatch, visit, "--model", "m", "--url", provider.url, *options)
+    first, second, file, records = told
+    assert (2, ["tilde_fence"], "Oslo?") == (first["exchanges"], first["dialects"], first["question"])
+    assert "Cold." == second["written"]
+    assert "SECRET" not in file
+    assert records
+
+
+def test_a_file_is_opened_in_the_debugger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command prints its address; a raw capture is read as a recording is."""
+    capture = tmp_path / "capture.txt"
+    capture.write_bytes(read_recording(shipped()["hash-call"]).data)
+    with started(str(shipped()["headings"])) as (_, line):
+        assert "/debugger?of=headings.jsonl (Ctrl-C" in line
+        url = line.partition("/debugger")[0]
+        assert "headings.jsonl" in httpx.get(f"{url}/dissection", trust_env=False).json()["names"]
+
+    assert ["hash_marker"] == dissected(capture).dialects
+    assert 2 == main(["serve", str(tmp_path / "none.jsonl")])
+    assert "none.jsonl is no file" in complaint(capsys)
+    assert 2 == main(["serve", str(capture), "--model", "m"])
+    assert "FILE is played, and a --model answers" in complaint(capsys)

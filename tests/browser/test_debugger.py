@@ -1,0 +1,108 @@
+"""The debugger in a browser: what it draws of the steps, and how one goes through them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamtools.apps.cli.serve import Recorded
+from streamtools.recording import Head, RecordingWriter
+from tests.browser.conftest import Browsing
+from tests.browser.looking import ended, expect
+from tests.browser.test_hostile import SCRIPTS
+from tests.browser.test_looks import faults
+from tests.support.answering import END, delta
+
+pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+
+
+async def test_one_goes_through_the_steps(browsing: Browsing) -> None:
+    """By keys, by the slider, by an event; each pane shows what there is at that moment."""
+    page = await browsing.open(answerer=Recorded(speed=0), viewport={"width": 1280, "height": 800})
+    await page.goto(f"{browsing.server.url}/debugger?of=tilde-call")
+    await expect(page.locator("#shown .card .name")).to_have_text("get_weather")
+    await page.keyboard.press("Home")
+    await expect(page.locator("#where")).to_contain_text("step 0 of 43")
+    await expect(page.locator("#shown .prose")).to_have_count(0)
+    while "~~~" not in await page.locator("#written .held").all_inner_texts():
+        await page.keyboard.press("ArrowRight")
+    await expect(page.locator("#held")).to_have_text("3 characters are held back: a marker may begin so")
+    await expect(page.locator("#shown")).to_have_text("I will look up the weather in Paris.")
+    assert '"~~~"' in await page.locator("#bytes .now").inner_text()
+    await page.locator("#events li[data-type=call-start]").click()
+    await expect(page.locator("#held")).to_contain_text("hidden: a call in tilde_fence")
+    await expect(page.locator("#events .now .type").first).to_have_text("call-start")
+    step = await page.locator("#step").input_value()
+    await page.reload()
+    await expect(page.locator("#where")).to_contain_text(f"step {step} of")
+    await page.locator("#cut").select_option("byte")
+    await expect(page.locator("#where")).to_contain_text("step 10951 of 10951")
+    await page.locator("#step").fill("4500")
+    await expect(page.locator("#waiting")).to_contain_text("have said nothing yet")
+    await page.locator("#of").select_option("quoted-markers")
+    await expect(page.locator("#about")).to_contain_text("3 near misses")
+    await expect(page.locator("#written .in-near").first).to_have_text("~~~tool_call")
+
+
+async def test_it_plays(browsing: Browsing) -> None:
+    """From the beginning to the end, at a speed, and stops where it is told to."""
+    page = await browsing.open(answerer=Recorded(speed=0))
+    await page.goto(f"{browsing.server.url}/debugger?of=cut-call")
+    await expect(page.locator("#play")).to_have_text("Play")
+    await page.locator("#speed").select_option("0.1")
+    await page.locator("#play").click()
+    await expect(page.locator("#play")).to_have_text("Pause")
+    await expect(page.locator("#shown .ending")).to_have_count(0)
+    await page.locator("#speed").select_option("4")
+    await expect(page.locator("#shown .ending")).to_contain_text("cut off")
+    await expect(page.locator("#play")).to_have_text("Play")
+    await page.locator("#speed").select_option("0.1")
+    await page.locator("body").press("Space")
+    await expect(page.locator("#shown .ending")).to_have_count(0)
+    await page.locator("body").press("Space")
+    await expect(page.locator("#play")).to_have_text("Play")
+
+
+async def test_an_answer_of_the_page_leads_there(browsing: Browsing) -> None:
+    """Its bytes, if they were recorded; else the debugger says so."""
+    page = await browsing.open(answerer=Recorded(speed=0))
+    await page.get_by_role("button", name="three hashes").first.click()
+    await ended(page)
+    await page.get_by_role("link", name="Bytes and events").click()
+    await expect(page.locator("#of")).to_contain_text("this answer")
+    await expect(page.locator("#about")).to_contain_text("hash_marker")
+    browsing.faults.clear()
+    await page.goto(f"{browsing.server.url}/debugger?of=nothing")
+    await expect(page.locator("#banner")).to_have_text("There is no such run.")
+    browsing.faults[:] = [each for each in browsing.faults if "404" not in each]
+
+
+async def test_nothing_of_an_answer_runs(browsing: Browsing, tmp_path: Path) -> None:
+    """It is text in all panes, and nobody is asked for anything."""
+    path = tmp_path / "hostile.jsonl"
+    with RecordingWriter(path, Head(source="openai", title=SCRIPTS[0])) as writer:
+        for at, script in enumerate(SCRIPTS):
+            writer.chunk(delta(f"{script}\n\n"), float(at))
+        writer.chunk(END, 99.0)
+        writer.end("end", 100.0)
+    page = await browsing.open(answerer=Recorded([str(path)], speed=0))
+    await page.goto(f"{browsing.server.url}/debugger")
+    await expect(page.locator("#shown .prose")).to_contain_text("window.harmed")
+    assert SCRIPTS[1] in await page.locator("#written").inner_text()
+    assert await page.evaluate("window.harmed === undefined")
+    assert not await page.locator("#panes :is(script, img, iframe, form, svg)").count()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_axe_finds_nothing(browsing: Browsing, scheme: str, width: int) -> None:
+    """While a call is written, and at the end; nothing is wider than the window."""
+    page = await browsing.open(
+        answerer=Recorded(speed=0), color_scheme=scheme, viewport={"width": width, "height": 800}
+    )
+    for query in ("of=tilde-call&step=18", "of=quoted-markers&cut=byte&step=19880", "of=cut-call"):
+        await page.goto(f"{browsing.server.url}/debugger?{query}")
+        await expect(page.locator("#shown .answer")).to_have_count(1)
+        assert [] == await faults(page)
+        assert width == await page.evaluate("document.documentElement.scrollWidth")
