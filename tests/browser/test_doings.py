@@ -35,10 +35,10 @@ async def test_what_is_copied_is_markdown(browsing: Browsing) -> None:
         return said
 
     assert 'def f():  # one\n    return "two"\n' == await copied("Copy code")
-    assert text == await copied("Copy", 1)
+    assert text == await copied("Copy")
     await ask(page, "Oslo?")
     await ended(page, 2)
-    whole = await copied("Copy")
+    whole = await copied("Copy all")
     assert whole.startswith("## Code?\n\nLook:\n\n3. three\n\n```python")
     assert '## Oslo?\n\n> look_up(city: "Oslo")\n\n\n**17** °C.' in whole
 
