@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -91,17 +91,24 @@ def no_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def events_in_order() -> Iterator[None]:
-    """Whoever iterates over a stream gets `EventOrderError` where its events are not those of a run."""
+    """Whoever reads a stream gets `EventOrderError` where its events are not those of a run."""
     grammars: WeakKeyDictionary[ToolStream, Grammar] = WeakKeyDictionary()
-    read = ToolStream.__anext__
+    read, take_ready = ToolStream.__anext__, ToolStream.take_ready
 
     async def checked(stream: ToolStream) -> UIEvent:
         event = await read(stream)
         grammars.setdefault(stream, Grammar()).feed(event)
         return event
 
+    def ready_checked(stream: ToolStream) -> Sequence[UIEvent]:
+        events = take_ready(stream)
+        for event in events:
+            grammars.setdefault(stream, Grammar()).feed(event)
+        return events
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ToolStream, "__anext__", checked)
+        patch.setattr(ToolStream, "take_ready", ready_checked)
         yield
 
 

@@ -15,7 +15,7 @@ import math
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Protocol, Self
 from urllib.parse import quote
@@ -27,6 +27,7 @@ from streamtools.events import Done, Text, UIEvent, Warning
 from streamtools.events.event import ITSELF, weigh
 
 _TEXTS = 32  # texts that are counted together
+_AT_ONCE = 64  # events that a reader takes together
 _seq_of = attrgetter("seq")
 
 
@@ -135,24 +136,29 @@ class MemoryEventLog:
 
         Raises ValueError for an event without a `seq`.
         """
-        seq = event.seq
+        self.extend(key, (event,))
+        return event.seq
+
+    def extend(self, key: str, events: Sequence[UIEvent]) -> None:
+        """Keep several events, as `append` does, and wake those who wait for them once."""
         try:
             kept = self._kept[key]
         except KeyError:
-            kept = self._begin(key, event)
-        if seq <= kept.last:
-            return seq
-        kept.last = seq
-        kept.events.append(event)
-        if seq >= kept.count_at or type(event) is not Text:
-            kept.count(self._max_events, self._max_bytes)
-            if type(event) is Done:
-                kept.ended = True
-                self._ended.add(key)
-                self._forget_old()
+            kept = self._begin(key, events[0])
+        for event in events:
+            seq = event.seq
+            if seq <= kept.last:
+                continue
+            kept.last = seq
+            kept.events.append(event)
+            if seq >= kept.count_at or type(event) is not Text:
+                kept.count(self._max_events, self._max_bytes)
+                if type(event) is Done:
+                    kept.ended = True
+                    self._ended.add(key)
+                    self._forget_old()
         if kept.news is not None:
             kept.wake()
-        return seq
 
     def _begin(self, key: str, event: UIEvent) -> _Kept:
         if event.seq < 1:
@@ -285,6 +291,18 @@ class MemoryReader:
             return resync(kept.dropped)
         self._index += 1
         return kept.events[place]
+
+    def take_ready(self) -> Sequence[UIEvent]:
+        """Return events that are there, without waiting; not all, if they are many, and never `done`."""
+        kept = self._kept
+        place = self._index - kept.first
+        if place < 0 or place >= len(kept.events) or self._left:
+            return ()
+        events = kept.events[place : place + _AT_ONCE]
+        if type(events[-1]) is Done:
+            events.pop()
+        self._index += len(events)
+        return events
 
     async def aclose(self) -> None:
         """End the reading, also for those who wait in it."""

@@ -1,14 +1,14 @@
 """UI events as the body of an HTTP response, under any ASGI server and behind any middleware.
 
 The response listens for the client's leaving by itself, whatever the server promises, from the first moment on; its
-headers and first bytes go out at once, and each event is a chunk of its own.
+headers and first bytes go out at once, and what came at once is one chunk.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Protocol
@@ -26,8 +26,9 @@ from streamtools.events import Reasoning, Text, UIEvent
 from streamtools.outputs import Encoder, Format, check_superseding, make_encoder
 from streamtools.serving.connection import OnDisconnect, Outlet, Readable, Reading, attend, seconds
 from streamtools.serving.requests import unavailable
-from streamtools.serving.run import Run
+from streamtools.serving.run import Attachment, Run
 from streamtools.serving.shutdown import Shutdown
+from streamtools.stream.handover import Handover
 
 _PATIENCE = 0.05  # seconds that a stream may take to open until the headers go out without it
 _WAITING = 512  # events that wait to be sent evenly; text that comes beyond that goes out at once
@@ -168,6 +169,7 @@ class _Body(Reading):
         self._encoder = encoder
         self._encode = encoder.encode
         self._finished = False
+        self._take_ready: Callable[[], Sequence[UIEvent]] | None = None
         self.smoothing: Smoothing | None = None
 
     async def deliver(self) -> None:
@@ -188,6 +190,8 @@ class _Body(Reading):
         """Note that the client has gone, if it has not got everything."""
         if not self._finished:
             super().leave()
+            if isinstance(self._entered, Handover):
+                self._entered.stop_pushing()
 
     async def send_head(self) -> None:
         """Send the headers and the first bytes, once: some servers and middlewares hold back headers without a body."""
@@ -204,18 +208,34 @@ class _Body(Reading):
         """Send the head."""
         self.opened.set()
         await self.send_head()
+        events = self._entered
+        if self.smoothing is None and isinstance(events, Handover | Attachment):
+            self._take_ready = events.take_ready
+            if isinstance(events, Handover):
+                events.push_to(self._push)
 
     async def take(self, event: UIEvent, /) -> None:
-        """Send the next event."""
+        """Send the next event, and those behind it that are there."""
         self.last = event
         if self.smoothing is not None:
             await self.smoothing.take(event)
+        elif self._take_ready is not None and (more := self._take_ready()):
+            self.last = more[-1]
+            await self._put_data(self._encode(event) + b"".join(map(self._encode, more)))
         else:
             await self.send(event)
 
     async def send(self, event: UIEvent) -> None:
         """Send an event now."""
-        data = self._encode(event)
+        await self._put_data(self._encode(event))
+
+    def _push(self, events: Sequence[UIEvent]) -> Awaitable[None] | None:
+        """Send events in the task of the stream."""
+        self.last = events[-1]
+        data = self._encode(events[0]) if len(events) == 1 else b"".join(map(self._encode, events))
+        return self._put_data(data) if data and not self.left else None
+
+    async def _put_data(self, data: bytes) -> None:
         if data:
             try:  # as `_send` does; three calls fewer for each event
                 await self.put({"type": "http.response.body", "body": data, "more_body": True})

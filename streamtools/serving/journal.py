@@ -8,6 +8,7 @@ not recover before the end, the readers in this process get that warning and `do
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Sequence
 
 import anyio
 from msgspec.structs import replace
@@ -59,6 +60,18 @@ class Journal:
         else:
             await self._try(event)
         return type(event) is Done
+
+    def write_all(self, events: Sequence[UIEvent]) -> Awaitable[None] | None:
+        """Write events of a `ToolStream` into a log that is sure: at once, if they are numbered as ours."""
+        if events[0].seq != self.last + 1 or not isinstance(self.log, MemoryEventLog) or type(events[-1]) is Done:
+            return self._write_each(events)
+        self.log.extend(self.key, events)
+        self.last = self.logged = events[-1].seq
+        return None
+
+    async def _write_each(self, events: Sequence[UIEvent]) -> None:
+        for event in events:
+            await self.write(event)
 
     async def look(self) -> tuple[int, bool]:
         """Return the `seq` of the last event that a reader gets, and whether it is `done`."""

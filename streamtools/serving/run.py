@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -25,6 +25,7 @@ from streamtools.serving.client_frames import Mailbox
 from streamtools.serving.event_log import EventLog, MemoryReader
 from streamtools.serving.journal import Journal
 from streamtools.stream.driver import YIELD_EVERY, Driver, Startable, close, read_into
+from streamtools.stream.handover import Handover
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
 from streamtools.tools.call import is_failure
@@ -59,9 +60,7 @@ class Attachment:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         await self.detach()
 
     def __aiter__(self) -> Self:
@@ -83,6 +82,12 @@ class Attachment:
             await self._end()
         self.position = event.seq
         return event
+
+    def take_ready(self) -> Sequence[UIEvent]:
+        """Return events that a read would not wait for, as far as that can be told; never `done`."""
+        events = () if self._memory is None else self._memory.take_ready()
+        self.position = events[-1].seq if events else self.position
+        return events
 
     async def detach(self) -> None:
         """End this attachment; the run goes on. Reads that wait in it end as well."""
@@ -207,8 +212,7 @@ class Run:
         """What the run has come to so far; complete once it has ended."""
         if self._collector is not None:
             return self._collector.read()
-        result = getattr(self._events, "result", None)
-        return result if isinstance(result, TurnResult) else self._result
+        return result if isinstance(result := getattr(self._events, "result", None), TurnResult) else self._result
 
     @property
     def suspension(self) -> Suspension | None:
@@ -260,9 +264,7 @@ class Run:
 
         If events behind it are kept no more, or the run never came so far, there is first one `warning(resync)` with
         the `seq` of the last that was dropped, and then all that is kept. Raises TypeError for what is no number.
-
-        Readers see `done` before the stream is left, and so before what stands behind the `yield` of a context manager
-        has run: `await run.wait()` before you read what it has kept.
+        Readers see `done` before the stream is left: `await run.wait()` before you read what its own code has kept.
         """
         attachment = Attachment(self._journal, after, self._lose_reader)
         self._readers.add(id(attachment))
@@ -343,6 +345,8 @@ class Run:
         """See `Sink`."""
         if isinstance(getattr(self._events, "result", None), TurnResult):
             self._collector = None
+            if isinstance(self._events, Handover) and self._journal.is_sure and self._patience is None:
+                self._events.push_to(self._journal.write_all)
 
     @property
     def take(self) -> Callable[[UIEvent], Coroutine[Any, Any, bool]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import anyio
 
@@ -35,6 +35,9 @@ BUFFERED = 1024  # events that wait for a slow consumer before the provider has 
 BUFFERED_BYTES = 4 * 1024 * 1024  # and how much they hold; what one network chunk brings comes on top
 AHEAD = 8  # events that may wait uncounted
 
+
+Push: TypeAlias = Callable[[Sequence[UIEvent]], Awaitable[object] | None]
+"""Takes events, at once or when what it returns is awaited."""
 
 LEFT_ELSEWHERE = (
     "a stream is left in the task that entered it, and this is another; an asynchronous generator around a stream is "
@@ -59,6 +62,9 @@ class Handover:
         self._held = 0  # bytes of the events that wait, or more: of all since the last count
         self._looks: Callable[[Sequence[UIEvent]], bool] | None = None  # sees events first; whether the provider waits
         self._observed: observing.Observed | None = None  # told what happens, where somebody watches
+        self._push: Push | None = None
+        self._push_fault: Exception | None = None
+        self._reading: anyio.CancelScope | None = None  # around the reading of a source; shielded amid a push
         self._over = False
         self._fault: Exception | None = None
         self._judging: Judging | None = None  # holds back what nobody has approved
@@ -75,6 +81,9 @@ class Handover:
 
     async def __anext__(self) -> UIEvent:
         while not self._ready:
+            if self._push_fault is not None:
+                fault, self._push_fault = self._push_fault, None
+                raise fault
             if self._over:
                 self._raise_fault()
                 raise StopAsyncIteration
@@ -91,6 +100,63 @@ class Handover:
             self._room.set()
             self._room = None
         return event
+
+    def push_to(self, push: Push) -> None:
+        """Have `push` take what a read of the source brings while the one consumer waits, in the task that reads.
+
+        That saves a turn of the event loop and a change of task. The consumer goes on iterating: it gets what comes
+        otherwise, or meanwhile, and what `push` raises. Who stops the run waits for the end of a push, unless
+        `stop_pushing` is called.
+        """
+        self._push = push
+
+    def stop_pushing(self) -> None:
+        """Push nothing more, and let a push be cancelled with the run; from any task."""
+        self._push = None
+        if self._reading is not None:
+            self._reading.shield = False
+
+    def take_ready(self) -> Sequence[UIEvent]:
+        """Return what a read would not wait for."""
+        if not self._ready:
+            return ()
+        events = [*self._ready]
+        self._ready.clear()
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+        return events
+
+    def _pass_on(self, events: Sequence[UIEvent]) -> tuple[bool, Awaitable[object] | None]:
+        """Hand events over, or have them pushed; return whether the provider has to wait, and what is to be awaited."""
+        push = self._push
+        if push is None or self._woken >= self._waiting or self._ready:
+            return self._hand_out(events), None
+        self._woken += 1  # as if the consumer had been: it is left to wait
+        behind = self._hand_out(events)
+        self._woken -= 1
+        if not (ready := self.take_ready()):
+            return behind, None
+        try:
+            return behind, push(ready)
+        except Exception as error:
+            self._give_up_pushing(error)
+            return behind, None
+
+    async def _wait_for(self, pushed: Awaitable[object]) -> None:
+        assert self._reading is not None
+        self._reading.shield = self._push is not None
+        try:
+            await pushed
+        except Exception as error:
+            self._give_up_pushing(error)
+        finally:
+            self._reading.shield = False
+
+    def _give_up_pushing(self, error: Exception) -> None:
+        """Have the consumer raise what a push has raised."""
+        self._push, self._push_fault = None, error
+        self._wake()
 
     def _open(self, machine: StreamMachine, resumed: str) -> AbstractContextManager[None]:
         """Allow reading; called inside an event loop. Returns what surrounds the task that drives the run."""
@@ -219,6 +285,12 @@ class Handover:
 
         So that nothing is said of a delta, what notices that is in the way only until then.
         """
+        with anyio.CancelScope() as self._reading:
+            await self._read_observed(source, take, machine)
+
+    async def _read_observed(
+        self, source: EventSource, take: Take[Sequence[SourceEvent]], machine: StreamMachine
+    ) -> None:
         observed = self._observed
         if observed is None:
             await read_into(source, take)

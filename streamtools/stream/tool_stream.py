@@ -307,23 +307,21 @@ class ToolStream(Handover, Decidable, TypedOutput):
         self._why = "size_limit"
         self._bound.cancel()
 
-    def _refuse(self) -> None:
-        """End the run, because the judge has refused some of its text."""
+    def _refuse(self) -> None:  # the judge has refused some of the text
         self._machine.refuse()
         self._bound.cancel()
 
     def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]:
         """Return what takes each batch of a source; it waits only for room, and for calls, which run in `tools`."""
         machine, step, early = self._machine, self._step, self._early
-        feed, hand_out = machine.feed, self._hand_out
-        if early is not None:
+        feed, hand_out, pass_on = machine.feed, self._hand_out, self._pass_on
+        if early:
             early.tasks = tools
 
         def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
             if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
                 raise UnreadableSource(f"a source yields lists of source events, and this one {type(batch)!r}")
-            events: list[UIEvent] = []
-            rest = iter(batch)
+            events, rest = list[UIEvent](), iter(batch)
             try:
                 for source_event in rest:
                     events += feed(source_event)
@@ -333,8 +331,8 @@ class ToolStream(Handover, Decidable, TypedOutput):
             except BaseException:
                 hand_out(events)
                 raise
-            if hand_out(events):
-                return wait()
+            if any(passed := pass_on(events)):
+                return wait(*passed)
             if not batch:  # of a frame that spans several chunks; the one before it may have been as large
                 self._look()
             return machine.stopped
@@ -355,10 +353,13 @@ class ToolStream(Handover, Decidable, TypedOutput):
                 hand_out(events)
             return await wait()
 
-        async def wait() -> bool:
-            await self._wait_for_room()
-            if early is not None:
-                await early.wait_for_room()
+        async def wait(behind: bool = True, pushed: Awaitable[object] | None = None) -> bool:
+            if pushed is not None:
+                await self._wait_for(pushed)
+            if behind:
+                await self._wait_for_room()
+                if early is not None:
+                    await early.wait_for_room()
             return machine.stopped
 
         return take

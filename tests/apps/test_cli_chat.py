@@ -519,6 +519,32 @@ def test_calls_are_decided_about_in_a_real_terminal(tmp_path: Path) -> None:
     assert "/" not in {str(each[-1]["content"])[:1] for each in asked}
 
 
+def test_a_conversation_that_was_saved_goes_on(tmp_path: Path) -> None:
+    """In a real terminal, behind what stands in the file; what is none of use is told in a line."""
+    pty = pytest.importorskip("pty")
+    (tmp_path / "talk.json").write_text(json.dumps([{"role": "user", "content": "I am Ann."}]))
+    (tmp_path / "no.json").write_text('[{"role": "nobody"}]')
+    ours, theirs = pty.openpty()
+    with serving(saying("Ann.")) as server, os.fdopen(ours, "rb+", buffering=0) as terminal:
+        command = [*COMMAND, *to(server, "--system", "Be brief.")]
+        options: dict[str, Any] = {"cwd": tmp_path, "env": ENVIRONMENT | {"TERM": "dumb"}}
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, **options) as process:
+            os.close(theirs)
+            for line, told in (
+                ("", "/help tells more."),
+                ("/load none.json\n", "It cannot be read: No such file"),
+                ("/load no.json\n", "That is no conversation: message 0"),
+                ("/load talk.json\n", "Going on behind what is in talk.json."),
+                ("Who am I?\n", "✔ finished"),
+            ):
+                terminal.write(line.encode())
+                read_until(terminal, told)
+            terminal.write(b"/quit\n")
+            process.communicate(timeout=120)
+    asked = [each["content"] for each in server.bodies[0]["messages"]]
+    assert ["Be brief.", "I am Ann.", "Who am I?"] == asked
+
+
 def test_a_real_terminal(tmp_path: Path) -> None:
     """Prompt, answer, prompt again, and Ctrl-C there: status 130."""
     pty = pytest.importorskip("pty")

@@ -54,6 +54,23 @@ async def test_a_question_is_answered_and_told_to_the_model_with_the_next() -> N
     ]
 
 
+async def test_a_question_is_asked_anew_in_its_place() -> None:
+    """What stood there, and behind it, is told to nobody any more; what is not there can not be replaced."""
+    async with opened(*(saying(text) for text in ("One.", "Two.", "Three.", "Four."))) as page:
+        runs = []
+        for question in ("1?", "2?", "3?"):
+            runs.append(await page.ask(question))
+            await page.events(runs[-1])
+        again = await page.tell("/runs", {"question": "2!", "replace": runs[1]})
+        await page.events(again.json()["run"])
+        known = await page.known()
+        gone = await page.tell("/runs", {"question": "3!", "replace": runs[2]})
+
+        assert ["1?", "One.", "2!"] == [each["content"] for each in page.provider.bodies[3]["messages"]]
+    assert [runs[0], again.json()["run"]] == [each["run"] for each in known["turns"]]
+    assert (409, True) == (gone.status_code, "not in this conversation" in gone.json()["error"])
+
+
 async def test_a_suggestion_is_asked_by_its_name() -> None:
     """Its question is what the model gets."""
     async with opened(saying("Cold.")) as page:

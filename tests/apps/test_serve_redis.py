@@ -95,6 +95,20 @@ def test_processes_share_their_conversations(redis: str) -> None:
         assert [] == page.get("/conversation").json()["turns"]
 
 
+def test_a_question_is_asked_anew_in_its_place(redis: str) -> None:
+    """Whichever process is asked knows what stands there now."""
+    with started("--redis", redis, "--workers", "2", "--speed", "0") as (_, url):
+        page = Browser(url)
+        runs: list[str] = []
+        for replaced in (None, None, None, 1):
+            asked = {"suggestion": "no-call"} | ({} if replaced is None else {"replace": runs[replaced]})
+            runs.append(page.post("/runs", asked).json()["run"])
+            page.until(runs[-1], "done")
+        for _ in range(6):
+            assert [runs[0], runs[3]] == [each["run"] for each in page.get("/conversation").json()["turns"]]
+        assert 409 == page.post("/runs", ASKED | {"replace": runs[2]}).status_code
+
+
 def test_a_server_that_is_killed_takes_its_workers_along(redis: str) -> None:
     """Nothing goes on to listen there."""
     with started("--redis", redis, "--workers", "2") as (process, url):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -31,9 +31,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="session")
-async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
-    """A browser, which all tests share; each has contexts of its own."""
+@asynccontextmanager
+async def launched() -> AsyncIterator[Any]:
+    """A browser."""
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:
@@ -41,6 +41,13 @@ async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
         browser = await playwright.chromium.launch(executable_path=path, args=[*_OPTIONS], headless=True)
         yield browser
         await browser.close()
+
+
+@pytest.fixture(scope="session")
+async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
+    """A browser, which all tests share; each has contexts of its own."""
+    async with launched() as browser:
+        yield browser
 
 
 def watch(page: Any, faults: list[str] | None = None) -> list[str]:

@@ -51,7 +51,7 @@ ALLOWED = {
         "P",
         "PRE",
     ),
-    *("STRONG", "TABLE", "TBODY", "TD", "TH", "THEAD", "TR", "UL", "BUTTON"),
+    *("STRONG", "TABLE", "TBODY", "TD", "TH", "THEAD", "TR", "UL", "BUTTON", "SPAN"),
 }
 
 

@@ -255,7 +255,7 @@ def cases(ids: Ids) -> st.SearchStrategy[Case]:
 
 def corners(ids: Ids) -> Iterator[Case]:
     """Yield what no choice may leave out: a call in prose and in code, cut, half, nearly one, and beyond the limits."""
-    for each in ids[:5]:
+    for each in ids[: 2 if settings().max_examples <= 15 else 5]:
         at_start = any(marker.where == "start" for marker in MARKERS[each])
         opening = "\n" if at_start else "A sentence.\n"
         given = {"a": "}}}" + " ".join(MARKUP[each]), "city": "\\", "place": {"x": "{"}}

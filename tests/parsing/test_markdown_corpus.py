@@ -15,13 +15,16 @@ import pytest
 from streamtools import Code, Parser, coalesce, parse
 from streamtools.events import Text, Warning
 from streamtools.testing.laws import cut
+from tests.support.cases import cases
 
 DOCUMENTS = sorted(Path(__file__).with_name("markdown").glob("*.md"))
 LONG = 2000
 """Characters of a document that counts as long."""
 
-ALL_CUTS = pytest.mark.parametrize("all_cuts", [150, pytest.param(500, marks=pytest.mark.deep)])
-"""Up to so many characters a document is cut in two at every place; beyond, at twenty chosen ones."""
+SHORT = 500
+"""Characters of one that counts as short."""
+
+KINDS = ("answer", "case", "text")
 
 
 def read(path: Path) -> str:
@@ -29,33 +32,40 @@ def read(path: Path) -> str:
     return path.read_bytes().decode()
 
 
-def ways(path: Path, text: str, all_cuts: int) -> Iterator[list[str]]:
-    """Yield the document whole, one by one, and cut in two."""
+def ways(path: Path, text: str, share: int) -> Iterator[list[str]]:
+    """Yield the document whole, one by one, and cut in two: at every place if it is short, else at twenty chosen ones;
+    in the quick tests at few of them.
+    """
     yield [text]
     yield list(text)
     places = range(1, len(text))
-    chosen = places if len(text) <= all_cuts else sorted(random.Random(path.name).sample(places, 20))
-    for place in chosen:
+    chosen = places if len(text) <= SHORT else sorted(random.Random(path.name).sample(places, 20))
+    for place in chosen[len(text) % share :: share]:
         yield cut(text, [place])
 
 
-@ALL_CUTS
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
-def test_a_document_passes_unchanged(path: Path, all_cuts: int) -> None:
+@pytest.mark.parametrize("share", [8, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_document_passes_unchanged(kind: str, share: int) -> None:
     """Nothing but text comes out, and it is the document; what comes near to a call is reported at the same places."""
-    text = read(path)
-    expected = coalesce(parse(text).events)
-    assert {Code.NEAR_MISS} >= {event.code for event in expected if isinstance(event, Warning)}
-    for deltas in ways(path, text, all_cuts):
-        parser = Parser()
-        events = [event for delta in deltas for event in parser.feed(delta)] + parser.close()
-        assert {Text, Warning} >= {type(event) for event in events}
-        assert text == "".join(event.text for event in events if isinstance(event, Text))
-        assert expected == coalesce(events)
+    with cases() as case:
+        for path in DOCUMENTS:
+            if path.stem.partition("-")[0] == kind:
+                with case(path.stem):
+                    text = read(path)
+                    expected = coalesce(parse(text).events)
+                    assert {Code.NEAR_MISS} >= {event.code for event in expected if isinstance(event, Warning)}
+                    for deltas in ways(path, text, share):
+                        parser = Parser()
+                        events = [event for delta in deltas for event in parser.feed(delta)] + parser.close()
+                        assert {Text, Warning} >= {type(event) for event in events}
+                        assert text == "".join(event.text for event in events if isinstance(event, Text))
+                        assert expected == coalesce(events)
 
 
 def test_there_are_two_hundred_documents() -> None:
     """At least fifty of them are answers of a real model or long."""
+    assert set(KINDS) == {path.stem.partition("-")[0] for path in DOCUMENTS}
     real = [path for path in DOCUMENTS if path.stem.startswith("answer-") or len(read(path)) > LONG]
 
     assert len(DOCUMENTS) >= 200

@@ -99,11 +99,12 @@ def test_every_text_of_a_few_characters_is_judged_as_the_slow_way_judges_it() ->
         pytest.param([("ab", Some("c ", 0, 2), "a"), ("ab",), ("a",)], id="two that are, before a repetition"),
     ],
 )
-def test_several_markers_are_judged_as_each_by_itself(markers: list[tuple[Part, ...]]) -> None:
+@pytest.mark.parametrize("longest", [5, pytest.param(6, marks=pytest.mark.deep)])
+def test_several_markers_are_judged_as_each_by_itself(markers: list[tuple[Part, ...]], longest: int) -> None:
     """Over all texts of up to six characters out of five: one stands there if one does alone, and waits likewise."""
     together = Markers([(Marker(parts), number) for number, parts in enumerate(markers)])
     alone = [Markers([(Marker(parts), number)]) for number, parts in enumerate(markers)]
-    for length in range(1, 7):
+    for length in range(1, longest + 1):
         for text in map("".join, itertools.product("abc \n", repeat=length)):
             for ended in (False, True):
                 each = [one.at(text, 0, ended) for one in alone]

@@ -43,7 +43,7 @@ HOSTILE = {
     "half a pair": "\ud83d\n\n\ude00",
     "a byte order mark": "\ufeff\ufeffdata: [DONE]\n\n",
     "the end": "[DONE]",
-    "two megabytes": "x\n" * (1024 * 1024),
+    "many lines": "x\n" * 20_000,
 }
 
 FIXED = {"type", "code", "reason", "finish_reason", "dialect"}

@@ -106,10 +106,11 @@ async def test_natively() -> None:
         assert codes in ([Code.UNKNOWN_TOOL], [Code.MISSING_TOOL_NAME]), what
 
 
-def test_in_each_dialect() -> None:
+@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.deep)])
+def test_in_each_dialect(share: int) -> None:
     """What is read is never the name of the tool, whatever else the text may be by then."""
     with cases() as case:
-        for dialect in DIALECTS.values():
+        for dialect in [*DIALECTS.values()][::share]:
             for what, name in STRANGE.items():
                 with case(dialect.id, what):
                     text = dialect.write_call("NAME", {"city": "a"}).replace("NAME", name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -77,8 +77,8 @@ async def answer(response: EventStreamResponse, exchange: Exchange) -> None:
         pass
 
 
-async def test_each_event_is_a_chunk() -> None:
-    """Headers, a first comment, each event, and the end: each a message of its own."""
+async def test_what_came_at_once_goes_out_at_once() -> None:
+    """Headers, a first comment, what each read of the source brought, and the end: each a message of its own."""
     events, source = stream(*texts("Hello", " there"), [STOP])
     exchange = Exchange()
     await answer(event_stream_response(events, headers={"X-Own": "1"}), exchange)
@@ -86,8 +86,8 @@ async def test_each_event_is_a_chunk() -> None:
     first, *frames, last = exchange.chunks
     told = [read_frames(frame) for frame in frames]
     assert (200, b": keep-alive\n\n", b"") == (exchange.status, first, last)
-    assert [1] * len(told) == [len(each) for each in told]
-    assert ["start", "step-start", "text", "text", "step-end", "done"] == [each[0]["type"] for each in told]
+    assert ["start", "step-start", "text", "text", "step-end", "done"] == [each["type"] for all in told for each in all]
+    assert {1} == {len([each for each in all if each["type"] == "text"]) for all in told} - {0}
     assert exchange.headers == {
         "content-type": "text/event-stream",
         "cache-control": "no-cache",
@@ -262,9 +262,9 @@ async def test_no_keep_alive(options: dict[str, Any]) -> None:
     events, _ = stream(*texts("a"), go_on, [STOP])
     exchange = Exchange()
     async with answering(event_stream_response(events, **{"keep_alive": 0.001, **options}), exchange):
-        await exchange.has_sent(5)
+        await exchange.has_sent(4)
         await anyio.wait_all_tasks_blocked()
-        assert 5 == len(exchange.sent)
+        assert (4, True) == (len(exchange.sent), b'"a"' in exchange.chunks[-1])
         go_on.set()
     assert exchange.ended
 
@@ -295,6 +295,57 @@ async def test_a_slow_client_slows_the_provider() -> None:
         await anyio.wait_all_tasks_blocked()
         assert source.read < 2000
         exchange.gone.set()
+
+
+class Held(Exchange):
+    """A server that takes the message with a text only when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held, self.let = anyio.Event(), anyio.Event()
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Take a message."""
+        if b'"text":"a"' in message.get("body", b""):
+            self.held.set()
+            await self.let.wait()
+        await super().send(message)
+
+
+@pytest.mark.parametrize("stops", ["the stream", "the client"])
+async def test_who_stops_amid_a_message(stops: str) -> None:
+    """A run that is stopped says its end behind the message, which is whole; a client that goes waits for nothing."""
+    events, source = stream(*texts("a"), [STOP])
+    exchange = Held()
+    async with answering(event_stream_response(events), exchange), anyio.create_task_group() as group:
+        await exchange.held.wait()
+        if stops == "the client":
+            exchange.gone.set()
+        else:
+            group.start_soon(events.aclose)
+            await anyio.wait_all_tasks_blocked()
+            exchange.let.set()
+    told = [frame["type"] for frame in read_frames(exchange.chunks)]
+    if stops == "the client":
+        assert ["start"] == told
+    else:
+        assert ["start", "step-start", "text", "step-end", "done"] == told
+    assert (1, stops != "the client") == (source.closed, exchange.ended)
+
+
+async def test_a_server_that_fails_amid_a_message() -> None:
+    """What it raises is raised by the response, and the source is closed."""
+
+    class Failing(Exchange):
+        async def send(self, message: MutableMapping[str, Any]) -> None:
+            if b'"text":"a"' in message.get("body", b""):
+                raise RuntimeError("the server is broken")
+            await super().send(message)
+
+    (events, source), raised = stream(*texts("a"), hold=True), list[Exception]()
+    async with answering(event_stream_response(events), Failing(), raised):
+        pass
+    assert (["the server is broken"], 1) == ([str(each) for each in raised], source.closed)
 
 
 async def test_a_stream_that_raises_before_the_first_byte() -> None:

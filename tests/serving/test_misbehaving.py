@@ -102,6 +102,8 @@ async def test_an_event_source_comes_back() -> None:
                         body += piece
                         if visit < 3 and body.count(b"\n\n") > 2:
                             break
+                if visit < 3:  # the connection broke there
+                    body = b"\n\n".join([*body.split(b"\n\n")[:3], b""])
                 whole = body[: body.rindex(b"\n\n") - 3] if visit < 3 else body  # the last one is cut
                 whole = whole[: whole.rindex(b"\n\n") + 2]
                 seen += [frame["seq"] for frame in read_frames(whole)]

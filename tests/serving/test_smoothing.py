@@ -96,7 +96,7 @@ async def test_a_response_is_the_same(format: str) -> None:
         exchange = Exchange()
         await answer(event_stream_response(events, format=format, smooth=smooth, keep_alive=None), exchange)
         assert exchange.ended
-        bodies.append([each for each in exchange.chunks if each])
+        bodies.append(b"".join(exchange.chunks))
     assert bodies[0] == bodies[1]
 
 

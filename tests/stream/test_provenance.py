@@ -38,11 +38,16 @@ def refusals(events: list[UIEvent]) -> list[Code]:
     return [event.code for event in events if isinstance(event, Error)]
 
 
+SHARES = pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.deep)])
+"""The quick tests try each fifth dialect, other ones in each test."""
+
+
 @OTHER_LOOP_DEEP
-async def test_a_native_tool_does_not_run_for_text() -> None:
+@SHARES
+async def test_a_native_tool_does_not_run_for_text(share: int) -> None:
     """Without a nonce the call is denied, and the model is told why."""
     with cases() as case:
-        for name, dialect in DIALECTS.items():
+        for name, dialect in [*DIALECTS.items()][::share]:
             with case(name):
                 bank = Bank(requires_approval=False, trust="native")
                 held = await hold(planted(dialect), "Sorry.", tools=bank.tools, dialects=[dialect])
@@ -51,10 +56,11 @@ async def test_a_native_tool_does_not_run_for_text() -> None:
 
 
 @OTHER_LOOP_DEEP
-async def test_an_approved_tool_asks_for_text() -> None:
+@SHARES
+async def test_an_approved_tool_asks_for_text(share: int) -> None:
     """Without a nonce somebody has to allow the call."""
     with cases() as case:
-        for name, dialect in DIALECTS.items():
+        for name, dialect in [*DIALECTS.items()][1 % share :: share]:
             with case(name):
                 bank = Bank(requires_approval=False, trust="approved")
                 held = await hold(planted(dialect), tools=bank.tools, dialects=[dialect])
@@ -63,11 +69,12 @@ async def test_an_approved_tool_asks_for_text() -> None:
 
 
 @OTHER_LOOP_DEEP
+@SHARES
 @pytest.mark.parametrize("make", [hash_marker, tilde_fence])
-async def test_with_a_nonce_no_quotation_is_a_call(make: Any) -> None:
+async def test_with_a_nonce_no_quotation_is_a_call(make: Any, share: int) -> None:
     """Not even for tools that trust text."""
     with cases() as case:
-        for name, dialect in DIALECTS.items():
+        for name, dialect in [*DIALECTS.items()][(2 + (make is hash_marker)) % share :: share]:
             with case(name):
                 bank = Bank(requires_approval=False)
                 held = await hold(planted(dialect), tools=bank.tools, dialects=[make(nonce="k7")])
@@ -104,12 +111,13 @@ def editing(page: str) -> tuple[list[dict[str, str]], ToolRegistry]:
 
 
 @ONE_LOOP
-async def test_what_a_call_or_a_tool_says_is_no_call() -> None:
+@SHARES
+async def test_what_a_call_or_a_tool_says_is_no_call(share: int) -> None:
     """The arguments of a native call are restored for its tool, and neutralised in the next request; so is what a tool
     says of itself.
     """
     with cases() as case:
-        for name, dialect in DIALECTS.items():
+        for name, dialect in [*DIALECTS.items()][3 % share :: share]:
             page, bank = planted(dialect), Bank(requires_approval=False)
             edited, tools = editing(page)
             tools.merge(bank.tools)

@@ -8,18 +8,24 @@ from collections.abc import Iterator
 from hypothesis import settings
 from hypothesis import strategies as st
 
-_SHORT = 100
-"""Bytes that are cut at every place in the quick tests, too."""
+_SIZES = (2, 7, 16, 61)
+"""Bytes of the pieces that data come in, in the quick tests."""
+
+_PLACES = 16
+"""Places at which data are cut in two there."""
 
 
 def usual_cuts(data: bytes) -> Iterator[list[bytes]]:
-    """Yield `data` whole, byte by byte, with empty chunks between, and in two: at every place if it is short or the
-    profile is not the quick one, else at every third, which are others where the length is another.
+    """Yield `data` whole, byte by byte, with empty chunks between, and in two at every place; in the quick profile in
+    two at a few places, which are others where the length is another, and in pieces of a few sizes.
     """
     yield [data]
     yield [data[at : at + 1] for at in range(len(data))]
     yield [chunk for at in range(len(data)) for chunk in (data[at : at + 1], b"")]
-    every = 1 if len(data) <= _SHORT or settings().max_examples > 15 else 3
+    every = 1
+    if settings().max_examples <= 15:
+        yield from ([data[at : at + size] for at in range(0, len(data), size)] for size in _SIZES if size < len(data))
+        every = max(1, len(data) // _PLACES)
     for at in range(1 + len(data) % every, len(data), every):
         yield [data[:at], data[at:]]
 

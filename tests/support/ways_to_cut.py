@@ -27,16 +27,23 @@ def every_way(text: str) -> Iterator[list[str]]:
     return (cut(text, each) for each in chosen)
 
 
-_SHORT = 30
-"""Characters of a text that is cut at every place in the quick tests, too."""
+_SIZES = (2, 3, 5, 8)
+"""Characters of the pieces that a text comes in, in the quick tests."""
+
+_PLACES = 6
+"""Places at which a text is cut in two there."""
 
 
 def usual_ways(text: str) -> Iterator[Sequence[str]]:
-    """Yield `text` whole, one by one, one by one with nothing in between, and cut in two: at every place if it is short
-    or the profile is not the quick one, else at every third, which are others in a text of another length.
+    """Yield `text` whole, one by one, one by one with nothing in between, and cut in two at every place; in the quick
+    profile in two at a few places, which are others in a text of another length, and in pieces of a few sizes.
     """
     yield [text]
     yield list(text)
     yield [delta for character in text for delta in (character, "")]
-    every = 1 if len(text) <= _SHORT or settings().max_examples > 15 else 3
+    if settings().max_examples > 15:
+        yield from two_way(text)
+        return
+    yield from ([text[at : at + size] for at in range(0, len(text), size)] for size in _SIZES if size < len(text))
+    every = max(1, len(text) // _PLACES)
     yield from (cut(text, [place]) for place in range(1 + len(text) % every, len(text), every))

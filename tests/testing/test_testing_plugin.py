@@ -6,8 +6,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx  # noqa: F401  what pytest imports in a project's run is gone behind it, and comes anew in the next
 import pytest
 
+import streamtools.testing.fixture  # noqa: F401  as httpx is
 from streamtools.recording import read_recordings, shipped
 from tests.support.blocking_provider import BlockingProvider
 
@@ -23,6 +25,14 @@ ASK = """
         with httpx.Client(transport=recording.transport) as client:
             return client.post("{url}", json={{"say": body}}).text
 """
+
+
+@pytest.fixture(autouse=True)
+def without_other_plugins(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load none of other packages' plugins that no project here uses."""
+    monkeypatch.setenv(
+        "PYTEST_ADDOPTS", "-p no:valkey -p no:faker -p no:hypothesispytest -p no:xdist -p no:xdist.looponfail"
+    )
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ async def killed(
 @pytest.mark.anyio
 @pytest.mark.parametrize("leave", [None, by_closing, by_cancelling], ids=["break", "aclose", "cancel"])
 @pytest.mark.parametrize("kind", [native, written])
-@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.deep)])
 async def test_killed_at_each_event(leave: Leave | None, kind: Callable[..., list[SourceEvent]], stride: int) -> None:
     """No task, no file and no thread that is not counted is left; each call has one end; both providers would take the
     history.

@@ -143,10 +143,11 @@ def test_delays_are_counted_in_deltas() -> None:
 
 
 @pytest.mark.parametrize("row", OURS, ids=[f"{row.choice or 'defaults'}-{row.format}" for row in OURS])
-def test_our_rows_are_right_however_a_stream_is_cut(row: Row) -> None:
+@pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.deep)])
+def test_our_rows_are_right_however_a_stream_is_cut(row: Row, share: int) -> None:
     """Each dialect reads its format: nothing lost, leaked or wrong, and one result for every cutting."""
     peer = load(row.choice)
-    for stream in short_streams(FORMATS[row.format]):
+    for stream in [*short_streams(FORMATS[row.format])][::share]:
         verdicts = [judge(stream, tell(peer, deltas_of(stream.text, sizes))) for _, sizes in cuttings(stream)]
         assert all(verdict.right for verdict in verdicts), stream.name
         assert 1 == len({verdict.result for verdict in verdicts}), stream.name

@@ -73,6 +73,15 @@ def test_the_readme_is_read_to_its_end() -> None:
     assert 160 >= len(TEXT.splitlines())
 
 
+def test_its_picture_moves() -> None:
+    """It is an animated PNG, and small enough for a first screen."""
+    (picture,) = re.findall(r"^!\[[^\]]+\]\((\S+)\)$", TEXT, re.MULTILINE)
+    data = (ROOT / picture).read_bytes()
+
+    assert b"acTL" in data[:64]
+    assert len(data) < 1 << 20
+
+
 def test_its_figures_are_those_of_the_pages_behind_them() -> None:
     """What it says in numbers is counted, or stands in the table of the page that it links to."""
     pages = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("conformance", "comparison")}

@@ -74,7 +74,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "apps.cli": {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
-        *("conversation", "conversation.models", "machine", "outputs", "apps.web", "gateway.service"),
+        *("conversation", "conversation.models", "history", "machine", "outputs", "apps.web", "gateway.service"),
     },
     "apps": (),
     "testing": {

@@ -27,6 +27,7 @@ def test_the_workflow_runs_what_the_readme_says() -> None:
 def test_the_source_holds_what_its_tests_need() -> None:
     """What the tests read is packed into the sdist."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert ".ci/hatch_metadata.py" == settings["tool"]["hatch"]["metadata"]["hooks"]["custom"]["path"]
     packed = settings["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
 
     assert {"/zensical.toml", "/.ci", "/.github", "/tests", "/docs"} <= set(packed)

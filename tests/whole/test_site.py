@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+from streamtools.outputs import FORMATS
+from streamtools.sources import ADAPTERS
 from tests.support.cases import cases
 from tests.support.readme import PAGES, read_blocks
 from tests.whole.site_pages import CONFIGURATION, DOCS, LIST, pages, write_list
@@ -41,6 +43,17 @@ def test_each_module_that_a_page_imports_from_is_in_the_api() -> None:
         for module, name in used.items():
             with case(module, name):
                 assert module in shown
+
+
+def test_the_page_of_wire_formats_has_each() -> None:
+    """What is read, and what is written with which content type."""
+    text = (DOCS / "wire-formats.md").read_text(encoding="utf-8")
+    read, written = re.findall(r"<!-- formats: \w+ -->\n((?:\|.*\n)+)", text)
+
+    assert [*ADAPTERS] == re.findall(r"^\| `(\w+)`", read, re.MULTILINE)
+    assert {name: make().content_type for name, make in FORMATS.items()} == dict(
+        re.findall(r"^\| `(\w+)` .*\| `(.+?)` \|$", written, re.MULTILINE)
+    )
 
 
 def test_links_leave_the_site_by_their_address_alone() -> None:

@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
@@ -28,8 +29,9 @@ from streamtools.apps.cli.complaints import Complaints, Refused, one_line
 from streamtools.apps.cli.model_arguments import NamedModel, import_tools, proxy_for, refusals
 from streamtools.apps.cli.prompting import confirms, decide, read_at_prompt
 from streamtools.apps.cli.recordings import JsonLines, View, open_output, open_transcript
-from streamtools.conversation import Assistant, Message, User
+from streamtools.conversation import Assistant, Message, System, User
 from streamtools.errors import Code
+from streamtools.history import read_messages
 from streamtools.recording.transports import RecordingTransport
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, Suspension, ToolRegistry
@@ -71,6 +73,7 @@ _HELP = """\
 /retry       ask the last question again
 /raw         show calls as the model wrote them, or no longer
 /save FILE   write the conversation into a file, as OpenAI's messages
+/load FILE   go on with a conversation that was saved, or with messages of any provider
 /quit        end the chat"""
 
 
@@ -160,6 +163,8 @@ class _Conversation:
                 screen.remark("Calls are shown as the model " + ("writes them." if screen.shows_raw else "means them."))
             case "/save" if rest:
                 self._save(rest, screen)
+            case "/load" if rest:
+                self._load(rest, screen)
             case "/retry" if self._last is not None:
                 question, before, ran = self._last
                 if ran and not confirms(output, f"{one_line(', '.join(ran))} may run again. Ask again?"):
@@ -178,6 +183,22 @@ class _Conversation:
             screen.remark(f"It cannot be saved: {error.strerror or error}.")
         else:
             screen.remark(f"Saved in {path}.")
+
+    def _load(self, path: str, screen: Transcript) -> None:
+        try:
+            messages = json.loads(Path(path).read_text(encoding="utf-8"))
+            if not isinstance(messages, list):
+                raise ValueError("a list of messages was expected")
+            read = read_messages(messages, system=True)
+        except OSError as error:
+            screen.remark(f"It cannot be read: {error.strerror or error}.")
+        except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, no messages
+            screen.remark(f"That is no conversation: {one_line(str(error))}.")
+        else:
+            instructed = any(isinstance(message, System) for message in read)
+            self._history = read if instructed else [*self._named.beginning, *read]
+            self._messages, self._last = messages, None
+            screen.remark(f"Going on behind what is in {path}.")
 
     async def _ask(self, before: list[Message], resumed: dict[str, Any]) -> TurnResult:
         """Show the answer, and return what it came to. A question without an answer is forgotten."""

@@ -92,6 +92,7 @@ class _Model:
         self._named = NamedModel(asked, tools)
         self.label = self._named.label
         self.client_tools = [each.name for each in tools or () if each.client]
+        self.tools = _told(tools)
         self._directory = directory
         self._files: WeakKeyDictionary[chat, Path] = WeakKeyDictionary()
 
@@ -170,6 +171,7 @@ class Recorded:
         heads = {name: _head(path) for name, path in self.recordings.items()}
         self._speed = speed
         self._tools = None if files else _TOOLS
+        self.tools = _told(self._tools)
         self.label = f"recordings of {', '.join(_models(heads.values()))}"
         self.note = (
             "No model was named, so recorded answers are played, each by itself. The calls in them are run "
@@ -213,6 +215,15 @@ class Recorded:
         else:
             asked = [each for each in self.suggestions if _words(each.question) == _words(question)]
         return self.recordings.get(asked[0].name, asked[0]) if asked else None
+
+
+def _told(tools: ToolRegistry | None) -> list[dict[str, str]]:
+    """Return what the first screen says of tools."""
+    asks = {True: " It asks you first."}
+    return [
+        {"name": each.name, "about": each.description.partition("\n")[0] + asks.get(bool(each.requires_approval), "")}
+        for each in tools or ()
+    ]
 
 
 def _head(path: Path) -> Head:

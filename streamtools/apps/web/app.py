@@ -6,7 +6,8 @@
     GET  /recording?of=             the recording itself
     GET  /conversation              what has been said, and by which runs it is being answered
     POST /conversation              begin a new one
-    POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}
+    POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}; with {"replace": run}, in the
+                                    place of a question that was asked before, and of all behind it
     GET  /runs/{id}/events          the events of a run behind `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop it, and wait until what is behind it is closed
     POST /runs/{id}/calls/{call}    {"approve": true, "shown": event}, {"approve": false, "reason": "…"},
@@ -74,6 +75,7 @@ _KEPT = 12 * 3600.0  # seconds that the events of an answer are kept
 class _QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
     question: str | None = None
     suggestion: str | None = None
+    replace: str | None = None
 
 
 class _DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -196,6 +198,7 @@ class _Chats:
                 "label": self._answerer.label,
                 "note": self._answerer.note,
                 "client_tools": [*getattr(self._answerer, "client_tools", ())],
+                "tools": [*getattr(self._answerer, "tools", ())],
                 "records": hasattr(self._answerer, "recording_of"),
                 "suggestions": [each._asdict() for each in self._answerer.suggestions],
                 "dropped": conversation.dropped if conversation is not None else 0,
@@ -226,13 +229,17 @@ class _Chats:
         before = conversation.running
         if conversation.is_asking or (before is not None and before.run.result.reason is None):
             raise HTTPException(409, "an answer is being given already: wait for its end, or stop it")
+        try:
+            place = conversation.place(asked.replace)
+        except LookupError:
+            raise HTTPException(409, "what is to be asked anew is not in this conversation any more") from None
         conversation.is_asking = True
         try:
             if before is not None:  # has said its end, and is closing what is behind it
                 with suppress(Exception):
                     await before.run.wait()
-            answer = self._answerer.answer(question, conversation.history, suggestion=asked.suggestion)
-            note = {"question": question, **conversation.note}
+            answer = self._answerer.answer(question, conversation.history(place), suggestion=asked.suggestion)
+            note = {"question": question, **conversation.note(place)}
             run = await self._runs.start(answer, owner=conversation.key, note=note)
         except (TooManyRuns, ClosedError):
             if not conversation.turns:  # nobody has its key
@@ -243,7 +250,7 @@ class _Chats:
             raise HTTPException(503, "too many answers are being given at the same time") from None
         finally:
             conversation.is_asking = False
-        conversation.add(Turn(question, run))
+        conversation.add(Turn(question, run), place)
         self._keep(run.id, answer)
         if (
             self._redis is None and self._conversations.find(conversation.key) is None

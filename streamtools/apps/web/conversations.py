@@ -32,8 +32,9 @@ class Suggestion(NamedTuple):
 class Answerer(Protocol):
     """Who answers. `client_tools`, if it has them, are the names of tools whose results the user writes.
 
-    `recordings`, if it has them, are files by the names under which the debugger shows them, and `recording_of` returns
-    the file in which what a model sends for an answer is recorded, or None.
+    `tools`, if it has them, are dicts of a `name` and what there is to say `about` it. `recordings`, if it has them,
+    are files by the names under which the debugger shows them, and `recording_of` returns the file in which what a
+    model sends for an answer is recorded, or None.
     """
 
     @property
@@ -76,25 +77,32 @@ class Conversation:
         """The turn that goes on."""
         return self.turns[-1] if self.turns and not self.turns[-1].run.ended else None
 
-    @property
-    def history(self) -> list[Message]:
-        """The messages that precede the next question; a question without an answer is forgotten."""
+    def place(self, run: str | None) -> int:
+        """Return which turn a run answers, or how many there are; raise `LookupError` for a run that answers none."""
+        if run is None:
+            return len(self.turns)
+        for place, turn in enumerate(self.turns):
+            if turn.run.id == run:
+                return place
+        raise LookupError(run)
+
+    def history(self, place: int) -> list[Message]:
+        """Return the messages that precede a turn; a question without an answer is forgotten."""
         history: list[Message] = []
-        for turn in self.turns:
+        for turn in self.turns[:place]:
             result = turn.run.result
             answer = settle(steps_to_history(result.steps), None if result.reason == "finished" else "cancelled")
             if any(isinstance(message, Assistant) for message in answer):
                 history += [User(turn.question), *answer]
         return history
 
-    @property
-    def note(self) -> dict[str, int]:
-        """What is kept with the next run, beside its question: how many there were before it."""
-        return {"before": self.dropped + len(self.turns)}
+    def note(self, place: int) -> dict[str, int]:
+        """Return what is kept with a run, beside its question: how many turns stand before it."""
+        return {"before": self.dropped + place}
 
-    def add(self, turn: Turn) -> None:
-        """Note a turn that has begun."""
-        self.turns.append(turn)
+    def add(self, turn: Turn, place: int) -> None:
+        """Note a turn that has begun, in the place of those that stood there and behind."""
+        self.turns[place:] = [turn]
         if len(self.turns) > self._max_turns:
             self.dropped += 1
             del self.turns[0]
@@ -155,6 +163,8 @@ async def shared_conversation(runs: Runs, key: str) -> Conversation | None:
     if not found:
         return None
     conversation = Conversation(MAX_TURNS, key)
-    conversation.turns = [Turn(run.note["question"], run) for run in found]
     conversation.dropped = found[0].note["before"]
+    for run in found:
+        place = max(0, run.note["before"] - conversation.dropped)
+        conversation.add(Turn(run.note["question"], run), place)
     return conversation

@@ -18,10 +18,10 @@ _HERE = Path(__file__).parent
 _SHARED = (
     "vendor/marked.umd.js",
     "vendor/purify.min.js",
-    *(f"static/{name}.js" for name in ("words", "dom", "markdown", "cards", "turn")),
+    *(f"static/{name}.js" for name in ("words", "dom", "code", "markdown", "cards", "turn")),
 )
 _DOCUMENTS = {
-    "page": (("page",), (*_SHARED, "static/inspector.js", "static/server.js", "static/page.js")),
+    "page": (("page",), (*_SHARED, "static/inspector.js", "static/server.js", "static/page.js", "static/doings.js")),
     "debugger": (("page", "debugger"), (*_SHARED, "static/server.js", "static/debugger.js")),
 }
 """For each document its styles, and its scripts in their order."""

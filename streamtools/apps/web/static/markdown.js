@@ -27,6 +27,7 @@ const markdown = new marked.Marked({
       const text = escaped(token.text || "image");
       return `<a href="${escaped(token.href)}">${text} (image)</a>`;
     },
+    code: ({ text, lang }) => `<pre data-language="${escaped((lang ?? "").split(/\s/, 1)[0].slice(0, 30))}"><code>${escaped(text)}\n</code></pre>`,
     checkbox: (token) => (token.checked ? "☑ " : "☐ "),
   },
 });
@@ -43,7 +44,8 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
 function render(tokens) {
   return DOMPurify.sanitize(markdown.parser(tokens), {
     ALLOWED_TAGS: TAGS,
-    ALLOWED_ATTR: ["href", "start", "align"],
+    ALLOWED_ATTR: ["href", "start", "align", "data-language"],
+    ADD_URI_SAFE_ATTR: ["start", "align", "data-language"], // no addresses, and taken for some else
     ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
     ALLOW_DATA_ATTR: false,
     ALLOW_ARIA_ATTR: false,
@@ -80,7 +82,10 @@ class MarkdownText {
     this.attempt(() => {
       this.settle();
       if (this.text.length > BLOCK) this.turnPlain();
-      else this.tail.replaceChildren(render(markdown.lexer(this.text)));
+      else {
+        const made = render(markdown.lexer(this.text));
+        this.tail.replaceChildren(final ? finishCode(made) : made);
+      }
     });
     this.cost = performance.now() - begin;
     this.due = now + 8 * this.cost;
@@ -108,7 +113,7 @@ class MarkdownText {
     const length = done.reduce((sum, token) => sum + token.raw.length, 0);
     if (!length || !this.text.startsWith(done.map((token) => token.raw).join(""))) return;
     done.links = tokens.links;
-    this.tail.before(render(done));
+    this.tail.before(finishCode(render(done)));
     this.text = this.text.slice(length);
     this.settled = 0;
   }

@@ -13,6 +13,8 @@ let records = false; // whether the server keeps the bytes of answers
 const waiting = []; // messages that were sent while an answer was being given
 let held = false; // one could not be sent, so that the others wait for the user
 let asking = false;
+let editing = null; // the run whose question is asked anew
+let sent = 0; // when the last question was sent
 let busy = null; // the refresh that goes on
 let again = false;
 let drawing = 0;
@@ -52,7 +54,7 @@ function arrange() {
   find("stop").hidden = !goesOn;
   find("send").disabled = asking;
   find("empty").hidden = turns.size > 0;
-  find("begin").hidden = turns.size === 0;
+  find("begin").hidden = find("copy").hidden = turns.size === 0;
   find("more").hidden = turns.size === 0 || suggestions.length === 0;
   question.placeholder = goesOn ? "Write what comes next: it waits for the end of the answer" : "Ask something";
   find("queue").hidden = waiting.length === 0;
@@ -66,10 +68,11 @@ function submit() {
   const text = question.value;
   if (!text.trim()) return;
   if (!asking && !running()) {
-    ask({ question: text });
+    ask(editing === null ? { question: text } : { question: text, replace: editing });
     return;
   }
   waiting.push(text);
+  editing = null;
   question.value = "";
   resize();
   say("The message waits for the end of the answer.");
@@ -127,16 +130,18 @@ async function catchUp() {
   for (const name of known.client_tools) clientTools.add(name);
   find("label").textContent = known.label;
   find("note").textContent = known.note;
+  find("tools").replaceChildren(...known.tools.map(({ name, about }) => element("li", {}, element("b", {}, name), ` ${about}`)));
   offer(find("suggestions"));
   offer(find("more").querySelector("ul"));
   for (const turn of known.turns) if (!turns.has(turn.run)) show(turn);
   arrange();
 }
 
-function show({ run, question: asked }) {
+function show({ run, question: asked }, begun = 0) {
   if (turns.has(run)) return;
   const turn = new Turn(asked, run, decide);
   turn.server = server;
+  turn.begun = begun;
   turns.set(run, turn);
   find("transcript").append(turn.node);
   follows = true;
@@ -172,16 +177,19 @@ async function read(turn) {
       if (!turn.ended) await new Promise((resolve) => setTimeout(resolve, wait));
     }
   }
-  if (records && !turn.left.signal.aborted) turn.body.append(element("p", { class: "meta" }, element("a", { href: `/debugger?of=${encodeURIComponent(turn.run)}` }, "Bytes and events")));
+  if (!turn.left.signal.aborted) turn.node.append(doings(turn));
   draw();
   arrange();
 }
 
-function forget() {
-  for (const turn of turns.values()) turn.leave();
-  turns.clear();
-  find("transcript").replaceChildren();
-  inspector.clear();
+// Forgets the turns from one on.
+function forget(from = 0) {
+  for (const turn of [...turns.values()].slice(from)) {
+    turn.leave();
+    turn.node.remove();
+    turns.delete(turn.run);
+  }
+  if (!turns.size) inspector.clear();
 }
 
 // What is done.
@@ -189,15 +197,18 @@ function forget() {
 async function ask(asked) {
   if (asking || running()) return;
   asking = true;
+  sent = performance.now();
   arrange();
   try {
     const { run, question: text } = await tell("/runs", asked);
     held = false;
+    editing = null;
     if (asked.question === question.value) question.value = "";
     resize();
     find("more").open = false;
     say("The answer is being written.");
-    show({ run, question: text });
+    if (asked.replace) forget([...turns.keys()].indexOf(asked.replace));
+    show({ run, question: text }, sent);
     tabs.postMessage("changed");
     await refresh();
   } catch (error) {
@@ -213,6 +224,23 @@ async function ask(asked) {
     arrange();
     question.focus();
   }
+}
+
+// Has a question written anew, in whose place it is asked.
+function edit(turn) {
+  editing = turn.run;
+  question.value = turn.question;
+  resize();
+  say("Sent, it takes the place of the question. Esc leaves it as it is.");
+  question.focus();
+}
+
+function leaveEdit() {
+  if (editing === null) return;
+  editing = null;
+  question.value = "";
+  resize();
+  say("");
 }
 
 async function stop() {
@@ -270,10 +298,22 @@ question.addEventListener("keydown", (event) => {
     event.preventDefault();
     find("ask").requestSubmit();
   }
+  if (event.key === "ArrowUp" && !question.value && !running() && turns.size) {
+    event.preventDefault();
+    [...turns.values()].at(-1).node.querySelector(".edit").click();
+  }
 });
 question.addEventListener("input", resize);
-document.addEventListener("keydown", (event) => { if (event.key === "Escape") stop(); });
-talk.addEventListener("scroll", () => { follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60; }, { passive: true });
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") (editing === null ? stop : leaveEdit)(); });
+talk.addEventListener("scroll", () => {
+  follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60;
+  find("latest").hidden = follows || !turns.size;
+}, { passive: true });
+find("latest").addEventListener("click", () => {
+  follows = true;
+  paint(performance.now());
+  question.focus();
+});
 new ResizeObserver(draw).observe(talk);
 find("stop").addEventListener("click", stop);
 find("begin").addEventListener("click", begin);

@@ -4,6 +4,11 @@
 class Turn {
   constructor(question, run, decide) {
     this.run = run;
+    this.question = question;
+    this.written = [];
+    this.begun = 0; // when it was asked, if this page saw it from there
+    this.first = 0; // when its first text was there
+    this.failed = false;
     this.decide = (call, decision) => decide(run, call, decision);
     this.seen = 0; // the number of the last event
     this.ended = false;
@@ -21,16 +26,27 @@ class Turn {
       element("h2", { class: "unseen" }, "Answer"), this.body);
   }
 
+  // What was said, and which calls were made, as Markdown.
+  get markdown() {
+    return this.written.join("");
+  }
+
   take(event, line) {
     if (event.seq <= this.seen || this.ended) return false;
     this.seen = event.seq;
     switch (event.type) {
       case "step-start": this.settle(); break;
-      case "text": case "reasoning": this.add(event.type, event.text); break;
+      case "text":
+        this.first = this.first || performance.now();
+        this.written.push(event.text);
+        this.add(event.type, event.text);
+        break;
+      case "reasoning": this.add(event.type, event.text); break;
       case "thinking": this.think(event); break;
       case "call-start": case "call-delta": case "progress":
         this.card(event.call_id).take(event, line); break;
       case "call": case "approval-requested": case "executing": case "executed":
+        if (event.type === "call") this.written.push(`\n\n> ${event.call.name}(${brief(event.call.arguments, 300)})\n\n`);
         this.card(event.call.id).take(event, line); break;
       case "error":
         if (event.call_id) this.card(event.call_id).take(event, line);
@@ -122,9 +138,19 @@ class Turn {
     const { input, output } = this.usage;
     const tokens = [input != null ? `${input.toLocaleString("en")} tokens in` : "", output != null ? `${output.toLocaleString("en")} ${input != null ? "out" : "tokens out"}` : ""];
     const line = tokens.filter(Boolean).join(", ");
+    this.failed = done.reason === "failed" || done.reason === "truncated";
+    this.took = performance.now();
     this.said = said || "The answer is complete.";
     if (line) this.put(element("p", { class: "meta" }, line));
     else if (!said && !this.body.childElementCount) this.note("The answer is empty.");
+  }
+
+  // How fast it was, where the page has seen it from its question on.
+  pace() {
+    if (!this.begun || !this.took) return "";
+    const rate = this.usage.output / ((this.took - this.first) / 1000);
+    return [seconds((this.took - this.begun) / 1000), this.first ? `first text after ${seconds((this.first - this.begun) / 1000)}` : "",
+      this.first && !this.cards.size && Number.isFinite(rate) ? `${rate.toFixed(rate < 10 ? 1 : 0)} tokens a second` : ""].filter(Boolean).join(" · ");
   }
 
   // Ends what is shown without the run's own word for it.

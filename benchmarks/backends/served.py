@@ -1,0 +1,240 @@
+"""The servers that `bench_backends` measures: one application, a path for each way of writing a backend.
+
+    python -m benchmarks.backends.served PROVIDER REDIS LOOP HTTP
+
+All ask the same provider with one client of httpx. What a row needs that is not installed has no path; `/rows` says
+which there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import resource
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import httpx
+import uvicorn
+from httpx_sse import aconnect_sse
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+
+from benchmarks.served import Server
+from streamtools import ToolStream, sources
+from streamtools.gateway import app as gateway
+from streamtools.outputs.asgi import event_stream_response
+from streamtools.runs import RedisStore, Run, Runs
+
+EVENT_STREAM = "text/event-stream"
+client = httpx.AsyncClient(trust_env=False, timeout=600, limits=httpx.Limits(max_connections=None))
+url = ""
+
+
+async def bare(request: Request) -> Response:
+    """Pass the bytes of the provider as they come: what every row is measured beside."""
+    body = await request.body()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        async with client.stream("POST", url, content=body) as response:
+            async for chunk in response.aiter_bytes():
+                yield chunk
+
+    return StreamingResponse(pieces(), media_type=EVENT_STREAM)
+
+
+async def by_hand(request: Request) -> Response:
+    """Write a loop over httpx-sse: no calls, no errors, no sign of life."""
+    body = await request.json()
+
+    async def pieces() -> AsyncIterator[str]:
+        async with aconnect_sse(client, "POST", url, json=body) as source:
+            async for frame in source.aiter_sse():
+                if frame.data == "[DONE]":
+                    break
+                text = frame.json()["choices"][0]["delta"].get("content")
+                if text:
+                    yield f"data: {json.dumps({'type': 'text', 'text': text})}\n\n"
+        yield "data: [DONE]\n\n"
+
+    return StreamingResponse(pieces(), media_type=EVENT_STREAM)
+
+
+@asynccontextmanager
+async def answer(body: Any) -> AsyncIterator[ToolStream]:
+    """Ask the provider, as the documentation does."""
+    async with client.stream("POST", url, json=body) as response, ToolStream(sources.openai(response)) as events:
+        yield events
+
+
+def written_as(format: Any) -> Any:
+    """Return what answers in one of our formats."""
+
+    async def respond(request: Request) -> Response:
+        return event_stream_response(answer(await request.json()), format=format)
+
+    return respond
+
+
+def as_run(name: str) -> Any:
+    """Return what answers with a run; those who ask with the same `?run=` read the same one."""
+    begun: dict[str, asyncio.Task[Run]] = {}
+
+    async def respond(request: Request) -> Response:
+        runs: Runs = getattr(request.app.state, name)
+        asked = request.query_params.get("run")
+        body = await request.json()
+        if asked is None:
+            return event_stream_response(await runs.start(answer(body), owner="benchmark"))
+        if asked not in begun:
+            begun[asked] = asyncio.ensure_future(runs.start(answer(body), owner="benchmark"))
+        return event_stream_response(await begun[asked])
+
+    return respond
+
+
+def peers() -> dict[str, Any]:
+    """Return what answers with the libraries of others, as far as they are installed."""
+    found: dict[str, Any] = {}
+    base = url.removesuffix("/chat/completions")
+    if importlib.util.find_spec("openai"):
+        import openai
+
+        sdk = openai.AsyncOpenAI(base_url=base, api_key="k")
+
+        async def over_openai(request: Request) -> Response:
+            body = await request.json()
+
+            async def pieces() -> AsyncIterator[str]:
+                async for chunk in await sdk.chat.completions.create(**body):
+                    text = chunk.choices[0].delta.content
+                    if text:
+                        yield f"data: {json.dumps({'type': 'text', 'text': text})}\n\n"
+                yield "data: [DONE]\n\n"
+
+            return StreamingResponse(pieces(), media_type=EVENT_STREAM)
+
+        found["openai"] = over_openai
+    if importlib.util.find_spec("pydantic_ai") and importlib.util.find_spec("ag_ui"):
+        from ag_ui.core import RunAgentInput
+        from pydantic_ai import Agent
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.providers.openai import OpenAIProvider
+        from pydantic_ai.ui.ag_ui import AGUIAdapter
+        from pydantic_ai.ui.vercel_ai import VercelAIAdapter
+
+        agent = Agent(OpenAIChatModel("m", provider=OpenAIProvider(base_url=base, api_key="k")))
+        said = {"id": "1", "role": "user", "content": "Say it."}
+        rest: dict[str, Any] = {"state": None, "tools": [], "context": [], "forwardedProps": None}
+        asked = RunAgentInput.model_validate({"threadId": "t", "runId": "r", "messages": [said], **rest})
+        part = {"type": "text", "text": "Say it."}
+        submitted = {"trigger": "submit-message", "id": "1", "messages": [{"id": "1", "role": "user", "parts": [part]}]}
+
+        async def over_ag_ui(request: Request) -> Response:
+            await request.json()
+            adapter: Any = AGUIAdapter(agent=agent, run_input=asked, accept=EVENT_STREAM)
+            return StreamingResponse(adapter.encode_stream(adapter.run_stream()), media_type=EVENT_STREAM)
+
+        async def over_vercel(request: Request) -> Response:
+            await request.json()
+            wanted = VercelAIAdapter.build_run_input(json.dumps(submitted).encode())
+            adapter: Any = VercelAIAdapter(agent=agent, run_input=wanted, accept=EVENT_STREAM)
+            return StreamingResponse(adapter.encode_stream(adapter.run_stream()), media_type=EVENT_STREAM)
+
+        found |= {"pydantic_ai_ag_ui": over_ag_ui, "pydantic_ai_vercel": over_vercel}
+    return found
+
+
+def at_root(app: Any) -> Any:
+    """Return an application that sees no more of a path than what is behind the one where it is mounted."""
+
+    async def below(scope: Any, receive: Any, send: Any) -> None:
+        path = scope["path"].removeprefix(scope["root_path"])
+        await app({**scope, "path": path, "raw_path": path.encode(), "root_path": ""}, receive, send)
+
+    return below
+
+
+def litellm(upstream: str) -> Any:
+    """Return LiteLLM's proxy."""
+    from litellm.proxy import proxy_server
+
+    known = {"model": "openai/m", "api_base": upstream, "api_key": "k"}
+    proxy_server.llm_router = proxy_server.litellm.Router(model_list=[{"model_name": "m", "litellm_params": known}])
+    return proxy_server.app
+
+
+def application(upstream: str, redis: str) -> Any:
+    """Return the application."""
+    global url
+    url = f"{upstream}/chat/completions"
+    pages: dict[str, Any] = {
+        "bare": bare,
+        "by_hand": by_hand,
+        "native": written_as("native"),
+        "ai_sdk": written_as("ai_sdk"),
+        "ag_ui": written_as("ag_ui"),
+        "run": as_run("memory"),
+        **({"redis_run": as_run("shared")} if redis else {}),
+        **peers(),
+    }
+    mounts = {"gateway": gateway(upstream, max_running=100_000)}
+    with contextlib.suppress(ImportError):  # the proxy is an extra of LiteLLM's
+        mounts["litellm"] = litellm(upstream)
+
+    async def time(request: Request) -> Response:
+        return Response(str(process_time()))
+
+    def memory(request: Request) -> Response:
+        return Response(str(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")))
+
+    async def rows(request: Request) -> Response:
+        return JSONResponse([*pages, *mounts])
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(client)
+            app.state.memory = await stack.enter_async_context(Runs(max_running=100_000))
+            if redis:
+                app.state.shared = await stack.enter_async_context(Runs(RedisStore(redis), max_running=100_000))
+            yield
+
+    return Starlette(
+        routes=[
+            *(Route(f"/{name}", page, methods=["POST"]) for name, page in pages.items()),
+            Route("/time", time),
+            Route("/memory", memory),
+            Route("/rows", rows),
+            *(Mount(f"/{name}", at_root(mounted)) for name, mounted in mounts.items()),
+        ],
+        lifespan=lifespan,
+    )
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    provider, redis, loop, http = sys.argv[1:]
+    config = uvicorn.Config(
+        application(provider, redis),
+        host="127.0.0.1",
+        port=0,
+        loop=loop,
+        http=http,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        backlog=4096,
+    )
+    Server(config).run()

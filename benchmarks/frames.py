@@ -1,0 +1,176 @@
+"""How smoothly the page of `serve` shows a long answer, beside a page that appends the same text as bare text nodes.
+
+    python -m benchmarks.frames      # in an environment with the extra `browser`, beside Debian's `chromium`
+
+Both read the same answer of Markdown from the same server, in the same Chromium, one after the other, and take turns.
+The figure is the 95th percentile of the time between two frames; of each page the best run counts, because whatever
+made another slower was not the page. What the second half of the answer costs the renderer, beside the first half,
+tells whether a delta costs more the longer the answer is. With `--smoke` the answer is short, and only what the pages
+show is checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streamtools.recording import Head, RecordingWriter
+
+BLOCK = """## A heading of the {}th part
+
+Some prose with **bold** and `code`, long enough to be broken into lines, and [a link](http://a.example/{}) in it.
+
+- one thing, and *another*
+- two things
+
+```python
+def part(x: int) -> str:  # number {}
+    return "text" * x
+```
+
+| a | b |
+|---|---|
+| 1 | {} |
+
+"""
+PIECE, PAUSE = 12, 2.0  # characters of a delta, milliseconds between two
+
+_FRAMES = """() => {
+    window.frames_ = [];
+    let last = performance.now();
+    const tick = (now) => {
+        window.frames_.push(now - last);
+        last = now;
+        window.looking = requestAnimationFrame(tick);
+    };
+    window.looking = requestAnimationFrame(tick);
+}"""
+_BARE = """async (question) => {
+    const headers = { "content-type": "application/json" };
+    const asked = await fetch("/runs", { method: "POST", headers, body: JSON.stringify({ question }) });
+    const { run } = await asked.json();
+    document.body.replaceChildren();
+    const shown = document.body.appendChild(document.createElement("pre"));
+    shown.style.whiteSpace = "pre-wrap";
+    const reader = (await fetch(`/runs/${run}/events`)).body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+        const { value, done } = await reader.read();
+        if (done) return;
+        const lines = (rest + value).split("\\n");
+        rest = lines.pop();
+        for (const line of lines) {
+            const event = line.startsWith("data: ") ? JSON.parse(line.slice(6)) : {};
+            if (event.type === "text") shown.append(event.text);
+        }
+        window.scrollTo(0, document.body.scrollHeight);
+    }
+}"""
+
+
+class Shown(NamedTuple):
+    """The 95th percentile of the times between frames, in ms, and the renderer's seconds for each half."""
+
+    frame: float
+    first: float
+    second: float
+
+
+def answer(size: int) -> str:
+    """Return an answer of so many characters."""
+    return "".join(BLOCK.format(*[part] * 4) for part in range(size // len(BLOCK) + 1))[:size].rstrip() + "\n"
+
+
+@contextlib.contextmanager
+def served(text: str) -> Iterator[str]:
+    """Serve an answer, paced as a model writes it, and give the address."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "long.jsonl"
+        with RecordingWriter(path, Head(source="openai")) as writer:
+            pieces = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+            for at, piece in enumerate(pieces):
+                data = json.dumps({"choices": [{"index": 0, "delta": {"content": piece}}]})
+                writer.chunk(f"data: {data}\n\n".encode(), at * PAUSE)
+            writer.chunk(
+                b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
+                len(pieces) * PAUSE,
+            )
+            writer.end("end", len(pieces) * PAUSE)
+        command = [sys.executable, "-m", "streamtools", "serve", str(path), "--port", "0", "--speed", "1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                yield process.stdout.readline().partition(": ")[2].partition("/debugger")[0]
+            finally:
+                process.terminate()
+
+
+def until(page: Any, holds: str) -> None:
+    """Wait until an expression holds; `wait_for_function` would evaluate it in a way that the page's policy refuses."""
+    while not page.evaluate(f"Boolean({holds})"):
+        page.wait_for_timeout(100)
+
+
+def renderer(session: Any) -> float:
+    """Return the seconds that the renderer has worked."""
+    told = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    return float(told["TaskDuration"])
+
+
+def show(browser: Any, url: str, text: str, *, bare: bool) -> Shown:
+    """Show the answer on one of the pages, and return what it has cost."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.set_default_timeout(300_000)
+    page.goto(f"{url}/conversation" if bare else url)
+    session = context.new_cdp_session(page)
+    session.send("Performance.enable")
+    middle_part = json.dumps(f"{text.count('## A heading') // 2}th part")
+    half = f"document.body.textContent.includes({middle_part})"
+    page.evaluate(_FRAMES)
+    begin = renderer(session)
+    if bare:
+        page.evaluate(f"void ({_BARE})('long.jsonl').then(() => {{ window.over = true; }})")
+    else:
+        page.locator("#suggestions button").click()
+    until(page, half)
+    middle = renderer(session)
+    until(page, "window.over" if bare else "document.querySelector('.doings')")
+    end = renderer(session)
+    frames = sorted(page.evaluate("cancelAnimationFrame(window.looking), window.frames_"))
+    said = page.evaluate("document.querySelector('pre').textContent" if bare else "[...turns.values()][0].markdown")
+    assert text == said, "the page shows another text"
+    context.close()
+    return Shown(frames[int(len(frames) * 0.95)], middle - begin, end - middle)
+
+
+def main(size: int = 50_000, repeats: int = 3) -> None:
+    """Measure, and print the figures; of an answer too short for figures, that both pages showed it."""
+    from playwright.sync_api import sync_playwright
+
+    text = answer(size)
+    with served(text) as url, sync_playwright() as playwright:
+        chromium = os.environ.get("STREAMTOOLS_CHROMIUM", "/usr/bin/chromium")
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        runs = [[show(browser, url, text, bare=bare) for bare in (True, False)] for _ in range(repeats)]
+        browser.close()
+    if repeats == 1:
+        print(f"both pages show the answer of {size:,} characters")
+        return
+    bare, ours = (min(pair[which].frame for pair in runs) for which in (0, 1))
+    growth = min(pair[1].second / pair[1].first for pair in runs)
+    work = min((pair[1].first + pair[1].second) / (pair[0].first + pair[0].second) for pair in runs)
+    print(f"{size:,} characters: a frame in 95 of 100 is there within {ours:.1f} ms, on a bare page {bare:.1f} ms")
+    print(f"beside the bare page: {ours / bare:.2f} x (target 1.50), and {work:.2f} x the work of the renderer")
+    print(f"the second half beside the first: {growth:.2f} x the work")
+
+
+if __name__ == "__main__":
+    main(*((2_000, 1) if "--smoke" in sys.argv else ()))

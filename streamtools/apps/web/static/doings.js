@@ -1,0 +1,57 @@
+"use strict";
+// What can be done with an answer that has ended: copied, asked for once more, asked in other words, looked into.
+
+const RAN = ["executed", "failed"]; // of calls whose tools have been at work
+
+function doings(turn) {
+  const row = element("div", { class: "doings" });
+  const again = () => renew(row, turn, () => ask({ question: turn.question, replace: turn.run }));
+  row.append(
+    button("Copy", (event) => copy(turn.markdown, event.currentTarget), { class: "quiet" }),
+    button(turn.failed ? "Retry" : "Ask again", again, { class: "quiet" }),
+    button("Edit", () => renew(row, turn, () => edit(turn)), { class: "quiet edit" }),
+    records ? element("a", { href: `/debugger?of=${encodeURIComponent(turn.run)}` }, "Bytes and events") : "",
+    element("span", {}, turn.pace()));
+  return row;
+}
+
+// Says which tools may run once more, where some have run; then, or at once, does it.
+function renew(row, turn, go) {
+  const later = [...turns.values()].slice([...turns.values()].indexOf(turn));
+  const ran = new Set(later.flatMap((each) => [...each.cards.values()]).filter((card) => RAN.includes(card.node.dataset.state) && card.call).map((card) => card.call.name));
+  if (!ran.size && later.length < 2) return go();
+  const all = [...row.childNodes];
+  const back = () => row.replaceChildren(...all);
+  const yes = button("Go on", () => { back(); go(); }, { class: "primary" });
+  row.replaceChildren(element("span", { role: "alert" }, [ran.size ? `${[...ran].join(", ")} ran, and may run again.` : "", later.length > 1 ? "What stands below is taken out of the conversation." : ""].filter(Boolean).join(" ")),
+    yes, button("Leave it", back));
+  yes.focus();
+}
+
+function whole() {
+  return [...turns.values()].map((turn) => `## ${turn.question.replace(/\n/g, "\n## ")}\n\n${turn.markdown.trim()}\n`).join("\n");
+}
+
+// Light, dark, or as the system has it.
+function dress(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+  find("theme").textContent = { light: "Light", dark: "Dark" }[theme] ?? "Auto";
+  find("theme").setAttribute("aria-label", `Theme: ${find("theme").textContent}`);
+}
+
+try {
+  dress(localStorage.getItem("theme"));
+} catch (error) {
+  dress(null); // a browser that keeps nothing
+}
+find("theme").addEventListener("click", () => {
+  const next = { light: "dark", dark: "" }[document.documentElement.dataset.theme ?? ""] ?? "light";
+  dress(next);
+  try {
+    localStorage.setItem("theme", next);
+  } catch (error) {
+    // it lasts as long as the page
+  }
+});
+find("copy").addEventListener("click", (event) => copy(whole(), event.currentTarget));

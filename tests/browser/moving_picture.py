@@ -1,0 +1,113 @@
+"""The picture of the README that moves, `docs/replay.png`: the debugger goes through a recording that is shipped.
+
+    python -m tests.browser.moving_picture        # with the extra `browser`, and Chromium
+
+It is an animated PNG. Each frame but the first holds only the pixels that differ from the one before.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import anyio
+
+from streamtools.apps.cli.serve import Recorded
+from tests.browser.conftest import Browsing, launched
+from tests.browser.looking import expect
+from tests.support.readme import ROOT
+
+PICTURE = ROOT / "docs" / "replay.png"
+SIZE = {"width": 1000, "height": 620}
+STRIDE, PAUSE, PAUSE_AT_THE_END = 3, 500, 4000  # steps, and milliseconds
+
+DIFFERENCE = """async ([before, now]) => {
+  const read = async (data) => {
+    const image = await createImageBitmap(await (await fetch("data:image/png;base64," + data)).blob());
+    const canvas = new OffscreenCanvas(image.width, image.height);
+    const context = canvas.getContext("2d");
+    context.drawImage(image, 0, 0);
+    return [canvas, context, context.getImageData(0, 0, image.width, image.height)];
+  };
+  const [canvas, context, shown] = await read(now);
+  const pixels = new Uint32Array(shown.data.buffer);
+  if (before) {
+    const old = new Uint32Array((await read(before))[2].data.buffer);
+    for (let at = 1; at < pixels.length; at++) if (pixels[at] === old[at]) pixels[at] = 0;
+    context.putImageData(shown, 0, 0);
+  }
+  const bytes = new Uint8Array(await (await canvas.convertToBlob()).arrayBuffer());
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+}"""
+
+
+def read_chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield name and data of each chunk of a PNG."""
+    at = 8
+    while at < len(png):
+        (size,) = struct.unpack_from(">I", png, at)
+        yield png[at + 4 : at + 8], png[at + 8 : at + 8 + size]
+        at += size + 12
+
+
+def write_chunk(name: bytes, data: bytes) -> bytes:
+    """Return a chunk of a PNG."""
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def animate(frames: list[tuple[bytes, int]]) -> bytes:
+    """Return an animated PNG of frames of one size, each with its time in milliseconds (third edition of PNG, 4.9)."""
+    heads = {data for png, _ in frames for name, data in read_chunks(png) if name == b"IHDR"}
+    (head,) = heads
+    picture = (
+        b"\x89PNG\r\n\x1a\n" + write_chunk(b"IHDR", head) + write_chunk(b"acTL", struct.pack(">II", len(frames), 0))
+    )
+    number = 0
+    for index, (png, pause) in enumerate(frames):
+        over = 1 if index else 0  # what is transparent shows what was there
+        picture += write_chunk(
+            b"fcTL", struct.pack(">I", number) + head[:8] + struct.pack(">IIHHBB", 0, 0, pause, 1000, 0, over)
+        )
+        number += 1
+        pixels = zlib.decompress(b"".join(data for name, data in read_chunks(png) if name == b"IDAT"))
+        packed = zlib.compress(pixels, 9)  # a browser is in a hurry
+        if index:
+            picture += write_chunk(b"fdAT", struct.pack(">I", number) + packed)
+            number += 1
+        else:
+            picture += write_chunk(b"IDAT", packed)
+    return picture + write_chunk(b"IEND", b"")
+
+
+async def film(chromium: Any, recording: str) -> list[tuple[bytes, int]]:
+    """Return what the debugger shows of a recording: its last step, which stands where nothing moves, and the way."""
+    async with AsyncExitStack() as stack:
+        browsing = Browsing(chromium, stack)
+        page = await browsing.open(answerer=Recorded(speed=0), viewport=SIZE)
+        await page.goto(f"{browsing.server.url}/debugger?of={recording}")
+        await expect(page.locator("#shown .card .name")).to_have_text("get_weather")
+        last = int(await page.locator("#step").get_attribute("max"))
+        table = await (await chromium.new_context()).new_page()
+        frames, before = [], ""
+        for step in [last, *range(0, last, STRIDE)]:
+            await page.locator("#step").fill(str(step))
+            await expect(page.locator("#where")).to_contain_text(f"step {step} of")
+            now = base64.b64encode(await page.screenshot(animations="disabled", caret="hide")).decode()
+            frame = base64.b64decode(await table.evaluate(DIFFERENCE, [before, now]))
+            frames.append((frame, PAUSE if step < last else PAUSE_AT_THE_END))
+            before = now
+        return frames
+
+
+async def main() -> bytes:
+    """Return the picture."""
+    async with launched() as chromium:
+        return animate(await film(chromium, "tilde-call"))
+
+
+if __name__ == "__main__":
+    PICTURE.write_bytes(anyio.run(main))

@@ -1,0 +1,123 @@
+"""What a user does with an answer that has ended: copies it, asks once more, asks in other words, reads its code."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from streamtools.apps.cli.serve import Recorded
+from tests.browser.conftest import Browsing
+from tests.browser.looking import answers, ask, ended, expect
+from tests.browser.test_looks import faults
+from tests.support.answering import calling, delta, saying
+from tests.support.loopback import Loopback
+
+pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+
+
+async def test_what_is_copied_is_markdown(browsing: Browsing) -> None:
+    """Code as it stands, an answer, the conversation with its calls."""
+    text = 'Look:\n\n3. three\n\n```python\ndef f():  # one\n    return "two"\n```\n'
+    page = await browsing.open(saying(text), saying(calling("look_up", city="Oslo")), saying("**17** °C."))
+    await browsing.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await ask(page, "Code?")
+    await ended(page)
+    await expect(page.locator(".code .head span")).to_have_text("python")
+    assert "3" == await page.locator(".answer ol").get_attribute("start")
+    assert ["def", "return"] == await page.locator(".hl-keyword").all_inner_texts()
+    assert ["# one"] == await page.locator(".hl-comment").all_inner_texts()
+    assert ['"two"'] == await page.locator(".hl-string").all_inner_texts()
+
+    async def copied(name: str, at: int = 0) -> str:
+        await page.get_by_role("button", name=name, exact=True).nth(at).click()
+        await expect(page.get_by_text("Copied", exact=True).first).to_be_visible()
+        said: str = await page.evaluate("navigator.clipboard.readText()")
+        return said
+
+    assert 'def f():  # one\n    return "two"\n' == await copied("Copy code")
+    assert text == await copied("Copy")
+    await ask(page, "Oslo?")
+    await ended(page, 2)
+    whole = await copied("Copy all")
+    assert whole.startswith("## Code?\n\nLook:\n\n3. three\n\n```python")
+    assert '## Oslo?\n\n> look_up(city: "Oslo")\n\n\n**17** °C.' in whole
+
+
+async def test_an_answer_is_asked_for_once_more(browsing: Browsing) -> None:
+    """In its place, also after a reload and in a second tab; the model does not hear of the first one."""
+    page = await browsing.open(saying("One."), saying("Two."), saying("Three."))
+    other = await browsing.tab()
+    await ask(page, "Hi")
+    await ended(page)
+    await page.get_by_role("button", name="Ask again").click()
+    await expect(page.locator(".answer")).to_contain_text("Two.")
+    await ended(page)
+    assert 1 == len(browsing.provider.bodies[1]["messages"])
+    await expect(other.locator(".answer")).to_contain_text("Two.")
+    await page.reload()
+    await ended(page)
+    assert ["Two."] == await answers(page)
+    await page.locator("#question").press("ArrowUp")
+    await expect(page.locator("#question")).to_have_value("Hi")
+    await page.locator("#question").fill("Hello")
+    await page.locator("#question").press("Enter")
+    await expect(page.locator(".answer")).to_contain_text("Three.")
+    await ended(page)
+    assert ["Hello"] == await page.locator(".question").all_inner_texts()
+    assert [{"role": "user", "content": "Hello"}] == browsing.provider.bodies[2]["messages"]
+
+
+async def test_it_says_which_tools_may_run_again(browsing: Browsing) -> None:
+    """Before it asks, and asks nobody if the user leaves it."""
+    page = await browsing.open(
+        *(saying(calling("look_up", city="Oslo")), Loopback([delta("Oh ")]), saying("Well.")),
+        *(saying(calling("look_up", city="Oslo")), saying("Done.")),
+    )
+    await ask(page, "Oslo?")
+    await expect(page.locator(".ending")).to_contain_text("The answer")
+    await page.get_by_role("button", name="Retry").click()
+    await expect(page.get_by_role("alert").filter(has_text="look_up")).to_have_text("look_up ran, and may run again.")
+    await page.get_by_role("button", name="Leave it").click()
+    assert 2 == len(browsing.provider.requests)
+    await ask(page, "And?")
+    await ended(page, 2)
+    await page.get_by_role("button", name="Edit").first.click()
+    await expect(page.get_by_role("alert").filter(has_text="look_up")).to_contain_text("What stands below is taken out")
+    await page.get_by_role("button", name="Leave it").click()
+    await page.get_by_role("button", name="Retry").click()
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.locator(".answer")).to_contain_text("Done.")
+    await ended(page)
+    assert 5 == len(browsing.provider.requests)
+
+
+async def test_how_fast_it_was_and_what_there_is(browsing: Browsing) -> None:
+    """The first screen names the tools; an answer that was seen from its question on, its times."""
+    page = await browsing.open(answerer=Recorded(speed=1))
+    await expect(page.locator("#tools")).to_contain_text("send_postcard")
+    assert [] == await faults(page)
+    await page.get_by_role("button", name="three hashes").first.click()
+    await ended(page)
+    await expect(page.locator(".doings")).to_contain_text("first text after")
+
+
+async def test_themes_and_the_latest(browsing: Browsing) -> None:
+    """A theme stays over a reload; who reads above gets back to the end."""
+    go = anyio.Event()
+    lines = [f"line {number}\n\n" for number in range(100)]
+    page = await browsing.open(saying(*lines, go, "end"), viewport={"width": 800, "height": 500}, color_scheme="light")
+    await page.locator("#theme").click()
+    await page.locator("#theme").click()
+    await expect(page.locator("#theme")).to_have_text("Dark")
+    await page.reload()
+    assert "dark" == await page.evaluate("getComputedStyle(document.documentElement).colorScheme")
+    await ask(page, "Hi")
+    await expect(page.get_by_text("line 99", exact=True)).to_be_in_viewport()
+    await page.locator("#talk").hover()
+    await page.mouse.wheel(0, -2000)
+    await page.get_by_role("button", name="Jump to latest").click()
+    await expect(page.get_by_text("line 99", exact=True)).to_be_in_viewport()
+    await expect(page.locator("#latest")).to_be_hidden()
+    go.set()
+    await ended(page)
+    assert [] == await faults(page)

@@ -1,0 +1,142 @@
+"""The page docs/migration.md: each program, before and after, answers a page and the model alike; what it says of
+histories holds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+
+from streamtools.history import read_messages, write_messages
+from tests.clients.programs import run_program
+from tests.support.provider import Provider
+from tests.support.readme import ROOT, Block, read_blocks
+from tests.support.serving import Served, read_frames
+from tests.support.talks import calls, says
+
+pytestmark = [pytest.mark.sdk, pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # frameworks warn of themselves
+
+BLOCKS = read_blocks((ROOT / "docs" / "migration.md").read_text(encoding="utf-8"))
+PROGRAMS: dict[tuple[str, str], Block] = {
+    (when, each.notes[when]): each for each in BLOCKS for when in ("before", "after") if when in each.notes
+}
+TEXT = [("before", "openai"), ("before", "langchain"), ("after", "openai")]
+PARTS = [("before", "pydantic-ai"), ("before", "ai-sdk"), ("after", "ai-sdk")]
+
+ASKED: dict[str, Any] = {
+    "id": "c1",
+    "trigger": "submit-message",
+    "messages": [
+        {
+            "id": "q1",
+            "role": "user",
+            "parts": [{"type": "text", "text": "What is the weather in Paris?"}],
+        }
+    ],
+}
+QUESTION = [{"role": "user", "content": "What is the weather in Paris?"}]
+CALLED = [{"name": "get_weather", "arguments": {"city": "Paris"}}]
+IN_TEXT = f"<tool_call>\n{json.dumps(CALLED[0])}\n</tool_call>"
+
+
+async def ask(which: tuple[str, str], folder: Path) -> str:
+    """Return what a program answers to a page, behind a server of its language."""
+    block = PROGRAMS[which]
+    if block.language == "js":
+        source = block.text.replace('from "ai"', 'from "ai7"')
+        asks = "await POST(new Request('http://page/', { method: 'POST', body: process.argv[2] }))"
+        program = f"{source}\nconsole.log(JSON.stringify({{ end: await ({asks}).text() }}));\n"
+        (folder / "migration.mjs").write_text(program, encoding="utf-8")
+        return str(await run_program(folder, "migration.mjs", json.dumps(ASKED)))
+    module = ModuleType("app")
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(block.text, "migration.md", "exec"), vars(module))
+        asked, path = (ASKED, "/api/chat") if "/api/chat" in block.text else ({"messages": QUESTION}, "/chat")
+        async with Served(vars(module)["app"]) as server, httpx.AsyncClient(trust_env=False, timeout=60) as client:
+            return (await client.post(f"{server.url}{path}", json=asked)).raise_for_status().text
+    finally:
+        del sys.modules[module.__name__]
+
+
+def read_parts(answer: str) -> tuple[str, list[Any]]:
+    """Return the text, and the calls with their results, of a stream of UI messages."""
+    frames = read_frames(answer.replace("data: [DONE]", "").encode())
+    text: dict[str, str] = {}
+    for each in frames:
+        if each["type"] == "text-delta":
+            text[each["id"]] = text.get(each["id"], "") + each["delta"]
+    told: dict[str, list[Any]] = {}
+    for each in frames:
+        if each["type"] == "tool-input-available":
+            told[each["toolCallId"]] = [each["toolName"], each["input"]]
+        if each["type"] == "tool-output-available":
+            told[each["toolCallId"]].append(each["output"])
+    return "\n".join(text.values()), list(told.values())
+
+
+@pytest.mark.parametrize("which", [*TEXT, *PARTS], ids=" ".join)
+async def test_a_program(which: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs the tool of a native call, tells the model, and sends the page all text."""
+    native = calls(("get_weather", {"city": "Paris"}), text="Let me see. ")
+    async with Provider(native, says("It is ", "mild.")) as model:
+        monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
+        answer = await ask(which, folder)
+        told = model.bodies[1]["messages"]
+    text, parts = read_parts(answer) if which in PARTS else (answer, None)
+    assert "Let me see. It is mild." == " ".join(text.split())
+    assert parts in (None, [["get_weather", {"city": "Paris"}, "18 °C in Paris"]])
+    assert ["user", "assistant", "tool"] == [each["role"] for each in told if each["role"] != "system"]
+    assert "18 °C in Paris" in json.dumps(told[-1], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("which", [*TEXT, *PARTS], ids=" ".join)
+async def test_a_call_in_text(which: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, the reader sees it and nothing runs; after, it runs and nobody sees it."""
+    async with Provider(says("Let me see.\n", IN_TEXT), says("It is mild.")) as model:
+        monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
+        answer = await ask(which, folder)
+    text = read_parts(answer)[0] if which in PARTS else answer
+    if which[0] == "before":
+        assert (True, 1) == (IN_TEXT in text, len(model.bodies))
+    else:
+        assert ("Let me see. It is mild.", 2) == (" ".join(text.split()), len(model.bodies))
+        assert "18 °C in Paris" in json.dumps(model.bodies[1], ensure_ascii=False)
+
+
+def test_histories_are_moved() -> None:
+    """As the page says, by what the frameworks have for it."""
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, convert_to_openai_messages
+    from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+    from pydantic_ai.ui.vercel_ai import VercelAIAdapter
+
+    of_langchain = [
+        HumanMessage("Weather?"),
+        AIMessage("", tool_calls=[{"name": "get_weather", "args": {"city": "Paris"}, "id": "n0"}]),
+        ToolMessage("18 °C", tool_call_id="n0"),
+        AIMessage("Mild."),
+    ]
+    of_pydantic_ai = [
+        ModelRequest([UserPromptPart("Weather?")]),
+        ModelResponse([ToolCallPart("get_weather", {"city": "Paris"}, "n0")]),
+        ModelRequest([ToolReturnPart("get_weather", "18 °C", "n0")]),
+        ModelResponse([TextPart("Mild.")]),
+    ]
+    dumped = [each.model_dump(by_alias=True) for each in VercelAIAdapter.dump_messages(of_pydantic_ai)]
+    for stored in (convert_to_openai_messages(of_langchain), dumped):
+        written = write_messages(read_messages(stored), "openai")
+        assert ["user", "assistant", "tool", "assistant"] == [each["role"] for each in written]
+        assert "get_weather" == written[1]["tool_calls"][0]["function"]["name"]
+        assert ("18 °C", "Mild.") == (written[2]["content"], written[3]["content"])
+
+
+def test_each_block_is_run() -> None:
+    """Before and after, each of them."""
+    assert {*TEXT, *PARTS} == PROGRAMS.keys()
+    assert len(PROGRAMS) == len(BLOCKS)
