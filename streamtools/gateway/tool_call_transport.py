@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, Literal, Self
 
 from streamtools.conversation.prompts import Example
-from streamtools.gateway.addresses import as_bytes, as_text, client_of, headers_for, path_for
+from streamtools.gateway.addresses import ONCE, Headers, as_bytes, as_text, client_of, headers_for, path_for
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.fallbacks import FallbackUpstream
 from streamtools.gateway.plan import Mode
@@ -77,8 +77,11 @@ class ToolCallTransport(Transport):
         if exchange.request.body is content:
             return await inner.handle_async_request(request)
 
+        headers = headers_for(client, as_text(request.headers.raw))
+
         async def ask(wanted: UpstreamRequest) -> Any:
-            asked = self._request(library, request, exchange, wanted)
+            asked = self._request(library, request, headers, wanted)
+            headers[:] = [each for each in headers if each[0] != ONCE]
             try:
                 response = await inner.handle_async_request(asked)
             except library.TransportError:
@@ -113,8 +116,11 @@ class ToolCallTransport(Transport):
         if exchange.request.body is content:
             return inner.handle_request(request)
 
+        headers = headers_for(client, as_text(request.headers.raw))
+
         def ask(wanted: UpstreamRequest) -> Any:
-            asked = self._request(library, request, exchange, wanted)
+            asked = self._request(library, request, headers, wanted)
+            headers[:] = [each for each in headers if each[0] != ONCE]
             try:
                 response = inner.handle_request(asked)
             except library.TransportError:
@@ -135,8 +141,8 @@ class ToolCallTransport(Transport):
             raise
         return _response(library, exchange, b"".join(body.ahead) if body.ended else body, first.extensions)
 
-    def _request(self, library: ModuleType, request: Any, exchange: Exchange, wanted: UpstreamRequest) -> Any:
-        url, headers = request.url, headers_for(exchange.client, as_text(request.headers.raw))
+    def _request(self, library: ModuleType, request: Any, headers: Headers, wanted: UpstreamRequest) -> Any:
+        url = request.url
         if wanted.at:
             upstream = self._rewrite.fallbacks[wanted.at - 1]
             url, headers = library.URL(upstream.url + "/chat/completions"), upstream.headers(headers)
