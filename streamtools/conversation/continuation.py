@@ -35,6 +35,7 @@ class Continuation:
         self._borders: list[int] = []  # of each prefix of it
         self._at = self._found = 0  # characters of `_shown` that were searched, and that match up to there
         self._white = "" if instructed else shown[len(shown.rstrip()) :]
+        self._repeated = 0  # characters of it that came again
         self._echo = shown.rstrip() if how == "echoed" else ""
         self._decided = instructed and not shown
 
@@ -72,9 +73,13 @@ class Continuation:
                 text = "".join(self._said)
             self._said.clear()
             self._echo = ""
-        while text and self._white and text[0] == self._white[0]:
-            text, self._white = text[1:], self._white[1:]
-        self._decided = bool(text) or not self._white
+        white, at = self._white, self._repeated
+        for character in text:
+            if at == len(white) or character != white[at]:
+                break
+            at += 1
+        text, self._repeated = text[at - self._repeated :], at
+        self._decided = bool(text) or at == len(white)
         return text
 
     def _add(self, character: str) -> None:

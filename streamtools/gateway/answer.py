@@ -81,10 +81,6 @@ class Answer:
         self._again = again
         self._seen: dict[str, None] = {}  # calls that the client is sent
         self._begun: set[str] = set()  # those whose name it knows
-        self._open: str | None = None
-        """The call whose pieces are sent. To clients it has ended when another begins, so those that begin meanwhile
-        wait for its end: in an array of calls, which end together."""
-        self._waiting: dict[str, list[UIEvent]] = {}  # what has come of each of those
         self._malformed: list[Error] = []
         self._before: list[Error] = []  # those of the answer before this one
         self._good: list[ToolCall] = []  # of all answers before this one
@@ -147,51 +143,22 @@ class Answer:
             case CallStart(call_id):
                 if not self._wants(call_id):
                     return ()
-                if self._open is not None:
-                    self._waiting[call_id] = [event]
-                    return ()
-                self._open = call_id
                 self._begun.add(call_id)
             case CallDelta(call_id):
-                if call_id in self._waiting:
-                    self._waiting[call_id].append(event)
-                    return ()
                 return (event,) if call_id in self._begun else ()
             case Call(call):
-                whole = Call(self._restored(call), event.seq) if self._wants(call.id) else None
-                return self._end_call(call.id, whole)
+                return (Call(self._restored(call), event.seq),) if self._wants(call.id) else ()
             case Error(call_id=None) if self._retried:  # what came before it still counts
                 return ()
             case Error(call_id=str() as call_id, call=None):
                 if not self._wants(call_id):
                     return ()
-                shown = True
                 if event.code not in _NO_FAULT:
                     self._malformed.append(event)
-                    shown = not self._again
-                return self._end_call(call_id, event if shown else None)
+                    return () if self._again else (event,)
             case Done():
                 return self._end(event)
         return (event,)
-
-    def _end_call(self, call_id: str, end: UIEvent | None) -> list[UIEvent]:
-        """Return the end of a call, unless it waits for another, and what waited for it; with None, nobody is told."""
-        out: list[UIEvent] = []
-        if call_id in self._waiting:
-            if end is None:
-                del self._waiting[call_id]
-            else:
-                self._waiting[call_id].append(end)
-        elif end is not None:
-            out.append(end)
-        if self._open == call_id:
-            self._open = None
-        while self._open is None and self._waiting:
-            call_id = next(iter(self._waiting))
-            out += (waited := self._waiting.pop(call_id))
-            self._begun.add(call_id)
-            self._open = None if isinstance(waited[-1], Call | Error) else call_id
-        return out
 
     def _wants(self, call_id: str) -> bool:
         if call_id in self._seen:

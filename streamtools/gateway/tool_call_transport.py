@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, Literal, Self
 
 from streamtools.conversation.prompts import Example
-from streamtools.gateway.addresses import as_bytes, as_text, client_of, headers_for, path_for
+from streamtools.gateway.addresses import ONCE, Headers, as_bytes, as_text, client_of, headers_for, path_for
 from streamtools.gateway.plan import Mode
 from streamtools.gateway.rewrite import Exchange, Rewrite
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
@@ -73,8 +73,11 @@ class ToolCallTransport(Transport):
         if exchange.request.body is content:
             return await inner.handle_async_request(request)
 
+        headers = headers_for(client, as_text(request.headers.raw))
+
         async def ask(wanted: UpstreamRequest) -> Any:
-            asked = _request(library, request, exchange, wanted)
+            asked = _request(library, request, headers, wanted)
+            headers[:] = [each for each in headers if each[0] != ONCE]
             response = await inner.handle_async_request(asked)
             response.request = asked
             exchange.begin(response.status_code, as_text(response.headers.raw))
@@ -104,8 +107,11 @@ class ToolCallTransport(Transport):
         if exchange.request.body is content:
             return inner.handle_request(request)
 
+        headers = headers_for(client, as_text(request.headers.raw))
+
         def ask(wanted: UpstreamRequest) -> Any:
-            asked = _request(library, request, exchange, wanted)
+            asked = _request(library, request, headers, wanted)
+            headers[:] = [each for each in headers if each[0] != ONCE]
             response = inner.handle_request(asked)
             response.request = asked
             exchange.begin(response.status_code, as_text(response.headers.raw))
@@ -140,9 +146,8 @@ class ToolCallTransport(Transport):
         return self._inner
 
 
-def _request(library: ModuleType, request: Any, exchange: Exchange, wanted: UpstreamRequest) -> Any:
+def _request(library: ModuleType, request: Any, headers: Headers, wanted: UpstreamRequest) -> Any:
     url = request.url.copy_with(path=path_for(request.url.path, wanted.endpoint))
-    headers = headers_for(exchange.client, as_text(request.headers.raw))
     return library.Request("POST", url, headers=as_bytes(headers), content=wanted.body, extensions=request.extensions)
 
 

@@ -19,6 +19,7 @@ from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_life import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects, armed, unnamed, watched
+from streamtools.parsing.dialects.base import neutralise
 from streamtools.parsing.policies import Options, ParserOptions
 
 if TYPE_CHECKING:
@@ -175,14 +176,16 @@ class Turn:
         others = self.native.calls + (self._apart.calls if self._apart is not None else [])
         events += map(self.parser.clean, self.refuse(others, Code.SUPERSEDED, BROKEN_OFF))
         self.native.begin_turn()
-        self._go_on_behind(written, kept)
+        written = self._go_on_behind(written, kept)
         self._apart = None
         self.deltas, self._blocks = [written], []
         self.room, self._spare = min(_BLOCK, self._limit - len(written)), 0
         return events, written
 
-    def _go_on_behind(self, written: str, calls: Sequence[ToolCall]) -> None:
-        """Read what comes as the rest of a text that has been read, and holds these calls; that makes no events."""
+    def _go_on_behind(self, written: str, calls: Sequence[ToolCall]) -> str:
+        """Read what comes as the rest of a text that has been read, and holds these calls; that makes no events. Return
+        the text as the next model may repeat it.
+        """
         options: ParserOptions = {**self._options}
         options["in_reasoning"] = options.get("in_reasoning", False) and not written
         self.parser = Parser(self._dialects, self._tools, **options)
@@ -190,9 +193,11 @@ class Turn:
         # What looks like a call without what stood in it is none.
         if len(self.parser.calls) != len(calls) or any(isinstance(event, Thinking) and not calls for event in read):
             self.parser = Parser(self._dialects, self._tools, **options)
+            written = neutralise(written, self._armed)
         self.parser.calls[:] = calls
         self.parser.number_by(self._number)
         self._replaced = True
+        return written
 
     def _written(self, shown: str) -> str | None:
         """Return the text of the turn with its complete calls, and without reasoning and markup, of which this much was

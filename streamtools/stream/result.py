@@ -238,9 +238,9 @@ class Collector:
             case Matched(where="reasoning"):
                 self._said.think(Reasoning(event.written or ""))
                 self._thought_instead = event.shown
-            case Matched() if event.written is not None:
+            case Matched():
                 self._said.write(event.written)
-                self._instead = event.shown
+                self._instead = 0 if event.written is None else event.shown
             case CallStart(call_id, name):
                 self._names[call_id] = name
             case Call(call):
@@ -277,7 +277,8 @@ class Collector:
                 if origin.model is not None and self._used is not None:
                     self._count(origin.model, self._used)
                     self._used = None
-                parts, in_text, id = self._said.close(), self._in_text.values(), event.response_id
+                in_text, id = self._in_text.values(), event.response_id
+                parts = self._said.close(in_text, result.dialects)
                 said = Assistant(parts=parts, in_text=in_text, origin=origin, response_id=id)
                 result.steps.append(Step(said, results, id))
                 self._begin_step()
