@@ -173,15 +173,11 @@ async def test_whoever_has_no_business_here_is_refused() -> None:
 
 async def test_a_body_that_does_not_come_holds_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamtools.gateway.service.read_body", partial(read_body, timeout=0.05))
+    head = f"POST {PATHS['anthropic']} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     async with gateway(max_running=1) as (http, upstream):
-
-        async def slow() -> AsyncIterator[bytes]:
-            yield b"{"
-            await anyio.sleep_forever()
-
-        kind = {"content-type": "application/json"}
-        told = await http.post(PATHS["anthropic"], content=slow(), headers=kind)
-        assert (told.status_code, told.json()["type"]) == (408, "error")
+        async with await anyio.connect_tcp("127.0.0.1", http.base_url.port or 0) as slow:
+            await slow.send(f"{head}Content-Length: 9\r\n\r\n{{".encode())
+            assert (await slow.receive()).startswith(b"HTTP/1.1 408 ")
         assert (await http.post(PATHS["openai"], json=request("openai"))).status_code == 200
         assert len(upstream.requests) == 1
 
