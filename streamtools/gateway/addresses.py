@@ -69,6 +69,12 @@ def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
     return [*kept, ("content-type", JSON)]
 
 
+def is_packed_twice(headers: Iterable[tuple[str, str]]) -> bool:
+    """Return whether a body has several content encodings, each of which may unpack to a thousand times its size."""
+    codings = ",".join(value.lower() for name, value in headers if name.lower() == "content-encoding").split(",")
+    return sum(each.strip() not in ("", "identity") for each in codings) > 1
+
+
 def as_text(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Return headers whose bytes `as_bytes` gives back, whatever they are; names are in lower case."""
     return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw]

@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Send
 
-from streamtools.gateway.addresses import JSON, ONCE, Head, as_bytes, as_text, without_hop
+from streamtools.gateway.addresses import JSON, ONCE, Head, as_bytes, as_text, is_packed_twice, without_hop
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.encoder import EVENT_STREAM, KEEP_ALIVE
 from streamtools.outputs.whole_answers import write_fault
@@ -180,10 +180,13 @@ class Delivery:
             async with route.client.stream(
                 route.method, route.url(request.endpoint), **asked, follow_redirects=False
             ) as response:
+                headers = as_text(response.headers.raw)
                 if 300 <= response.status_code < 400:
                     fault = Fault(502, "the upstream redirects, which is not followed")
+                elif is_packed_twice(headers):
+                    fault = Fault(502, "the upstream has packed its answer twice")
                 else:
-                    exchange.begin(response.status_code, _kept(as_text(response.headers.raw)))
+                    exchange.begin(response.status_code, _kept(headers))
                     self._begun = True
                     await self._send(b"")
                     plain = "content-encoding" not in response.headers

@@ -16,7 +16,16 @@ from types import ModuleType
 from typing import Any, Literal, Self
 
 from streamtools.conversation.prompts import Example
-from streamtools.gateway.addresses import ONCE, Headers, as_bytes, as_text, client_of, headers_for, path_for
+from streamtools.gateway.addresses import (
+    ONCE,
+    Headers,
+    as_bytes,
+    as_text,
+    client_of,
+    headers_for,
+    is_packed_twice,
+    path_for,
+)
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.fallbacks import FallbackUpstream
 from streamtools.gateway.plan import Mode
@@ -26,6 +35,8 @@ from streamtools.parsing.dialects import Dialects
 from streamtools.recording.transports import Transport, library_of, of_library
 from streamtools.rules.rule import Rule
 from streamtools.sources.source import unwind
+
+_PACKED = "the upstream has packed its answer twice"
 
 
 class ToolCallTransport(Transport):
@@ -84,6 +95,9 @@ class ToolCallTransport(Transport):
             headers[:] = [each for each in headers if each[0] != ONCE]
             try:
                 response = await inner.handle_async_request(asked)
+                if is_packed_twice(as_text(response.headers.raw)):
+                    await response.aclose()
+                    raise library.RemoteProtocolError(_PACKED, request=asked)
             except library.TransportError:
                 if not exchange.may_fail:
                     raise
@@ -123,6 +137,9 @@ class ToolCallTransport(Transport):
             headers[:] = [each for each in headers if each[0] != ONCE]
             try:
                 response = inner.handle_request(asked)
+                if is_packed_twice(as_text(response.headers.raw)):
+                    response.close()
+                    raise library.RemoteProtocolError(_PACKED, request=asked)
             except library.TransportError:
                 if not exchange.may_fail:
                     raise

@@ -141,6 +141,14 @@ async def test_headers_of_the_upstream_are_bytes_and_say_nothing_of_this_server(
         assert all(b"x-request-id: " + "漢".encode() in each.lower() for each in upstream.requests)
 
 
+async def test_an_answer_that_is_packed_twice_is_refused() -> None:
+    packed = Loopback([b"\x1f\x8b"], headers={"content-encoding": "gzip, gzip"})
+    async with gateway(packed) as (http, _):
+        for path in (PATHS["openai"], "/v1/embeddings"):
+            response = await http.post(path, json=request("openai"))
+            assert (response.status_code, "packed" in response.json()["error"]["message"]) == (502, True)
+
+
 async def test_whoever_has_no_business_here_is_refused() -> None:
     asked = request("openai")
     refusals: list[tuple[str, int, dict[str, str], Any]] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -204,6 +205,22 @@ async def test_headers_pass_whatever_bytes_they_are() -> None:
         response = await http.post(f"{provider.url}v1/chat/completions", json=request("openai"), headers=asked)
     assert dict(response.headers.raw)[b"x-a"] == "漢".encode()
     assert b"x-b: " + "漢".encode() in provider.requests[0].lower()
+
+
+async def test_a_body_that_is_packed_twice_is_not_unpacked() -> None:
+    """Each time it may become a thousand times as long, all of it at once."""
+    body = gzip.compress(gzip.compress(bytes(1_000_000)))
+    for packed in ("gzip, gzip", "deflate,identity,GZIP"):
+        async with Loopback([body], headers={"content-encoding": packed}) as provider, client() as http:
+            with pytest.raises(httpx.RemoteProtocolError, match="packed its answer twice"):
+                await http.post(f"{provider.url}v1/chat/completions", json=request("openai"))
+
+
+def test_nor_for_a_blocking_client() -> None:
+    packed = {"content-encoding": "gzip, gzip"}
+    inner = httpx.MockTransport(lambda _: httpx.Response(200, headers=packed, content=iter([b"\x1f\x8b"])))
+    with httpx.Client(transport=ToolCallTransport(inner)) as http, pytest.raises(httpx.RemoteProtocolError):
+        http.post("http://x/v1/chat/completions", json=request("openai"))
 
 
 async def test_a_transport_may_have_read_what_it_answers_with() -> None:
