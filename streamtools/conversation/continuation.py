@@ -9,6 +9,17 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec.structs import replace
+
+from streamtools.events import (
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceEvent,
+    SourceUsage,
+    SourceWarning,
+    TextDelta,
+)
+
 SHORTEST = 16
 """Characters of a repetition that is taken out, at least; a shorter one may be what the model means."""
 WINDOW = 16 * 1024
@@ -35,6 +46,7 @@ class Continuation:
         self._borders: list[int] = []  # of each prefix of it
         self._at = self._found = 0  # characters of `_shown` that were searched, and that match up to there
         self._white = "" if instructed else shown[len(shown.rstrip()) :]
+        self._repeated = 0  # characters of it that came again
         self._echo = shown.rstrip() if how == "echoed" else ""
         self._decided = instructed and not shown
 
@@ -59,6 +71,18 @@ class Continuation:
             self._found = self._borders[self._found - 1]
         return self._decide() if self._said else ""
 
+    def read(self, event: SourceEvent, out: list[SourceEvent]) -> None:
+        """Add what an event of the second answer means to `out`."""
+        if isinstance(event, TextDelta):
+            text = self.feed(event.text)
+            out += [TextDelta(text)] if text else []
+            return
+        if not isinstance(event, ReasoningDelta | SourceUsage | SourceWarning) and (rest := self.close()):
+            out.append(TextDelta(rest))
+        if isinstance(event, ProviderCompleted):  # the text is only its part; the id, of what nobody can go on with
+            event = replace(event, text=None, response_id=None)
+        out.append(event)
+
     def _behind_prefill(self, text: str) -> str:
         if self._echo:
             expected = self._echo[self._at : self._at + len(text)]
@@ -72,9 +96,13 @@ class Continuation:
                 text = "".join(self._said)
             self._said.clear()
             self._echo = ""
-        while text and self._white and text[0] == self._white[0]:
-            text, self._white = text[1:], self._white[1:]
-        self._decided = bool(text) or not self._white
+        white, at = self._white, self._repeated
+        for character in text:
+            if at == len(white) or character != white[at]:
+                break
+            at += 1
+        text, self._repeated = text[at - self._repeated :], at
+        self._decided = bool(text) or at == len(white)
         return text
 
     def _add(self, character: str) -> None:

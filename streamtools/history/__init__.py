@@ -30,7 +30,7 @@ from streamtools.history.parts import (
 if TYPE_CHECKING:
     from streamtools.history.anthropic_messages import container_of
     from streamtools.history.formats import Format, read_messages, write_behind, write_messages
-    from streamtools.history.in_text import answered_by_user, calls_as_text, plain_quotations, plain_said
+    from streamtools.history.in_text import answered_by_user, calls_as_text, plain_between, plain_quotations, plain_said
     from streamtools.history.reasoning_back import ReasoningField, SendReasoning
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "answered_by_user",
     "calls_as_text",
     "container_of",
+    "plain_between",
     "plain_quotations",
     "plain_said",
     "read_messages",
@@ -70,6 +71,7 @@ _LATER = {
     "answered_by_user": "in_text",
     "calls_as_text": "in_text",
     "container_of": "anthropic_messages",
+    "plain_between": "in_text",
     "plain_quotations": "in_text",
     "plain_said": "in_text",
     "read_messages": "formats",

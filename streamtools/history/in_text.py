@@ -137,6 +137,21 @@ def plain_said(message: Assistant, dialects: Sequence[Dialect]) -> Assistant:
     return replace(message, parts=tuple(_plain_said(each, dialects) for each in message.parts))
 
 
+def plain_between(parts: Iterable[Part], calls: Iterable[ToolCall], dialects: Sequence[Dialect]) -> list[Part]:
+    """Return parts of a turn without structure in their texts, but for these calls, which stand there in order."""
+    left = [call.raw for call in reversed([*calls])]
+    plain: list[Part] = []
+    for part in parts:
+        if isinstance(part, TextPart):
+            at, written = 0, list[str]()
+            while left and (found := part.text.find(left[-1], at)) >= 0:
+                written += neutralise(part.text[at:found], dialects), left[-1]
+                at = found + len(left.pop())
+            part = part._replace(text="".join([*written, neutralise(part.text[at:], dialects)]))
+        plain.append(part)
+    return plain
+
+
 def _plain_said(part: Part, dialects: Sequence[Dialect]) -> Part:
     if isinstance(part, TextPart):
         return part._replace(text=neutralise(part.text, dialects))

@@ -15,10 +15,12 @@ from msgspec.structs import replace
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, Reasoning, ReasoningDelta, Text, Thinking, UIEvent, Warning
+from streamtools.machine.ending import INVALID_OUTPUT, STOPPED_AFTER_CALL
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_life import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects, armed, unnamed, watched
+from streamtools.parsing.dialects.base import neutralise
 from streamtools.parsing.policies import Options, ParserOptions
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class Turn:
         number: Callable[[], int],
         native_tool_calls: bool | None = None,
         output: OutputType | None = None,
+        on_invalid_output: str = "warn",
     ) -> None:
         self._may_turn_native = native_tool_calls is None and unnamed(dialects)
         self._armed = armed(dialects, native_tool_calls)
@@ -80,7 +83,10 @@ class Turn:
         """Whether reasoning is read by rules."""
         self.redacts = any(rule.redacts for rule in chosen.text_rules)
         ends = any(rule.action in ("stop", "fail") for rule in chosen.text_rules)
-        self.may_stop = ends or chosen.after_call == "stop"
+        if on_invalid_output not in ("warn", "stop"):
+            raise ValueError(f"on_invalid_output is 'warn' or 'stop', not {on_invalid_output!r}")
+        self._stops_invalid = output is not None and on_invalid_output == "stop"
+        self.may_stop = ends or chosen.after_call == "stop" or self._stops_invalid
         """Whether text may end the turn."""
         self.begin()
 
@@ -126,10 +132,20 @@ class Turn:
             self.deltas.append(text)
         return self.feed(text)
 
-    def feed(self, text: str) -> list[UIEvent]:
-        """Return what the parser reads in a text, and what that adds to the output."""
-        events = self.parser.feed(text)
-        return self.output.add_to(events) if self.output is not None else events
+    @property
+    def feed(self) -> Callable[[str], list[UIEvent]]:
+        """What returns what the parser reads in a text, and what that adds to the output; until the parser changes."""
+        if self.output is None:
+            return self.parser.feed
+        self.output.parse = self.parser.feed
+        return self.output.feed
+
+    @property
+    def stopped(self) -> str | None:
+        """The finish reason with which the text has ended its turn before the provider has; None if it has not."""
+        if self._stops_invalid and self.output is not None and self.output.refused:
+            return INVALID_OUTPUT
+        return STOPPED_AFTER_CALL if self.parser.stopped else None
 
     def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:
         return self.output.add_to(events) if self.output is not None else events
@@ -175,14 +191,16 @@ class Turn:
         others = self.native.calls + (self._apart.calls if self._apart is not None else [])
         events += map(self.parser.clean, self.refuse(others, Code.SUPERSEDED, BROKEN_OFF))
         self.native.begin_turn()
-        self._go_on_behind(written, kept)
+        written = self._go_on_behind(written, kept)
         self._apart = None
         self.deltas, self._blocks = [written], []
         self.room, self._spare = min(_BLOCK, self._limit - len(written)), 0
         return events, written
 
-    def _go_on_behind(self, written: str, calls: Sequence[ToolCall]) -> None:
-        """Read what comes as the rest of a text that has been read, and holds these calls; that makes no events."""
+    def _go_on_behind(self, written: str, calls: Sequence[ToolCall]) -> str:
+        """Read what comes as the rest of a text that has been read, and holds these calls; that makes no events. Return
+        the text as the next model may repeat it.
+        """
         options: ParserOptions = {**self._options}
         options["in_reasoning"] = options.get("in_reasoning", False) and not written
         self.parser = Parser(self._dialects, self._tools, **options)
@@ -190,9 +208,11 @@ class Turn:
         # What looks like a call without what stood in it is none.
         if len(self.parser.calls) != len(calls) or any(isinstance(event, Thinking) and not calls for event in read):
             self.parser = Parser(self._dialects, self._tools, **options)
+            written = neutralise(written, self._armed)
         self.parser.calls[:] = calls
         self.parser.number_by(self._number)
         self._replaced = True
+        return written
 
     def _written(self, shown: str) -> str | None:
         """Return the text of the turn with its complete calls, and without reasoning and markup, of which this much was

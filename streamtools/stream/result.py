@@ -37,7 +37,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.events.event import weigh
-from streamtools.events.ui_events import KeptReasoning
+from streamtools.events.ui_events import KeptReasoning, ValidPartial
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step, steps_to_history
 from streamtools.json_values import Draft
 from streamtools.limits import DEFAULT_LIMITS
@@ -52,7 +52,7 @@ from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
 _WARNINGS = 1000  # of a run are kept; all of them are events
 _NOTED = {Reasoning, KeptReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}  # beside texts
-_NOTED |= {StepEnd, StepSuperseded, Partial, Done}
+_NOTED |= {StepEnd, StepSuperseded, Partial, ValidPartial, Done}
 
 
 @dataclass
@@ -238,9 +238,9 @@ class Collector:
             case Matched(where="reasoning"):
                 self._said.think(Reasoning(event.written or ""))
                 self._thought_instead = event.shown
-            case Matched() if event.written is not None:
+            case Matched():
                 self._said.write(event.written)
-                self._instead = event.shown
+                self._instead = 0 if event.written is None else event.shown
             case CallStart(call_id, name):
                 self._names[call_id] = name
             case Call(call):
@@ -277,7 +277,8 @@ class Collector:
                 if origin.model is not None and self._used is not None:
                     self._count(origin.model, self._used)
                     self._used = None
-                parts, in_text, id = self._said.close(), self._in_text.values(), event.response_id
+                in_text, id = self._in_text.values(), event.response_id
+                parts = self._said.close(in_text, result.dialects)
                 said = Assistant(parts=parts, in_text=in_text, origin=origin, response_id=id)
                 result.steps.append(Step(said, results, id))
                 self._begin_step()

@@ -6,12 +6,14 @@ reasoning with its signature, too.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.events import Raw, Reasoning
 from streamtools.history import ProviderItem, TextPart, Thought
 from streamtools.history.parts import Part
+from streamtools.parsing.dialects import Dialect
 
 
 class Pieces:
@@ -50,11 +52,13 @@ class StepParts:
         self._block: list[str] = []  # the reasoning that nothing has ended
         self._fields: dict[str, dict[str, Any]] = {}  # in which the reasoning came, by format
         self._dropped: dict[str, ToolCall] = {}
+        self._is_joined = False  # what stood apart in the text, because something was taken out
 
-    def write(self, text: str) -> None:
-        """Add text."""
+    def write(self, text: str | None) -> None:
+        """Add text; None stands for some that is left out."""
         if self._block:
             self._end_block()
+        self._is_joined = self._is_joined or text is None
         if text:
             self.written.recent.append(text)
 
@@ -99,8 +103,10 @@ class StepParts:
             self._end_text()
             self._parts.append(own)
 
-    def close(self) -> list[Part]:
-        """Return the parts. White space that a provider sends behind a call belongs to the text before it."""
+    def close(self, calls: Iterable[ToolCall], dialects: tuple[Dialect, ...]) -> list[Part]:
+        """Return the parts; `calls` are those in the text. White space that a provider sends behind a call belongs to
+        the text before it. Where text was left out, what is left is not structure for the model that reads it.
+        """
         self._end_text()
         self._end_block()
         self._mark_reasoning()
@@ -119,6 +125,10 @@ class StepParts:
         for call in self._dropped.values():
             if call.dialect != NATIVE and call.raw:
                 _cut(parts, call.raw)
+        if self._is_joined:
+            from streamtools.history import plain_between  # here, because few runs leave text out
+
+            parts = plain_between(parts, calls, dialects)
         return parts
 
     def _end_text(self, own: ProviderItem | None = None) -> None:

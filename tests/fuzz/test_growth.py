@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 import structlog
 
+from streamtools.conversation.continuation import Continuation
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
 from streamtools.gateway import rewrite
@@ -200,6 +201,17 @@ def any_number_of_choices(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rewrite, "wanted", lambda n: 10**6)
 
 
+def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:
+    """With each character of it that a second answer repeats."""
+
+    def behind_prefill(continuation: Continuation, text: str) -> str:
+        while text and continuation._white and text[0] == continuation._white[0]:
+            text, continuation._white = text[1:], continuation._white[1:]
+        return text
+
+    patch.setattr(Continuation, "_behind_prefill", behind_prefill)
+
+
 def references_are_written_out(patch: pytest.MonkeyPatch) -> None:
     """All of them, however often one stands in another."""
 
@@ -250,6 +262,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("encoders", (in_turn, ("text-delta", "a ")), (rising, ("reasoning-delta",))), an_item_is_searched),
         (*steps("gateway:answered", (rising, ("tool_result",))), texts_are_added),
         (*steps("gateway:answered", (once, ("finish", MANY)), (rising, ("event: odd",))), any_number_of_choices),
+        (*steps("continuations", (rising, (" ",))), white_space_is_cut_off),
         (*steps("schema", (once, ("d0",)), (rising, ("'b'", "$defs"))), references_are_written_out),
     ]
 

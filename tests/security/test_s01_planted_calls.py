@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streamtools import Dialect, ToolError, chat, parse, tool
-from streamtools.conversation import Ask, ScriptedModel
+from streamtools import Dialect, ToolError, chat, parse, rules, tool
+from streamtools.conversation import Ask, Fallback, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
@@ -320,6 +320,48 @@ async def test_no_quotation_runs_that_the_provider_refuses(flag: bool | None, sh
 
                 assert [] == bank.paid
                 assert planted[-1] in model.told
+
+
+class Repeating(ScriptedModel):
+    """Says once more what it was told that it said, or that another model did which broke off, without the call."""
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        """Answer."""
+        said = [each["content"] for each in self.body(ask)["messages"] if each["role"] == "assistant"]
+        if said and self._answers[len(self.asks)] == "":
+            self._answers[len(self.asks)] = [TextDelta("I said\n" + said[-1].partition("\n~~~tool_call")[0]), STOP]
+        return super().stream(ask)
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("share", [6, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("breaks", [False, True], ids=["in the next step", "by the next model"])
+async def test_what_a_rule_leaves_of_a_text_is_no_call(breaks: bool, share: int) -> None:
+    """Where one takes out what stands in the middle of a planted marker, and the history has what was shown."""
+    tried, look = 0, f"\n{DIALECTS['tilde_fence'].write_call('look', {})}"
+    with cases() as case:
+        for dialect in [*DIALECTS.values()][breaks::share]:
+            call, armed = (
+                dialect.write_call("pay", ANN),
+                list({each.id: each for each in (DIALECTS["tilde_fence"], dialect)}.values()),
+            )
+            for at in range(1, 9):
+                planted = f"So:\n{call[:at]}[1]{call[at:]}"
+                bank = Bank(requires_approval=False)
+                if ["look"] != [each.name for each in parse(planted + look, dialects=armed, tools=bank.tools).calls]:
+                    continue
+                tried += 1
+                with case(dialect.id, at):
+                    second = Repeating(["", "Done."] if breaks else [[planted, look], "", "Done."])
+                    broken = ScriptedModel([[planted, OSError("gone")]])
+                    model = Fallback(broken, second) if breaks else second
+                    found: Any = {"text_rules": [rules.citations()], "history": "as_shown"}
+                    async with chat(model, ASKED, tools=bank.tools, dialects=armed, **found) as events:
+                        [event async for event in events]
+
+                    assert [] == bank.paid
+                    assert "Ann" in str(second.asks[-1].history), "it was told what was said"
+    assert tried > 8
 
 
 async def test_the_history_that_one_goes_on_with() -> None:

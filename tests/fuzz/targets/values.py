@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from streamtools.conversation.continuation import SHORTEST, Continuation
 from streamtools.errors import Code
+from streamtools.events import SourceEvent, TextDelta
 from streamtools.json_values import Draft
 from streamtools.parsing.value_reader import ValueReader
+from streamtools.stream.result import Collector
+from streamtools.typed import OutputType
+from tests.fuzz.growth import LONG, NUMBER, Grammar
 from tests.fuzz.target import Input, Target, encode, pieces, seeds
+from tests.machine.test_machine_laws import run
 
 _HOW = {"how": ("instructed", "prefilled", "echoed"), "part": tuple(range(1, 9)), "size": (1, 2, 3, 7)}
 
@@ -92,3 +98,58 @@ def make_continuations() -> Target:
 
 
 MAKE = {"values": make_values, "continuations": make_continuations}
+
+
+# Growth.
+
+_ROWS: OutputType = OutputType(dict[str, list[str | int | None]])
+
+
+def _grow_value(output: OutputType, size: int, parts: list[str]) -> None:
+    source: list[SourceEvent] = [*map(TextDelta, pieces("".join(parts), size))]
+    collector = Collector(())
+    collector.add(run(source, output=output))
+    collector.read()
+
+
+def _grow_answer(how: Any, size: int, parts: list[str]) -> None:
+    """Go on with an answer whose beginning is all of what was shown, and with one that ends as that does."""
+    text = "".join(parts)
+    for shown, answer in ((text, text * 2), (text, text[len(text) // 2 :]), ("x" + text, text)):
+        continuation = Continuation(shown, how)
+        for piece in pieces(answer, size):
+            continuation.feed(piece)
+        continuation.close()
+
+
+GRAMMARS: dict[str, Grammar] = {
+    "values": Grammar(
+        [
+            *(
+                '{"a": [',
+                f'"k{NUMBER}": [',
+                '"k": ',
+                "{",
+                "[",
+                "]",
+                "}",
+                '"',
+                "x",
+                "\\",
+                "\\n",
+                "\\ud83d",
+                ",",
+                "1",
+                "null",
+            ),
+            *(" ", "\n", "```json\n", "```", f'"{LONG}"', LONG, '"x", '),
+        ],
+        [partial(_grow_value, output, size) for output in (OutputType(Any), _ROWS) for size in (1, 8, 10**9)],
+        first=['{"a": ['],
+    ),
+    "continuations": Grammar(
+        [" ", "\n", "a", "ab", "na na ", "It lies on the Seine. ", NUMBER + " ", LONG],
+        [partial(_grow_answer, how, size) for how in _HOW["how"] for size in (1, 8, 10**9)],
+    ),
+}
+"""Of values that are asked for, and of answers that go on with others."""
