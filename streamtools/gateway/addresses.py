@@ -22,6 +22,9 @@ _HOP = frozenset(
 _AT_THE_ROOT = ("api/chat", "apply-template", "completion", "tokenize")
 """Endpoints that are not below `/v1`."""
 
+ONCE = "idempotency-key"
+"""A header for the first request of an exchange alone: those behind it are others, and not the same once more."""
+
 Headers = list[tuple[str, str]]
 
 

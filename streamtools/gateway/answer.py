@@ -81,14 +81,11 @@ class Answer:
         self._again = again
         self._seen: dict[str, None] = {}  # calls that the client is sent
         self._begun: set[str] = set()  # those whose name it knows
-        self._open: str | None = None
-        """The call whose pieces are sent. To clients it has ended when another begins, so those that begin meanwhile
-        wait for its end: in an array of calls, which end together."""
-        self._waiting: dict[str, list[UIEvent]] = {}  # what has come of each of those
         self._malformed: list[Error] = []
         self._before: list[Error] = []  # those of the answer before this one
         self._good: list[ToolCall] = []  # of all answers before this one
         self._retried = False
+        self._shown: list[str] | None = None
 
     def feed(self, events: list[SourceEvent]) -> bytes:
         """Return what the client is sent for events of the upstream."""
@@ -112,6 +109,32 @@ class Answer:
             self._encoder = self._begin()
         return self._encoder.write_logprobs(logprobs) if isinstance(self._encoder, OpenAIEncoder) else b""
 
+    @property
+    def stopped(self) -> bool:
+        """Whether its text has ended the answer."""
+        return self._machine.stopped
+
+    def note_texts(self, shown: list[str]) -> None:
+        """Add to `shown` what the client is sent of the text."""
+        self._shown = shown
+
+    def break_off(self, shown: str, name: str) -> str:
+        """Go on with the answer of another upstream, behind what was shown; return the text with which that begins.
+
+        Calls that had begun are none, as complete native ones are.
+        """
+        events, written = self._machine.go_on_behind(None if self._alone else shown, name)
+        for event in events:
+            if self._watch is not None:
+                self._watch(event)
+            if isinstance(event, Error) and event.call_id is not None:
+                self._seen.pop(event.call_id, None)
+                self._begun.discard(event.call_id)
+        self._malformed = []
+        if self._alone is not None:
+            self._alone.begin()
+        return written
+
     def ask_again(self) -> None:
         """Go on with another answer, of which nothing counts but its calls."""
         self._machine = self._make()
@@ -125,7 +148,7 @@ class Answer:
             return b""
         if self._encoder is None:
             self._encoder = self._begin()
-            self._encode = None if self._retried else self._encoder.encode
+            self._encode = None if self._retried or self._shown is not None else self._encoder.encode
         encode = self._encoder.encode
         if self._watch is not None:
             for event in events:
@@ -136,6 +159,8 @@ class Answer:
         parts: list[bytes] = []
         for event in events:
             if type(event) is Text:
+                if self._shown is not None:
+                    self._shown.append(event.text)
                 parts.append(encode(event))
             else:
                 parts += [encode(each) for each in self._as_seen(event)]
@@ -147,51 +172,22 @@ class Answer:
             case CallStart(call_id):
                 if not self._wants(call_id):
                     return ()
-                if self._open is not None:
-                    self._waiting[call_id] = [event]
-                    return ()
-                self._open = call_id
                 self._begun.add(call_id)
             case CallDelta(call_id):
-                if call_id in self._waiting:
-                    self._waiting[call_id].append(event)
-                    return ()
                 return (event,) if call_id in self._begun else ()
             case Call(call):
-                whole = Call(self._restored(call), event.seq) if self._wants(call.id) else None
-                return self._end_call(call.id, whole)
+                return (Call(self._restored(call), event.seq),) if self._wants(call.id) else ()
             case Error(call_id=None) if self._retried:  # what came before it still counts
                 return ()
             case Error(call_id=str() as call_id, call=None):
                 if not self._wants(call_id):
                     return ()
-                shown = True
                 if event.code not in _NO_FAULT:
                     self._malformed.append(event)
-                    shown = not self._again
-                return self._end_call(call_id, event if shown else None)
+                    return () if self._again else (event,)
             case Done():
                 return self._end(event)
         return (event,)
-
-    def _end_call(self, call_id: str, end: UIEvent | None) -> list[UIEvent]:
-        """Return the end of a call, unless it waits for another, and what waited for it; with None, nobody is told."""
-        out: list[UIEvent] = []
-        if call_id in self._waiting:
-            if end is None:
-                del self._waiting[call_id]
-            else:
-                self._waiting[call_id].append(end)
-        elif end is not None:
-            out.append(end)
-        if self._open == call_id:
-            self._open = None
-        while self._open is None and self._waiting:
-            call_id = next(iter(self._waiting))
-            out += (waited := self._waiting.pop(call_id))
-            self._begun.add(call_id)
-            self._open = None if isinstance(waited[-1], Call | Error) else call_id
-        return out
 
     def _wants(self, call_id: str) -> bool:
         if call_id in self._seen:

@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Send
 
-from streamtools.gateway.addresses import JSON, Head, as_bytes, as_text, without_hop
+from streamtools.gateway.addresses import JSON, ONCE, Head, as_bytes, as_text, without_hop
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.encoder import EVENT_STREAM, KEEP_ALIVE
 from streamtools.outputs.whole_answers import write_fault
@@ -96,6 +96,7 @@ class Route(NamedTuple):
     headers: list[tuple[bytes, bytes]]
     longest: float
     method: str = "POST"
+    fallbacks: Sequence[Route] = ()
 
 
 class Delivery:
@@ -165,7 +166,9 @@ class Delivery:
 
     async def _ask(self, request: UpstreamRequest) -> None:
         """Ask the upstream once, and send what comes of it."""
-        route, exchange = self._route, self._exchange
+        first, exchange = self._route, self._exchange
+        self._route = first._replace(headers=[each for each in first.headers if each[0] != ONCE.encode()])
+        route = first.fallbacks[request.at - 1] if request.at else first
         self._begun = False
         fault: Fault | None = None
         asked = (

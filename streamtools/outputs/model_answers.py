@@ -23,6 +23,7 @@ from streamtools import events
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.json_values import compact
+from streamtools.outputs.call_order import CallOrder
 from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error
 
 # White space at the end of a text that grows: held back until it is known what follows. Sans-IO.
@@ -80,6 +81,7 @@ class TrailingSpace:
 
 _CUT = ("length", "content_filter")  # finish reasons that matter more than calls
 _CLOSERS = WHITE + "}"
+_OF_CALLS = (events.CallStart, events.CallDelta, events.Call, events.Error)
 _DROPPED = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # malformed calls that are of no use to a client
 
 
@@ -99,6 +101,7 @@ class CompletionEncoder(ABC):
     def __init__(self, *, call_deltas: bool, custom: Collection[str] = ()) -> None:
         self._streams_calls = call_deltas
         self._custom = custom
+        self._order = CallOrder()
         self._usage: events.Usage | None = None
         self._space = TrailingSpace()
         self._failed = False
@@ -123,6 +126,12 @@ class CompletionEncoder(ABC):
             return b""
         if type(event) is events.Text:  # nearly all of them are
             return self._read_text(event.text)
+        if self._streams_calls and type(event) in _OF_CALLS:
+            return b"".join(map(self._read, self._order.take(event)))
+        return self._read(event)
+
+    def _read(self, event: events.UIEvent) -> bytes:
+        """Return what goes out for an event that is no text."""
         match event:
             case events.Reasoning():
                 return self._write_reasoning(event)

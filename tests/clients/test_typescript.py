@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamtools import outputs
-from streamtools.events import Error, Executed, Reasoning, Text, UIEvent
+from streamtools.events import CallDelta, Error, Executed, Reasoning, Text, UIEvent
 from streamtools.recording import shipped
 from streamtools.recording.event_replay import replay
 from tests.clients.programs import run_program
@@ -61,7 +61,7 @@ def test_its_readme_compiles(folder: Path, resolution: str) -> None:
 
 async def test_runs_are_reduced_to_what_they_have_come_to(folder: Path) -> None:
     """Texts and calls of each recording, as Python has them, however the body is cut."""
-    runs: list[list[UIEvent]] = [await replay(path) for path in shipped().values()]
+    runs: list[list[UIEvent]] = [await replay(path, call_deltas=True) for path in shipped().values()]
     bodies = [b"".join(map(outputs.native().encode, run)).decode() for run in runs]
     strange = "\ufeffdata: 1\r\n\r\n: note\r\n\r\ndata:2\ndata: 3\n\rid: 4\r\revent: x\n\ndata: {}\n\n"
     told = await run_program(
@@ -71,6 +71,7 @@ async def test_runs_are_reduced_to_what_they_have_come_to(folder: Path) -> None:
     )
     assert ["1", "2\n3", "{}"] == told["frames"][0]
     assert len(runs) == len(told["turns"])
+    assert any(isinstance(each, CallDelta) for run in runs for each in run)
     for run, turn in zip(runs, told["turns"], strict=True):
         for kind, name in ((Text, "text"), (Reasoning, "reasoning")):
             said = "".join(each.text for each in run if isinstance(each, kind))
@@ -79,6 +80,10 @@ async def test_runs_are_reduced_to_what_they_have_come_to(folder: Path) -> None:
         ends += [(each.call_id or "", "failed") for each in run if isinstance(each, Error) and each.call_id]
         calls = {part["id"]: part["state"] for part in turn["parts"] if part["kind"] == "call"}
         assert dict(ends).items() <= calls.items()
+        drafts = {each.call_id for each in run if isinstance(each, CallDelta)}
+        for part in turn["parts"]:
+            if part["kind"] == "call" and part["call"] is not None and part["id"] in drafts:
+                assert part["call"]["arguments"] == json.loads(part["written"])
         assert run[-1].type == "done"
         assert turn["state"] == json.loads(run[-1].to_json())["reason"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from tests.support.chat_chunks import chunk
 from tests.support.loopback import Loopback
-from tests.support.talks import calls, refuses, says
+from tests.support.talks import calls, ends, refuses, says
 
 Answers: TypeAlias = Callable[[], list[Loopback]]
 Check: TypeAlias = Callable[[Any, str], None]
@@ -30,6 +31,16 @@ def _fine(end: Any) -> list[Any]:
 def _talk(end: Any, how: str) -> None:
     assert ["Hello, Ann."] == _fine(end)
     assert {"input": 5, "output": 3} == {name: end["turn"]["usage"][name] for name in ("input", "output")}
+
+
+def _reasoning(end: Any, how: str) -> None:
+    assert ["Who is it? Ann.", "Hello, Ann."] == _fine(end)
+    assert ["reasoning", "text"] == [each["kind"] for each in end["turn"]["parts"]]
+
+
+def _thinks() -> Loopback:
+    pieces = [{"reasoning_content": "Who is it? "}, {"reasoning_content": "Ann."}, {"content": "Hello, Ann."}]
+    return Loopback([*map(chunk, pieces), *ends("stop", None)])
 
 
 def _broken(end: Any, how: str) -> None:
@@ -92,6 +103,7 @@ def _talks(end: Any, how: str) -> None:
 
 SCENES: dict[str, tuple[Answers, Check]] = {
     "talk": (lambda: [says("Hello, ", "Ann.", usage=(5, 3))], _talk),
+    "reasoning": (lambda: [_thinks()], _reasoning),
     "broken": (lambda: [says("Hello, ", "Ann.")], _broken),
     "approve": (lambda: [calls(("pay", PAID), text="I pay."), says("Paid.")], _approve),
     "deny": (lambda: [calls(("pay", PAID), text="I pay."), says("Not paid.")], _deny),

@@ -6,6 +6,7 @@ import signal
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from streamtools.errors import Code
 from streamtools.events import Call, Error, Matched, Warning
 from streamtools.gateway.counters import Counters
 from streamtools.gateway.service import app
+from streamtools.serving.requests import read_body
 from tests.support.gateway import CLIENTS, collect, request, stream, whole
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
@@ -169,6 +171,17 @@ async def test_whoever_has_no_business_here_is_refused() -> None:
         assert (await http.options(PATHS["openai"], headers=wanted)).status_code == 200
 
 
+async def test_a_body_that_does_not_come_holds_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamtools.gateway.service.read_body", partial(read_body, timeout=0.05))
+    head = f"POST {PATHS['anthropic']} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    async with gateway(max_running=1) as (http, upstream):
+        async with await anyio.connect_tcp("127.0.0.1", http.base_url.port or 0) as slow:
+            await slow.send(f"{head}Content-Length: 9\r\n\r\n{{".encode())
+            assert (await slow.receive()).startswith(b"HTTP/1.1 408 ")
+        assert (await http.post(PATHS["openai"], json=request("openai"))).status_code == 200
+        assert len(upstream.requests) == 1
+
+
 async def test_keys() -> None:
     async with gateway(key="own", client_key="theirs") as (http, upstream):
         for path in ("/", "/metrics", "/v1/models"):
@@ -249,9 +262,10 @@ async def test_the_model_is_asked_again_and_may_then_be_gone() -> None:
     bad = Loopback([stream(["So.\n~~~tool_call\n{oops}\n~~~\n"])])
     for second, finish in ((Loopback([TOLD]), "tool_calls"), (Loopback([], status=500), None)):
         async with gateway(bad, second, ask_again=1) as (http, upstream):
-            response = await http.post(PATHS["openai"], json=request("openai"))
+            headers = {"idempotency-key": "k"}
+            response = await http.post(PATHS["openai"], json=request("openai"), headers=headers)
             assert (collect("openai", response.content).finish == "tool_calls") is (finish is not None)
-            assert len(upstream.requests) == 2
+            assert [each.get("idempotency-key") for each in upstream.heads] == ["k", None]
 
 
 async def test_a_client_that_leaves_closes_the_upstream_and_a_full_gateway_says_so() -> None:

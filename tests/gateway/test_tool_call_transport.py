@@ -102,9 +102,14 @@ async def test_the_model_is_asked_again() -> None:
                     Loopback([whole(text)], declared="application/json") for text in ("~~~tool_call\n{oops}\n~~~", CALL)
                 )
                 provider._served = 0
-            response = await http.post(f"{provider.url}v1/chat/completions", json=request("openai", streamed=streamed))
+            response = await http.post(
+                f"{provider.url}v1/chat/completions",
+                json=request("openai", streamed=streamed),
+                headers={"idempotency-key": f"k{streamed}"},
+            )
             assert collect("openai", response.content).finish == "tool_calls"
-        assert len(provider.bodies) == 4
+        keys = [each.get("idempotency-key") for each in provider.heads]
+        assert keys == ["kTrue", None, "kFalse", None], "the second request is another"
         assert "cannot be read" in provider.bodies[1]["messages"][-1]["content"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -28,6 +28,7 @@ from streamtools.events import (
 )
 from streamtools.outputs.model_answers import BOUND
 from streamtools.testing.laws import cut
+from tests.support.gateway import collect
 from tests.support.openai_chunks import Message, read_message
 from tests.support.runs_told import RUNS, START, STOP, call, executed, failed, malformed, told, written
 
@@ -322,3 +323,39 @@ def test_a_call_with_no_name_before_it_is_complete() -> None:
     assert read(events) == read(events, call_deltas=True)
     nameless = told(*START, Thinking(True, "c"), CallStart("c", "f"), Call(call(1)))
     assert [] == read(nameless).calls
+
+
+@pytest.mark.anyio
+async def test_native_calls_that_come_in_turns_are_sent_one_after_the_other() -> None:
+    """Clients take a call for ended when another begins, and openai's own reads its arguments then."""
+    functions = [(0, "a", "get_weather", '{"ci'), (1, "b", "get_time", '{"zo'), (0, None, None, 'ty": "Bern"}')]
+    functions += [(2, "c", "get_time", "{}"), (1, None, None, 'ne": "UTC"}')]
+    told = [
+        {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
+        for index, id, name, arguments in functions
+    ]
+    chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"tool_calls": [each]}}]} for each in told]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    body = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks) + b"data: [DONE]\n\n"
+    async with ToolStream(sources.openai([body]), native_tool_calls=True, call_deltas=True) as stream:
+        events = [event async for event in stream]
+    begins = {
+        "openai": (outputs.openai, '"name":"get_'),
+        "responses": (outputs.responses, '"type":"response.output_item.added"'),
+        "anthropic": (outputs.anthropic, '"type":"content_block_start"'),
+    }
+    for format, (make, begin) in begins.items():
+        encoder = make(call_deltas=True)
+        before, *parts = b"".join(map(encoder.encode, events)).decode().split(begin)
+        first, second, third = parts
+        seen = collect(cast(Any, format), (before + "".join(begin + each for each in parts)).encode())
+        assert [each[1:] for each in seen.calls] == [
+            ("get_weather", {"city": "Bern"}),
+            ("get_time", {"zone": "UTC"}),
+            ("get_time", {}),
+        ], format
+        assert ("Bern" in first, "UTC" in second, "UTC" in third.partition("response.completed")[0]) == (
+            True,
+            True,
+            False,
+        )

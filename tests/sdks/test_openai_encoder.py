@@ -152,3 +152,26 @@ async def test_a_run_that_is_left_is_an_error(serve: Serve) -> None:
         stream = client.chat.completions.create(model="m", messages=ASKED, stream=True)
         with pytest.raises(openai.APIError, match="the stream ended before it was complete"):
             list(stream)
+
+
+async def test_the_helper_reads_native_calls_that_came_in_turns(serve: Serve) -> None:
+    """It takes a call for ended when another begins, and reads the arguments of a strict tool then."""
+    parts = [(0, "a", '{"ci'), (1, "b", '{"city": "Z'), (0, None, 'ty": "Bern"}'), (1, None, 'ug"}')]
+    told = [
+        {"index": at, "id": id, "function": {"name": id and "get_weather", "arguments": text}} for at, id, text in parts
+    ]
+    chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"tool_calls": [each]}}]} for each in told]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    body = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks)
+    async with ToolStream(sources.openai([body]), native_tool_calls=True, call_deltas=True) as run:
+        written = write([event async for event in run], call_deltas=True)
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    weather = {"name": "get_weather", "strict": True, "parameters": schema | {"additionalProperties": False}}
+    asked: Any = {"model": "m", "messages": ASKED, "tools": [{"type": "function", "function": weather}]}
+    async with (
+        openai_async(serve(written, "text/event-stream")) as client,
+        client.chat.completions.stream(**asked) as stream,
+    ):
+        message = (await stream.get_final_completion()).choices[0].message
+    cities = [each.function.parsed_arguments for each in message.tool_calls or ()]
+    assert cities == [{"city": "Bern"}, {"city": "Zug"}]
