@@ -124,7 +124,7 @@ def _read(parts: list[Any]) -> list[Message]:
 
 
 def _grow_attributes(history: list[Message]) -> None:
-    message_attributes.input_messages(history)
+    message_attributes.input_messages(history, lambda value: value)
 
 
 def _grow_report(parts: list[Any]) -> None:
