@@ -16,10 +16,11 @@ from streamtools.calls import ToolCall
 
 
 class Holds(Protocol):
-    """What holds text back: a machine."""
+    """What holds text back, and knows what nobody is to keep of it: a machine."""
 
     @property
     def held(self) -> int: ...
+    def without_matches(self, value: Any) -> Any: ...
 
 
 class Observed(Protocol):

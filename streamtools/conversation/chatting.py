@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from streamtools.calls import ToolCall, is_made_here
 from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode, check_word
 from streamtools.conversation.failover import FailoverReply, Failures, Fallback
-from streamtools.conversation.models.answer_format import contract, is_native
+from streamtools.conversation.models.answer_format import in_words, takes_schema
 from streamtools.conversation.models.http_model import Ask, Model
 from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
@@ -250,12 +250,10 @@ class Chat(ToolStream):
         """Return a request that says of which type the answer has to be, where one was asked for."""
         if self._output is None:
             return ask
-        if not len(self._registry) and is_native(getattr(model, "format", None)):
+        native = not len(self._registry) or bool(ask.tools)  # calls that are written in text are no such value
+        if native and takes_schema(model, self._output, ask.options, tools=bool(ask.tools)):
             return replace(ask, output=self._output)
-        first, instructions = ask.history[0] if ask.history else None, contract(self._output)
-        if isinstance(first, System):
-            return replace(ask, history=(System(f"{first.text}\n\n{instructions}"), *ask.history[1:]))
-        return replace(ask, history=(System(instructions), *ask.history))
+        return replace(ask, history=in_words(ask.history, self._output))
 
     def _take_back(self, name: str, whole_step: bool) -> str | None:
         """Take back what cannot stand of an answer in which a model broke off: see `TakeBack`."""

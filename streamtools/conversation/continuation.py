@@ -9,6 +9,17 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec.structs import replace
+
+from streamtools.events import (
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceEvent,
+    SourceUsage,
+    SourceWarning,
+    TextDelta,
+)
+
 SHORTEST = 16
 """Characters of a repetition that is taken out, at least; a shorter one may be what the model means."""
 WINDOW = 16 * 1024
@@ -59,6 +70,18 @@ class Continuation:
         while self._said and not self._search():  # nothing matches the end
             self._found = self._borders[self._found - 1]
         return self._decide() if self._said else ""
+
+    def read(self, event: SourceEvent, out: list[SourceEvent]) -> None:
+        """Add what an event of the second answer means to `out`."""
+        if isinstance(event, TextDelta):
+            text = self.feed(event.text)
+            out += [TextDelta(text)] if text else []
+            return
+        if not isinstance(event, ReasoningDelta | SourceUsage | SourceWarning) and (rest := self.close()):
+            out.append(TextDelta(rest))
+        if isinstance(event, ProviderCompleted):  # the text is only its part; the id, of what nobody can go on with
+            event = replace(event, text=None, response_id=None)
+        out.append(event)
 
     def _behind_prefill(self, text: str) -> str:
         if self._echo:

@@ -12,18 +12,18 @@ of the request; another model is not asked that.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias
 
 import anyio
-import msgspec
 
 from streamtools import observing
+from streamtools.conversation.circuits import Circuit, Circuits
 from streamtools.conversation.continuation import Continuation
 from streamtools.conversation.emulation import check_word
+from streamtools.conversation.models.answer_format import in_words
 from streamtools.conversation.models.http_model import Ask, Model, origin_of
 from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import Reply
@@ -31,7 +31,6 @@ from streamtools.errors import Code
 from streamtools.events import (
     ChainCompleted,
     ProviderCompleted,
-    ReasoningDelta,
     SourceError,
     SourceEvent,
     SourceUsage,
@@ -53,24 +52,8 @@ GO_ON = (
     "Go on exactly where it stops, in the middle of a word if need be. Repeat nothing, and do not mention this."
 )
 _ENDED = "the stream ended before it was complete"
-_AGAIN = (408, 429)
-
-
-@dataclass
-class Circuit:
-    """What is known of one model: how it has failed lately. It is asked last while its circuit is open."""
-
-    failures: int = 0
-    """In a row."""
-    open_until: float = 0.0
-    """The time, of anyio's clock, until which it rests."""
-    waits: deque[float] = field(default_factory=lambda: deque(maxlen=100))
-    """Seconds until the last answers began."""
-
-    @property
-    def patience(self) -> float | None:
-        """The seconds in which 95 of 100 answers begin; None if fewer than 20 are known."""
-        return sorted(self.waits)[len(self.waits) * 95 // 100] if len(self.waits) >= 20 else None
+AGAIN = (408, 429)
+"""Statuses below 500 with which another may be asked the same."""
 
 
 class Fallback:
@@ -97,17 +80,13 @@ class Fallback:
         hedge: bool | float = False,
     ) -> None:
         check_word("on_break", on_break, ("continue", "restart_step", "fail"))
-        if failures < 1 or not rest > 0:
-            raise ValueError(f"failures is at least 1 and rest a time above 0 seconds, not {failures!r} and {rest!r}")
         if hedge is not False and not hedge > 0:
             raise ValueError(f"hedge is True, False or a time above 0 seconds, not {hedge!r}")
         self.models = (first, *others)
         self.hedge = hedge
         self.on_break = on_break
-        self.circuits = [Circuit() for _ in self.models]
-        """One for each of the models."""
-        self._failures = failures
-        self._rest = rest
+        self.known = Circuits(1 + len(others), anyio.current_time, failures=failures, rest=rest)
+        """How the models have failed lately."""
 
     @property
     def name(self) -> str:
@@ -138,23 +117,14 @@ class Fallback:
         """Give the answer of the first model that does not fail before it begins; outside of a chat, that is all."""
         return aclosing(FailoverReply(self, lambda model: ask))
 
-    def order(self, failed: set[int]) -> list[int]:
-        """Return the places of the models in the order in which they are asked, where some have `failed` in a run."""
-        now = anyio.current_time()
-        return sorted(range(len(self.models)), key=lambda at: (at in failed, self.circuits[at].open_until > now, at))
+    @property
+    def circuits(self) -> list[Circuit]:
+        """One for each of the models."""
+        return self.known.each
 
     def patience(self, at: int) -> float | None:
         """Return how long a model may be silent until a second one is asked; None for ever."""
         return self.circuits[at].patience if self.hedge is True else self.hedge or None
-
-    def note(self, at: int, *, failed: bool) -> None:
-        """Take note that a model has failed, or has given an answer."""
-        circuit = self.circuits[at]
-        circuit.failures = circuit.failures + 1 if failed else 0
-        if not failed:
-            circuit.open_until = 0.0
-        elif circuit.failures >= self._failures:
-            circuit.open_until = anyio.current_time() + self._rest
 
 
 @dataclass
@@ -210,7 +180,7 @@ class FailoverReply:
     @property
     def _next(self) -> Model:
         """The model that was asked last, or is asked first."""
-        first = self._fallback.order(self._failures.failed)[0] if self._left is None else self._at
+        first = self._fallback.known.order(self._failures.failed)[0] if self._left is None else self._at
         return self._fallback.models[first]
 
     @property
@@ -221,7 +191,7 @@ class FailoverReply:
         if self._over:
             raise StopAsyncIteration
         if self._left is None:
-            self._left = self._fallback.order(self._failures.failed)
+            self._left = self._fallback.known.order(self._failures.failed)
             unsent, self._failures.unsent = self._failures.unsent, []
             self._ask_next()
             if unsent:
@@ -254,12 +224,12 @@ class FailoverReply:
         """Return what is handed on of a batch: what comes before a fault."""
         out: list[SourceEvent] = []
         for event in batch:
-            if not self._ended and (fault := _read_fault(event)) is not None:
+            if not self._ended and (fault := failure_of(event)) is not None:
                 self._fault = fault
                 break
             if isinstance(event, ProviderCompleted | ChainCompleted):
                 self._ended = True
-                self._fallback.note(self._at, failed=False)
+                self._fallback.known.note(self._at, failed=False)
             elif isinstance(event, SourceError):
                 self._ended = True
             elif not isinstance(event, SourceUsage | SourceWarning):
@@ -267,27 +237,15 @@ class FailoverReply:
                     self._fallback.circuits[self._at].waits.append(anyio.current_time() - self._since)
                 self._begun = True
             if self._continuation is not None:
-                self._go_on(self._continuation, event, out)
+                self._continuation.read(event, out)
             else:
                 out.append(event)
         return out
 
-    def _go_on(self, continuation: Continuation, event: SourceEvent, out: list[SourceEvent]) -> None:
-        """Add what an event of an answer that goes on with another means."""
-        if isinstance(event, TextDelta):
-            text = continuation.feed(event.text)
-            out += [TextDelta(text)] if text else []
-            return
-        if not isinstance(event, ReasoningDelta | SourceUsage | SourceWarning) and (rest := continuation.close()):
-            out.append(TextDelta(rest))
-        if isinstance(event, ProviderCompleted):  # the text is only its part; the id, of what nobody can go on with
-            event = msgspec.structs.replace(event, text=None, response_id=None)
-        out.append(event)
-
     async def _fail(self, fault: SourceError) -> Sequence[SourceEvent]:
         """Return what follows a fault of the model that was asked: the fault itself where no other takes over."""
         fallback, policy = self._fallback, self._fallback.on_break
-        fallback.note(self._at, failed=True)
+        fallback.known.note(self._at, failed=True)
         self._failures.failed.add(self._at)
         if not self._left or (self._begun and (policy == "fail" or self._take_back is None)):
             self._over = True
@@ -335,7 +293,7 @@ class FailoverReply:
                 failed = error
             begun.append((which, events if failed is None else failed))
             came.set()
-            if failed is not None or (events and _read_fault(events[-1]) is None) or len(begun) == len(replies):
+            if failed is not None or (events and failure_of(events[-1]) is None) or len(begun) == len(replies):
                 group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
@@ -352,7 +310,7 @@ class FailoverReply:
                 await reply.aclose()
         failed = {places[other] for other, _ in begun[:-1]}
         for place in failed:
-            self._fallback.note(place, failed=True)
+            self._fallback.known.note(place, failed=True)
             self._failures.failed.add(place)
         if which:
             log.info("hedged", model=self._model.name, next=self._fallback.models[places[1]].name)
@@ -374,6 +332,8 @@ class FailoverReply:
         self._at = self._left.pop(0)
         ask = self._write(self._model)
         if shown.strip():
+            if ask.output is not None:  # a provider that keeps its model to a schema begins with the value
+                ask = replace(ask, output=None, history=in_words(ask.history, ask.output))
             how = prefill_of(self._model, ask.options)
             if how is not None:
                 ask = replace(ask, prefill=shown.rstrip())
@@ -384,11 +344,11 @@ class FailoverReply:
         self._reply, self._since = Reply(self._model, ask), anyio.current_time()
 
 
-def _read_fault(event: SourceEvent) -> SourceError | None:
+def failure_of(event: SourceEvent) -> SourceError | None:
     """Return the fault that an event is, if another model may be asked instead."""
     if isinstance(event, ProviderCompleted) and event.finish_reason == "error":
         return SourceError("the provider ended the turn with an error")
     if not isinstance(event, SourceError) or event.failed_generation:
         return None
     status = event.status
-    return event if status is None or status in _AGAIN or status >= 500 or 200 <= status < 300 else None
+    return event if status is None or status in AGAIN or status >= 500 or 200 <= status < 300 else None

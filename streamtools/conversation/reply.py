@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Self
 
+from streamtools.conversation.models.answer_format import AnswerCall
 from streamtools.conversation.models.http_model import Ask, HTTPModel, Model, origin_of
 from streamtools.events import SourceEvent
 from streamtools.history import Message, Origin, User
@@ -29,6 +30,7 @@ class Reply:
         self._model = model
         self._ask = ask
         self._before = before
+        self._answer = AnswerCall() if ask.output is not None and not ask.tools else None
         self._opened: AbstractAsyncContextManager[Any] | None = None
         self._source: Any = None
 
@@ -63,7 +65,7 @@ class Reply:
             self._source = await opened.__aenter__()
             self._opened = opened
         batch: Sequence[SourceEvent] = await anext(self._source)
-        return batch
+        return batch if self._answer is None else self._answer.read(batch)
 
     async def aclose(self) -> None:
         """Close the response, if there is one."""

@@ -98,7 +98,7 @@ class KeptReasoning(Reasoning, frozen=True, gc=True, dict=True, tag="reasoning",
         self.__dict__["written"] = written
 
 
-class Partial(Event, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
+class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=True):
     """The value that was asked for by `output` has grown: `value` is what was added at `path`.
 
     With a `call_id`, it is the arguments of that call which have (`call_partials`). A string grows by pieces; a number,
@@ -116,10 +116,19 @@ class Partial(Event, frozen=True, gc=True, dict=True, tag="partial", repr_omit_d
     @property
     def instance(self) -> Any:
         """The whole value, validated, where it is complete with this event and valid; in this process alone."""
+        return None
+
+
+class ValidPartial(Partial, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
+    """The last `partial` of a valid answer, apart from all others because what has a dictionary is made slowly."""
+
+    @property
+    def instance(self) -> Any:
+        """The validated instance."""
         return self.__dict__.get("instance")
 
     def keep(self, instance: Any) -> None:
-        """Keep the validated instance."""
+        """Keep it."""
         self.__dict__["instance"] = instance
 
 

@@ -85,6 +85,7 @@ class Answer:
         self._before: list[Error] = []  # those of the answer before this one
         self._good: list[ToolCall] = []  # of all answers before this one
         self._retried = False
+        self._shown: list[str] | None = None
 
     def feed(self, events: list[SourceEvent]) -> bytes:
         """Return what the client is sent for events of the upstream."""
@@ -108,6 +109,32 @@ class Answer:
             self._encoder = self._begin()
         return self._encoder.write_logprobs(logprobs) if isinstance(self._encoder, OpenAIEncoder) else b""
 
+    @property
+    def stopped(self) -> bool:
+        """Whether its text has ended the answer."""
+        return self._machine.stopped
+
+    def note_texts(self, shown: list[str]) -> None:
+        """Add to `shown` what the client is sent of the text."""
+        self._shown = shown
+
+    def break_off(self, shown: str, name: str) -> str:
+        """Go on with the answer of another upstream, behind what was shown; return the text with which that begins.
+
+        Calls that had begun are none, as complete native ones are.
+        """
+        events, written = self._machine.go_on_behind(None if self._alone else shown, name)
+        for event in events:
+            if self._watch is not None:
+                self._watch(event)
+            if isinstance(event, Error) and event.call_id is not None:
+                self._seen.pop(event.call_id, None)
+                self._begun.discard(event.call_id)
+        self._malformed = []
+        if self._alone is not None:
+            self._alone.begin()
+        return written
+
     def ask_again(self) -> None:
         """Go on with another answer, of which nothing counts but its calls."""
         self._machine = self._make()
@@ -121,7 +148,7 @@ class Answer:
             return b""
         if self._encoder is None:
             self._encoder = self._begin()
-            self._encode = None if self._retried else self._encoder.encode
+            self._encode = None if self._retried or self._shown is not None else self._encoder.encode
         encode = self._encoder.encode
         if self._watch is not None:
             for event in events:
@@ -132,6 +159,8 @@ class Answer:
         parts: list[bytes] = []
         for event in events:
             if type(event) is Text:
+                if self._shown is not None:
+                    self._shown.append(event.text)
                 parts.append(encode(event))
             else:
                 parts += [encode(each) for each in self._as_seen(event)]

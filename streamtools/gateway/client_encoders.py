@@ -6,12 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 from streamtools.calls import IdFactory
-from streamtools.gateway.client_requests import Asked
+from streamtools.gateway.client_requests import Asked, Client
 from streamtools.history.messages import fit
 from streamtools.outputs.anthropic_events import AnthropicEncoder
 from streamtools.outputs.encoder import Encoder
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
+from streamtools.outputs.whole_answers import write_fault
+from streamtools.sources.adapter import decode
+from streamtools.sources.provider_terms import read_fault
+
+
+def write_refusal(client: Client, status: int, held: bytes) -> bytes:
+    """Return an upstream's refusal, as far as it has come, in the client's form."""
+    try:
+        value = decode(held)
+    except ValueError:
+        value = None
+    if client == "openai" and isinstance(value, dict) and "error" in value:
+        return held
+    return write_fault(client, status, read_fault(value).message or f"the upstream answered with status {status}")
 
 
 def encoder_for(

@@ -96,6 +96,7 @@ class Route(NamedTuple):
     headers: list[tuple[bytes, bytes]]
     longest: float
     method: str = "POST"
+    fallbacks: Sequence[Route] = ()
 
 
 class Delivery:
@@ -165,8 +166,9 @@ class Delivery:
 
     async def _ask(self, request: UpstreamRequest) -> None:
         """Ask the upstream once, and send what comes of it."""
-        route, exchange = self._route, self._exchange
-        self._route = route._replace(headers=[each for each in route.headers if each[0] != ONCE.encode()])
+        first, exchange = self._route, self._exchange
+        self._route = first._replace(headers=[each for each in first.headers if each[0] != ONCE.encode()])
+        route = first.fallbacks[request.at - 1] if request.at else first
         self._begun = False
         fault: Fault | None = None
         asked = (

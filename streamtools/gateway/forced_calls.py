@@ -58,6 +58,10 @@ class CallAlone:
         fence = _fence_of(dialects)
         assert fence is not None
         self._marker = fence.write_call("x", {}).partition("{")[0]
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin an answer."""
         self._begun = False
         self._blank: list[str] = []  # white space before anything else
 

@@ -36,8 +36,10 @@ from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, 
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
 from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, without_key
+from streamtools.gateway.exchange import Exchange
+from streamtools.gateway.fallbacks import FallbackUpstream
 from streamtools.gateway.plan import Mode
-from streamtools.gateway.rewrite import Exchange, Rewrite
+from streamtools.gateway.rewrite import Rewrite
 from streamtools.gateway.upstream_requests import Upstream
 from streamtools.outputs.whole_answers import write_fault
 from streamtools.parsing.dialects import Dialects
@@ -86,6 +88,7 @@ def app(
     ask_again: int = 0,
     api: Upstream = "openai",
     text_rules: Sequence[Rule] = (),
+    fallbacks: Sequence[FallbackUpstream] = (),
     rewrite: Rewrite | None = None,
     key: str | None = None,
     client_key: str | None = None,
@@ -100,16 +103,17 @@ def app(
     send_timeout: float = 60.0,
     drain: float = 0.0,
 ) -> ASGIApp:
-    """Return an ASGI application that asks `upstream`, such as `http://127.0.0.1:8080/v1`, and no other.
+    """Return an ASGI application that asks `upstream`, such as `http://127.0.0.1:8080/v1`, and its `fallbacks`.
 
-    `mode` to `ask_again`, `text_rules`, and `rewrite` instead of them, are those of `Rewrite`; `api` is its `upstream`.
-    `key` is sent upstream in place of the client's; `client_key` is what clients have to send then, unless all of them
-    are on this machine, and is never passed on. `hosts` are the names under which the gateway is asked, beside
-    `localhost` and addresses; `origins` the pages elsewhere that may ask. `record` is the path of a recording, without
-    keys, of what the upstream is asked and answers. A body has `max_body` bytes at most, and `max_running` requests are
-    answered at a time; `timeout` is the silence of the upstream in seconds, `longest` a whole answer, `keep_alive` and
-    `send_timeout` those of `event_stream_response`, and `drain` what answers have left when the server ends. Raises
-    ValueError for a value that is not allowed, OSError for a recording that cannot be written.
+    `mode` to `ask_again`, `text_rules`, `fallbacks`, and `rewrite` instead of them, are those of `Rewrite`; `api` is
+    its `upstream`. `key` is sent upstream in place of the client's; `client_key` is what clients have to send then,
+    unless all of them are on this machine, and is never passed on. `hosts` are the names under which the gateway is
+    asked, beside `localhost` and addresses; `origins` the pages elsewhere that may ask. `record` is the path of a
+    recording, without keys, of what the upstream is asked and answers. A body has `max_body` bytes at most, and
+    `max_running` requests are answered at a time; `timeout` is the silence of the upstream in seconds, `longest` a
+    whole answer, `keep_alive` and `send_timeout` those of `event_stream_response`, and `drain` what answers have left
+    when the server ends. Raises ValueError for a value that is not allowed, OSError for a recording that cannot be
+    written.
     """
     rewrite = rewrite or Rewrite(
         mode=mode,
@@ -119,6 +123,7 @@ def app(
         ask_again=ask_again,
         upstream=api,
         text_rules=text_rules,
+        fallbacks=fallbacks,
     )
     url = httpx.URL(upstream)
     if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
@@ -132,6 +137,7 @@ def app(
         rewrite, url, _Limits(max_body, max_running, timeout, longest, keep_alive, send_timeout, drain), record
     )
     gateway.key, gateway.client_key = key, client_key
+    gateway.keys = [each for each in (key, *(one.key for one in rewrite.fallbacks)) if each is not None]
     inner: ASGIApp = gateway
     if origins:
         inner = CORSMiddleware(inner, allow_origins=[*origins], allow_methods=["GET", "POST"], allow_headers=["*"])
@@ -162,11 +168,11 @@ class _Limits(NamedTuple):
 class _Gateway:
     key: str | None
     client_key: str | None
+    keys: list[str]  # of the upstream and its fallbacks
 
     def __init__(self, rewrite: Rewrite, upstream: httpx.URL, limits: _Limits, record: Target | None) -> None:
         self._rewrite = rewrite
         self._upstream = upstream
-        self._base = upstream.path.rstrip("/")
         self._limits = limits
         self._counters = Counters()
         self._shutdown: Shutdown | None = None
@@ -225,7 +231,7 @@ class _Gateway:
     def _forbidden(self, request: Request, form: Client) -> Response | None:
         """Return the refusal of a client that has no right to ask."""
         if self.client_key is None:
-            if self.key is None or _is_here(request):
+            if not self.keys or _is_here(request):
                 return None
             return _refuse(form, 403, "this gateway has a key of its own, and answers this machine alone")
         given = [request.headers.get("x-api-key", "")]
@@ -301,8 +307,9 @@ class _Gateway:
 
     async def _deliver(self, delivery: Delivery, request: Request, send: Send) -> int:
         limits = self._limits
-        if self.key is not None and len(self.key) >= LEAST:
-            send = without_key(send, self.key.encode())
+        for key in self.keys:
+            if len(key) >= LEAST:
+                send = without_key(send, key.encode())
         await delivery.run(
             request.receive, send, self._shutdown, keep_alive=limits.keep_alive, send_timeout=limits.send_timeout
         )
@@ -362,11 +369,16 @@ class _Gateway:
         if self.key is not None:
             headers.append(("authorization", f"Bearer {self.key}"))
         headers += [("content-type", kind), ("accept-encoding", "identity")]
-        return Route(self._client, self._url, as_bytes(headers), self._limits.longest)
+        known = [(self._upstream, headers)]
+        known += [(httpx.URL(each.url), each.headers(headers)) for each in self._rewrite.fallbacks]
+        made = [Route(self._client, partial(_below, url), as_bytes(each), self._limits.longest) for url, each in known]
+        return made[0]._replace(fallbacks=made[1:])
 
-    def _url(self, endpoint: str) -> httpx.URL:
-        path = path_for(f"{self._base}/chat/completions", endpoint)
-        return self._upstream.copy_with(raw_path=path.encode())
+
+def _below(upstream: httpx.URL, endpoint: str) -> httpx.URL:
+    """Return where an endpoint of an upstream is."""
+    path = path_for(f"{upstream.path.rstrip('/')}/chat/completions", endpoint)
+    return upstream.copy_with(raw_path=path.encode())
 
 
 def _is_here(request: Request) -> bool:

@@ -17,8 +17,10 @@ from typing import Any, Literal, Self
 
 from streamtools.conversation.prompts import Example
 from streamtools.gateway.addresses import ONCE, Headers, as_bytes, as_text, client_of, headers_for, path_for
+from streamtools.gateway.exchange import Exchange
+from streamtools.gateway.fallbacks import FallbackUpstream
 from streamtools.gateway.plan import Mode
-from streamtools.gateway.rewrite import Exchange, Rewrite
+from streamtools.gateway.rewrite import Rewrite
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.parsing.dialects import Dialects
 from streamtools.recording.transports import Transport, library_of, of_library
@@ -46,6 +48,7 @@ class ToolCallTransport(Transport):
         ask_again: int = 0,
         upstream: Upstream = "openai",
         text_rules: Sequence[Rule] = (),
+        fallbacks: Sequence[FallbackUpstream] = (),
         rewrite: Rewrite | None = None,
     ) -> None:
         self._inner = inner
@@ -57,6 +60,7 @@ class ToolCallTransport(Transport):
             ask_again=ask_again,
             upstream=upstream,
             text_rules=text_rules,
+            fallbacks=fallbacks,
         )
 
     async def handle_async_request(self, request: Any) -> Any:
@@ -76,9 +80,14 @@ class ToolCallTransport(Transport):
         headers = headers_for(client, as_text(request.headers.raw))
 
         async def ask(wanted: UpstreamRequest) -> Any:
-            asked = _request(library, request, headers, wanted)
+            asked = self._request(library, request, headers, wanted)
             headers[:] = [each for each in headers if each[0] != ONCE]
-            response = await inner.handle_async_request(asked)
+            try:
+                response = await inner.handle_async_request(asked)
+            except library.TransportError:
+                if not exchange.may_fail:
+                    raise
+                response = library.Response(502)
             response.request = asked
             exchange.begin(response.status_code, as_text(response.headers.raw))
             return response
@@ -110,9 +119,14 @@ class ToolCallTransport(Transport):
         headers = headers_for(client, as_text(request.headers.raw))
 
         def ask(wanted: UpstreamRequest) -> Any:
-            asked = _request(library, request, headers, wanted)
+            asked = self._request(library, request, headers, wanted)
             headers[:] = [each for each in headers if each[0] != ONCE]
-            response = inner.handle_request(asked)
+            try:
+                response = inner.handle_request(asked)
+            except library.TransportError:
+                if not exchange.may_fail:
+                    raise
+                response = library.Response(502)
             response.request = asked
             exchange.begin(response.status_code, as_text(response.headers.raw))
             return response
@@ -126,6 +140,15 @@ class ToolCallTransport(Transport):
             body.close()
             raise
         return _response(library, exchange, b"".join(body.ahead) if body.ended else body, first.extensions)
+
+    def _request(self, library: ModuleType, request: Any, headers: Headers, wanted: UpstreamRequest) -> Any:
+        url = request.url
+        if wanted.at:
+            upstream = self._rewrite.fallbacks[wanted.at - 1]
+            url, headers = library.URL(upstream.url + "/chat/completions"), upstream.headers(headers)
+        url = url.copy_with(path=path_for(url.path, wanted.endpoint))
+        more: dict[str, Any] = {"content": wanted.body, "extensions": request.extensions}
+        return library.Request("POST", url, headers=as_bytes(headers), **more)
 
     def _release(self) -> None:
         """Hold nothing."""
@@ -144,11 +167,6 @@ class ToolCallTransport(Transport):
         if not hasattr(self._inner, method):
             raise TypeError(f"{type(self._inner).__name__} has no {method}(): this client wants a {usual}")
         return self._inner
-
-
-def _request(library: ModuleType, request: Any, headers: Headers, wanted: UpstreamRequest) -> Any:
-    url = request.url.copy_with(path=path_for(request.url.path, wanted.endpoint))
-    return library.Request("POST", url, headers=as_bytes(headers), content=wanted.body, extensions=request.extensions)
 
 
 def _pieces_of(response: Any, decoded: str) -> Any:
@@ -202,7 +220,7 @@ class _AsyncBody:
             except StopAsyncIteration:
                 piece = await self._end()
             except self._broken:
-                if self._exchange.head is None:  # the client is told nothing yet, and may ask once more
+                if self._exchange.head is None and not self._exchange.may_fail:  # the client may ask once more
                     raise
                 piece = await self._end("transport")
             if piece:
@@ -264,7 +282,7 @@ class _Body:
             except StopIteration:
                 piece = self._end()
             except self._broken:
-                if self._exchange.head is None:
+                if self._exchange.head is None and not self._exchange.may_fail:
                     raise
                 piece = self._end("transport")
             if piece:

@@ -19,10 +19,11 @@ Upstream: TypeAlias = Literal["openai", "ollama", "llama.cpp", "vllm"]
 
 
 class UpstreamRequest(NamedTuple):
-    """A POST of JSON to an endpoint of the upstream."""
+    """A POST of JSON to an endpoint of the upstream, or of one of its `fallbacks`, from 1 on."""
 
     endpoint: str
     body: bytes
+    at: int = 0
 
 
 def write_request(

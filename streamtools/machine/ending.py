@@ -32,6 +32,9 @@ STOPPED_BY_RULE = "stopped_by_rule"
 GUARD = "guard"
 """The finish reason of a run of which a judge has refused some text."""
 
+INVALID_OUTPUT = "invalid_output"
+"""The finish reason of a turn that we end because its text cannot become the `output` any more."""
+
 PAUSE_TURN = "pause_turn"
 """Anthropic's word for a turn that goes on when it is sent back as it is."""
 
@@ -127,8 +130,9 @@ class Ending:
         elif self.why:
             reason = "stopped"
         else:
-            reason = "truncated" if self.finish in _CUT else "finished"
-        finish = self.why if reason == "stopped" else self.finish
+            stopped = self.finish == INVALID_OUTPUT
+            reason = "stopped" if stopped else "truncated" if self.finish in _CUT else "finished"
+        finish = self.why or self.finish if reason == "stopped" else self.finish
         return Done(reason, finish, self.raw_finish, pending, self.conversation_id, seq=seq)
 
 
@@ -146,7 +150,7 @@ class EndingRun:
     @property
     def may_go_on(self) -> bool:
         """Whether another request may follow: an answer has ended well, and nothing has stopped the run."""
-        return self._is_complete and self._ending.finish in CALLS_MAY_RUN and not self._is_over
+        return self._is_complete and self._ending.finish in (*CALLS_MAY_RUN, INVALID_OUTPUT) and not self._is_over
 
     @property
     def paused(self) -> bool:

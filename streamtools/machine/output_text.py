@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from streamtools.errors import Code
 from streamtools.events import Partial, Text, UIEvent, Warning
+from streamtools.events.ui_events import ValidPartial
 from streamtools.json_values import compact
 from streamtools.limits import Limits
 from streamtools.parsing.value_reader import Added, ValueReader
@@ -24,6 +26,8 @@ class OutputText:
     """Reads the text events of one turn after the other."""
 
     def __init__(self, output: OutputType, number: Callable[[], int], limits: Limits) -> None:
+        self.parse: Callable[[str], list[UIEvent]]
+        """Reads a delta of the turn."""
         self._output = output
         self._number = number
         self._limits = limits
@@ -34,21 +38,31 @@ class OutputText:
         self._reader = ValueReader(self._output.shape, limits=self._limits)
         self._head: str | None = ""  # what comes before the value; None behind it
         self._text: list[str] = []
-        self._begun = self._warned = False
+        self._begun = False
+        self.refused = False
+        """The text is not, or cannot become, such a value, which has been told."""
 
-    def add_to(self, events: list[UIEvent]) -> list[UIEvent]:
-        """Add to events what the texts among them add to the value; return them."""
-        reader = self._reader
-        if reader.flows and len(events) == 1 and type(event := events[0]) is Text:
-            text = event.text
-            if '"' not in text and "\\" not in text:  # the commonest of all: a string goes on
+    def feed(self, text: str) -> list[UIEvent]:
+        """Return what the parser reads in a text, and what that adds to the value."""
+        events = self.parse(text)
+        if len(events) == 1 and type(event := events[0]) is Text:  # the commonest of all
+            reader, text = self._reader, event.text
+            if reader.flows and '"' not in text and "\\" not in text:  # a string goes on
                 self._text.append(text)
                 if not text.isprintable():
                     reader.note_controls(text)
                 events.append(Partial(reader.place, text, False, self._number()))
-                return events
+            elif self._head is None:
+                self._read(text, events)
+            else:
+                self._feed(text, events)
+            return events
+        return self.add_to(events)
+
+    def add_to(self, events: list[UIEvent]) -> list[UIEvent]:
+        """Add to events what the texts among them add to the value; return them."""
         for event in events.copy():
-            if type(event) is Text and not self._reader.ended and self._reader.fault is None:
+            if type(event) is Text:
                 self._feed(event.text, events)
         return events
 
@@ -57,19 +71,25 @@ class OutputText:
         out: list[UIEvent] = []
         if not self._reader.ended and (self._begun or not has_calls):
             self._add(self._reader.close(), out)
-            if self._reader.fault is not None and not self._warned:
+            if self._reader.fault is not None and not self.refused:
                 self._tell(self._reader.fault.message, out)
         return out
 
     def _feed(self, text: str, out: list[UIEvent]) -> None:
         if self._head is not None:
             text = self._behind_head(self._head + text)
-        if not text:
+        if text:
+            self._read(text, out)
+
+    def _read(self, text: str, out: list[UIEvent]) -> None:
+        reader, fault = self._reader, self._reader.fault
+        if reader.ended or fault is not None:
             return
         self._text.append(text)
-        self._add(self._reader.feed(text), out)
-        if self._reader.fault is not None and self._begun:
-            self._tell(self._reader.fault.message, out)
+        if added := reader.feed(text):
+            self._add(added, out)
+        if reader.fault is not None and self._begun:
+            self._tell(reader.fault.message, out)
 
     def _behind_head(self, head: str) -> str:
         """Return the text behind white space and the opening line of a fence, as soon as it begins."""
@@ -86,24 +106,28 @@ class OutputText:
         return text
 
     def _add(self, added: Sequence[Added], out: list[UIEvent]) -> None:
-        for each in added:
-            self._begun = True
-            partial = Partial(each.path, each.value, each.complete, self._number())
-            out.append(partial)
-            if each.complete and not each.path:
-                self._validate(partial, out)
+        self._begun = True
+        number = self._number
+        for path, value, complete in added:
+            if complete and not path:
+                self._validate(value, out)
+            else:
+                out.append(Partial(path, value, complete, number()))
 
-    def _validate(self, partial: Partial, out: list[UIEvent]) -> None:
+    def _validate(self, value: Any, out: list[UIEvent]) -> None:
+        """End the value, of which this was still missing."""
+        last = ValidPartial([], value, True, self._number())
+        out.append(last)
         if self._reader.rest:
             self._text[-1] = self._text[-1].removesuffix(self._reader.rest)
         text = "".join(self._text)
         try:
             if self._reader.repaired:  # a string holds control characters, which JSON does not allow there
                 text = compact(json.loads(text, strict=False))
-            partial.keep(self._output.validate(text))
+            last.keep(self._output.validate(text))
         except (ValueError, RecursionError) as fault:
             self._tell(str(fault), out)
 
     def _tell(self, message: str, out: list[UIEvent]) -> None:
-        self._warned = True
+        self.refused = True
         out.append(Warning(Code.INVALID_OUTPUT, _INVALID + message, seq=self._number()))

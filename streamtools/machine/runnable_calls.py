@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.events import StepSuperseded, UIEvent, Usage
+from streamtools.events import FollowUp, StepSuperseded, UIEvent, Usage
 from streamtools.machine.ending import EndingRun
 from streamtools.machine.turn import Turn
 
@@ -67,6 +68,11 @@ class RunnableCalls(EndingRun):
     def clean(self, event: UIEvent) -> UIEvent:
         """Return an event as rules leave it, for what others show of the model's words."""
         return self._turn.parser.clean(event)
+
+    def without_matches(self, value: Any) -> Any:
+        """Return plain data as rules leave the texts in it, for what others keep of the model's words."""
+        cleaned: Any = self.clean(FollowUp([value]))
+        return cleaned.messages[0]
 
     def reserve(self, calls: Iterable[ToolCall]) -> None:
         """Take note of the calls of the conversation: the ids of others differ from theirs."""

@@ -44,7 +44,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.logs import Logger
-from streamtools.machine.ending import CALLS_MAY_RUN, STOPPED_AFTER_CALL, Ending
+from streamtools.machine.ending import CALLS_MAY_RUN, Ending
 from streamtools.machine.runnable_calls import RunnableCalls
 from streamtools.machine.turn import Turn
 from streamtools.parsing.dialects import Dialects
@@ -67,8 +67,8 @@ class StreamMachine(RunnableCalls):
     complete, as soon as they are (`"eager"`, for calls of the kind that counts in any case), or never. `judge` gets the
     calls of a complete turn and may refuse some; with one, no call may run before. `guard` is called at the end of each
     step with the number of malformed calls and whether the run goes on; it may return a reason to stop the run.
-    `run_id` is made if it is not given. The text is read as a value of the type `output`, too. Raises ValueError for a
-    value that is not allowed.
+    `run_id` is made if it is not given. The text is read as a value of the type `output`, too, which may end the turn
+    (`on_invalid_output="stop"`). Raises ValueError for a value that is not allowed.
 
     Read `runnable` and `take_runnable` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all
     turns; `number` returns the `seq` for events that others make for this run.
@@ -93,6 +93,7 @@ class StreamMachine(RunnableCalls):
         guard: Callable[[int, bool], str | None] | None = None,
         run_id: str | None = None,
         output: OutputType | None = None,
+        on_invalid_output: Literal["warn", "stop"] = "warn",
         **options: Unpack[ParserOptions],
     ) -> None:
         if execute not in ("completed", "eager", "never"):
@@ -102,7 +103,7 @@ class StreamMachine(RunnableCalls):
         self.number = itertools.count(1).__next__
         self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
         self.runnable, self.pending, self.usage = [], [], None
-        self._turn = Turn(dialects, tools, options, self.number, native_tool_calls, output)
+        self._turn = Turn(dialects, tools, options, self.number, native_tool_calls, output, on_invalid_output)
         self._writing = {} if options.get("call_partials") else self._turn.native.open  # to which pieces are added here
         self._streams = options.get("call_deltas", False)
         self._declares_native, self._self_contained = native_tool_calls, self_contained
@@ -205,7 +206,7 @@ class StreamMachine(RunnableCalls):
     # One turn.
 
     def _begin_turn(self) -> None:
-        self._parse = self._turn.feed if self._turn.output is not None else self._turn.parser.feed
+        self._parse = self._turn.feed
         self._open = False
         self._flowing = False  # a text delta needs nothing but to be remembered and parsed
         self._usage = None
@@ -271,7 +272,7 @@ class StreamMachine(RunnableCalls):
         thinks = self._turn.thinks and isinstance(event, ReasoningDelta)
         events = self._turn.think(event) if thinks else self._turn.pause()  # type: ignore[arg-type]  # as `thinks` says
         rest = [] if thinks or parser.stopped else [*map(parser.clean, self._feed_native(event))]
-        return events + (self._stop_turn() if parser.stopped else rest)
+        return events + (self._stop_turn(why) if (why := self._turn.stopped) else rest)
 
     def _feed_native(self, event: SourceEvent) -> list[UIEvent]:
         native = self._turn.native
@@ -307,12 +308,12 @@ class StreamMachine(RunnableCalls):
         events = turn.read(text)
         if self._eager_text:
             self._notice(turn.parser.calls)
-        return events + self._stop_turn() if turn.parser.stopped else events
+        return events + self._stop_turn(why) if (why := turn.stopped) else events
 
-    def _stop_turn(self) -> list[UIEvent]:
-        """End the turn that the parser has stopped; what follows is not read."""
+    def _stop_turn(self, why: str) -> list[UIEvent]:
+        """End the turn that its text has stopped; what follows is not read."""
         self._ending.complete = self.stopped = True
-        return self._complete(ProviderCompleted(), STOPPED_AFTER_CALL)
+        return self._complete(ProviderCompleted(), why)
 
     def _complete(self, event: ProviderCompleted, finish: str | None = None) -> list[UIEvent]:
         """End the turn as the provider ends it, or with a `finish` of our own."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, Reasoning, ReasoningDelta, Text, Thinking, UIEvent, Warning
+from streamtools.machine.ending import INVALID_OUTPUT, STOPPED_AFTER_CALL
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_life import BROKEN_OFF
@@ -59,6 +60,7 @@ class Turn:
         number: Callable[[], int],
         native_tool_calls: bool | None = None,
         output: OutputType | None = None,
+        on_invalid_output: str = "warn",
     ) -> None:
         self._may_turn_native = native_tool_calls is None and unnamed(dialects)
         self._armed = armed(dialects, native_tool_calls)
@@ -81,7 +83,10 @@ class Turn:
         """Whether reasoning is read by rules."""
         self.redacts = any(rule.redacts for rule in chosen.text_rules)
         ends = any(rule.action in ("stop", "fail") for rule in chosen.text_rules)
-        self.may_stop = ends or chosen.after_call == "stop"
+        if on_invalid_output not in ("warn", "stop"):
+            raise ValueError(f"on_invalid_output is 'warn' or 'stop', not {on_invalid_output!r}")
+        self._stops_invalid = output is not None and on_invalid_output == "stop"
+        self.may_stop = ends or chosen.after_call == "stop" or self._stops_invalid
         """Whether text may end the turn."""
         self.begin()
 
@@ -127,10 +132,20 @@ class Turn:
             self.deltas.append(text)
         return self.feed(text)
 
-    def feed(self, text: str) -> list[UIEvent]:
-        """Return what the parser reads in a text, and what that adds to the output."""
-        events = self.parser.feed(text)
-        return self.output.add_to(events) if self.output is not None else events
+    @property
+    def feed(self) -> Callable[[str], list[UIEvent]]:
+        """What returns what the parser reads in a text, and what that adds to the output; until the parser changes."""
+        if self.output is None:
+            return self.parser.feed
+        self.output.parse = self.parser.feed
+        return self.output.feed
+
+    @property
+    def stopped(self) -> str | None:
+        """The finish reason with which the text has ended its turn before the provider has; None if it has not."""
+        if self._stops_invalid and self.output is not None and self.output.refused:
+            return INVALID_OUTPUT
+        return STOPPED_AFTER_CALL if self.parser.stopped else None
 
     def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:
         return self.output.add_to(events) if self.output is not None else events

@@ -7,7 +7,7 @@ state, so each state has a search (`_leaves`) that finds nothing in such a delta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from streamtools.errors import ClosedError, Code, check_names
@@ -18,7 +18,7 @@ from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.parsing.policies import Options, OtherOptions, ParserOptions
 from streamtools.parsing.prose import Begun, Prose
-from streamtools.parsing.reader import NO_TEXT, always
+from streamtools.parsing.reader import LEAVES, NO_TEXT, always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
 from streamtools.parsing.span import Span
 from streamtools.parsing.visible import Visible
@@ -326,7 +326,7 @@ class _GuardedParser(Parser):
         chosen: Any = {name: options[name] for name in _GUARDED if name in options}
         self._guard = TextGuard(Options(**chosen), number)
         self._leaves_met: Callable[[str], object] | None = None
-        self._quiet: Callable[[str], object] | None = None  # finds what that finds, and what may become a match
+        self._deltas: Mapping[str, int] = {}  # what deltas are to that, and to the rules
         super().__init__(*args, **options)
 
     def feed(self, delta: str) -> list[UIEvent]:
@@ -334,12 +334,13 @@ class _GuardedParser(Parser):
         if (matcher := guard.direct) is not None and self._shows and delta:
             number, leaves = guard.number, self._leaves
             if leaves is not self._leaves_met:
-                self._leaves_met, self._quiet = leaves, guard.search_beside(leaves)
-            if (quiet := self._quiet) is not None and not matcher.held and quiet(delta) is None:  # the commonest of all
+                self._leaves_met, self._deltas = leaves, guard.deltas(leaves)
+            kind = self._deltas[delta]
+            if not (kind or matcher.held):  # nothing begins in it: the commonest of all
                 self._prose.last = delta
                 matcher.position += len(delta)
                 return [Text(delta) if number is None else Text(delta, number())]
-            if leaves(delta) is None:  # as in a parser without rules
+            if kind != LEAVES:  # as in a parser without rules
                 self._prose.last = delta
                 shown = matcher.feed(delta)
                 if type(shown) is str:

@@ -120,6 +120,9 @@ NO_TEXT = "decode bytes, or let `streamtools.sources` read the stream"
 always: Callable[[str], object] = str.__len__
 """Finds something in any text: a number is not None. No search costs less."""
 
+QUIET, MEETS, LEAVES = range(3)
+"""What a delta is where rules read the text: nothing begins in it, a match may, or the parser has to look at it."""
+
 
 class Reader:
     """The text of one span that its grammar has still to read: `text` from `at` on."""

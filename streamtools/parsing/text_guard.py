@@ -31,15 +31,40 @@ from streamtools.events import (
 from streamtools.events.ui_events import KeptReasoning
 from streamtools.parsing.pace import Paced, PacedLinks
 from streamtools.parsing.policies import Options
-from streamtools.parsing.reader import always
+from streamtools.parsing.reader import LEAVES, MEETS, QUIET, always
 from streamtools.rules.automaton import automaton_of
 from streamtools.rules.matcher import Found, Matcher, Pieces, in_place, shown
 from streamtools.rules.rule import Rule
 
+_SHORT = 16  # characters of a delta of which it is kept what it is
+_MOST = 16_384  # such deltas
 
-@lru_cache(maxsize=256)
-def _search(pattern: str) -> Callable[[str], object]:
-    return re.compile(pattern).search
+
+class Deltas(dict[str, int]):
+    """What deltas are, by their text. Most short ones come again, and a look costs less than a search."""
+
+    def __init__(self, leaves: Callable[[str], object], begins: Callable[[str], object] | None) -> None:
+        search: Any = leaves
+        beside: Any = begins
+        self._leaves = leaves
+        self._quiet = None  # a search without groups, which jumps to either
+        if begins is not None and leaves is not always:
+            self._quiet = re.compile(f"{search.__self__.pattern}|{beside.__self__.pattern}").search
+
+    def __missing__(self, delta: str) -> int:
+        if self._quiet is not None and self._quiet(delta) is None:
+            kind = QUIET
+        else:
+            kind = MEETS if self._leaves(delta) is None else LEAVES
+        if len(delta) <= _SHORT and self._leaves is not always:
+            if len(self) >= _MOST:
+                self.clear()
+            self[delta] = kind
+        return kind
+
+
+deltas_of = lru_cache(maxsize=32)(Deltas)
+"""Makes one of the same searches once."""
 
 
 class TextGuard:
@@ -76,12 +101,9 @@ class TextGuard:
         """Text that may become a match, and before it the beginning of a word or a grapheme."""
         return (self.paced.held if self.paced is not None else "") + self.matcher.held
 
-    def search_beside(self, leaves: Any) -> Callable[[str], object] | None:
-        """Return what finds what this search does, and where a match may begin; None if no search tells that."""
-        begins: Any = self.matcher.begins
-        if begins is None or leaves is always:
-            return None
-        return _search(f"{leaves.__self__.pattern}|{begins.__self__.pattern}")  # without groups: it jumps to either
+    def deltas(self, leaves: Callable[[str], object]) -> Deltas:
+        """Return what deltas are to a parser whose search this is, and to the rules."""
+        return deltas_of(leaves, self.matcher.begins)
 
     def take(self, events: Sequence[UIEvent]) -> list[UIEvent]:
         """Return what the reader sees of events."""

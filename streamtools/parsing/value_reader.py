@@ -7,30 +7,34 @@ numbers and literals until they are certain. A value that its shape does not all
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, TypeAlias
+import re
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.json_values import Rejected
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing import json_parts
-from streamtools.parsing.reader import matcher, white_space
+from streamtools.parsing.json_parts import rest_of_word
+from streamtools.parsing.reader import matcher
 from streamtools.typed.shape import ANYTHING, ARRAY, OBJECT, STRING, Shape, kind_of
 
 Path: TypeAlias = list[str | int]  # shared between what was added at the same place
 _MOST_OF_WORD = 4096  # characters of a number, before its digits are counted
-_TO_CLOSE = {"{": "}", "[": "]"}
+_WORD_BEGINS = json_parts.WORD_BEGINS
+_LITERALS = {"true": True, "false": False, "null": None}
+_number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 _sound = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 """What holds no escape that JSON does not have."""
 
 
-class Added(NamedTuple):
-    """What was added at a place of the value: a piece of a string, a whole number or literal, an empty container that
-    begins; or, when it is `complete`, what was still missing.
-    """
+Added: TypeAlias = tuple[Path, Any, bool]
+"""What was added at a place of the value, whether that is complete: a piece of a string, a whole number or literal, an
+empty container that begins; or, when it is complete, what was still missing.
+"""
 
-    path: Path
-    value: Any
-    complete: bool
+VALUE, FIRST, KEY, FIRST_KEY, COLON, COMMA, END = range(7)
+"""What may come: a value, that or the end of the array, a member, that or the end of the object, and so on."""
 
 
 class ValueReader:
@@ -38,6 +42,11 @@ class ValueReader:
 
     Where the text cannot be JSON, or cannot become such a value, `fault` says so, and nothing is read after that.
     """
+
+    __slots__ = (
+        "_checks", "_expects", "_held", "_in_string", "_index", "_is_key", "_keys", "_limits", "_of", "_outer",
+        "_shape", "_stack", "_string", "_word", "ended", "fault", "flows", "place", "repaired", "rest",
+    )  # fmt: skip
 
     def __init__(self, shape: Shape = ANYTHING, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.ended = False
@@ -50,35 +59,72 @@ class ValueReader:
         """
         self.rest = ""
         """The text behind the value, of the piece in which that has ended."""
-        self._limits = limits
-        self._stack: list[tuple[str, Shape]] = []  # the containers that are open, with their shapes
-        self._path: list[str | int] = []
         self.place: Path = []
-        self._keys: list[set[str]] = []
-        self._shape: Shape | None = shape  # of the value that comes
-        self._expects = "value"  # or "first" (a value or the end), "key", "first key", "colon", "comma", "end"
+        self._limits = limits
+        # Of the container that is open: where it is, what it is, its keys (None of an array), the place of its item.
+        self._outer: Path = []
+        self._of: Shape = ANYTHING
+        self._keys: set[str] | None = None
+        self._index = 0
+        self._stack: list[tuple[Path, Shape, set[str] | None, int]] = []  # the same of those around it
+        self._shape: Shape = shape  # of the value that comes
+        self._expects = VALUE
         self._in_string = self._is_key = False
         self._held = ""  # the beginning of an escape
         self._word = ""  # the beginning of a number or a literal
         self._string: list[str] = []  # a key, or a string that has to be one of a few words
         self._checks = False
 
-    def feed(self, text: str) -> list[Added]:
+    def feed(self, text: str) -> Sequence[Added]:
         """Return what a piece of the text adds."""
+        if self.fault is not None or self._expects == END:
+            return ()
         added: list[Added] = []
-        if self.fault is not None or self.ended:
-            return added
+        at, end = 0, len(text)
         try:
-            at, end = 0, len(text)
-            while at < end and not self.ended:
-                at = self._read_string(text, at, added) if self._in_string else self._read_token(text, at, added)
-            self.rest = text[at:]
+            if self._in_string:
+                at = self._read_string(text, 0, added)
+            elif self._word:
+                at = self._read_word(text, 0, added)
+            while at < end and self._expects != END:
+                char = text[at]
+                at += 1
+                if char == '"':
+                    if self._expects >= KEY or self._shape.kinds is not None:
+                        self._begin_string()
+                    else:
+                        self._is_key, self._checks = False, self._shape.words is not None
+                    self._in_string, self._string = True, []
+                    if at < end:
+                        at = self._read_string(text, at, added)
+                elif char == ",":
+                    if self._expects != COMMA:
+                        raise _invalid()
+                    if self._keys is None:
+                        self._index += 1
+                        self.place = [*self._outer, self._index]
+                        self._expects, self._shape = VALUE, self._of.item
+                    else:
+                        self._expects = KEY
+                elif char == ":":
+                    if self._expects != COLON:
+                        raise _invalid()
+                    self._expects = VALUE
+                elif char in _WORD_BEGINS:
+                    at = self._read_word(text, at - 1, added)
+                elif char in "{[":
+                    self._open(char, added)
+                elif char in "}]":
+                    self._close(char, added)
+                elif char not in " \t\r\n":
+                    raise _invalid()
+            self.rest = text[at:] if self._expects == END else ""
         except Rejected as fault:
             self.fault = fault
         self.flows = self._in_string and not (self._is_key or self._checks or self._held or self.fault)
         return added
 
-    def close(self) -> list[Added]:
+    def close(self) -> Sequence[Added]:
         """Return what the end of the text makes certain; a value that is not complete is a fault."""
         added: list[Added] = []
         try:
@@ -90,43 +136,36 @@ class ValueReader:
             self.fault = self.fault or fault
         return added
 
-    def _read_token(self, text: str, at: int, added: list[Added]) -> int:
-        char = text[at]
-        if self._word or char in json_parts.WORD_BEGINS:
-            end = json_parts.rest_of_word(text, at).end()
-            self._word += text[at:end]
-            if len(self._word) > max(_MOST_OF_WORD, self._limits.digits):
-                raise Rejected(Code.NUMBER_TOO_LONG, "a number is too long")
-            if end < len(text):
-                self._end_word(added)
-            return end
-        if char in " \t\r\n":
-            return white_space(text, at).end()
-        if char == '"':
-            self._begin_string()
-        elif char in "{[":
-            self._open(char, added)
-        elif char in "}]":
-            self._close(char, added)
-        elif char == ":" and self._expects == "colon":
-            self._expects = "value"
-        elif char == "," and self._expects == "comma":
-            self._separate()
-        else:
-            raise _invalid()
-        return at + 1
-
     # Strings.
 
     def _begin_string(self) -> None:
-        self._is_key = self._expects in ("key", "first key")
-        if not self._is_key:
-            shape = self._begin_value(STRING)
-            self._checks = shape.words is not None
-            self._shape = shape
-        self._in_string, self._held, self._string = True, "", []
+        if self._expects in (KEY, FIRST_KEY):
+            self._is_key = True
+            return
+        self._begin_value(STRING)
+        self._is_key, self._checks = False, self._shape.words is not None
 
     def _read_string(self, text: str, at: int, added: list[Added]) -> int:
+        """Read on in a string; return where that ends, or the text."""
+        end = text.find('"', at)
+        piece = text[at:] if end < 0 else text[at:end]
+        if self._held or "\\" in piece:
+            return self._read_escapes(text, at, added)
+        if not piece.isprintable():
+            self.note_controls(piece)
+        if self._is_key or self._checks:
+            self._take(piece, end >= 0, added)
+        elif end >= 0:
+            added.append((self.place, piece, True))
+            self._end_value()
+        elif piece:
+            added.append((self.place, piece, False))
+        if end < 0:
+            return len(text)
+        self._in_string = False
+        return end + 1
+
+    def _read_escapes(self, text: str, at: int, added: list[Added]) -> int:
         held, self._held = self._held, ""
         rest = held + text[at:] if held else text
         begin = 0 if held else at
@@ -143,24 +182,27 @@ class ValueReader:
             sound = _sound(piece, 0).end()
             broken = broken or sound < len(piece)
             piece = str(json.loads(f'"{piece[:sound]}"', strict=False))
-        if self._is_key:
-            self._string.append(piece)
-            if ends and not broken:
-                self._end_key("".join(self._string))
-        else:
-            whole_string = ends and not broken
-            allowed = self._allowed(piece, whole=whole_string) if self._checks else None
-            complete = whole_string and allowed is None
-            if complete or piece[:allowed]:
-                added.append(Added(self.place, piece[:allowed], complete))
-            if allowed is not None:
-                raise Rejected(Code.INVALID_OUTPUT, f"{self._here()} is none of the words that are allowed")
-            if complete:
-                self._end_value()
+        self._take(piece, ends and not broken, added)
         if broken:
             raise _invalid()
         self._in_string = not ends
         return inside + 1 - (len(held) - at if held else 0) if ends else len(text)
+
+    def _take(self, piece: str, ends: bool, added: list[Added]) -> None:
+        """Take a piece of a string, with which that ends or not."""
+        if self._is_key:
+            self._string.append(piece)
+            if ends:
+                self._end_key("".join(self._string))
+            return
+        allowed = self._allowed(piece, whole=ends) if self._checks else None
+        complete = ends and allowed is None
+        if complete or piece[:allowed]:
+            added.append((self.place, piece[:allowed], complete))
+        if allowed is not None:
+            raise Rejected(Code.INVALID_OUTPUT, f"{self._here()} is none of the words that are allowed")
+        if complete:
+            self._end_value()
 
     def note_controls(self, text: str) -> None:
         """Take note of raw control characters in a piece of a string."""
@@ -168,7 +210,7 @@ class ValueReader:
 
     def _allowed(self, piece: str, *, whole: bool) -> int | None:
         """Return how many characters of a piece may follow; None if all of it is right."""
-        before, shape = "".join(self._string), self._shape or ANYTHING
+        before, shape = "".join(self._string), self._shape
         self._string.append(piece)
         if shape.may_become(before + piece, whole=whole):
             return None
@@ -178,93 +220,98 @@ class ValueReader:
         return count
 
     def _end_key(self, key: str) -> None:
-        if key in self._keys[-1]:
-            raise Rejected(Code.DUPLICATE_KEY, f"{self._here()} has the member {key!r} twice")
-        self._keys[-1].add(key)
-        self._shape = self._stack[-1][1].member(key)
-        if self._shape is None:
-            raise Rejected(Code.INVALID_OUTPUT, f"{self._here()} has no member {key!r}")
-        self._path.append(key)
-        self.place = self._path.copy()
-        self._expects = "colon"
+        keys = self._keys
+        assert keys is not None
+        if key in keys:
+            raise Rejected(Code.DUPLICATE_KEY, f"{_name(self._outer)} has the member {key!r} twice")
+        keys.add(key)
+        shape = self._of.member(key)
+        if shape is None:
+            raise Rejected(Code.INVALID_OUTPUT, f"{_name(self._outer)} has no member {key!r}")
+        self._shape = shape
+        self.place = [*self._outer, key]
+        self._expects = COLON
 
     # Values.
 
-    def _begin_value(self, kind: str) -> Shape:
-        if self._expects not in ("value", "first"):
+    def _begin_value(self, kind: str) -> None:
+        if self._expects > FIRST:
             raise _invalid()
-        shape = self._shape or ANYTHING
-        if not shape.allows(kind):
+        if not self._shape.allows(kind):
             raise Rejected(Code.INVALID_OUTPUT, f"{self._here()} cannot be of the type {kind}")
-        return shape
 
     def _end_value(self) -> None:
-        self._checks = False
-        if not self._stack:
-            self._expects, self.ended = "end", True
-            return
-        self._expects = "comma"
+        if self._stack:
+            self._expects = COMMA
+        else:
+            self._expects, self.ended = END, True
 
-    def _end_word(self, added: list[Added]) -> None:
-        word, self._word = self._word, ""
-        try:
-            value = json.loads(word, parse_constant=_refuse)
-        except ValueError:
-            raise _invalid() from None
-        if isinstance(value, float) and value in (float("inf"), float("-inf")):
-            raise Rejected(Code.NOT_A_NUMBER, "a number is too large")
-        self._begin_value(kind_of(value))
-        added.append(Added(self.place, value, True))
+    def _read_word(self, text: str, at: int, added: list[Added]) -> int:
+        """Read on in a number or a literal; return where that ends, or the text."""
+        end = rest_of_word(text, at).end()
+        self._word += text[at:end]
+        if end < len(text) or len(self._word) > _MOST_OF_WORD:
+            self._end_word(added, ends=end < len(text))
+        return end
+
+    def _end_word(self, added: list[Added], *, ends: bool = True) -> None:
+        word = self._word
+        if len(word) > _MOST_OF_WORD and len(word) > self._limits.digits:
+            raise Rejected(Code.NUMBER_TOO_LONG, "a number is too long")
+        if not ends:
+            return
+        self._word = ""
+        value: Any
+        if word in _LITERALS:
+            value = _LITERALS[word]
+        else:
+            number = _number(word)
+            if number is None:
+                raise _invalid()
+            value = int(word) if number.lastindex is None else float(word)
+            if value in _INFINITE:
+                raise Rejected(Code.NOT_A_NUMBER, "a number is too large")
+        if self._expects > FIRST or self._shape.kinds is not None:
+            self._begin_value(kind_of(value))
+        added.append((self.place, value, True))
         self._end_value()
 
     def _open(self, char: str, added: list[Added]) -> None:
-        shape = self._begin_value(OBJECT if char == "{" else ARRAY)
+        is_object = char == "{"
+        self._begin_value(OBJECT if is_object else ARRAY)
         if len(self._stack) >= self._limits.depth:
             raise Rejected(Code.TOO_DEEP, "the value nests too deeply")
-        self._stack.append((char, shape))
-        added.append(Added(self.place, {} if char == "{" else [], False))
-        self._keys.append(set())
-        if char == "{":
-            self._expects = "first key"
+        self._stack.append((self._outer, self._of, self._keys, self._index))
+        place, shape = self.place, self._shape
+        self._outer, self._of = place, shape
+        if is_object:
+            added.append((place, {}, False))
+            self._keys, self._expects = set(), FIRST_KEY
         else:
-            self._expects, self._shape = "first", shape.item
-            self._path.append(0)
-            self.place = self._path.copy()
+            added.append((place, [], False))
+            self._keys, self._index, self._expects, self._shape = None, 0, FIRST, shape.item
+            self.place = [*place, 0]
 
     def _close(self, char: str, added: list[Added]) -> None:
-        if (
-            not self._stack
-            or _TO_CLOSE[self._stack[-1][0]] != char
-            or self._expects not in ("comma", "first", "first key")
-        ):
+        expects, is_array = self._expects, self._keys is None
+        first = FIRST if is_array else FIRST_KEY
+        if not self._stack or is_array != (char == "]") or expects not in (COMMA, first):
             raise _invalid()
-        if char == "]" or self._expects == "comma":
-            self._path.pop()
-        self._stack.pop()
-        self._keys.pop()
-        self.place = self._path.copy()
-        added.append(Added(self.place, {} if char == "}" else [], True))
+        self.place = self._outer
+        added.append((self.place, [] if is_array else {}, True))
+        self._outer, self._of, self._keys, self._index = self._stack.pop()
         self._end_value()
 
-    def _separate(self) -> None:
-        kind, shape = self._stack[-1]
-        if kind == "{":
-            self._path.pop()
-            self._expects = "key"
-        else:
-            last = self._path[-1]
-            assert isinstance(last, int)
-            self._path[-1] = last + 1
-            self._expects, self._shape = "value", shape.item
-        self.place = self._path.copy()
-
     def _here(self) -> str:
-        return ".".join(map(str, self.place)) or "the value"
+        return _name(self.place)
+
+
+_INFINITE = (float("inf"), float("-inf"))
+
+
+def _name(place: Path) -> str:
+    return ".".join(map(str, place)) or "the value"
 
 
 def _invalid() -> Rejected:
     return Rejected(Code.INVALID_JSON, "the value is not valid JSON")
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(word)

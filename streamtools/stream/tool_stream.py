@@ -1,12 +1,10 @@
 """The pipeline as one asynchronous iterator: source, machine and tools, with one owner.
 
 A task of the stream reads the source, feeds the machine and runs the tools; a bounded buffer stands between it and the
-consumer. So a cancelled read (`wait_for(anext(stream), 1)`), a `break`, and a consumer in another task or one that
-never comes back do not affect the run; a slow consumer fills the buffer and thereby slows the provider. Leaving the
-`async with` ends the run: the tools stop, the response is closed, and the one `done` is sent.
+consumer. So a cancelled read, a `break`, and a consumer that never comes back do not affect the run; a slow one slows
+the provider. Leaving the `async with` ends the run: the tools stop, the response is closed, and `done` is sent.
 
-The iterator is a class and not an asynchronous generator, and nothing here yields inside a task group or a cancel scope
-(PEP 789), because a generator is cleaned up in the task that happens to iterate.
+The iterator is a class: an asynchronous generator would be cleaned up in the task that happens to iterate (PEP 789).
 """
 
 from __future__ import annotations
@@ -97,6 +95,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         ledger: CallLedger | None = None,
         run_id: str | None = None,
         output: Any = None,
+        on_invalid_output: Literal["warn", "stop"] = "warn",
         text_judge: TextJudge | None = None,
         rules_in_arguments: bool = False,
         **options: Unpack[ParserOptions],
@@ -141,6 +140,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
                 judge=None if wish.mode == "auto" else lambda calls: find_violation(self._wish, calls),
                 run_id=run_id,
                 output=output_type(output),
+                on_invalid_output=on_invalid_output,
                 **options,
             ),
             choose_dialects(dialects),  # in which earlier results may have been written, too

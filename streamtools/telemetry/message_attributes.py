@@ -6,8 +6,8 @@ as in a recording.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,9 @@ from streamtools.calls import ToolCall
 from streamtools.history import Assistant, Message, Results, System, TextPart, Thought
 from streamtools.json_values import writable
 from streamtools.recording.scrubbing import scrub
+
+Clean: TypeAlias = Callable[[Any], Any]
+"""Returns plain data as the rules on a run's text leave it."""
 
 LONGEST = 64 * 1024
 """Characters of one attribute."""
@@ -26,17 +29,17 @@ def as_attribute(value: Any) -> str:
     return scrub(written).decode("utf-8", "replace")[:LONGEST]
 
 
-def input_messages(history: Iterable[Message]) -> str:
+def input_messages(history: Iterable[Message], clean: Clean) -> str:
     """Return `gen_ai.input.messages`."""
-    return as_attribute([_message(each) for each in history])
+    return as_attribute(clean([_message(each) for each in history]))
 
 
-def output_messages(text: str, reasoning: str, calls: Sequence[ToolCall], finish: str | None) -> str:
+def output_messages(text: str, reasoning: str, calls: Sequence[ToolCall], finish: str | None, clean: Clean) -> str:
     """Return `gen_ai.output.messages`: what the model said as the reader saw it."""
     parts = [{"type": "reasoning", "content": reasoning}] * bool(reasoning)
     parts += [{"type": "text", "content": text}] * bool(text)
     said = {"role": "assistant", "parts": [*parts, *map(_call, calls)], "finish_reason": finish or "error"}
-    return as_attribute([said])
+    return as_attribute(clean([said]))
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from streamtools.logs import without_inputs
 from streamtools.observing import Holds
 from streamtools.telemetry.conventions import Names, provider_name
 from streamtools.telemetry.instruments import Instruments
-from streamtools.telemetry.message_attributes import as_attribute, input_messages, output_messages
+from streamtools.telemetry.message_attributes import Clean, as_attribute, input_messages, output_messages
 
 _ON_SPANS = {
     "input": "gen_ai.usage.input_tokens",
@@ -58,7 +58,9 @@ class Settings:
 class _Request:
     """One request to a model, from when it is sent until its answer is complete."""
 
-    def __init__(self, settings: Settings, parent: Context, origin: Sequence[Any], source: object) -> None:
+    def __init__(
+        self, settings: Settings, parent: Context, origin: Sequence[Any], source: object, clean: Clean
+    ) -> None:
         format, host, model = (*origin, None, None, None)[:3]
         self.attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
@@ -73,6 +75,7 @@ class _Request:
                 self.attributes["server.address"] = parts.hostname
                 self.attributes["server.port"] = parts.port or (80 if parts.scheme == "http" else 443)
         self._settings = settings
+        self._clean = clean
         self.began = perf_counter()
         self._started = time_ns()
         self.came: float | None = None  # when the last chunk did
@@ -87,7 +90,7 @@ class _Request:
         name = f"chat {model}" if model else "chat"
         told = self.attributes | {"gen_ai.request.stream": True}
         if settings.content and (history := getattr(source, "history", None)):
-            told["gen_ai.input.messages"] = input_messages(history)
+            told["gen_ai.input.messages"] = input_messages(history, clean)
         self.span = settings.tracer.start_span(name, parent, SpanKind.CLIENT, told, start_time=self._started)
         self._token = context.attach(trace.set_span_in_context(self.span, parent))
 
@@ -141,7 +144,7 @@ class _Request:
                 span.set_attribute(f"streamtools.{name}", count)
         if settings.content:
             finish = step.finish_reason if step is not None else None
-            told = output_messages("".join(self.texts), "".join(self.thoughts), self.calls, finish)
+            told = output_messages("".join(self.texts), "".join(self.thoughts), self.calls, finish, self._clean)
             span.set_attribute("gen_ai.output.messages", told)
         if self.usage is not None:
             _tell_usage(span, self.usage, settings.names.cache_write)
@@ -189,7 +192,7 @@ class RunSpans:
 
     def asked(self, origin: Sequence[Any], source: object) -> None:
         self._end_request()
-        self._request = _Request(self._settings, self._context, origin, source)
+        self._request = _Request(self._settings, self._context, origin, source, self._machine.without_matches)
         self._model = self._request.attributes.get("gen_ai.request.model")
 
     def came(self) -> None:
@@ -245,7 +248,7 @@ class RunSpans:
         self._longest = max(self._longest, self._machine.held)
 
     def tool(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
-        return _ToolSpan(self._settings, self._context, call, tool, self._before)
+        return _ToolSpan(self._settings, self._context, call, tool, self._before, self._machine.without_matches)
 
     def ended(self) -> None:
         settings, done, span = self._settings, self._done, self._span
@@ -270,7 +273,9 @@ class RunSpans:
 class _ToolSpan:
     """The span of one call of a tool, current in its task; it is told the outcome."""
 
-    def __init__(self, settings: Settings, parent: Context, call: ToolCall, tool: Any, links: list[Link]) -> None:
+    def __init__(
+        self, settings: Settings, parent: Context, call: ToolCall, tool: Any, links: list[Link], clean: Clean
+    ) -> None:
         name = OTHER if tool is None else tool.name
         self._settings = settings
         self._attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
@@ -279,7 +284,7 @@ class _ToolSpan:
         if tool is not None and tool.description:
             told["gen_ai.tool.description"] = tool.description
         if settings.content:
-            told["gen_ai.tool.call.arguments"] = as_attribute(call.arguments)
+            told["gen_ai.tool.call.arguments"] = as_attribute(clean(call.arguments))
         self._span = settings.tracer.start_span(
             f"execute_tool {name}", parent, SpanKind.INTERNAL, self._attributes | told, links
         )

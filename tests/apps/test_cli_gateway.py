@@ -11,7 +11,7 @@ import pytest
 
 from streamtools.apps.cli import main
 from streamtools.apps.cli.arguments import Gateway, parse
-from streamtools.apps.cli.proxy import read_config
+from streamtools.apps.cli.proxy import Standby, read_config
 from streamtools.conversation.prompts import Example
 from tests.apps.test_cli_bad_input import complaint
 from tests.apps.test_serve import serve
@@ -54,12 +54,14 @@ def test_a_process_says_where_it_listens_and_ends_with_a_signal() -> None:
 def test_the_command_line_stands_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "gateway.toml"
     example = '[[few_shot]]\nquestion = "Q"\nname = "n"\narguments = {city = "x"}\nresult = "r"\nanswer = "A"\n'
-    file.write_text(f'upstream = "http://a/v1"\nmode = "native"\nmax_body = 5\nkeep_alive = 5\n{example}')
+    standby = '[[fallbacks]]\nurl = "http://b/v1"\nprefill = "vllm"\nkey_env = "B"\n'
+    file.write_text(f'upstream = "http://a/v1"\nmode = "native"\nmax_body = 5\nkeep_alive = 5\n{example}{standby}')
     asked = parse(["gateway", "--config", str(file), "--mode", "auto", "--dialect", "hermes_json"])
     assert isinstance(asked, Gateway)
     config = read_config(asked)
     assert (config.upstream, config.mode, config.max_body) == ("http://a/v1", "auto", 5)
     assert (config.dialects, config.keep_alive) == (["hermes_json"], 5)
+    assert config.fallbacks == [Standby(url="http://b/v1", prefill="vllm", key_env="B")]
     assert config.few_shot == [Example("Q", "n", {"city": "x"}, "r", "A")]
 
 

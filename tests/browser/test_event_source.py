@@ -60,7 +60,7 @@ async def test_it_comes_back_behind_what_it_has_seen(chromium: Any) -> None:
 
 
 class Breaking(Response):
-    """Sends a few pieces of a response and half of the next, and ends there."""
+    """Sends three events of a response and half of the next, and ends there."""
 
     def __init__(self, response: Response, cut: anyio.Event) -> None:
         super().__init__()
@@ -68,16 +68,19 @@ class Breaking(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send."""
-        pieces = 0
+        left = 4
 
         async def send_some(message: Message) -> None:
-            nonlocal pieces
+            nonlocal left
             body = message.get("body", b"")
-            pieces += b"\ndata" in body
-            if pieces < 4:
-                await send({**message, "body": b"retry: 1\n\n" + body} if body else message)  # milliseconds
+            retry = b"retry: 1\n\n" if body else b""  # milliseconds
+            pieces = body.split(b"\ndata")
+            if len(pieces) <= left:
+                left -= len(pieces) - 1
+                await send({**message, "body": retry + body} if body else message)
                 return
-            await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": False})
+            cut = b"\ndata".join([*pieces[:left], b": "])
+            await send({"type": "http.response.body", "body": retry + cut, "more_body": False})
             self._cut.set()
             raise OSError("the connection is cut")
 

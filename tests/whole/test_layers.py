@@ -74,7 +74,8 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "apps.cli": {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
-        *("conversation", "conversation.models", "history", "machine", "outputs", "apps.web", "gateway.service"),
+        *("conversation", "conversation.models", "history", "machine", "outputs", "apps.web"),
+        *("gateway", "gateway.service"),
     },
     "apps": (),
     "testing": {
@@ -148,7 +149,7 @@ seam" in `stream/tool_stream.py` has what it owes for that."""
 RIM = {
     *("__main__", "apps", "outputs.asgi", "recording", "serving", "testing"),
     *("conversation.chatting", "conversation.emulation", "conversation.failover", "conversation.models"),
-    "conversation.reply",
+    *("conversation.reply", "conversation.circuits"),
     *("outputs.openai_chunks", "outputs.responses_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),

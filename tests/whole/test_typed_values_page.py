@@ -12,11 +12,11 @@ PAGE = (ROOT / "docs" / "typed-values.md").read_text(encoding="utf-8")
 
 
 def test_its_programs_print_what_it_says() -> None:
-    """Each runs as it stands."""
+    """One behind the other."""
     programs = [block for block in read_blocks(PAGE) if block.language == "python"]
-    assert len(programs) == 2
+    assert len(programs) == 3
+    namespace: dict[str, Any] = {"__name__": "typed_values"}
     for block in programs:
-        namespace: dict[str, Any] = {"__name__": "typed_values"}
         with contextlib.redirect_stdout(io.StringIO()) as told:
             exec(compile(block.text, "typed-values.md", "exec", dont_inherit=True), namespace)
         assert block.output == told.getvalue()

@@ -90,7 +90,7 @@ from streamtools.events import (
     json_schema,
     read_ui_event,
 )
-from streamtools.gateway import Rewrite, ToolCallTransport
+from streamtools.gateway import FallbackUpstream, Rewrite, ToolCallTransport
 from streamtools.gateway import app as gateway_app
 from streamtools.parsing import (
     BLANKS,
@@ -398,6 +398,8 @@ async def stream(client: httpx.AsyncClient, url: str, send: Callable[[str], Awai
             rules_in_reasoning=True,
             rules_in_arguments=True,
             text_judge=TextJudge(is_fine, release=300, unanswered="open"),
+            output=dict[str, int],
+            on_invalid_output="stop",
         ) as run,
     ):
         assert_type(run.run_id, str)
@@ -535,9 +537,12 @@ async def under_an_sdk(client: streamtools.gateway.Client, sent: bytes) -> bytes
     exchange.begin(200, streamtools.gateway.headers_for(client, [("x-api-key", "k")]))
     assert_type(exchange.head, streamtools.gateway.Head | None)
     assert_type(streamtools.gateway.client_of("POST", "/v1/messages"), streamtools.gateway.Client | None)
+    second = FallbackUpstream(url="http://127.0.0.1:8001/v1", key="k", model="big", prefill="vllm")
     gateway_app(
         "http://localhost/v1", mode="native", dialects=["hermes_json"], key="k", client_key="c", record="a.jsonl"
     )
+    gateway_app("http://localhost/v1", fallbacks=[second])
+    ToolCallTransport(fallbacks=[second])
     return exchange.feed(b"") + exchange.close()
 
 

@@ -15,6 +15,16 @@ from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_s
 from streamtools.conversation.prompts import Example
 
 
+class Standby(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """An upstream that is asked where those before it fail."""
+
+    url: str
+    model: str | None = None
+    prefill: Literal["", "vllm", "sglang", "llama.cpp", "deepseek", "mistral"] = ""
+    key_env: str | None = None
+    key_file: str | None = None
+
+
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """The file, and what the command line says over it; what is None is left to the gateway."""
 
@@ -25,6 +35,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defa
     few_shot: bool | list[Example] | None = None
     on_malformed: Literal["text", "error"] | None = None
     ask_again: int | None = None
+    fallbacks: list[Standby] = []
     hosts: list[str] = []
     origins: list[str] | None = None
     record: str | None = None
@@ -43,13 +54,14 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defa
     client_key_file: str | None = None
 
 
-_OURS = {"host", "port", "key_env", "key_file", "client_key_env", "client_key_file"}
+_OURS = {"fallbacks", "host", "port", "key_env", "key_file", "client_key_env", "client_key_file"}
 """What is no parameter of the application's."""
 
 
 def run_gateway(asked: Gateway, output: TextIO, complaints: Complaints) -> int:
     """Serve until the process gets a signal to end, and return the exit status."""
     with needing_a_server("the gateway"):
+        from streamtools.gateway import FallbackUpstream
         from streamtools.gateway.service import app
     config = read_config(asked)
     key = _key(config.key_env, config.key_file)
@@ -59,14 +71,19 @@ def run_gateway(asked: Gateway, output: TextIO, complaints: Complaints) -> int:
         for name in config.__struct_fields__
         if name not in _OURS and (value := getattr(config, name)) is not None
     }
+    keys = [_key(each.key_env, each.key_file) for each in config.fallbacks]
     given["hosts"] = [each.lower() for each in (config.host, *config.hosts)]
     with listen(config.host, config.port) as listener:
-        if key is not None and client_key is None and not is_here(listener):
+        if any([key, *keys]) and client_key is None and not is_here(listener):
             raise Refused(
                 f"whoever reaches {name_of(config.host)} could use the key of the gateway: name the variable with a "
                 "key for clients (--client-key-env), or listen at 127.0.0.1"
             )
         try:
+            given["fallbacks"] = [
+                FallbackUpstream(url=each.url, model=each.model, prefill=each.prefill, key=own)
+                for each, own in zip(config.fallbacks, keys, strict=True)
+            ]
             gateway = app(**given, key=key, client_key=client_key)
         except (ValueError, OSError) as error:
             raise Refused(str(error)) from None

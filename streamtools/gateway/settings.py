@@ -1,0 +1,52 @@
+"""What is the same for all requests of a gateway. Sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from streamtools.calls import IdFactory
+from streamtools.conversation.circuits import Circuits
+from streamtools.conversation.prompts import Example
+from streamtools.gateway.fallbacks import FallbackUpstream
+from streamtools.gateway.plan import Mode, teaching
+from streamtools.gateway.upstream_requests import Upstream
+from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.parsing.dialects import Dialects
+from streamtools.parsing.policies import Options
+from streamtools.rules.rule import Rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What holds for all requests; see `Rewrite`."""
+
+    mode: Mode = "text"
+    dialects: Dialects = None
+    few_shot: bool | Sequence[Example] = False
+    on_malformed: Literal["text", "error"] = "error"
+    ask_again: int = 0
+    upstream: Upstream = "openai"
+    text_rules: Sequence[Rule] = ()
+    fallbacks: Sequence[FallbackUpstream] = ()
+    limits: Limits = DEFAULT_LIMITS
+    new_id: IdFactory | None = None
+    new_answer_id: IdFactory | None = None
+    now: Callable[[], int] | None = None
+    parsing: Mapping[str, Any] = field(default_factory=dict)
+    circuits: Circuits = field(init=False, repr=False, compare=False)
+    """Of the upstream, and of its `fallbacks`."""
+    logged: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    """Why requests have left the way of the template, as the log has been told."""
+
+    def __post_init__(self) -> None:
+        for name, kinds in (("mode", Mode), ("upstream", Upstream)):
+            if getattr(self, name) not in get_args(kinds):
+                raise ValueError(f"{name} is one of {', '.join(get_args(kinds))}, not {getattr(self, name)!r}")
+        if self.on_malformed not in ("text", "error"):
+            raise ValueError(f"on_malformed is 'text' or 'error', not {self.on_malformed!r}")
+        Options(text_rules=self.text_rules)
+        if self.mode == "text":
+            teaching(self.dialects)
+        object.__setattr__(self, "circuits", Circuits(1 + len(self.fallbacks)))

@@ -1,0 +1,256 @@
+"""Several upstreams behind one gateway: what fails before it begins, and what breaks off in mid-stream."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import rules
+from streamtools.conversation.failover import GO_ON
+from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
+from streamtools.gateway.service import app
+from tests.support.blocking_provider import BlockingProvider
+from tests.support.gateway import CLIENTS, HEADERS, begin, collect, request, stream, whole
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+from tests.support.serving import Served
+
+TEXT = "The capital of France is Paris. It lies on the Seine, and many people visit it each year."
+CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Bern"}}\n~~~\n'
+SECOND = FallbackUpstream(url="http://127.0.0.1:2/v1", model="second")
+PREFILLED = FallbackUpstream(url="http://127.0.0.1:2/v1", prefill="vllm")
+
+
+def give(exchange: Exchange, status: int, body: bytes, *, cause: str | None = None) -> bytes:
+    """Return what the client is sent for one answer of an upstream."""
+    declared = HEADERS if body.startswith(b"data") else [("content-type", "application/json")]
+    exchange.begin(status, declared)
+    return exchange.feed(body) + exchange.close(cause)
+
+
+def asked(exchange: Exchange) -> Any:
+    assert exchange.request is not None
+    return json.loads(exchange.request.body)
+
+
+def cut(text: str) -> bytes:
+    """Return the stream of an answer that breaks off."""
+    return stream([text[at : at + 5] for at in range(0, len(text), 5)], None, done=False)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_fails_before_it_begins(client: str, streamed: bool) -> None:
+    """The next is asked the same, by its own name of the model; the client sees one answer, and no failure."""
+    good = stream([TEXT]) if streamed else whole(TEXT)
+    for status in (408, 429, 500, 503):
+        exchange = begin(client, request(client, streamed=streamed), fallbacks=[SECOND])
+        first = asked(exchange)
+        assert give(exchange, status, b'{"error": {"message": "busy"}}') == b""
+        assert exchange.request is not None
+        assert exchange.request.at == 1
+        assert asked(exchange) == {**first, "model": "second"}
+        got = collect(client, give(exchange, 200, good))
+        assert got.text == TEXT
+        assert got.error is None
+        assert exchange.head is not None
+        assert exchange.head.status == 200
+
+    exchange = begin(client, request(client, streamed=streamed), fallbacks=[SECOND])
+    refused = give(exchange, 400, b'{"error": {"message": "no"}}')
+    assert exchange.request is None
+    assert collect(client, refused).error == "no"
+
+    exchange = begin(client, request(client, streamed=streamed), fallbacks=[SECOND])
+    give(exchange, 503, b"")
+    assert b"again" in give(exchange, 503, b'{"error": {"message": "again"}}')
+    assert exchange.request is None
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_cut_of_an_answer(client: str) -> None:
+    """The client has the text once and whole: behind a prefill, and behind a model that begins anew or goes on."""
+    for at in range(0, len(TEXT) + 1, 7):
+        shown, rest = TEXT[:at], TEXT[at:]
+        for upstream, answers in (
+            (PREFILLED, [shown[len(shown.rstrip()) :] + rest]),
+            (SECOND, [rest, shown + rest]),
+        ):
+            for answer in answers:
+                exchange = begin(client, request(client, tools=()), mode="native", fallbacks=[upstream])
+                sent = give(exchange, 200, cut(shown), cause="transport")
+                body = asked(exchange)
+                if upstream is PREFILLED and shown:
+                    assert body["messages"][-1] == {"role": "assistant", "content": shown.rstrip()}
+                    assert body["continue_final_message"] is True
+                elif shown:
+                    assert [each["role"] for each in body["messages"][-2:]] == ["assistant", "user"]
+                    assert body["messages"][-1]["content"] == GO_ON
+                else:
+                    assert body["messages"][-1]["role"] == "user"
+                sent += give(exchange, 200, stream([answer[i : i + 4] for i in range(0, len(answer), 4)]))
+                got = collect(client, sent)
+                assert got.error is None
+                assert len(shown) < 16 or got.text == TEXT
+                assert got.text.endswith(rest)
+                assert got.text.startswith(shown)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@given(at=st.integers(0, len(CALL) + 2), again=st.booleans())
+def test_a_call_that_had_begun_is_none(client: str, at: int, again: bool) -> None:
+    """Wherever it is cut: the client has the calls that the last answer ends with, each once."""
+    exchange = begin(client, request(client), fallbacks=[SECOND])
+    sent = give(exchange, 200, cut("I look.\n" + (CALL + "  ")[:at]), cause="transport")
+    assert b"Bern" not in sent
+    kept = CALL in "".join(each["content"] for each in asked(exchange)["messages"] if each["role"] == "assistant")
+    sent += give(exchange, 200, stream([] if kept and not again else ["\n" + CALL.replace("Bern", "Basel")]))
+    got = collect(client, sent)
+
+    assert got.error is None
+    assert got.text.strip() == "I look."
+    cities = [arguments["city"] for _, _, arguments in got.calls]
+    assert cities == ["Bern"] * kept + ["Basel"] * (again or not kept)
+    assert len({id for id, _, _ in got.calls}) == len(got.calls)
+
+
+def native(arguments: str, index: int = 0) -> dict[str, Any]:
+    function = {"name": "get_weather", "arguments": arguments}
+    return {"tool_calls": [{"index": index, "id": f"c{index}", "type": "function", "function": function}]}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_native_calls_are_discarded(client: str) -> None:
+    """Complete or not, they are another model's; what the next one writes counts."""
+    frames = [{"content": "I look. "}, native('{"city": "Bern"}'), native('{"ci', 1)]
+    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in frames]
+    broken = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks)
+    ends = {"choices": [{"index": 0, "delta": native('{"city": "Basel"}'), "finish_reason": "tool_calls"}]}
+    good = b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(ends).encode()
+    exchange = begin(client, request(client), mode="native", fallbacks=[SECOND])
+    sent = give(exchange, 200, broken + b'data: {"error": {"message": "overloaded", "code": 503}}\n\n')
+    got = collect(client, sent + give(exchange, 200, good))
+
+    assert got.text.strip() == "I look."
+    assert [arguments for _, _, arguments in got.calls] == [{"city": "Basel"}]
+    assert got.error is None
+
+
+def test_a_rule_holds_over_the_break() -> None:
+    """A match that is cut by it is taken out, and stands in nothing that the client is sent."""
+    secret = "AKIAIOSFODNN7EXAMPLE"
+    for at in range(1, len(secret)):
+        exchange = begin("openai", request("openai"), fallbacks=[PREFILLED], text_rules=[rules.keys()])
+        sent = give(exchange, 200, cut("The key is " + secret[:at]), cause="transport")
+        written = asked(exchange)["messages"][-1]["content"]
+        rest = ("The key is " + secret + " today.")[len(written) :]
+        sent += give(exchange, 200, stream([rest]))
+        assert secret[:8] not in collect("openai", sent).text
+        assert collect("openai", sent).text.endswith("today.")
+
+
+def test_an_answer_that_is_not_streamed() -> None:
+    """What came of the first in part is no part of the second's."""
+    for body, cause in ((whole(TEXT)[:60], "transport"), (b"<html>", None), (b'{"error": {"message": "busy"}}', None)):
+        exchange = begin("openai", request("openai", streamed=False), fallbacks=[SECOND])
+        assert give(exchange, 200, body, cause=cause) == b""
+        assert collect("openai", give(exchange, 200, whole(TEXT))).text == TEXT
+
+
+def test_what_a_rule_has_ended_is_complete() -> None:
+    """A break behind that is nobody's concern; and a model that is asked again is not made to go on."""
+    exchange = begin("openai", request("openai"), fallbacks=[SECOND], text_rules=[rules.stop("END")])
+    sent = give(exchange, 200, cut("Half. END of"), cause="transport")
+    assert exchange.request is None
+    assert collect("openai", sent).error is None
+
+    exchange = begin("openai", request("openai"), fallbacks=[PREFILLED], ask_again=1)
+    sent = give(exchange, 200, cut("I look. \n"), cause="transport")
+    sent += give(exchange, 200, stream([" \n~~~tool_call\n{oops}\n~~~"]))
+    assert asked(exchange)["messages"][-1]["role"] == "user"
+    got = collect("openai", sent + give(exchange, 200, stream([CALL])))
+    assert ([name for _, name, _ in got.calls], got.text.strip()) == (["get_weather"], "I look.")
+
+
+def test_the_last_failure_is_told() -> None:
+    """Truthfully, as an error in the client's form; and an upstream that keeps failing is asked last."""
+    rewrite = Rewrite(fallbacks=[SECOND])
+    for _ in range(5):
+        exchange = rewrite.begin("openai", json.dumps(request("openai")).encode())
+        give(exchange, 502, b"")
+        assert b"stream" in give(exchange, 200, cut("Half"), cause="transport")
+        assert exchange.request is None
+    rewrite.circuits.note(1, failed=False)
+    exchange = rewrite.begin("openai", json.dumps(request("openai")).encode())
+    assert exchange.request is not None
+    assert exchange.request.at == 1
+
+
+def test_what_an_upstream_may_be() -> None:
+    for wrong in ({"url": "ftp://a"}, {"url": "http://user@a/v1"}, {"url": "http://a/v1", "prefill": "anthropic"}):
+        with pytest.raises(ValueError, match=r"url is|prefill is"):
+            FallbackUpstream(**wrong)  # type: ignore[arg-type]
+    assert "secret" not in repr(FallbackUpstream(url="http://a/v1", key="secret"))
+
+
+# Over the network.
+
+GONE = "http://127.0.0.1:9/v1"
+"""Where nobody listens."""
+KEY = "sk-of-the-second-1234"
+
+
+@pytest.mark.anyio
+async def test_under_an_sdk() -> None:
+    """The connection that is refused, the status, and the break: the client's key stays where it was meant to go."""
+    answers = Loopback([stream([TEXT])]), Loopback([cut(TEXT[:30])], drop=True)
+    async with Provider(*answers) as first, Provider(*[Loopback([stream([TEXT[30:]])])] * 2) as second:
+        others = [FallbackUpstream(url=f"{second.url}v1", key=KEY)]
+        for url, text in ((f"{first.url}v1", TEXT), (f"{first.url}v1", TEXT), (GONE, TEXT[30:])):
+            transport = ToolCallTransport(mode="native", fallbacks=others)
+            async with httpx.AsyncClient(transport=transport) as http:
+                asked = request("openai", tools=())
+                headers = {"authorization": "Bearer mine", "cookie": "c=1"}
+                response = await http.post(f"{url}/chat/completions", json=asked, headers=headers)
+            assert collect("openai", response.content).text == text
+        assert [head["authorization"] for head in second.heads] == [f"Bearer {KEY}"] * 2
+        assert all("cookie" not in head and head["host"] in second.url for head in second.heads)
+        assert [head["authorization"] for head in first.heads] == ["Bearer mine"] * 2
+    async with httpx.AsyncClient(transport=ToolCallTransport(fallbacks=[FallbackUpstream(url=GONE)])) as http:
+        with pytest.raises(httpx.ConnectError):
+            await http.post(f"{GONE}/chat/completions", json=request("openai"))
+
+
+def test_under_a_blocking_sdk() -> None:
+    with BlockingProvider([stream([TEXT])]) as second:
+        others = [FallbackUpstream(url=second.url.removesuffix("/chat/completions"))]
+        with httpx.Client(transport=ToolCallTransport(fallbacks=others)) as http:
+            response = http.post(f"{GONE}/chat/completions", json=request("openai"))
+    assert collect("openai", response.content).text == TEXT
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_in_front_of_clients() -> None:
+    """Each client's form, with the break in mid-stream; a key that the second repeats is overwritten."""
+    answers = [Loopback([cut(TEXT[:30])], drop=True)] * len(CLIENTS)
+    rests = [Loopback([stream([f"{TEXT[30:]} {KEY}"])])] * (len(CLIENTS) + 1)
+    async with Provider(*answers) as first, Provider(*rests) as second:
+        others = [FallbackUpstream(url=f"{second.url}v1", key=KEY, model="big")]
+        async with (
+            Served(app(f"{first.url}v1", fallbacks=others)) as server,
+            Served(app(GONE, fallbacks=others)) as alone,
+            httpx.AsyncClient(trust_env=False) as http,
+        ):
+            for client, path in (("openai", "chat/completions"), ("responses", "responses"), ("anthropic", "messages")):
+                response = await http.post(f"{server.url}/v1/{path}", json=request(client))
+                assert collect(client, response.content).text == f"{TEXT} {'*' * len(KEY)}"
+            response = await http.post(f"{alone.url}/v1/chat/completions", json=request("openai"))
+            assert response.status_code == 200
+        assert [body["model"] for body in second.bodies] == ["big"] * 4
+        assert [head["authorization"] for head in second.heads] == [f"Bearer {KEY}"] * 4

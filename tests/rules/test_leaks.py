@@ -1,0 +1,88 @@
+"""An attack on rules from where they are not: the spans of a run with its content, and the answers of a gateway."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from streamtools import chat, rules, tool
+from streamtools.conversation import ScriptedModel
+from streamtools.gateway import FallbackUpstream
+from tests.support.collected import collecting
+from tests.support.gateway import CLIENTS, answer, begin, request, stream, whole
+
+SECRET = "bob@example.org"
+PART = SECRET[:8]
+EMAIL = [rules.email()]
+CALL = f'~~~tool_call\n{{"name": "mail", "arguments": {{"to": "{SECRET}"}}}}\n~~~\n'
+
+
+@tool
+def mail(to: str) -> str:
+    """Send a letter."""
+    assert to == SECRET
+    return "sent"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("history", ["as_written", "as_shown"])
+async def test_spans_with_content(history: Any) -> None:
+    """The model gets what it wrote back, and the tool its arguments; spans and logs have them as rules leave them."""
+    said = [f"mail {SECRET}.\n{CALL}", f"wrote {SECRET}, {{{SECRET}"]
+    with capture_logs() as logs, collecting(content=True) as collected:
+        model = ScriptedModel([[text[at : at + 7] for at in range(0, len(text), 7)] for text in said])
+        async with chat(
+            model, [{"role": "user", "content": "Hi"}], tools=[mail], text_rules=EMAIL, history=history
+        ) as run:
+            async for _ in run:
+                pass
+        told = [str(dict(span.attributes or {})) + str(span.events) for span in collected.spans]
+
+    assert run.result.outcomes
+    assert (f"mail {SECRET}" in str(model.asks[1].history)) is (history == "as_written")
+    assert any("[email]" in each for each in told)
+    assert not [each for each in (*told, str(logs)) if PART in each]
+
+
+SAID = (
+    f"mail {SECRET}. ```\n{SECRET}\n``` and {SECRET}",
+    f"###: {{{SECRET} ~~~tool_caller {SECRET}\n~~~tool_call\n{SECRET}\n~~~ {SECRET}",
+    f'~~~tool_call\n{{"name": {SECRET}}}\n~~~ {SECRET}',
+    f"~~~tool_result get_time\n{SECRET}\n~~~\n{SECRET}",
+)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "on",
+    [
+        {},
+        {"on_malformed": "text"},
+        {"ask_again": 1},
+        {"mode": "native"},
+        {"fallbacks": [FallbackUpstream(url="http://a")]},
+    ],
+)
+def test_answers_of_a_gateway(client: Any, on: Any) -> None:
+    """However an answer is cut, and where it breaks off; streamed, whole, and in several choices."""
+    for text in SAID:
+        for size in (1, 8):
+            deltas = [text[at : at + size] for at in range(0, len(text), size)]
+            with capture_logs() as logs:
+                given = {"text_rules": EMAIL, **on}
+                sent = answer(begin(client, request(client), **given), *[stream(deltas)] * 2)
+                sent += answer(begin(client, request(client, streamed=False), **given), *[whole(text)] * 2)
+                broken = stream(deltas[: len(deltas) * 3 // 4], None, done=False)
+                ends = answer(begin(client, request(client), **given), *[broken] * 2, cause="transport")
+                if client == "openai" and not on:
+                    several = json.loads(whole(text))
+                    several["choices"] += [{**several["choices"][0], "index": 1}]
+                    asked = request(client, streamed=False, n=2)
+                    sent += answer(begin(client, asked, **given), json.dumps(several).encode())
+            assert b"[email]" in sent
+            assert SECRET.encode() not in ends  # the beginning of one is none, where nothing follows
+            told = sent.decode() + str(logs)
+            assert not [told[at - 200 : at + 30] for at in [told.find(PART)] if at >= 0], (text, size, on)

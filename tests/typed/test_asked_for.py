@@ -1,0 +1,214 @@
+"""How a model is asked for a value, and an answer that ends where it cannot become one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
+
+from streamtools import ToolStream, chat, coalesce, sources
+from streamtools.conversation import Ask, Fallback, OpenAIChat, OpenAIResponses, ScriptedModel
+from streamtools.conversation.models import AnthropicMessages
+from streamtools.conversation.models.answer_format import ANSWER, AnswerCall, takes_schema
+from streamtools.events import (
+    Done,
+    NativeToolCall,
+    ProviderCompleted,
+    SourceEvent,
+    Text,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UIEvent,
+)
+from streamtools.history import User
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.typed import OutputType
+from tests.support.chat_chunks import sse
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+
+
+class City(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    people: int
+
+
+QUESTION = [{"role": "user", "content": "Name a city."}]
+OSLO = City(name="Oslo", people=717710)
+WRITTEN = OSLO.model_dump_json()
+WRONG = '{"name": "Oslo", "mayor": "N. N.", "people": 717710} and so on'
+
+
+# An answer that ends where it cannot become what was asked for.
+
+
+def run(deltas: Sequence[str]) -> list[UIEvent]:
+    machine = StreamMachine(output=OutputType(City), on_invalid_output="stop", dialects="auto")
+    events: list[UIEvent] = []
+    for delta in deltas:
+        if not machine.stopped:
+            events += machine.feed(TextDelta(delta))
+    if not machine.stopped:
+        events += machine.feed(ProviderCompleted(finish_reason="stop"))
+    return events + machine.close()
+
+
+@given(st.integers(1, 60), st.sampled_from([WRONG, '{"name": ["Oslo"]}', '{"name": 1}', '{"name": "Oslo"} is a city']))
+def test_it_ends_with_the_delta_that_decides(size: int, text: str) -> None:
+    """However it is cut: by the character that makes it impossible, the end is the same, and truthful."""
+    *_, done = events = run([text[at : at + size] for at in range(0, len(text), size)])
+    shown = "".join(event.text for event in events if isinstance(event, Text))
+    decides = next(at for at in range(1, len(text) + 1) if run([text[:at]])[-1].reason == "stopped")  # type: ignore[union-attr]
+
+    assert isinstance(done, Done)
+    assert (done.reason, done.finish_reason) == ("stopped", "invalid_output")
+    assert decides <= len(shown) < decides + size
+    assert [event.code for event in events if event.type == "warning"] == ["invalid_output"]
+
+
+def test_what_is_valid_does_not_end_early() -> None:
+    whole = coalesce(run([WRITTEN, " Thus."]))
+
+    assert isinstance(whole[-1], Done)
+    assert whole[-1].reason == "finished"
+    assert "".join(event.text for event in whole if isinstance(event, Text)) == WRITTEN + " Thus."
+
+
+@pytest.mark.anyio
+async def test_the_source_is_closed_and_the_model_asked_again() -> None:
+    read: list[str] = []
+
+    async def deltas() -> Any:
+        for at in range(0, len(WRONG), 5):
+            read.append(WRONG[at : at + 5])
+            yield read[-1]
+
+    async with ToolStream(sources.text(deltas()), output=City, on_invalid_output="stop") as stream:
+        async for _ in stream:
+            pass
+    assert stream.result.finish_reason == "invalid_output"
+    assert "".join(read) == WRONG[:25]
+
+    model = ScriptedModel([[*read, "never"], WRITTEN])
+    async with chat(model, QUESTION, output=City, on_invalid_output="stop", output_retries=1) as answer:
+        events = [event async for event in answer]
+    assert answer.result.output == OSLO
+    assert answer.result.reason == "finished"
+    assert "never" not in "".join(event.text for event in events if isinstance(event, Text))
+
+    with pytest.raises(ValueError, match="on_invalid_output is 'warn' or 'stop'"):
+        ToolStream(sources.text([]), on_invalid_output="raise")  # type: ignore[arg-type]
+
+
+# Models that are made to call a tool with their answer.
+
+
+def claude(*events: dict[str, Any]) -> Loopback:
+    body: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "model": "claude"}},
+        *events,
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
+        {"type": "message_stop"},
+    ]
+    return Loopback([sse(event) for event in body])
+
+
+@pytest.mark.anyio
+async def test_claude_answers_in_a_call() -> None:
+    """The value grows from its pieces; the history has it as the text of the answer, and no call is anybody's."""
+    block = {"type": "tool_use", "id": "toolu_1", "name": ANSWER, "input": {}}
+    answer = claude(
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *(
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "input_json_delta", "partial_json": WRITTEN[at : at + 7]},
+            }
+            for at in range(0, len(WRITTEN), 7)
+        ),
+        {"type": "content_block_stop", "index": 0},
+    )
+    async with Provider(answer) as server:
+        model = AnthropicMessages("claude-sonnet-4-5", base_url=server.url, api_key="", retries=0)
+        async with chat(model, QUESTION, output=City) as stream:
+            events = [event async for event in stream]
+        (body,) = server.bodies
+
+    assert body["tools"][0]["input_schema"] == City.model_json_schema()
+    assert body["tool_choice"] == {"type": "tool", "name": ANSWER, "disable_parallel_tool_use": True}
+    assert stream.result.output == OSLO
+    assert (stream.result.reason, stream.result.finish_reason) == ("finished", "stop")
+    assert sum(event.type == "partial" for event in events) == 4
+    assert not stream.result.calls
+    assert stream.messages()[-1] == {"role": "assistant", "content": WRITTEN}
+
+
+def test_who_is_given_the_schema() -> None:
+    """Claude unless it thinks, or is sent tools of the caller's; OpenAI beside tools, others without."""
+    claude, openai = AnthropicMessages("m", api_key=""), OpenAIChat("m", api_key="")
+    other = OpenAIChat("m", base_url="http://127.0.0.1:1/v1", api_key="")
+    city, cities = OutputType(City), OutputType(list[City])
+    thinking: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+
+    assert takes_schema(claude, city, {}, tools=False)
+    assert takes_schema(claude, city, {"thinking": {"type": "disabled"}}, tools=False)
+    for kind, options in ((city, thinking), (city, {"tools": []}), (city, {"tool_choice": {}}), (cities, {})):
+        assert not takes_schema(claude, kind, options, tools=False)
+    assert not takes_schema(AnthropicMessages("m", api_key="", **thinking), city, {}, tools=False)
+    assert not takes_schema(claude, city, {}, tools=True)
+    assert takes_schema(openai, city, {}, tools=True)
+    assert takes_schema(OpenAIResponses("m", api_key=""), city, {}, tools=True)
+    assert takes_schema(other, city, {}, tools=False)
+    assert not takes_schema(other, city, {}, tools=True)
+    assert not takes_schema(ScriptedModel([]), city, {}, tools=False)
+
+
+@given(st.integers(1, 40), st.booleans(), st.booleans())
+def test_an_answer_in_a_call_is_a_text(size: int, told_again: bool, at_once: bool) -> None:
+    """In pieces, whole, or both: once. Calls of other names stay calls."""
+    call = NativeToolCall("0", ANSWER, WRITTEN if told_again or at_once else None, "id")
+    events: list[SourceEvent] = [ToolCallStart("0", "id", ANSWER)]
+    if not at_once:
+        events += [ToolCallDelta("0", WRITTEN[at : at + size]) for at in range(0, len(WRITTEN), size)]
+    other = NativeToolCall("1", "other", "{}", "id1")
+    ends = ProviderCompleted(tool_calls=[call] if told_again else None, finish_reason="tool_calls")
+    read = AnswerCall().read([*events, call, other, ends])
+
+    assert "".join(event.text for event in read if isinstance(event, TextDelta)) == WRITTEN
+    assert [event for event in read if isinstance(event, NativeToolCall)] == [other]
+    assert isinstance(read[-1], ProviderCompleted)
+    assert (read[-1].finish_reason, read[-1].tool_calls) == ("stop", None)
+    assert AnswerCall().read([other, ProviderCompleted(tool_calls=[other], finish_reason="tool_calls")])[-1] == (
+        ProviderCompleted(tool_calls=[other], finish_reason="tool_calls")
+    )
+
+
+@pytest.mark.anyio
+async def test_whoever_goes_on_is_told_in_words() -> None:
+    """A provider that keeps its model to a schema would begin the value anew."""
+
+    class Keeps(ScriptedModel):
+        format = "openai"
+
+    first, second = Keeps([[WRITTEN[:9], OSError()]]), Keeps([WRITTEN[9:]])
+    async with chat(Fallback(first, second), QUESTION, output=City) as stream:
+        async for _ in stream:
+            pass
+    (begun,), (went_on,) = first.asks, second.asks
+
+    assert stream.result.output == OSLO
+    assert begun.output is not None
+    assert isinstance(begun, Ask)
+    assert went_on.output is None
+    assert "JSON schema" in str(went_on.history[0])
+    assert isinstance(went_on.history[-1], User)
+    assert json.loads(WRITTEN)["name"] == "Oslo"
