@@ -6,7 +6,7 @@
 
 The server has a process of its own, whose processor time counts; this one is the provider and the clients. All rows ask
 the same provider, in turns: bare is `benchmarks.backends.served.bare`. Every client checks that each delta came, once
-and in order. Rows for which something is not installed (Redis, openai, pydantic-ai, LiteLLM) are left out.
+and in order. Rows for which something is not installed (Redis, openai, pydantic-ai) are left out.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ ROWS = [
     Row("loop by hand over the openai SDK", "openai", "/openai", b"[DONE]"),
     Row("pydantic-ai, AG-UI", "pydantic_ai_ag_ui", "/pydantic_ai_ag_ui", b"RUN_FINISHED"),
     Row("pydantic-ai, Vercel", "pydantic_ai_vercel", "/pydantic_ai_vercel", b"[DONE]"),
-    Row("LiteLLM's proxy", "litellm", "/litellm/v1/chat/completions", b"[DONE]"),
 ]
 
 

@@ -60,6 +60,31 @@ def markdown(size: int, seed: int = 2) -> str:
     return _fill(size, seed, "\n", lambda rng: rng.choice(_BLOCKS)(rng))
 
 
+def headings(size: int, seed: int = 5) -> str:
+    """Return lines that are all headings."""
+    return _fill(size, seed, "\n", _heading)
+
+
+def tables(size: int, seed: int = 6) -> str:
+    """Return rows of tables."""
+    return _fill(size, seed, "\n", _table)
+
+
+def code_spans(size: int, seed: int = 7) -> str:
+    """Return lines in which every third word stands in a code span."""
+
+    def line(rng: random.Random) -> str:
+        words = rng.choices(WORDS, k=rng.randint(10, 40))
+        return " ".join(f"`{word}`" if rng.random() < 0.33 else word for word in words)
+
+    return _fill(size, seed, "\n", line)
+
+
+def short_paragraphs(size: int, seed: int = 8) -> str:
+    """Return paragraphs of about 100 characters."""
+    return _fill(size, seed, "\n\n", lambda rng: sentence(rng)[:100])
+
+
 def near_markers(size: int, seed: int = 3) -> str:
     """Return lines in which nearly every second word looks like the beginning of a call and none is one."""
 

@@ -9,7 +9,6 @@ which there are.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
 import json
 import os
@@ -166,15 +165,6 @@ def at_root(app: Any) -> Any:
     return below
 
 
-def litellm(upstream: str) -> Any:
-    """Return LiteLLM's proxy."""
-    from litellm.proxy import proxy_server
-
-    known = {"model": "openai/m", "api_base": upstream, "api_key": "k"}
-    proxy_server.llm_router = proxy_server.litellm.Router(model_list=[{"model_name": "m", "litellm_params": known}])
-    return proxy_server.app
-
-
 def application(upstream: str, redis: str) -> Any:
     """Return the application."""
     global url
@@ -190,8 +180,6 @@ def application(upstream: str, redis: str) -> Any:
         **peers(),
     }
     mounts = {"gateway": gateway(upstream, max_running=100_000)}
-    with contextlib.suppress(ImportError):  # the proxy is an extra of LiteLLM's
-        mounts["litellm"] = litellm(upstream)
 
     async def time(request: Request) -> Response:
         return Response(str(process_time()))

@@ -232,7 +232,7 @@ def solar_open2() -> Dialect:
     )
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
-        values = {key: write_value(value, end_value, end) for key, value in arguments.items()}
+        values = {each: write_value(value, end_value, end) for each, value in arguments.items()}
         return f"{begin}{name}\n" + "".join(f"{key}{each}{behind}{values[each]}{end_value}\n" for each in values) + end
 
     return Dialect(

@@ -35,7 +35,7 @@ from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.mcp import tools_of
 from tests.fuzz.growth import LONG, NUMBER, Grammar, target
 from tests.fuzz.target import Target, pieces
-from tests.fuzz.targets import gateway, guards, values
+from tests.fuzz.targets import gateway, guards, told, values
 from tests.fuzz.targets.foreign import DIALECTS, FORMATS
 from tests.fuzz.targets.grammars import EVENTS, MESSAGES, SCHEMAS, STREAMS, Stream
 from tests.machine.test_machine_laws import run
@@ -385,7 +385,7 @@ def _stream(name: str, stream: Stream) -> Grammar:
 
 _SOURCES = {f"source:{name}": _stream(name, stream) for name, stream in STREAMS.items()}
 _GATEWAY = {f"gateway:{name}": each for name, each in gateway.GRAMMARS.items()}
-GRAMMARS: dict[str, Grammar] = _SOURCES | _GRAMMARS | _GATEWAY | values.GRAMMARS
+GRAMMARS: dict[str, Grammar] = _SOURCES | _GRAMMARS | _GATEWAY | values.GRAMMARS | told.GRAMMARS
 
 
 def make(name: str) -> Target:

@@ -5,17 +5,26 @@ The runs are the machine's, over any source events; a reader may have come late 
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
-from streamtools.apps.cli.complaints import Printable, one_line
-from streamtools.events import UIEvent
-from streamtools.history import User, steps_to_history, write_messages
-from streamtools.stream.result import Collector
+from streamtools.apps.cli.complaints import Printable, Refused, one_line
+from streamtools.apps.cli.report import Report
+from streamtools.events import UIEvent, read_source_event
+from streamtools.history import Message, User, read_messages, steps_to_history, write_messages
+from streamtools.stream import stored_result
+from streamtools.stream.result import Collector, TurnResult
+from streamtools.telemetry import message_attributes
 from streamtools.testing.laws import cut
+from tests.fuzz.growth import LONG, NUMBER, Grammar
 from tests.fuzz.target import Input, Target, seeds
 from tests.fuzz.targets import machine
 from tests.fuzz.targets.foreign import DIALECTS, FORMATS
+from tests.fuzz.targets.grammars import EVENTS, MESSAGES
 from tests.machine.test_machine_laws import run
 from tests.outputs.test_encoders_contract import ENCODERS, check
 from tests.recording.test_scrubbing import PLANTED
@@ -90,3 +99,57 @@ def _make_results() -> Target:
 
 MAKE = {"encoders": _make_encoders, "results": _make_results, "terminal": _make_terminal}
 """What makes each target."""
+
+
+# Growth.
+
+
+def _come_to(parts: list[Any]) -> TurnResult:
+    collector = Collector(DIALECTS)
+    collector.add(run([read_source_event(json.dumps(each)) for each in parts]))
+    return collector.read()
+
+
+def _grow_stored(result: TurnResult) -> None:
+    """Store what a run has come to, as one process does for another."""
+    with contextlib.suppress(ValueError):
+        stored_result.read(stored_result.store(result, None, steps_to_history(result.steps)))
+
+
+def _read(parts: list[Any]) -> list[Message]:
+    try:
+        return read_messages(parts)
+    except ValueError:
+        return []
+
+
+def _grow_attributes(history: list[Message]) -> None:
+    message_attributes.input_messages(history, lambda value: value)
+
+
+def _grow_report(parts: list[Any]) -> None:
+    report = Report()
+    with contextlib.suppress(Refused):
+        report.read_lines(
+            io.BytesIO("".join(each if isinstance(each, str) else json.dumps(each) + "\n" for each in parts).encode())
+        )
+    report.figures.as_dict()
+
+
+GRAMMARS: dict[str, Grammar] = {
+    "stored": Grammar(EVENTS, [_grow_stored], made=_come_to),
+    "attributes": Grammar(MESSAGES, [_grow_attributes], made=_read),
+    "report": Grammar(
+        [
+            {"type": "text", "text": "a", "seq": NUMBER},
+            {"type": "done", "reason": "finished", "seq": NUMBER},
+            {"type": "warning", "code": "near_miss", "message": "no", "dialect": f"d{NUMBER}", "seq": NUMBER},
+            {"type": "matched", "rule": f"r{NUMBER}", "action": "remove", "position": 0, "length": 1, "seq": NUMBER},
+            {"event": f"e{NUMBER}", "logger": "streamtools.a", "tool": "t", "model": LONG},
+            {"message": "a b", "streamtools": {"code": f"c{NUMBER}"}},
+            *("x\n", "\n", "{", LONG),
+        ],
+        [_grow_report],
+    ),
+}
+"""Of what processes store for each other, what telemetry is told, and what a report counts."""
