@@ -155,16 +155,6 @@ def peers() -> dict[str, Any]:
     return found
 
 
-def at_root(app: Any) -> Any:
-    """Return an application that sees no more of a path than what is behind the one where it is mounted."""
-
-    async def below(scope: Any, receive: Any, send: Any) -> None:
-        path = scope["path"].removeprefix(scope["root_path"])
-        await app({**scope, "path": path, "raw_path": path.encode(), "root_path": ""}, receive, send)
-
-    return below
-
-
 def application(upstream: str, redis: str) -> Any:
     """Return the application."""
     global url
@@ -205,7 +195,7 @@ def application(upstream: str, redis: str) -> Any:
             Route("/time", time),
             Route("/memory", memory),
             Route("/rows", rows),
-            *(Mount(f"/{name}", at_root(mounted)) for name, mounted in mounts.items()),
+            *(Mount(f"/{name}", mounted) for name, mounted in mounts.items()),
         ],
         lifespan=lifespan,
     )

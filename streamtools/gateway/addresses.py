@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streamtools.gateway.client_requests import Client
 
@@ -43,6 +43,16 @@ def client_of(method: str, path: str) -> Client | None:
     """
     ends = (client for end, client in CLIENTS.items() if path.rstrip("/").endswith(end))
     return next(ends, None) if method == "POST" else None
+
+
+def path_below(scope: Mapping[str, Any]) -> str:
+    """Return what is asked for of an ASGI application, below the path at which it is mounted.
+
+    >>> path_below({"path": "/llm/v1/models", "root_path": "/llm"})
+    '/v1/models'
+    """
+    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+    return path.removeprefix(root) if path.startswith(f"{root}/") else path
 
 
 def path_for(path: str, endpoint: str) -> str:

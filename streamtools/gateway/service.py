@@ -32,7 +32,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamtools.conversation.prompts import Example
-from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, path_for
+from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, path_below, path_for
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
 from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, without_key
@@ -196,7 +196,7 @@ class _Gateway:
             await self._others(scope, receive, send)
             return
         request = Request(scope, receive)
-        method, path = scope["method"], scope["path"]
+        method, path = scope["method"], path_below(scope)
         client = _ASKED.get(path) if method == "POST" else None
         form: Client = "anthropic" if path.startswith("/v1/messages") else client or "openai"
         if (method, path) == ("GET", "/health"):
@@ -244,7 +244,7 @@ class _Gateway:
         if any(secrets.compare_digest(each.encode(), self.client_key.encode()) for each in given):
             return None
         refused = _refuse(form, 401, "the key is not that of this gateway")
-        refused.headers["www-authenticate"] = "Basic" if request.scope["path"] in ("/", "/metrics") else "Bearer"
+        refused.headers["www-authenticate"] = "Basic" if path_below(request.scope) in ("/", "/metrics") else "Bearer"
         return refused
 
     async def _answer(

@@ -14,6 +14,8 @@ import anyio
 import anyio.lowlevel
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
@@ -117,6 +119,17 @@ async def test_stated_paths_pass_and_no_others() -> None:
     ]
     assert b"RIFF" in upstream.requests[3]
     assert (upstream.heads[0]["authorization"], "cookie" in upstream.heads[0]) == ("Bearer k", False)
+
+
+async def test_it_is_mounted_below_a_path() -> None:
+    async with Provider(Loopback([TOLD])) as upstream:
+        mounted = Starlette(routes=[Mount("/llm", app(f"{upstream.url}v1"))])
+        async with Served(mounted) as server, httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+            response = await http.post("/llm/v1/chat/completions", json=request("openai", streamed=True))
+            assert (response.status_code, collect("openai", response.content).text) == (200, "So.")
+            for path, status in (("/llm/health", 200), ("/llm/", 200), ("/llm/health/v1", 404)):
+                assert (await http.get(path)).status_code == status, path
+            assert "/v1/chat/completions" in upstream.heads[0][""]
 
 
 async def test_headers_of_the_upstream_are_bytes_and_say_nothing_of_this_server() -> None:
