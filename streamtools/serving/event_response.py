@@ -209,10 +209,10 @@ class _Body(Reading):
         self.opened.set()
         await self.send_head()
         events = self._entered
-        if self.smoothing is None and isinstance(events, Handover | Attachment):
+        if self.smoothing is not None:
+            return
+        if isinstance(events, Attachment) or (isinstance(events, Handover) and events.push_to(self._push)):
             self._take_ready = events.take_ready
-            if isinstance(events, Handover):
-                events.push_to(self._push)
 
     async def take(self, event: UIEvent, /) -> None:
         """Send the next event, and those behind it that are there."""

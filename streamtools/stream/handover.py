@@ -101,14 +101,22 @@ class Handover:
             self._room = None
         return event
 
-    def push_to(self, push: Push) -> None:
+    def push_to(self, push: Push) -> bool:
         """Have `push` take what a read of the source brings while the one consumer waits, in the task that reads.
+
+        Returns False, and does nothing, for a subclass with an `__anext__` of its own, and no `take_ready`: no event
+        goes past it.
 
         That saves a turn of the event loop and a change of task. The consumer goes on iterating: it gets what comes
         otherwise, or meanwhile, and what `push` raises. Who stops the run waits for the end of a push, unless
         `stop_pushing` is called.
         """
+        kinds = type(self).__mro__
+        taker, reader = (next(each for each in kinds if name in vars(each)) for name in ("take_ready", "__anext__"))
+        if not issubclass(taker, reader):
+            return False
         self._push = push
+        return True
 
     def stop_pushing(self) -> None:
         """Push nothing more, and let a push be cancelled with the run; from any task."""

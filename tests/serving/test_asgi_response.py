@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec.structs import replace
 from starlette.background import BackgroundTask
 from starlette.requests import HTTPConnection
 
@@ -95,6 +96,27 @@ async def test_what_came_at_once_goes_out_at_once() -> None:
         "x-own": "1",
     }
     assert 1 == source.closed
+
+
+class Louder(ToolStream):
+    """Makes another text of each."""
+
+    async def __anext__(self) -> UIEvent:
+        event = await super().__anext__()
+        return replace(event, text=event.text.upper()) if isinstance(event, Text) else event
+
+
+async def test_what_a_subclass_makes_of_each_event_is_sent() -> None:
+    """No event goes past an `__anext__` of its own, neither of a stream nor of a run."""
+    exchange = Exchange()
+    await answer(event_stream_response(Louder(Script(*texts("Hello", " there"), [STOP]))), exchange)
+    async with Runs() as runs:
+        run = await runs.start(Louder(Script(*texts("Hello", " there"), [STOP])), owner="u")
+        async with run.attach() as attachment:
+            seen = [event.text async for event in attachment if isinstance(event, Text)]
+
+    frames = [frame for chunk in exchange.chunks for frame in read_frames(chunk)]
+    assert ["HELLO", " THERE"] == [each["text"] for each in frames if each["type"] == "text"] == seen
 
 
 @pytest.mark.parametrize("format", outputs.FORMATS)

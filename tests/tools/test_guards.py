@@ -146,7 +146,7 @@ async def test_too_much_time() -> None:
             stopped.append(True)
 
     source = Script([*texts('###:{"name":"wait"}'), STOP])
-    async with ToolStream(source, tools=[wait], guards=Guards(seconds=0.01)) as stream:
+    async with ToolStream(source, tools=[wait], guards=Guards(seconds=0.1)) as stream:
         told = story([event async for event in stream])
     assert ([True], 1) == (stopped, source.closed)
     assert told[-1] == "done stopped: time_limit (None)"
@@ -156,7 +156,7 @@ async def test_too_much_time() -> None:
 async def test_too_much_time_in_the_middle_of_a_turn() -> None:
     """What is complete is pending, what is being written is cut."""
     source = Script(texts(SAME + "\n", SAME[:8]), hold=True)
-    async with ToolStream(source, tools=[look], guards=Guards(seconds=0.01)) as stream:
+    async with ToolStream(source, tools=[look], guards=Guards(seconds=0.1)) as stream:
         told = story([event async for event in stream])
     assert [line.split()[0] for line in told[-3:]] == ["not", "step", "done"]
     assert [Code.TRUNCATED] == [error.code for error in stream.result.errors]

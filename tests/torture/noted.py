@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -25,6 +25,11 @@ class Noting(ToolStream):
         event = await super().__anext__()
         self.taken.append(event)
         return event
+
+    def take_ready(self) -> Sequence[UIEvent]:
+        events = super().take_ready()
+        self.taken += events
+        return events
 
 
 class NotedStream(Noting):
