@@ -14,7 +14,7 @@ import structlog
 from streamtools.conversation.continuation import Continuation
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
-from streamtools.gateway import rewrite
+from streamtools.gateway import exchange
 from streamtools.history import Assistant, TextPart, formats
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import Rejected
@@ -198,7 +198,7 @@ def texts_are_added(patch: pytest.MonkeyPatch) -> None:
 
 def any_number_of_choices(patch: pytest.MonkeyPatch) -> None:
     """They are read, though two are asked for; what is about none of them goes to each."""
-    patch.setattr(rewrite, "wanted", lambda n: 10**6)
+    patch.setattr(exchange, "wanted", lambda n: 10**6)
 
 
 def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:
