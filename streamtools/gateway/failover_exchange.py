@@ -9,7 +9,7 @@ What fails is as in `conversation.failover`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -17,6 +17,7 @@ from streamtools.conversation.continuation import Continuation
 from streamtools.conversation.failover import AGAIN, GO_ON, failure_of
 from streamtools.conversation.models.prefill import PREFILLS
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.gateway.answer import Answer, Watch
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.settings import Settings
@@ -30,7 +31,9 @@ log = Logger(__name__)
 class FailoverExchange(Exchange):
     """One request, and its answer from the first upstream that gives it, or from several of them."""
 
-    def __init__(self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: Any = None) -> None:
+    def __init__(
+        self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: Watch | None = None
+    ) -> None:
         self._others = rewrite.circuits.order()
         self._at = self._others.pop(0)
         self._fault: SourceError | None = None
@@ -115,7 +118,7 @@ class FailoverExchange(Exchange):
         self.request = self._write()
         return sent
 
-    def _make_answer(self, index: int) -> Any:
+    def _make_answer(self, index: int) -> Answer:
         answer = super()._make_answer(index)
         answer.note_texts(self._shown)
         return answer

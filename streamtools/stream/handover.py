@@ -141,8 +141,10 @@ class Handover:
         if push is None or self._woken >= self._waiting or self._ready:
             return self._hand_out(events), None
         self._woken += 1  # as if the consumer had been: it is left to wait
-        behind = self._hand_out(events)
-        self._woken -= 1
+        try:
+            behind = self._hand_out(events)
+        finally:
+            self._woken -= 1
         if not (ready := self.take_ready()):
             return behind, None
         try:

@@ -144,7 +144,14 @@ async def test_the_server_tells_steps_to_those_who_may_see_them() -> None:
         unknown = await page.events(await page.ask("Who are you?"))
         refused = [
             await page.client.get(f"/dissection?{query}")
-            for query in ("cut=x", "exchange=x", "exchange=2", "of=nothing", f"of={unknown[0]['run_id']}")
+            for query in (
+                "cut=x",
+                f"cut={'9' * 5000}",
+                "exchange=x",
+                "exchange=2",
+                "of=nothing",
+                f"of={unknown[0]['run_id']}",
+            )
         ]
         document = await page.client.get("/debugger")
         page.client.cookies.clear()
@@ -153,15 +160,16 @@ async def test_the_server_tells_steps_to_those_who_may_see_them() -> None:
     assert "tilde-call" == first["names"][0]
     assert (1, ["hash_marker"]) == (own["exchanges"], own["dialects"])
     assert shipped()["hash-call"].read_bytes() == file.content
-    assert [400, 400, 422, 404, 404] == [each.status_code for each in refused]
-    assert "tilde-call.jsonl has no exchange 2, but 1" == refused[2].json()["error"]
+    assert [400, 400, 400, 422, 404, 404] == [each.status_code for each in refused]
+    assert "tilde-call.jsonl has no exchange 2, but 1" == refused[3].json()["error"]
     assert "What the model writes" in document.text
     assert 404 == foreign.status_code
 
 
 def test_what_a_model_sends_is_recorded_while_the_server_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request of an answer is an exchange, without the key."""
+    """Each request of an answer is an exchange, without the key; only the last answers are kept."""
     told: list[Any] = []
+    monkeypatch.setattr("streamtools.apps.cli.serve.MOST_ANSWERS", 1)
 
     def visit(client: httpx.Client) -> None:
         run = client.post("/runs", json={"question": "Oslo?"}).json()["run"]
@@ -169,16 +177,20 @@ def test_what_a_model_sends_is_recorded_while_the_server_lives(monkeypatch: pyte
         told.extend(client.get(f"/dissection?of={run}&exchange={number}").json() for number in (1, 2))
         told.append(client.get(f"/recording?of={run}").text)
         told.append(client.get("/conversation").json()["records"])
+        later = client.post("/runs", json={"question": "And now?"}).json()["run"]
+        client.get(f"/runs/{later}/events")
+        told.append([client.get(f"/dissection?of={each}").status_code for each in (run, later)])
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-SECRET")
-    with serving(saying(calling("get_weather", city="Oslo")), saying("Cold.")) as provider:
+    with serving(saying(calling("get_weather", city="Oslo")), saying("Cold."), saying("Warm.")) as provider:
         options = ("--tools", "streamtools.apps.cli.demo:TOOLS", "--dialect", "tilde_fence")
         assert 130 == serve(monkeypatch, visit, "--model", "m", "--url", provider.url, *options)
-    first, second, file, records = told
+    first, second, file, records, kept = told
     assert (2, ["tilde_fence"], "Oslo?") == (first["exchanges"], first["dialects"], first["question"])
     assert "Cold." == second["written"]
     assert "SECRET" not in file
     assert records
+    assert [404, 200] == kept
 
 
 def test_a_file_is_opened_in_the_debugger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ it: a tool that asks first and tells how far it is.
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -95,14 +96,18 @@ class _Model:
         self.tools = _told(tools)
         self._directory = directory
         self._files: WeakKeyDictionary[chat, Path] = WeakKeyDictionary()
+        self._written: deque[Path] = deque()
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
         named = self._named
         before = [*named.beginning, *history, User(question)]
         path = self._directory / f"{secrets.token_hex(8)}.jsonl"
-        model = named.model()
-        answer = named.chat(before, named.model(_Recorder(path, model)), ask="now", call_deltas=True)  # type: ignore[arg-type]
+        client: Any = _Recorder(path, named.model())  # a model asks by `stream` alone
+        answer = named.chat(before, named.model(client), ask="now", call_deltas=True)
         self._files[answer] = path
+        self._written.append(path)
+        if len(self._written) > MOST_ANSWERS:
+            self._written.popleft().unlink(missing_ok=True)
         return answer
 
     def recording_of(self, answer: Chat) -> Path | None:
@@ -126,6 +131,8 @@ class _Recorder:
                 yield response
 
 
+MOST_ANSWERS = 100
+"""Answers whose recordings are kept; an older one is deleted."""
 MOST_RECORDED = 16 * 1024 * 1024
 """Bytes of an answer's recording behind which no further request is written."""
 

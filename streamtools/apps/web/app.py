@@ -18,6 +18,7 @@ A conversation belongs to the browser with its cookie, which no script can read 
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
@@ -63,6 +64,7 @@ MAX_BODY = 256 * 1024
 """Bytes of a request's body."""
 
 _Body = TypeVar("_Body")
+_NUMBER = re.compile("[0-9]{1,9}")
 
 MAX_QUESTION = 100_000
 """Characters of a question."""
@@ -163,7 +165,9 @@ class _Chats:
         path = await self._recording(request)
         asked = request.query_params
         cut, number = asked.get("cut", "recorded"), asked.get("exchange", "1")
-        if not (cut in ("recorded", "byte", "frame", "whole") or cut.isdecimal()) or not number.isdecimal():
+        if not (cut in ("recorded", "byte", "frame", "whole") or _NUMBER.fullmatch(cut)) or not _NUMBER.fullmatch(
+            number
+        ):
             raise HTTPException(400, "cut is recorded, byte, frame, whole or the number of a random one")
         dissected = await run_in_threadpool(_dissect, path, int(number), cut)
         return Response(msgspec.json.encode({"names": [*self._recordings], **dissected}), media_type="application/json")
@@ -177,7 +181,7 @@ class _Chats:
         if name in self._recordings:
             return self._recordings[name]
         run = await self._runs.find(name, owner=self._owner(request))
-        if run.id not in self._recorded:
+        if run.id not in self._recorded or not self._recorded[run.id].exists():
             raise HTTPException(404, "the bytes of this answer are not kept here")
         return self._recorded[run.id]
 
