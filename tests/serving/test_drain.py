@@ -123,7 +123,8 @@ async def exchanged(response: asgi.EventStreamResponse, during: Callable[[Exchan
     async with anyio.create_task_group() as group:
         group.start_soon(response, exchange.scope, exchange.receive, exchange.send)
         if during is not None:
-            await exchange.has_sent(5)
+            await exchange.has_sent(4)
+            assert b'"text"' in b"".join(exchange.chunks)
             during(exchange)
     return exchange
 
