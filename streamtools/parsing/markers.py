@@ -286,16 +286,18 @@ class Markers(Generic[T]):
     """Several markers, looked for at once; each with something that belongs to it."""
 
     def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
-        # Groups by the first characters of the markers, or by fewer where the text has no more of them. `_whole` holds
-        # only the markers whose fixed beginning is not longer: for text that goes on like no other marker.
+        # Groups by the first characters of the markers, or by fewer where the text has no more of them, made when they
+        # are wanted. `_whole` holds only the markers whose fixed beginning is not longer: for text that goes on like no
+        # other marker.
+        self._entries = [(marker.head, (marker, companion)) for marker, companion in entries]
+        heads = {head for head, _ in self._entries}
+        self._beginnings = {head[:length] for head in heads for length in range(1, HEAD + 1)}
         self._begun: dict[str, Group[T]] = {}
-        self._whole: dict[str, Group[T]] = {}
-        prefixes = [(marker.head, (marker, companion)) for marker, companion in entries]
-        for begun in {head[:length] for head, _ in prefixes for length in (1, 2, HEAD)}:
-            alike = [(head, entry) for head, entry in prefixes if head.startswith(begun) or begun.startswith(head)]
-            self._begun[begun] = Group([entry for _, entry in alike])
-            if whole := [entry for head, entry in alike if begun.startswith(head)]:
-                self._whole[begun] = Group(whole)
+        self._whole = {
+            head: Group([entry for each, entry in self._entries if head.startswith(each)])
+            for head in heads
+            if len(head) < HEAD
+        }
 
     def at(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
         """Return what belongs to the marker at this place, and where the marker ends; None if one may yet stand here.
@@ -308,7 +310,9 @@ class Markers(Generic[T]):
     def find(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | Group[T]:
         """Return what `at` does, but the markers of which one may yet stand here, if one may."""
         head = text[at : at + HEAD]
-        group = self._begun.get(head) or (self._begun.get(head[:2]) if len(head) == HEAD - 1 else None)
+        group = self._begun.get(head)
+        if group is None and head in self._beginnings:
+            group = self._begun[head] = self._beginning_with(head)
         while group is None:
             head = head[:-1]
             if not head:
@@ -317,12 +321,19 @@ class Markers(Generic[T]):
         found = group.at(text, at, ended)
         return group if found is None else found
 
+    def _beginning_with(self, begun: str) -> Group[T]:
+        alike = [(head, entry) for head, entry in self._entries if head.startswith(begun) or begun.startswith(head)]
+        shorter = any(len(head) <= len(begun) for head, _ in alike)
+        return Group([entry for _, entry in alike], all_begin=0 if shorter else len(begun))
+
 
 class Group(Generic[T]):
     """Markers that begin alike. Their patterns are compiled when they are wanted: few texts have use for many."""
 
-    def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
+    def __init__(self, entries: Sequence[tuple[Marker, T]], all_begin: int = 0) -> None:
+        """Take markers. The text begins like them all, and they go on, where it has `all_begin` characters or fewer."""
         self._entries = entries
+        self._all_begin = all_begin
 
     @cached_property
     def begun(self) -> Match:
@@ -331,6 +342,11 @@ class Group(Generic[T]):
         for marker, _ in self._entries:
             alike.setdefault(marker.behind, []).append(marker.parts + marker.ahead)
         return re.compile("|".join(f"{behind}(?:{_any_going(each)})" for behind, each in alike.items())).match
+
+    @cached_property
+    def _allowed(self) -> Match:
+        """Matches where what stands before allows one of them."""
+        return re.compile("|".join(dict.fromkeys(marker.behind for marker, _ in self._entries))).match
 
     @cached_property
     def final(self) -> str:
@@ -351,6 +367,8 @@ class Group(Generic[T]):
 
     def at(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
         """Return what `Markers.at` does."""
+        if len(text) - at <= self._all_begin:  # to compile the patterns of all that begin with `<` takes 80 ms
+            return None if not ended and self._allowed(text, at) else False
         begins = self.begun  # called as a variable: what looks like a method is looked up in the type first
         if begins(text, at) is None:
             return False
