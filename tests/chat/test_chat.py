@@ -30,6 +30,7 @@ from streamtools.events import (
 )
 from streamtools.history import CallResult
 from streamtools.tools.call_rules import Watch
+from tests.support.cases import together
 from tests.support.order_rules import check_openai
 from tests.support.stories import Script, story
 
@@ -430,7 +431,7 @@ WRITTEN: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@together(
     "review",
     [
         lambda messages: [*messages, {"role": "user", "content": "And in French."}],
@@ -544,7 +545,7 @@ def paid(total: int, *wanted: tuple[str, Any]) -> ScriptedReply:
     return calls(*wanted, usage=Usage(total=total))
 
 
-@pytest.mark.parametrize(
+@together(
     ("guards", "answers", "why"),
     [
         (Guards(repeated_calls=3), [PARIS_CALL] * 3, "repeated_call"),
@@ -608,7 +609,7 @@ async def test_a_model_that_raises() -> None:
         await hold([PARIS_CALL])
 
 
-@pytest.mark.parametrize(
+@together(
     ("options", "complaint"),
     [
         ({"follow_up": "always"}, "follow_up is one of 'auto', 'never'"),
@@ -677,7 +678,7 @@ async def test_who_is_taught() -> None:
         assert (told, offered, ["User"]) == ("weather" in prompt, tools, roles), (native, options)
 
 
-@pytest.mark.parametrize(
+@together(
     ("dialects", "opener"),
     [
         (None, "~~~tool_call"),

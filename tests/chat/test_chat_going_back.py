@@ -23,6 +23,7 @@ from streamtools.conversation.models import (
 )
 from streamtools.events import FollowUp, StepEnd
 from streamtools.history import Message
+from tests.support.cases import together
 from tests.support.talks import calls, says, talk
 
 pytestmark = pytest.mark.anyio
@@ -281,8 +282,8 @@ async def converse(name: str, away: str | None = None, *, as_json: bool = False)
     return ends, len(asked)
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-@pytest.mark.parametrize("name", PROVIDERS)
+@together("as_json", [False, True])
+@together("name", PROVIDERS)
 async def test_three_turns_with_tools(name: str, as_json: bool) -> None:
     """Each request is accepted: with a call and its result in the first and the last turn, and one without between;
     also where the messages of the provider are kept in between.
@@ -290,7 +291,7 @@ async def test_three_turns_with_tools(name: str, as_json: bool) -> None:
     assert (3 * [("finished", [])], 6) == await converse(name, as_json=as_json)
 
 
-@pytest.mark.parametrize("name", PROVIDERS)
+@together("name", PROVIDERS)
 async def test_each_of_them_refuses(name: str) -> None:
     """A request from which the thing is taken on its way fails: else it had accepted anything."""
     for away in AWAY[name]:

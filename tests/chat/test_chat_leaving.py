@@ -11,6 +11,7 @@ from streamtools import ToolRegistry, chat
 from streamtools.conversation import Chat, ScriptedModel, User, write_messages
 from streamtools.conversation.models import ScriptedReply
 from streamtools.events import Done, NativeToolCall, ProviderCompleted, TextDelta, UIEvent
+from tests.support.cases import together
 from tests.support.chat_chunks import chunk
 from tests.support.history_rules import RULES, breaches
 from tests.support.loopback import Loopback
@@ -144,8 +145,8 @@ async def test_cancelling_while_a_request_is_on_its_way() -> None:
     check_history(events)
 
 
-@pytest.mark.parametrize("step", [0, 1])
-@pytest.mark.parametrize("taken", [0, 1, 5])
+@together("step", [0, 1])
+@together("taken", [0, 1, 5])
 async def test_the_provider_sees_us_go(step: int, taken: int) -> None:
     """Its connection closes when the conversation is left at its first event, a later one, or none."""
     held = Loopback([chunk({"content": each}) for each in "abcdefgh"], hold=True)

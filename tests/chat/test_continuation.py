@@ -14,13 +14,14 @@ from streamtools.conversation.continuation import SHORTEST, Continuation
 from streamtools.conversation.models import AnthropicMessages
 from streamtools.conversation.models.prefill import prefill_of
 from tests.chat.test_failover import ASK, LOST, WHOLE, lines, text_of, told
+from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(
+@together(
     ("model", "row"),
     [
         (OpenAIChat("m", base_url="http://127.0.0.1/v1", prefill="vllm"), "vllm"),
@@ -61,7 +62,7 @@ REST = "ne, and has many bridges."
 LONG = "it is so and so it is so and so "
 
 
-@pytest.mark.parametrize(
+@together(
     ("kind", "shown", "answer", "whole"),
     [
         ("goes on at once", SHOWN, REST, SHOWN + REST),

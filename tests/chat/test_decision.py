@@ -9,6 +9,7 @@ import pytest
 
 from streamtools.conversation.decision import LENGTH, Wanted, read_decision, write_question
 from streamtools.tools import Tool, ToolChoice
+from tests.support.cases import together
 
 WEATHER = '{"tools":[{"tool":"weather","arguments":{"city":"Paris"}}]}'
 PARIS = Wanted("weather", {"city": "Paris"})
@@ -62,7 +63,7 @@ READ: dict[str, tuple[str, list[Wanted]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("answer", "calls"), READ.values(), ids=READ)
+@together(("answer", "calls"), READ.values(), ids=READ)
 def test_what_is_a_decision(answer: str, calls: list[Wanted]) -> None:
     """What a model asks for is found wherever it stands."""
     assert (calls, True) == read_decision(answer)[:2]
@@ -93,7 +94,7 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("answer", UNREADABLE.values(), ids=UNREADABLE)
+@together("answer", UNREADABLE.values(), ids=UNREADABLE)
 def test_what_is_no_decision(answer: str) -> None:
     """It asks for nothing, and says so."""
     assert ([], False, False) == read_decision(answer)

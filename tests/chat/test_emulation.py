@@ -27,6 +27,7 @@ from streamtools.events import (
 )
 from streamtools.tools import ToolChoice
 from streamtools.tools.call_rules import parse_choice
+from tests.support.cases import together
 from tests.support.chat_chunks import chunk
 from tests.support.loopback import Loopback
 from tests.support.loops import other_loop_deep
@@ -184,8 +185,8 @@ ENDS: dict[str, dict[str, str]] = {  # what becomes of them under each choice
 }
 
 
-@pytest.mark.parametrize("wanted", WANTED)
-@pytest.mark.parametrize("choice", ENDS)
+@together("wanted", WANTED)
+@together("choice", ENDS)
 async def test_what_was_decided_is_held_against_the_choice(choice: str, wanted: str) -> None:
     """Nothing runs where the choice is broken; the choice stands in the first request and in the decision's."""
     expected = ENDS[choice][wanted if wanted in ENDS[choice] else "a tool"]
@@ -461,7 +462,7 @@ async def test_a_refusal_of_tools_that_nobody_sent() -> None:
     assert "failed" == done(talked).reason
 
 
-@pytest.mark.parametrize(
+@together(
     ("message", "refused"),
     [
         ("phi3 does not support tools", True),
@@ -562,7 +563,7 @@ def test_what_is_not_allowed() -> None:
 # What it costs.
 
 
-@pytest.mark.parametrize(
+@together(
     ("emulation", "answers", "total"),
     [
         (FALLBACK, [says("a", usage=(1, 2)), decides(usage=(10, 20)), says("b", usage=(100, 200))], (111, 222)),
@@ -609,7 +610,7 @@ async def test_each_turn_of_an_answer_has_its_own_cost() -> None:
 # Leaving.
 
 
-@pytest.mark.parametrize("taken", range(9))
+@together("taken", range(9))
 async def test_leaving_at_any_event(taken: int) -> None:
     """Whichever request is open is closed, and the end is told."""
     model = ScriptedModel(["One.", '{"tools":[{"tool":"clock"}]}', "Two.", '{"tools":[]}', "Three."])

@@ -34,6 +34,7 @@ from streamtools.history import Assistant, User
 from streamtools.recording import read_recording, shipped
 from streamtools.serving.event_response import EventStreamResponse
 from streamtools.sources import Source
+from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, read
 from tests.support.loopback import Loopback
 from tests.support.loops import ONE_LOOP
@@ -82,7 +83,7 @@ def lines(*texts: str) -> bytes:
 # Before the first byte.
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 408, 429, 500, 503])
+@together("status", [400, 401, 404, 408, 429, 500, 503])
 async def test_a_status_is_a_failure_or_a_refusal(status: int) -> None:
     """408, 429 and 5xx ask the next model; what the request itself is to blame for is told as it is."""
     answers = Provider(Loopback([b"{}"], status=status), Loopback([lines("Hello"), chunk(finish="stop"), DONE]))
@@ -192,8 +193,8 @@ class Again(ScriptedModel):
 
 @ONE_LOOP
 @pytest.mark.parametrize("most", [10, pytest.param(1000, marks=pytest.mark.deep)])
-@pytest.mark.parametrize("prefill", ["vllm", None])
-@pytest.mark.parametrize("name", [each for each in shipped() if each != "cut-call"])
+@together("prefill", ["vllm", None])
+@together("name", [each for each in shipped() if each != "cut-call"])
 async def test_every_cut_of_every_recording(name: str, prefill: str | None, most: int) -> None:
     """Nothing is shown twice and nothing is lost, whoever goes on and however; no call is made twice."""
     body = read_recording(shipped()[name]).data

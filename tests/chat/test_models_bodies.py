@@ -22,6 +22,7 @@ from streamtools.conversation.models import (
 )
 from streamtools.history import Assistant, CallResult, Message, Results, System, User
 from streamtools.tools import ToolChoice, ToolRegistry
+from tests.support.cases import together
 
 
 @tool
@@ -124,7 +125,7 @@ def named(name: str) -> ToolChoice:
     return ToolChoice("tool", name)
 
 
-@pytest.mark.parametrize(
+@together(
     ("client", "choice", "written"),
     [
         (OpenAIChat, ToolChoice("none"), "none"),
@@ -223,7 +224,7 @@ def test_models_at_their_makers(client: type[HTTPModel]) -> None:
     assert False is client("m", native_tool_calls=False).native_tool_calls
 
 
-@pytest.mark.parametrize(
+@together(
     ("host", "known"),
     [
         ("API.OpenAI.com", True),

@@ -8,6 +8,7 @@ from streamtools.conversation.models import Ask, ScriptedModel, ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import User
+from tests.support.cases import together
 from tests.support.loops import other_loop_deep
 
 __all__ = ["other_loop_deep"]  # a fixture
@@ -29,7 +30,7 @@ async def answer(model: ScriptedModel, ask: Ask = ASK) -> list[SourceEvent]:
         return [event async for batch in source for event in batch]
 
 
-@pytest.mark.parametrize(
+@together(
     ("written", "events"),
     [
         ("a", [TextDelta("a"), STOP]),

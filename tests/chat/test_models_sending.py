@@ -31,6 +31,7 @@ from streamtools.errors import Code, UnreadableSource
 from streamtools.events import Done, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import User
 from streamtools.sources import Source
+from tests.support.cases import together
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 
@@ -136,7 +137,7 @@ async def test_the_providers_headers(
         assert ("2023-06-01" if client is AnthropicMessages else None) == version
 
 
-@pytest.mark.parametrize("client", [OpenAIChat, OpenAIResponses, AnthropicMessages, OllamaChat, GeminiChat])
+@together("client", [OpenAIChat, OpenAIResponses, AnthropicMessages, OllamaChat, GeminiChat])
 async def test_a_provider_is_read_by_its_own_adapter(client: type[HTTPModel]) -> None:
     """The answer of each client is read as that of its provider."""
     lines = {
@@ -194,7 +195,7 @@ async def test_a_key_that_no_header_can_hold() -> None:
         assert key not in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@together(
     ("client", "name", "base", "url"),
     [
         (OpenAIChat, "m", None, "https://api.openai.com/v1/chat/completions"),
@@ -220,9 +221,7 @@ def test_addresses(client: type[HTTPModel], name: str, base: str | None, url: st
     assert url == client(name, base_url=base).url
 
 
-@pytest.mark.parametrize(
-    "base", ["h/v1", "ftp://h", "http://", "//h", "http://[h", "http://h:99999", "http://xn--/", "http://h\t"]
-)
+@together("base", ["h/v1", "ftp://h", "http://", "//h", "http://[h", "http://h:99999", "http://xn--/", "http://h\t"])
 def test_what_is_no_address(base: str) -> None:
     """A wrong base URL is told when the client is made."""
     with pytest.raises(ValueError, match="a base URL begins with http:// or https:// and a host"):
@@ -279,7 +278,7 @@ async def test_json_instead_of_a_stream() -> None:
         assert says("no") == await ask(model(server))
 
 
-@pytest.mark.parametrize(
+@together(
     ("location", "shown"),
     [
         ("http://other.example:8080/v1?key=1", "http://other.example:8080"),
@@ -310,7 +309,7 @@ async def test_a_redirect_to_nowhere() -> None:
 # How often it is sent.
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
+@together("status", [408, 409, 429, 500, 503, 529])
 async def test_it_is_sent_again(status: int) -> None:
     """After these statuses the same request is sent again, and the response that failed is closed before."""
     failed = busy(status)
@@ -324,7 +323,7 @@ async def test_it_is_sent_again(status: int) -> None:
             await failed.disconnected.wait()
 
 
-@pytest.mark.parametrize(
+@together(
     ("wait", "seconds"),
     [
         ({"Retry_After": "0.01"}, 0.01),
@@ -369,9 +368,7 @@ async def test_it_does_not_wait_for_ever(wait: str) -> None:
         assert 1 == len(server.requests)
 
 
-@pytest.mark.parametrize(
-    ("status", "told", "requests"), [(503, "false", 1), (400, "true", 3), (400, "maybe", 1), (503, "maybe", 3)]
-)
+@together(("status", "told", "requests"), [(503, "false", 1), (400, "true", 3), (400, "maybe", 1), (503, "maybe", 3)])
 async def test_the_provider_knows_better(status: int, told: str, requests: int) -> None:
     """`x-should-retry` says whether it is worth it."""
     async with Provider(busy(status, x_should_retry=told)) as server:
@@ -564,8 +561,8 @@ async def leave_closed(source: Source) -> None:
     await source.aclose()
 
 
-@pytest.mark.parametrize("leave", [leave_at_once, leave_by_break, leave_by_exception, leave_closed])
-@pytest.mark.parametrize("given", [True, False])
+@together("leave", [leave_at_once, leave_by_break, leave_by_exception, leave_closed])
+@together("given", [True, False])
 async def test_the_response_is_closed(leave: Callable[[Source], Any], given: bool) -> None:
     """However the answer is left, the provider sees the connection go, whether the client is ours or not."""
     async with Loopback([ONE], hold=True) as server, httpx.AsyncClient() as client:

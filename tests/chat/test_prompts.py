@@ -17,7 +17,7 @@ from streamtools.errors import UnknownTool
 from streamtools.parsing import DIALECTS
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
 from tests.families import MARKUP
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 
 TEACHABLE = [each for each, dialect in DIALECTS.items() if dialect.teachable]
 
@@ -169,7 +169,7 @@ def test_without_any_examples_they_are_made_of_the_schema() -> None:
     assert ["Paris?", "1?", "Oslo?", "Lima?"] == about
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "expected"),
     [
         ("city", "Paris"), ("cityName", "Paris"), ("file_path", "notes.txt"), ("user_id", "Ada"), ("orderID", "1042"),
@@ -289,7 +289,7 @@ def test_the_example_is_read_as_it_is_meant(dialect: str, properties: dict[str, 
     assert ("look_up", arguments) == (read.name, read.arguments)
 
 
-@pytest.mark.parametrize("dialect", TEACHABLE)
+@together("dialect", TEACHABLE)
 def test_a_call_may_stand_where_the_prompt_allows_it(dialect: str) -> None:
     """Behind a sentence, unless the prompt says that nothing comes before it; and twice, unless it says otherwise."""
     form, tools = DIALECTS[dialect], [Tool(get_weather)]
@@ -303,7 +303,7 @@ def test_a_call_may_stand_where_the_prompt_allows_it(dialect: str) -> None:
     assert "Put no code block" not in text or "```" not in call
 
 
-@pytest.mark.parametrize(
+@together(
     ("schema", "expected"),
     [
         ({}, {"a": "..."}),

@@ -60,6 +60,7 @@ from streamtools.events import (
     read_source_event,
     read_ui_event,
 )
+from tests.support.cases import together
 
 MADE = ToolCall(
     id="call_1",
@@ -135,7 +136,7 @@ def test_every_type_is_sampled() -> None:
     assert all("seq" in each.__struct_fields__ for each in UI_EVENTS)
 
 
-@pytest.mark.parametrize("event", UI, ids=repr)
+@together("event", UI, ids=repr)
 def test_ui_events_survive_json(event: UIEvent) -> None:
     """One line of JSON with a type, which reads back as the same event."""
     line = event.to_json()
@@ -146,7 +147,7 @@ def test_ui_events_survive_json(event: UIEvent) -> None:
     assert type(event) is type(read_ui_event(line))
 
 
-@pytest.mark.parametrize("event", SOURCE, ids=repr)
+@together("event", SOURCE, ids=repr)
 def test_source_events_survive_json(event: SourceEvent) -> None:
     """Source events too, so that they can be recorded."""
     line = event.to_json()
@@ -203,7 +204,7 @@ def test_half_a_surrogate_pair_is_replaced(event: Event, path: Sequence[Any]) ->
     assert "😀\ufffd" == json.loads(Text("\ud83d\ude00\ud83d").to_json())["text"]
 
 
-@pytest.mark.parametrize("event", [*UI, *SOURCE], ids=repr)
+@together("event", [*UI, *SOURCE], ids=repr)
 def test_pydantic_reads_validates_and_writes(event: Event) -> None:
     """Each type is a field of a model and an adapter of its own, from an object, a dict and JSON."""
     kind = type(event)
@@ -265,7 +266,7 @@ def test_usage_adds_up() -> None:
 # coalesce
 
 
-@pytest.mark.parametrize(
+@together(
     ("events", "expected"),
     [
         pytest.param([], [], id="nothing"),

@@ -11,6 +11,7 @@ from streamtools import ToolStream, rules
 from streamtools.conversation.decision import read_decision
 from streamtools.events import CallDelta, ProviderCompleted, SourceEvent, ToolCallDelta, ToolCallStart
 from streamtools.stream.shown_arguments import _ShownText
+from tests.support.cases import together
 from tests.support.stories import Script
 
 
@@ -33,8 +34,8 @@ def test_brackets_in_a_decision_cost_what_stands_behind_them(hostile: str, monke
     assert counted < 300 * len(answer)
 
 
-@pytest.mark.parametrize("length", [200, 255, 256, 257, 1_000, 1_024, 20_000])
-@pytest.mark.parametrize("end", ["true", "null", "-1.5e+10", '"\\ud83d\\ude00"', '"\\\\"', "[]"])
+@together("length", [200, 255, 256, 257, 1_000, 1_024, 20_000])
+@together("end", ["true", "null", "-1.5e+10", '"\\ud83d\\ude00"', '"\\\\"', "[]"])
 def test_a_decision_of_any_length_is_read_whole(length: int, end: str) -> None:
     """It is looked for in pieces, and no piece ends it."""
     for more in range(12):

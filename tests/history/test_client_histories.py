@@ -19,6 +19,7 @@ from streamtools.history import (
     read_messages,
     write_messages,
 )
+from tests.support.cases import together
 
 FORMATS = ("openai", "responses", "anthropic", "gemini")
 PICTURE = "data:image/png;base64,aGk="
@@ -104,7 +105,7 @@ STATES: dict[str, tuple[dict[str, Any], CallResult | None]] = {
 }
 
 
-@pytest.mark.parametrize(("given", "result"), STATES.values(), ids=STATES)
+@together(("given", "result"), STATES.values(), ids=STATES)
 def test_tool_parts_in_every_state(given: dict[str, Any], result: CallResult | None) -> None:
     """A call has its result where it has one, and waits for it where nobody has run it."""
     history = read_messages([ui("assistant", given)])
@@ -308,7 +309,7 @@ def test_a_client_names_files_that_are_not_its_own() -> None:
     assert "file_1" not in str(read_messages(results, client=True))
 
 
-@pytest.mark.parametrize(
+@together(
     "url",
     [
         *("gs://bucket/a.png", "s3://bucket/a.png", "file:///etc/passwd", "file_1", "http://", "//x/a.png"),

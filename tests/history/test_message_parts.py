@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streamtools.history import Origin, User, read_messages, write_messages
+from tests.support.cases import together
 
 PICTURE = "data:image/png;base64,iVBORw=="
 ADDRESS = "https://example.org/a.png"
@@ -43,7 +44,7 @@ SPELLINGS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("part", "expected"), SPELLINGS.values(), ids=SPELLINGS)
+@together(("part", "expected"), SPELLINGS.values(), ids=SPELLINGS)
 def test_every_spelling(part: Any, expected: dict[str, Any]) -> None:
     """Inside a history there is one."""
     assert [User([expected])] == read_messages([{"role": "user", "content": [part]}])

@@ -23,6 +23,7 @@ from streamtools.history import (
     write_messages,
 )
 from streamtools.history.parts import fault_of
+from tests.support.cases import together
 
 
 def call(id: str, name: str, /, **arguments: Any) -> ToolCall:
@@ -305,7 +306,7 @@ LEFT: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("messages", LEFT.values(), ids=LEFT)
+@together("messages", LEFT.values(), ids=LEFT)
 def test_results_that_answer_nothing(messages: list[Any]) -> None:
     """They are left out, as providers refuse them; it is no reason to refuse a whole history."""
     kept = messages[:2] if messages[0] is TURN else []

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import anyio
-import pytest
 
 from streamtools.calls import ToolCall
 from streamtools.history import (
@@ -26,6 +25,7 @@ from streamtools.history import (
     read_messages,
     write_messages,
 )
+from tests.support.cases import together
 from tests.support.exact_histories import EXACT
 from tests.support.recorded_histories import history_of, recorded
 
@@ -36,7 +36,7 @@ def again(messages: list[dict[str, Any]], format: str, host: str | None = None) 
     return write_messages(read_messages(copy), format, provider=Origin(host=host))
 
 
-@pytest.mark.parametrize("name", EXACT)
+@together("name", EXACT)
 def test_histories_in_their_exact_shape(name: str) -> None:
     """Each block of each kind is what it was, and in its place."""
     format, messages = EXACT[name]

@@ -25,6 +25,7 @@ from streamtools.history import (
     without_reasoning,
     write_messages,
 )
+from tests.support.cases import together
 
 Messages = list[dict[str, Any]]
 
@@ -399,7 +400,7 @@ HISTORIES: dict[str, tuple[str, Messages]] = {
 }
 
 
-@pytest.mark.parametrize(("format", "messages"), HISTORIES.values(), ids=HISTORIES)
+@together(("format", "messages"), HISTORIES.values(), ids=HISTORIES)
 def test_read_and_written_again(format: str, messages: Messages) -> None:
     """It is the same JSON, and so it is when it is read and written once more."""
     written = write_messages(read_messages(json.loads(json.dumps(messages))), format)
@@ -407,7 +408,7 @@ def test_read_and_written_again(format: str, messages: Messages) -> None:
     assert written == write_messages(read_messages(written), format)
 
 
-@pytest.mark.parametrize(("format", "messages"), HISTORIES.values(), ids=HISTORIES)
+@together(("format", "messages"), HISTORIES.values(), ids=HISTORIES)
 def test_another_provider_gets_nothing_of_it(format: str, messages: Messages) -> None:
     """Neither items nor signatures; texts, calls and results stay, each call with its result."""
     for other in {"openai", "responses", "anthropic", "gemini"} - {format}:
@@ -538,7 +539,7 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("message", ODD, ids=str)
+@together("message", ODD, ids=str)
 def test_content_is_never_refused(message: dict[str, Any]) -> None:
     """What cannot be interpreted is kept, or counts as not sent; the history can be written for everybody."""
     history = [User("?"), *read_messages([message], system=True), User("!")]

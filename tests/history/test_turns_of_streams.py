@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from streamtools import StreamMachine
 from streamtools.history import Assistant, Origin, Step, steps_to_history, write_messages
 from streamtools.limits import DEFAULT_LIMITS
@@ -14,6 +12,7 @@ from streamtools.sources.detection import ADAPTERS
 from streamtools.stream.result import Collector
 from tests.sources.adapters import cuts
 from tests.support import event_streams
+from tests.support.cases import together
 
 Values = list[dict[str, Any]]
 
@@ -261,7 +260,7 @@ def sent(format: str, step: Step) -> Any:
     return message if format == "openai" else message["parts" if format == "gemini" else "content"]
 
 
-@pytest.mark.parametrize(("format", "values", "expected"), STREAMS.values(), ids=STREAMS)
+@together(("format", "values", "expected"), STREAMS.values(), ids=STREAMS)
 def test_what_came_goes_back(format: str, values: Values, expected: Any) -> None:
     """In its place, however the stream was cut, and whichever dialects hold text back."""
     stream = sse(values)

@@ -50,6 +50,7 @@ from streamtools.machine.event_order import Grammar, validate
 from streamtools.testing.laws import feed
 from tests.machine.test_machine_laws import IDS, options, rarely, run, sources
 from tests.support import strategies
+from tests.support.cases import together
 from tests.support.runs_told import RUNS, START, STOP, call, executed, told, written
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
@@ -172,7 +173,7 @@ def test_every_run_keeps_to_the_order(source: Any, options: Any, cancel: bool, i
     tell("refused" if refusal(changed) else "kept")
 
 
-@pytest.mark.parametrize("events", RUNS.values(), ids=list(RUNS))
+@together("events", RUNS.values(), ids=list(RUNS))
 def test_each_change_that_matters_is_refused(events: list[UIEvent]) -> None:
     """Whatever is left out, doubled or exchanged: numbered anew, it is refused unless it could be another run."""
     assert keeps(events)
@@ -193,7 +194,7 @@ def test_every_text_keeps_to_the_order(reading: Any) -> None:
     validate(run([TextDelta(text)], **chosen))
 
 
-@pytest.mark.parametrize(
+@together(
     ("events", "place", "complaint"),
     [
         ([], 0, "at the end: a run ends with done"),

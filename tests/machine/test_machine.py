@@ -41,6 +41,7 @@ from streamtools.events import (
 )
 from streamtools.machine.ending import STOPPED_AFTER_CALL
 from streamtools.parsing.dialects import TAUGHT_DIALECTS
+from tests.support.cases import together
 from tests.support.stories import names, tell, texts
 
 ADD = '###:{"name":"add","arguments":{"a":1}}'
@@ -342,7 +343,7 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("events", "expected"), ENDINGS.values(), ids=ENDINGS)
+@together(("events", "expected"), ENDINGS.values(), ids=ENDINGS)
 def test_endings(events: list[SourceEvent], expected: list[str]) -> None:
     """Each run ends with one `done`, which tells the truth; only calls of a complete turn are run."""
     assert expected == story(*events)
@@ -546,7 +547,7 @@ RECONCILED: dict[str, tuple[list[str], str | None, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("deltas", "completed", "expected"), RECONCILED.values(), ids=RECONCILED)
+@together(("deltas", "completed", "expected"), RECONCILED.values(), ids=RECONCILED)
 def test_the_completed_text_is_reconciled(deltas: list[str], completed: str | None, expected: list[str]) -> None:
     """What was shown stands, what is missing is added, and a call is never seen twice."""
     end = ProviderCompleted(completed, finish_reason="stop")
@@ -901,8 +902,8 @@ JUDGED: dict[str, tuple[Any, str, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("execute", ["completed", "eager"])
-@pytest.mark.parametrize(("judge", "written", "expected"), JUDGED.values(), ids=JUDGED)
+@together("execute", ["completed", "eager"])
+@together(("judge", "written", "expected"), JUDGED.values(), ids=JUDGED)
 def test_the_judge(judge: Any, written: str, expected: list[str], execute: str) -> None:
     """Who objects is heard before anything runs, even where calls are run eagerly; refused calls are not pending."""
     options = {"judge": judge, "execute": execute, "native_tool_calls": False}

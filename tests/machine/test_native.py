@@ -22,6 +22,7 @@ from streamtools.events import (
 )
 from streamtools.machine.native_calls import is_cut
 from tests.machine.test_machine import Driver, story
+from tests.support.cases import together
 from tests.support.stories import texts
 
 STOP = ProviderCompleted(finish_reason="stop")
@@ -140,7 +141,7 @@ ARGUMENTS: dict[str, tuple[list[str], Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("told", "end", "expected"), ARGUMENTS.values(), ids=ARGUMENTS)
+@together(("told", "end", "expected"), ARGUMENTS.values(), ids=ARGUMENTS)
 def test_arguments(told: list[str], end: Any, expected: dict[str, Any]) -> None:
     """One rule for all the ways in which arguments come, and no warning where they agree."""
     run = driven(START, *pieces(*told), NativeToolCall("0", arguments=end), ASKED)
@@ -180,7 +181,7 @@ BAD: dict[str, tuple[list[SourceEvent], Code]] = {
 }
 
 
-@pytest.mark.parametrize(("events", "code"), BAD.values(), ids=BAD)
+@together(("events", "code"), BAD.values(), ids=BAD)
 def test_bad_calls(events: list[SourceEvent], code: Code) -> None:
     """A bad call is one error, good ones beside it survive, and the run goes on."""
     good = NativeToolCall("good", "add", {"a": 1}, "g")
@@ -208,8 +209,8 @@ ENDS: dict[str, SourceEvent | None] = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-@pytest.mark.parametrize("text", ["", " ", "{", '{"a":', '{"a":"}', '{"a":1'])
+@together("end", ENDS.values(), ids=ENDS)
+@together("text", ["", " ", "{", '{"a":', '{"a":"}', '{"a":1'])
 def test_a_call_that_breaks_off(text: str, end: SourceEvent | None) -> None:
     """However the turn ends, a call without its end is truncated and does not run."""
     events = [START, *pieces(text), *([end] if end else [])]
@@ -301,7 +302,7 @@ REPEATED: dict[str, tuple[list[SourceEvent], list[NativeToolCall], list[str]]] =
 }
 
 
-@pytest.mark.parametrize(("streamed", "told", "expected"), REPEATED.values(), ids=REPEATED)
+@together(("streamed", "told", "expected"), REPEATED.values(), ids=REPEATED)
 def test_calls_of_the_completed_turn(
     streamed: list[SourceEvent], told: list[NativeToolCall], expected: list[str]
 ) -> None:
@@ -345,7 +346,7 @@ def test_too_many_calls() -> None:
 # Whether JSON breaks off.
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         ("{}", False),

@@ -24,6 +24,7 @@ from streamtools.events import (
 )
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, hash_marker
 from tests.machine.test_machine import ADD, BAD, Driver
+from tests.support.cases import together
 
 NATIVE = NativeToolCall("0", "add", {"a": 1}, "n1")
 BAD_NATIVE = NativeToolCall("1", "add", "{a}", "n2")
@@ -73,8 +74,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("finished", [False, True], ids=["streamed", "finished"])
-@pytest.mark.parametrize(("flag", "text", "native", "expected"), CASES)
+@together("finished", [False, True], ids=["streamed", "finished"])
+@together(("flag", "text", "native", "expected"), CASES)
 def test_which_calls_count(flag: bool | None, text: bool, native: bool, expected: Count, finished: bool) -> None:
     """The flag and what came decide, and it is the same whether calls were streamed or stand in the completed turn."""
     written, told = ADD if text else "Hi.", [NATIVE] if native else []
@@ -87,9 +88,9 @@ def test_which_calls_count(flag: bool | None, text: bool, native: bool, expected
     assert expected == count(*events, native_tool_calls=flag)
 
 
-@pytest.mark.parametrize("flag", [True, False, None])
-@pytest.mark.parametrize("text", [True, False])
-@pytest.mark.parametrize("native", [True, False])
+@together("flag", [True, False, None])
+@together("text", [True, False])
+@together("native", [True, False])
 def test_no_call_of_a_self_contained_agent_counts(flag: bool | None, text: bool, native: bool) -> None:
     """It runs its tools itself: calls are hidden and end as superseded, which breaks no choice of tools."""
     events: list[SourceEvent] = [TextDelta(ADD if text else "Hi."), *([NATIVE] if native else []), END]

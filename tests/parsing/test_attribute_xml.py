@@ -9,6 +9,7 @@ import pytest
 from streamtools import parse
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.dialects.base import restore
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, raws, read, thought, warning
 
 TOOLS = [
@@ -47,7 +48,7 @@ def read_anthropic(text: str, **options: Any) -> list[Brief]:
     return read(text, dialects=["anthropic_xml"], tools=TOOLS, **options)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(in_wrapper(F), [f], id="nothing else"),
@@ -115,7 +116,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
     assert expected == read_anthropic(text)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(in_wrapper(f"{F} well {G}"), [f, BROKEN, g], id="text between two calls"),
@@ -206,7 +207,7 @@ MARK = "｜DSML｜"
 """Full-width bars."""
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(
@@ -285,7 +286,7 @@ def test_atem() -> None:
     assert [thought("so"), "Hi.", f] == read(text, dialects=["atem_xml"], tools=TOOLS)
 
 
-@pytest.mark.parametrize(
+@together(
     ("inside", "value"),
     [
         pytest.param("x", "x", id="text"),

@@ -14,14 +14,15 @@ from streamtools import ToolCall, parse
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, ReadCall, new_call_id, read_arguments, read_envelope
 from streamtools.json_values import Decoded, Rejected, decode_json
 from streamtools.limits import DEFAULT_LIMITS, Limits
+from tests.support.cases import together
 from tests.support.reading import call, error, read
 
 A = {"a": 1}
 
 
-@pytest.mark.parametrize("name_field", NAME_FIELDS)
-@pytest.mark.parametrize("arguments_field", ARGUMENT_FIELDS)
-@pytest.mark.parametrize("written", [A, '{"a": 1}'], ids=["object", "string"])
+@together("name_field", NAME_FIELDS)
+@together("arguments_field", ARGUMENT_FIELDS)
+@together("written", [A, '{"a": 1}'], ids=["object", "string"])
 def test_every_spelling_of_name_and_arguments(name_field: str, arguments_field: str, written: Any) -> None:
     """Any name field goes with any field of arguments, in either order, as an object or as a string."""
     for envelope in ({name_field: "f", arguments_field: written}, {arguments_field: written, name_field: "f"}):
@@ -29,7 +30,7 @@ def test_every_spelling_of_name_and_arguments(name_field: str, arguments_field: 
         assert [call("f", a=1)] == read("###:" + json.dumps(envelope))
 
 
-@pytest.mark.parametrize(
+@together(
     ("envelope", "expected"),
     [
         pytest.param({"type": "function", "function": {"name": "f", "arguments": A}}, ("f", A, None), id="OpenAI"),
@@ -61,7 +62,7 @@ def test_envelopes(envelope: dict[str, Any], expected: tuple[str, dict[str, Any]
     assert ReadCall(*expected) == read_envelope(envelope)
 
 
-@pytest.mark.parametrize(
+@together(
     ("envelope", "code"),
     [
         pytest.param({}, "missing_tool_name", id="an empty object"),
@@ -111,7 +112,7 @@ def test_what_is_no_object_is_no_call(value: Any, kind: str) -> None:
     assert "unrecognised_tool_call" == caught.value.code
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "code"),
     [
         pytest.param("{", "invalid_json", id="half an object"),
@@ -151,7 +152,7 @@ def test_json_that_is_refused(text: str, code: str) -> None:
     assert code == caught.value.code
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "value"),
     [
         pytest.param('{"a":"\\ud83d\\ude00"}', {"a": "😀"}, id="a whole pair"),

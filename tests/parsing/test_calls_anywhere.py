@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamtools import Parser
+from tests.support.cases import together
 from tests.support.reading import Brief, call, error, read
 
 TOOLS = [{"name": name, "parameters": {"type": "object"}} for name in ("f", "get_weather")]
@@ -12,7 +13,7 @@ f = call("f")
 F = '{"name":"f"}'
 
 
-@pytest.mark.parametrize(
+@together(
     ("dialect", "text", "expected"),
     [
         pytest.param("raw_json", f"Sure: {F} ok", ["Sure: ", f, " ok"], id="an object"),

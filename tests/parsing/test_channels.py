@@ -9,6 +9,7 @@ import pytest
 from streamtools import parse
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import steps
+from tests.support.cases import together
 from tests.support.reading import Brief, call, error, markup, read, thought, warning
 
 ALIKE = warning("call_in_reasoning")
@@ -24,7 +25,7 @@ F = TO_F + '<|message|>{"a":1}<|call|>'
 f = call("f", a=1)
 
 
-@pytest.mark.parametrize(
+@together(
     "header",
     [
         pytest.param("<|channel|>commentary to=functions.f <|constrain|>json<|message|>", id="as the model writes it"),
@@ -50,7 +51,7 @@ def test_headers_of_calls(header: str) -> None:
     assert [f] == read(header + '{"a":1}<|call|>', dialects=("harmony",))
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(F + "<|end|>x", [f, "x"], id="an end behind the call"),
@@ -95,7 +96,7 @@ def test_calls_of_harmony(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=("harmony",))
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("<|channel|>final<|message|>a<|return|>", ["a"], id="the answer"),
@@ -131,7 +132,7 @@ def test_visible_messages(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=("harmony",))
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"], id="ended"),
@@ -225,7 +226,7 @@ def argument(key: str, text: str, kind: str = "") -> str:
 A = argument("a", "1", "number")
 
 
-@pytest.mark.parametrize(
+@together(
     ("inside", "expected"),
     [
         pytest.param("", {}, id="none"),
@@ -260,7 +261,7 @@ def test_arguments_of_kimi_k3(inside: str, expected: dict[str, Any]) -> None:
     assert [call("f", **expected)] == read(TOOLS + OPEN + inside + END, dialects=("kimi_k3_xtml",), tools=tools)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(TOOLS + OPEN + A + END + "x", [f, "x"], id="one"),
@@ -358,7 +359,7 @@ def test_kimi_k3_in_reasoning() -> None:
 ACTION = '<|START_ACTION|>[{"tool_call_id":"0","tool_name":"f","parameters":{"a":1}}]<|END_ACTION|>'
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(ACTION + "x", [f, "x"], id="one"),
@@ -390,8 +391,8 @@ def test_the_id_of_cohere() -> None:
 # All of them.
 
 
-@pytest.mark.parametrize("dialect", ["harmony", "kimi_k3_xtml", "cohere_action_json"])
-@pytest.mark.parametrize(
+@together("dialect", ["harmony", "kimi_k3_xtml", "cohere_action_json"])
+@together(
     "arguments",
     [
         pytest.param({}, id="none"),
@@ -406,8 +407,8 @@ def test_what_is_written_is_read(dialect: str, arguments: dict[str, Any]) -> Non
     assert [call("a.b-c", **arguments)] == read(DIALECTS[dialect].write_call("a.b-c", arguments), dialects=(dialect,))
 
 
-@pytest.mark.parametrize("dialect", ["harmony", "kimi_k3_xtml", "cohere_action_json"])
-@pytest.mark.parametrize("text", ['{"x":1}', "sunny", "[1]"])
+@together("dialect", ["harmony", "kimi_k3_xtml", "cohere_action_json"])
+@together("text", ['{"x":1}', "sunny", "[1]"])
 def test_results_are_written_as_templates_do(dialect: str, text: str) -> None:
     """What is written as a result is one that the model could only forge."""
     written = DIALECTS[dialect].write_result("f", text)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streamtools.parsing.dialects import DIALECTS
+from tests.support.cases import together
 from tests.support.reading import Brief, error, raws, read
 
 CUT = error("truncated")
@@ -48,7 +49,7 @@ TAGS = {
 """What a stream may end with, by the dialect."""
 
 
-@pytest.mark.parametrize(("dialect", "tag"), [(each, tag) for each, tags in TAGS.items() for tag in tags])
+@together(("dialect", "tag"), [(each, tag) for each, tags in TAGS.items() for tag in tags])
 def test_a_complete_tag_at_the_end_is_a_call_that_was_cut(dialect: str, tag: str) -> None:
     """With whatever has come of the marker behind it. In code and in a quote it is text, as in prose that goes on."""
     before = "Let me check." if dialect != "json_begin_end" else "Let me check.\n"
@@ -59,7 +60,7 @@ def test_a_complete_tag_at_the_end_is_a_call_that_was_cut(dialect: str, tag: str
             assert [code] == read(code, **_armed(dialect))
 
 
-@pytest.mark.parametrize(
+@together(
     ("dialect", "text"),
     [
         ("hermes_json", "<tool_call"),

@@ -8,6 +8,7 @@ import pytest
 
 from streamtools import ToolRegistry, tool
 from streamtools.parsing.declared import Declared
+from tests.support.cases import together
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
@@ -18,7 +19,7 @@ def count(n: int) -> int:
     return n
 
 
-@pytest.mark.parametrize(
+@together(
     "tools",
     [
         pytest.param([{"name": "count", "parameters": SCHEMA}], id="plain"),
@@ -50,7 +51,7 @@ def test_what_has_no_name_is_left_out(tools: Any) -> None:
     assert frozenset() == declared.arguments("count").types
 
 
-@pytest.mark.parametrize(
+@together(
     "tools",
     [
         pytest.param(max, id="a function"),
@@ -73,7 +74,7 @@ def test_what_declares_nothing_is_refused(tools: Any) -> None:
     assert "count" in str(raised.value) or "max" in str(raised.value) or "3" in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@together(
     ("schema", "types"),
     [
         ({"type": "STRING"}, ["string"]),

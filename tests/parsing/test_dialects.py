@@ -26,6 +26,7 @@ from streamtools.parsing import (
     json_calls,
 )
 from streamtools.parsing.dialects import Dialects
+from tests.support.cases import together
 
 CALL = {"city": "Paris"}
 
@@ -69,7 +70,7 @@ def test_a_grammar_of_the_house_is_a_generator() -> None:
     assert ("\n!now\n", "!now\n") == (answer.content, answer.warnings[0].raw)
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@together("name", DIALECTS)
 def test_instructions_teach_by_an_example(name: str) -> None:
     """They hold a call and a result as the dialect writes them, and what it notes; the example can be another."""
     dialect = DIALECTS[name]
@@ -105,7 +106,7 @@ def test_a_set_of_dialects_names_what_is_wrong_with_it(dialects: Any, message: s
         parse("", dialects=dialects)
 
 
-@pytest.mark.parametrize(
+@together(
     ("make", "message"),
     [
         (lambda: house(Opener((), json_calls())), r"at least one fixed character, and this one is \(\)"),

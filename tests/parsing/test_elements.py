@@ -11,6 +11,7 @@ from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.dialects.base import restore
 from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_in_order, feed
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, read, warning
 from tests.support.ways_to_cut import usual_ways
 
@@ -103,7 +104,7 @@ def minimax(text: str) -> str:
     return with_token(f'<tool_call>\n<invoke name="f">{text}</invoke>\n</tool_call>')
 
 
-@pytest.mark.parametrize(("text", "arguments"), VALUES)
+@together(("text", "arguments"), VALUES)
 def test_values(text: str, arguments: dict[str, object] | None) -> None:
     """What an element is, its schema says, else what comes first in it; in both dialects."""
     expected = {"a": "<n>1</n>"} if arguments is None else arguments
@@ -116,7 +117,7 @@ def test_values(text: str, arguments: dict[str, object] | None) -> None:
     assert ["a ", call("f", **expected), " b"] == read(f"a {text} b", dialects=["minimax_m3_xml"], tools=TOOLS)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("<a>x</a><a>y</a>", error("duplicate_key"), id="a key twice"),
@@ -137,7 +138,7 @@ def test_what_is_broken(text: str, expected: Brief) -> None:
     assert [expected, " b"] == read_morph(f"<f>{text}</f> b")
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("a <f></f> b", ["a ", call("f"), " b"], id="no arguments"),
@@ -189,7 +190,7 @@ def test_without_tools_nothing_is_a_call() -> None:
     assert ["<f/>"] == read_morph("<f/>", tools=None)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param('<tool_call><invoke name="f"/></tool_call>b', [call("f"), "b"], id="one tag"),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from streamtools.parsing.dialects import DIALECTS
+from tests.support.cases import together
 from tests.support.reading import call, error, read, warning
 
 f = call("f")
@@ -54,9 +53,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("dialect", "token"), [*((dialect, token) for dialect, (_, token) in CLOSED.items()), *OTHERS.items()]
-)
+@together(("dialect", "token"), [*((dialect, token) for dialect, (_, token) in CLOSED.items()), *OTHERS.items()])
 def test_behind_a_call(dialect: str, token: str) -> None:
     """It goes away where only white space stands before it; elsewhere it is text."""
     options: dict[str, Any] = {"dialects": [dialect], "tools": [{"name": "f"}]}
@@ -68,7 +65,7 @@ def test_behind_a_call(dialect: str, token: str) -> None:
     assert [f"a{token}"] == read(f"a{token}", **options)
 
 
-@pytest.mark.parametrize(("dialect", "tokens"), CLOSED.items())
+@together(("dialect", "tokens"), CLOSED.items())
 def test_in_the_place_of_the_closing_tag(dialect: str, tokens: tuple[str, str]) -> None:
     """A call that lacks only that tag is a call; one whose JSON is broken is none."""
     closing, token = tokens

@@ -10,6 +10,7 @@ import pytest
 from streamtools import Limits, Parser, coalesce
 from streamtools.events import CallDelta, CallStart, UIEvent
 from streamtools.testing.laws import assert_defined_per_character, cut, steps
+from tests.support.cases import together
 from tests.support.ways_to_cut import usual_ways
 
 
@@ -24,7 +25,7 @@ def told(events: list[UIEvent]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
+@together(
     ("content", "arguments"),
     [
         pytest.param(r"{\"a\":1}", '{"a":1}', id="quotes"),
@@ -113,14 +114,14 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("deltas", "expected"), ROWS)
+@together(("deltas", "expected"), ROWS)
 def test_what_is_told_when(deltas: list[str], expected: list[list[str]]) -> None:
     """The name goes out with its closing quotation mark, arguments with the character that makes them certain."""
     assert expected == [told(step.new) for step in steps(deltas, call_deltas=True)]
     assert_defined_per_character(deltas, call_deltas=True)
 
 
-@pytest.mark.parametrize(("deltas", "expected"), ROWS)
+@together(("deltas", "expected"), ROWS)
 def test_without_deltas_only_the_name_is_told(deltas: list[str], expected: list[list[str]]) -> None:
     """The pieces are opt-in, and the name comes at the same moment without them."""
     names = [[each for each in texts if each.startswith("-> ")] for texts in expected]
@@ -164,7 +165,7 @@ TIGHT = [
 ]
 
 
-@pytest.mark.parametrize("text", BEGINNINGS)
+@together("text", BEGINNINGS)
 @pytest.mark.parametrize("limits", [Limits(), *TIGHT])
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.deep)])
 def test_how_calls_begin_is_read_the_same_wherever_it_is_cut(text: str, limits: Limits, stride: int) -> None:

@@ -9,6 +9,7 @@ import pytest
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import feed
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, read, thought, warning
 
 GEMMA = {"dialects": ["gemma4"]}
@@ -22,7 +23,7 @@ def gemma(inner: str) -> str:
     return f"<|tool_call>call:{inner}<tool_call|>".replace("~", '<|"|>')
 
 
-@pytest.mark.parametrize(
+@together(
     ("inner", "expected"),
     [
         pytest.param("f{}", f, id="no arguments"),
@@ -62,7 +63,7 @@ def test_the_closing_tag_in_a_string_is_text() -> None:
     assert [call("f", a="<tool_call|>")] == read(gemma("f{a:~<tool_call|>~}"), **GEMMA)
 
 
-@pytest.mark.parametrize(
+@together(
     ("inner", "expected"),
     [
         pytest.param(f"f{{a:{'x' * 4096}}}", error("invalid_arguments"), id="a text without a mark that is too long"),
@@ -86,7 +87,7 @@ def test_malformed_calls(inner: str, expected: Brief) -> None:
     assert [expected, "so"][: 1 + (expected != error("truncated"))] == read(gemma(inner) + "so", **GEMMA)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("<|tool_call>call:f{}", [f, warning("missing_close")], id="no closing tag"),
@@ -108,7 +109,7 @@ def test_what_is_cut_and_what_is_text(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, **GEMMA)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("<|channel>thought\nHm.<channel|>So.", [thought("Hm."), "So."], id="a thought"),
@@ -133,8 +134,8 @@ def test_limits() -> None:
     assert [error("too_deep"), warning("skipped", 17), "so"] == read(text, limits=Limits(depth=2), **GEMMA)
 
 
-@pytest.mark.parametrize("dialect", ["gemma4", "functiongemma"])
-@pytest.mark.parametrize(
+@together("dialect", ["gemma4", "functiongemma"])
+@together(
     "arguments",
     [
         {},

@@ -7,6 +7,7 @@ import pytest
 from streamtools import parse
 from streamtools.parsing.dialects import hash_marker
 from streamtools.testing.laws import assert_chunk_invariant, steps
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, raws, read, warning
 from tests.support.ways_to_cut import three_way, two_way, usual_ways
 
@@ -29,7 +30,7 @@ def test_the_seeds_own_example_at_all_two_and_three_way_cuts() -> None:
     assert_chunk_invariant(SEED, three_way(SEED))
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(F, [f], id="nothing else"),
@@ -75,7 +76,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
     assert expected == read(text)
 
 
-@pytest.mark.parametrize(
+@together(
     "text",
     [
         pytest.param("### Title", id="a heading"),
@@ -114,7 +115,7 @@ def test_text(text: str) -> None:
     assert [text] == read(text)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "decides"),
     [
         ("### Title", " "),
@@ -151,7 +152,7 @@ def test_the_quotation_mark_commits() -> None:
 BROKEN = error("invalid_json")
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param('###:{"name": f} on', [BROKEN, " on"], id="a bare word"),
@@ -209,7 +210,7 @@ def test_every_beginning_of_a_call_is_text_or_truncated() -> None:
         assert [] == result.calls
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param('###result f: {"a":1} on', [warning("forged_result"), " on"], id="as we write it"),

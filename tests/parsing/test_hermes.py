@@ -9,6 +9,7 @@ import pytest
 from streamtools import Limits, Parser, parse
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import assert_chunk_invariant, steps
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, markup, raws, thought, warning
 from tests.support.reading import read as read_with
 from tests.support.ways_to_cut import every_way, usual_ways
@@ -35,14 +36,14 @@ def test_a_closing_tag_is_waited_for() -> None:
     assert [F] == [each.raw for each in parser.calls]
 
 
-@pytest.mark.parametrize("length", range(len(F) - 14, len(F) + 1))
+@together("length", range(len(F) - 14, len(F) + 1))
 def test_a_limit_in_a_closing_tag(length: int) -> None:
     """It is met at the same character however the text is cut."""
     text = f"{F} and {G}"
     assert_chunk_invariant(text, usual_ways(text), dialects=HERMES, limits=Limits(call=length))
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(F, [f], id="nothing else"),
@@ -106,7 +107,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
     assert expected == read(text)
 
 
-@pytest.mark.parametrize(
+@together(
     "text",
     [
         pytest.param("<tool_call", id="half of the tag"),
@@ -156,7 +157,7 @@ def test_text_is_released_at_the_character_that_decides(text: str, decides: str)
     assert ([text], "") == (brief(last.new), last.held)
 
 
-@pytest.mark.parametrize(
+@together(
     ("body", "expected"),
     [
         pytest.param('{"name":"f"}}', [BROKEN], id="a brace too many"),
@@ -199,7 +200,7 @@ def test_malformed_calls(body: str, expected: list[Brief]) -> None:
         assert ["a", *expected, " b", g] == read(text)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(f'<tool_call>{{"name":"f"}}\n{G}', [f, UNCLOSED, g], id="behind a whole object"),
@@ -220,7 +221,7 @@ def test_an_opening_tag_ends_a_call_that_is_not_closed(text: str, expected: list
     assert expected == read(text)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param('<tool_call>{"name":"f"}', [f, UNCLOSED], id="behind the brace"),

@@ -8,6 +8,7 @@ import pytest
 
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import assert_chunk_invariant
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, raws, read, thought, warning
 from tests.support.ways_to_cut import every_way
 
@@ -59,7 +60,7 @@ def test_an_array_that_nothing_closes(dialect: str) -> None:
         assert ["a\n", *expected] == read(f"a\n{opening}{text}", dialects=[dialect])
 
 
-@pytest.mark.parametrize(
+@together(
     ("dialect", "text", "expected"),
     [
         pytest.param("granite_list", '<tool_call>[{"name":"f"}] b', [f, " b"], id="Granite 3.1 has the tag of Hermes"),
@@ -122,7 +123,7 @@ def test_what_differs(dialect: str, text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=[dialect])
 
 
-@pytest.mark.parametrize(
+@together(
     ("body", "expected"),
     [
         pytest.param('[{"f":{"a":1}}]', [call("f", a=1)], id="one"),
@@ -178,7 +179,7 @@ def test_calls_inside_thoughts() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@together(
     ("body", "expected"),
     [
         pytest.param('{"tools":[{"tool":"f","arguments":{"a":1}},{"tool":"g"}]}', [call("f", a=1), g], id="two"),
@@ -239,7 +240,7 @@ def test_short_texts_at_every_cut_there_is() -> None:
         assert expected == brief(assert_chunk_invariant(text, every_way(text), dialects=[dialect]))
 
 
-@pytest.mark.parametrize(
+@together(
     "dialect",
     [
         *TAGS,

@@ -9,11 +9,12 @@ import pytest
 
 from streamtools.limits import Limits
 from streamtools.testing.laws import assert_chunk_invariant
+from tests.support.cases import together
 from tests.support.reading import brief, call, error, raws, read, warning
 from tests.support.ways_to_cut import every_way
 
 
-@pytest.mark.parametrize(
+@together(
     "value",
     [
         pytest.param('""', id="an empty string"),
@@ -60,7 +61,7 @@ def test_numbers_are_read_to_the_last_digit(digits: int) -> None:
     assert [call("f", a=int(number)), " on"] == read('###:{"name":"f","args":{"a":' + number + "}} on")
 
 
-@pytest.mark.parametrize(
+@together(
     ("value", "code"),
     [
         ("NaN", "not_a_number"),

@@ -11,6 +11,7 @@ from streamtools.errors import Code
 from streamtools.events import Error, Thinking, Warning
 from streamtools.limits import Limits
 from tests.support.bounds import stored
+from tests.support.cases import together
 from tests.support.reading import Brief, call, error, raws, read, warning
 
 F = '###:{"name":"f"}'
@@ -20,7 +21,7 @@ f, g = call("f"), call("g")
 LARGE, MANY = error("too_large"), error("too_many_calls")
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "limit", "expected", "raw"),
     [
         pytest.param(F, len(F), [f], F, id="exactly as long as allowed"),
@@ -156,7 +157,7 @@ def test_one_limit_is_enough(on_malformed: Literal["error", "text"]) -> None:
     assert 2 == sum(isinstance(event, Thinking) for event in events)
 
 
-@pytest.mark.parametrize(
+@together(
     ("begin", "more", "options"),
     [
         pytest.param("", "Some prose. ", {}, id="prose"),

@@ -15,6 +15,7 @@ from streamtools.parsing.bodies.keyword_calls import FUNCTION_GEMMA, GEMMA
 from streamtools.parsing.bodies.literals import Literals
 from streamtools.parsing.bodies.syntax import PYTHON, Syntax
 from streamtools.parsing.json_text import State
+from tests.support.cases import together
 from tests.support.ways_to_cut import usual_ways
 
 DEPTH = 4
@@ -57,7 +58,7 @@ def outcome(text: str, syntax: Syntax = PYTHON, *, ended: bool = False) -> Outco
     return expected
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "value"),
     [
         pytest.param("'x'", "x", id="single quotes"),
@@ -129,7 +130,7 @@ def test_gemma(text: str, value: Any) -> None:
     assert (value, State.ENDED, len(other)) == (json.loads(made.json), made.state, made.read)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "read"),
     [
         pytest.param("[1 2]", 3, id="no comma"),
@@ -162,7 +163,7 @@ def test_what_is_broken_for_gemma(text: str) -> None:
     assert made.read <= len(text)
 
 
-@pytest.mark.parametrize("text", ["Paris", "007", "1_", "1__0", "--1", ".", "0x", "1j", "-", "e5", "b'x'", "f'x'"])
+@together("text", ["Paris", "007", "1_", "1__0", "--1", ".", "0x", "1j", "-", "e5", "b'x'", "f'x'"])
 def test_words_that_are_no_literals(text: str) -> None:
     """They are told apart from broken text: what follows can be read."""
     made = outcome(text + ",")
@@ -176,7 +177,7 @@ def test_what_is_no_number_is_left_to_the_strict_decoding(text: str, written: st
     assert written == outcome(text + " ").json
 
 
-@pytest.mark.parametrize("text", ["'", "'a", '"""', '""""', "[1", "[1,", "{'a':", "'\\x4", "r'", "'''a''"])
+@together("text", ["'", "'a", '"""', '""""', "[1", "[1,", "{'a':", "'\\x4", "r'", "'''a''"])
 def test_what_is_cut_stays_open(text: str) -> None:
     """The end of the text ends no string and no container."""
     assert State.OPEN is outcome(text, ended=True).state

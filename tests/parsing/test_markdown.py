@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streamtools import parse
 from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from streamtools.testing.laws import steps
+from tests.support.cases import together
 from tests.support.reading import brief, call, read
 from tests.support.reference import place_behind
 
@@ -126,7 +127,7 @@ TEXT = [
 ]
 
 
-@pytest.mark.parametrize("before", CODE)
+@together("before", CODE)
 def test_a_call_in_code_or_in_a_quote_is_text(before: str) -> None:
     """Nothing of it is hidden, by default; with `in_code="call"` it is a call."""
     text = before + CALL
@@ -135,13 +136,13 @@ def test_a_call_in_code_or_in_a_quote_is_text(before: str) -> None:
     assert [before, call("f")] == read(text, in_code="call")
 
 
-@pytest.mark.parametrize("before", TEXT)
+@together("before", TEXT)
 def test_a_call_elsewhere_is_a_call(before: str) -> None:
     """Whatever came before, and whatever it looked like."""
     assert [*filter(None, [before]), call("f")] == read(before + CALL)
 
 
-@pytest.mark.parametrize("before", [each for each in [*CODE, *TEXT] if str(each.values[0]).endswith("\n")])
+@together("before", [each for each in [*CODE, *TEXT] if str(each.values[0]).endswith("\n")])
 def test_both_dialects_see_the_same(before: str) -> None:
     """At a line start the other dialect's call counts exactly where this one's does."""
     inline, fenced = parse(before + CALL), parse(before + FENCED_CALL)
@@ -149,7 +150,7 @@ def test_both_dialects_see_the_same(before: str) -> None:
     assert len(inline.calls) == len(fenced.calls)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(f"`a` {CALL} `b` {CALL}", ["`a` ", call("f"), " `b` ", call("f")], id="spans around a call"),

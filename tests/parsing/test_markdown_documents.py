@@ -6,7 +6,7 @@ import runpy
 import tomllib
 from pathlib import Path
 
-import pytest
+from tests.support.cases import together
 
 TESTS = Path(__file__).parent
 CORPUS = {path.name: path.read_bytes().decode() for path in sorted((TESTS / "markdown").glob("*.md"))}
@@ -37,7 +37,7 @@ def test_every_question_has_its_answer() -> None:
     assert names == {name for name in CORPUS if name.startswith("answer-")}
 
 
-@pytest.mark.parametrize(
+@together(
     "piece",
     [
         *("\n" + "#" * level + " " for level in range(1, 7)),

@@ -9,6 +9,7 @@ import pytest
 from streamtools.parsing.dialects import DIALECTS, choose_dialects
 from streamtools.parsing.dialects.base import neutralise
 from streamtools.testing.laws import assert_chunk_invariant, steps
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, raws, thought, warning
 from tests.support.reading import read as read_with
 from tests.support.ways_to_cut import every_way
@@ -25,8 +26,8 @@ def read(dialect: str, text: str, **options: Any) -> list[Brief]:
     return [each for each in found if each != warning("near_miss")]
 
 
-@pytest.mark.parametrize("dialect", ["llama3_json", "raw_json"])
-@pytest.mark.parametrize(
+@together("dialect", ["llama3_json", "raw_json"])
+@together(
     ("text", "expected"),
     [
         pytest.param(F, [f], id="nothing else"),
@@ -62,8 +63,8 @@ def test_objects(dialect: str, text: str, expected: list[Brief]) -> None:
     assert expected == read(dialect, text)
 
 
-@pytest.mark.parametrize("dialect", ["llama3_json", "raw_json", "json_array"])
-@pytest.mark.parametrize(
+@together("dialect", ["llama3_json", "raw_json", "json_array"])
+@together(
     "text",
     [
         pytest.param('{"name":"nobody","parameters":{}}', id="a tool that is not declared"),
@@ -106,7 +107,7 @@ def test_without_declared_tools_there_are_no_calls() -> None:
         assert [text] == read(dialect, text, tools=None)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(f"a <|python_tag|>{F} b", ["a ", f, " b"], id="anywhere"),
@@ -145,7 +146,7 @@ def test_fences(dialect: str, label: str) -> None:
         assert expected == read(dialect, text)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(f"[{F},{G}]", [f, g], id="two"),

@@ -12,6 +12,7 @@ from streamtools.parsing.dialects import Opener
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.span import Span
 from tests.families.base import Run
+from tests.support.cases import together
 from tests.support.reference import may_become
 from tests.support.ways_to_cut import usual_ways
 
@@ -24,7 +25,7 @@ def body(span: Span) -> Generator[None, None, None]:
     span.close()
 
 
-@pytest.mark.parametrize(
+@together(
     ("parts", "text", "ended", "expected"),
     [
         pytest.param(("ab",), "ab", False, 2, id="all of it"),
@@ -80,7 +81,7 @@ def test_every_text_of_a_few_characters_is_judged_as_the_slow_way_judges_it() ->
             assert maybe == (pattern.match(text, 0, False) is None), repr(text)
 
 
-@pytest.mark.parametrize(
+@together(
     "markers",
     [
         pytest.param([("ab",), ("ac", SPACES, "b")], id="two that part behind a character"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamtools import parse
+from tests.support.cases import together
 from tests.support.reading import Brief, call, error, read, thought, warning
 
 f = call("f")
@@ -32,7 +33,7 @@ def test_inkling(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
     assert [thought("so"), "Hi", f1, *unclosed] == read(text, dialects=["inkling"])
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param('f\n{"a": 1}', [f1], id="a call at the start"),

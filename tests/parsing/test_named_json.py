@@ -10,6 +10,7 @@ import pytest
 from streamtools import parse
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import feed
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, markup, read, thought, warning
 
 f, g = call("f"), call("g")
@@ -17,7 +18,7 @@ f1 = call("f", a=1)
 UNCLOSED = warning("missing_close")
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param('[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]', [f1], id="with a space"),
@@ -43,7 +44,7 @@ def test_the_list_of_the_older_mistral_models(text: str, expected: list[Brief]) 
     assert expected == read(text, dialects=["mistral_list"])
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param('[TOOL_CALLS]f[ARGS]{"a": 1}', [f1], id="one call"),
@@ -238,7 +239,7 @@ def test_calls_gone_bad(form: Form) -> None:
         assert expected == read(text, dialects=[form.dialect])
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(f"{CALLS}{CALL}function{SEPARATOR}f\n{{}}\n```{END}{END_OF_CALLS}", [f], id="half a fence"),
@@ -331,7 +332,7 @@ def test_sections_of_kimi() -> None:
         assert expected == read(text, dialects=["kimi_k2"])
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param('Hi<|message_sep|>\n\nfunction call<|role_sep|>\n{"name":"f"}', ["Hi", f], id="with all tokens"),

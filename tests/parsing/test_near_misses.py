@@ -11,6 +11,7 @@ from streamtools import Code, Limits, Parser, coalesce, parse
 from streamtools.events import Call, Text, UIEvent, Warning
 from streamtools.parsing.dialects import Dialect, NearMiss, choose_dialects, hash_marker, tilde_fence
 from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_defined_per_character, feed, steps
+from tests.support.cases import together
 from tests.support.promptness import assert_prompt
 from tests.support.ways_to_cut import usual_ways
 
@@ -106,7 +107,7 @@ def read(text: str, **options: Any) -> list[tuple[str, str | None]]:
     return list(near(events))
 
 
-@pytest.mark.parametrize("name", MISSES)
+@together("name", MISSES)
 def test_what_comes_near_is_reported_behind_what_decides_it(name: str) -> None:
     """The warning repeats the text that has just been shown, and nothing of that text is hidden."""
     text, *expected = MISSES[name]
@@ -116,7 +117,7 @@ def test_what_comes_near_is_reported_behind_what_decides_it(name: str) -> None:
     assert all(shown.endswith(raw or "?") for shown, raw in found)
 
 
-@pytest.mark.parametrize("name", NONE)
+@together("name", NONE)
 def test_what_does_not_come_near_is_not_reported(name: str) -> None:
     """Nothing is said of headings, of other JSON, or of what would never be a call."""
     assert [] == read(NONE[name])
@@ -136,7 +137,7 @@ def test_the_marker_of_a_dialect_that_is_not_named_is_one_that_names_it() -> Non
         assert [] == parse(text, dialects=(), tools=TOOLS).warnings
 
 
-@pytest.mark.parametrize("text", [text for text, *_ in MISSES.values()])
+@together("text", [text for text, *_ in MISSES.values()])
 def test_nothing_is_held_back_for_it(text: str) -> None:
     """What is shown, and when, is the same without any near miss to look for."""
 

@@ -12,11 +12,12 @@ from streamtools.parsing import parse
 from streamtools.parsing.dialects import DIALECTS, Dialect, base
 from streamtools.parsing.dialects.base import neutralise, restore
 from tests.families import MARKUP
+from tests.support.cases import together
 
 ALL = tuple(DIALECTS.values())
 
 
-@pytest.mark.parametrize(
+@together(
     ("dialect", "text", "expected"),
     [
         pytest.param("hash_marker", '###:{"name":"f"}', '#\u2060##:{"name":"f"}', id="a marker"),
@@ -78,7 +79,7 @@ def test_each_character_is_looked_at_once() -> None:
     assert len(pattern) < len("".join(word for dialect in ALL for word in dialect.reserved))
 
 
-@pytest.mark.parametrize("dialect", ALL, ids=lambda each: each.id)
+@together("dialect", ALL, ids=lambda each: each.id)
 def test_no_part_of_a_result_is_a_call(dialect: Dialect) -> None:
     """As each dialect writes results, and wherever one is cut, a header that says for whom it is included."""
     for page in ('{"to": "Ann"}', "a page"):

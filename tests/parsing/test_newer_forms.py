@@ -13,6 +13,7 @@ from streamtools import parse
 from streamtools.recording import read_recording, shipped
 from tests.parsing.test_markdown_corpus import DOCUMENTS
 from tests.parsing.test_markdown_corpus import read as read_document
+from tests.support.cases import together
 from tests.support.reading import Brief, call, error, read, thought, warning
 from tests.support.readme import ROOT, read_blocks
 
@@ -52,7 +53,7 @@ MINICPM = "<|tool_call_start|>\n```python\n{}\n```\n<|tool_call_end|>".format
 CODE = "```tool_code\n{}\n```".format
 
 
-@pytest.mark.parametrize(
+@together(
     ("dialect", "text", "expected"),
     [
         pytest.param("gigachat35", f"a{GCML('tool_calls')}{GIGA}{GIGA_2}{GCML_END}", ["a", f, both], id="GCML"),

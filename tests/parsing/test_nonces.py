@@ -9,6 +9,7 @@ import pytest
 from streamtools import parse
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
 from streamtools.parsing.dialects.base import neutralise, new_nonce, restore
+from tests.support.cases import together
 from tests.support.reading import Brief, call, error, read, warning
 from tests.support.variants import VARIANTS
 
@@ -17,7 +18,7 @@ F = '{"name":"f"}'
 f, FORGED = call("f"), warning("forged_result")
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(f"a ###k7:{F} b", ["a ", f, " b"], id="a call"),
@@ -35,7 +36,7 @@ def test_what_has_the_nonce_counts(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=BOTH)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "says"),
     [
         pytest.param(f"###:{F}", "the marker lacks its nonce", id="no nonce"),
@@ -98,8 +99,8 @@ def test_a_prompt_tells_the_nonce(make: Callable[..., Dialect]) -> None:
     assert "" == make().notes
 
 
-@pytest.mark.parametrize("nonce", ["", "k-7", "k 7", "k7\n", "é", "k" * 17])
-@pytest.mark.parametrize("make", [hash_marker, tilde_fence])
+@together("nonce", ["", "k-7", "k 7", "k7\n", "é", "k" * 17])
+@together("make", [hash_marker, tilde_fence])
 def test_what_cannot_be_a_nonce_is_refused(make: Callable[..., Dialect], nonce: str) -> None:
     """One that would be read otherwise than it is written."""
     with pytest.raises(ValueError, match="a nonce has 1 to 16 of the characters"):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streamtools.parsing.dialects import DIALECTS
+from tests.support.cases import together
 from tests.support.reading import Brief, call, error, raws, read, thought, warning
 
 TOOLS: list[dict[str, Any]] = [
@@ -22,7 +23,7 @@ unclosed = warning("missing_close")
 broken, cut = error("unrecognised_tool_call"), error("truncated")
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(F, [f], id="without line feeds"),
@@ -45,9 +46,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=["glm_xml"], tools=TOOLS)
 
 
-@pytest.mark.parametrize(
-    "value", ["", "\n", " x\n", "</arg_key>", "<arg_key>", "</tool_call>", "&lt;", '"\\', "</arg_valu"]
-)
+@together("value", ["", "\n", " x\n", "</arg_key>", "<arg_key>", "</tool_call>", "&lt;", '"\\', "</arg_valu"])
 def test_values(value: str) -> None:
     """A value is all that stands up to its closing tag."""
     text = f"<tool_call>f<arg_key>a</arg_key><arg_value>{value}</arg_value></tool_call>"
@@ -103,7 +102,7 @@ def _hunyuan(*calls: str) -> str:
 H = f"<tool_call>f<tool_sep>{A}</tool_call>"
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(f"a{_hunyuan(H, H)}b", ["a", f, f, "b"], id="two calls"),

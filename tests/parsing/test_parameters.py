@@ -8,6 +8,7 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import DIALECTS
+from tests.support.cases import together
 from tests.support.reading import Brief, call, error, raws, read, thought, warning
 
 TOOLS: list[dict[str, Any]] = [
@@ -35,7 +36,7 @@ def value(text: str) -> str:
 END = "</parameter></function></tool_call>"
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(wrapped(F), [f], id="in the wrapper"),
@@ -71,7 +72,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
-@pytest.mark.parametrize(
+@together(
     ("written", "expected"),
     [
         pytest.param("", "", id="nothing"),
@@ -94,7 +95,7 @@ def test_values(written: str, expected: str) -> None:
     assert [call("f", a=expected)] == read(value(written) + END, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(value(f"x\n{B}</function></tool_call>"), [both], id="a value before the next parameter"),
@@ -124,7 +125,7 @@ def test_of_an_unknown_tool_every_parameter_may_be_the_next() -> None:
     assert [call("h", a="1", b="2<parameter=a>3")] == read(text, dialects=["qwen3_coder_xml"])
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(
@@ -152,7 +153,7 @@ def test_what_is_broken(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
-@pytest.mark.parametrize(
+@together(
     "text",
     [
         pytest.param("<tool_call><function=", id="in the tag of a function"),

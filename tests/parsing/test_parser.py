@@ -11,6 +11,7 @@ from streamtools.errors import ClosedError
 from streamtools.events import Call, CallStart, Reasoning, Text, Thinking
 from streamtools.parsing import DIALECTS
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, hash_marker
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, read, warning
 
 F = '###:{"name":"f"}'
@@ -82,8 +83,8 @@ def test_close_releases_what_is_held_and_ends() -> None:
     assert [] == parser.close()
 
 
-@pytest.mark.parametrize("text", ["", "Some prose, ", "a ###:", "`", "<think>a", '###:{"name":"', F, BLOCK])
-@pytest.mark.parametrize("delta", ["", "x", "and more of it", "###:", "\n"])
+@together("text", ["", "Some prose, ", "a ###:", "`", "<think>a", '###:{"name":"', F, BLOCK])
+@together("delta", ["", "x", "and more of it", "###:", "\n"])
 def test_a_feed_behind_the_end_is_refused(text: str, delta: str) -> None:
     """A closed parser takes no text, not even text that it would only have to pass on."""
     parser = Parser()
@@ -94,11 +95,9 @@ def test_a_feed_behind_the_end_is_refused(text: str, delta: str) -> None:
         parser.feed(delta)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "prose", "a `", "```\n", "> ", "a ###:", "<thi", "<think>a", '###:{"name":"', F, F + "x"]
-)
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize(
+@together("text", ["", "prose", "a `", "```\n", "> ", "a ###:", "<thi", "<think>a", '###:{"name":"', F, F + "x"])
+@together("closed", [False, True])
+@together(
     "options", [{}, {"after_call": "hide"}, {"after_call": "stop"}, {"trim": True}, {"in_reasoning": True}], ids=str
 )
 def test_reset_begins_a_new_turn(text: str, closed: bool, options: dict[str, Any]) -> None:

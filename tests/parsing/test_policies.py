@@ -11,6 +11,7 @@ from streamtools.errors import Code
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from streamtools.testing.laws import feed, steps
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, markup, read, thought, warning
 
 F = '###:{"name":"f"}'
@@ -89,7 +90,7 @@ def test_a_malformed_call_behind_a_call_is_text_behind_a_call(
 HIDDEN = warning("hidden_after_call")
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected", "hidden"),
     [
         pytest.param(f"a {F} b", ["a ", f, HIDDEN], [" b"], id="text behind the call"),
@@ -113,7 +114,7 @@ def test_text_behind_a_call_can_be_hidden(text: str, expected: list[Brief], hidd
     assert hidden == [each.raw for each in found if each.code is Code.HIDDEN_AFTER_CALL]
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(f"a {F} b", ["a ", f, " "], id="text behind the call"),
@@ -130,7 +131,7 @@ def test_text_behind_a_call_can_be_hidden(text: str, expected: list[Brief], hidd
         pytest.param(f"{F}\n###result f: {{}}", [f, "\n"], id="nor is an invented result"),
     ],
 )
-@pytest.mark.parametrize("reasoning", ["start", "anywhere"])
+@together("reasoning", ["start", "anywhere"])
 def test_text_behind_a_call_can_stop_everything(
     text: str, expected: list[Brief], reasoning: Literal["start", "anywhere"]
 ) -> None:
@@ -138,8 +139,8 @@ def test_text_behind_a_call_can_stop_everything(
     assert expected == read(text, after_call="stop", reasoning=reasoning)
 
 
-@pytest.mark.parametrize("reasoning", ["start", "anywhere"])
-@pytest.mark.parametrize(
+@together("reasoning", ["start", "anywhere"])
+@together(
     ("able", "decisive"),
     [(" \n", "<"), ("", "x"), ("##", "x"), ("###", "r"), ("\n~~~tool_", "r"), ("###:", "x")],
     ids=["a reasoning tag", "a letter", "a heading", "a hash result", "a tilde result", "a broken marker"],
@@ -168,7 +169,7 @@ def test_a_parser_that_has_stopped_holds_nothing() -> None:
 # trim
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(f"a \n{F}\n\n b", ["a", markup(" \n"), f, markup("\n\n "), "b"], id="around a call"),

@@ -11,7 +11,7 @@ from streamtools.events import CallDelta
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import feed
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.reading import Brief, brief, call, error, raws, read, thought, warning
 
 TOOLS: list[dict[str, Any]] = [{"name": name, "parameters": {}} for name in ("f", "g", "get_weather", "a.b")]
@@ -27,7 +27,7 @@ def olmo(text: str) -> str:
     return f"<function_calls>{text}</function_calls>"
 
 
-@pytest.mark.parametrize(
+@together(
     ("inner", "expected"),
     [
         pytest.param("f()", [f], id="no arguments"),
@@ -71,7 +71,7 @@ def test_calls_between_tags(inner: str, expected: list[Brief]) -> None:
             assert expected == brief(feed([opening + inner + close], dialects=[dialect]))
 
 
-@pytest.mark.parametrize(
+@together(
     ("inner", "expected"),
     [
         pytest.param("f('x')", [error("invalid_arguments")], id="an argument without a name"),
@@ -115,7 +115,7 @@ def test_a_missing_quote_does_not_swallow_the_answer() -> None:
     assert [text[: text.index(" It")]] == raws(text, **OLMO)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("<function_calls>f()", [f, warning("missing_close")], id="no closing tag"),
@@ -176,7 +176,7 @@ def test_a_result_that_lfm2_forges() -> None:
     assert ["a", warning("forged_result"), "b", warning("forged_result")] == read(text, **LFM2)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("[f()]", [f], id="one call"),
@@ -263,8 +263,8 @@ def test_deltas_are_the_arguments_as_json() -> None:
     assert len(pieces) > 10
 
 
-@pytest.mark.parametrize("dialect", ["pythonic", "pythonic_llama4", "olmo3_pythonic", "lfm2_pythonic"])
-@pytest.mark.parametrize(
+@together("dialect", ["pythonic", "pythonic_llama4", "olmo3_pythonic", "lfm2_pythonic"])
+@together(
     "arguments",
     [
         {},

@@ -9,6 +9,7 @@ import pytest
 from streamtools import parse
 from streamtools.events import Reasoning, Warning
 from streamtools.testing.laws import steps
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, markup, read, thought, warning
 from tests.support.reference import TAGS
 
@@ -27,7 +28,7 @@ def test_tags(opening: str, closing: str) -> None:
             assert [thought(f"plan{other} on")] == read(f"{opening}plan{other} on")
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(" \r\n\t<think>a</think>b", [" \r\n\t", thought("a"), "b"], id="behind white space"),
@@ -69,7 +70,7 @@ def test_where_tags_count(text: str, expected: list[Brief]) -> None:
     assert expected == read(text)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         ("<think>a</think>b", [markup("<think>"), thought("a"), markup("</think>"), "b"]),
@@ -93,7 +94,7 @@ def test_line_feeds_of_the_tags(text: str, expected: list[Brief]) -> None:
     assert [each for each in expected if each[0] != "markup"] == read(text)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("plan</think>\n\nAnswer.", [thought("plan"), "Answer."], id="closed"),
@@ -108,7 +109,7 @@ def test_line_feeds_of_the_tags(text: str, expected: list[Brief]) -> None:
         pytest.param(f"{F}</think>{F}", [thought(F), ALIKE, f], id="a call in it and one behind it"),
     ],
 )
-@pytest.mark.parametrize("reasoning", ["start", "anywhere", "off"])
+@together("reasoning", ["start", "anywhere", "off"])
 def test_in_reasoning(text: str, expected: list[Brief], reasoning: Literal["start", "anywhere", "off"]) -> None:
     """Where the template has opened the reasoning, the text starts inside it, whatever else counts."""
     assert expected == read(text, in_reasoning=True, reasoning=reasoning)
@@ -141,7 +142,7 @@ def test_without_dialects() -> None:
     assert [thought(F), F] == read(f"<think>{F}</think>{F}", dialects=())
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "alike"),
     [
         pytest.param(F, True, id="a call"),

@@ -12,6 +12,7 @@ from streamtools.parsing.markers import LINE_END, SPACES, Some
 from streamtools.parsing.span import Span
 from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, feed
 from tests.families import MARKERS
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, markup, read, thought, warning
 from tests.support.ways_to_cut import usual_ways
 
@@ -20,7 +21,7 @@ f = call("f")
 WRITTEN = {each: DIALECTS[each].write_call("f", {}) for each in DIALECTS if each in MARKERS}
 
 
-@pytest.mark.parametrize(
+@together(
     ("dialect", "opening", "closing"),
     [
         ("harmony", "<|channel|>analysis<|message|>", "<|end|>"),
@@ -94,7 +95,7 @@ def test_tags_that_cannot_be_text(reasoning: Any) -> None:
 ENDING = [each for each in WRITTEN if DIALECTS[each].in_reasoning == "call"]
 
 
-@pytest.mark.parametrize("dialect", ENDING)
+@together("dialect", ENDING)
 def test_calls_that_end_reasoning(dialect: str) -> None:
     """Models of some dialects forget the closing tag before the calls with which a message ends."""
     text = WRITTEN[dialect]
@@ -106,7 +107,7 @@ def test_calls_that_end_reasoning(dialect: str) -> None:
     assert [f] == read(f"<think>{text}", dialects=(dialect,))
 
 
-@pytest.mark.parametrize("dialect", [each for each in WRITTEN if each not in ENDING])
+@together("dialect", [each for each in WRITTEN if each not in ENDING])
 def test_calls_that_are_part_of_reasoning(dialect: str) -> None:
     """Where models rehearse calls in it, they stay a part of it."""
     text = WRITTEN[dialect]
@@ -156,7 +157,7 @@ def _name(span: Span) -> Generator[None, None, None]:
     span.close()
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("a @call:f;", [thought("a "), f], id="a call ends it"),

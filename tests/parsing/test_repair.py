@@ -16,6 +16,7 @@ from streamtools.parsing.json_parts import MOST, MOST_IN_TURN, repair
 from streamtools.parsing.json_text import State
 from streamtools.parsing.span import Span
 from streamtools.testing.laws import assert_conserved, assert_in_order, feed
+from tests.support.cases import together
 from tests.support.ways_to_cut import usual_ways
 
 DIALECTS = ["hash_marker", "tilde_fence", "hermes_json"]
@@ -69,7 +70,7 @@ def read(text: str, **options: Any) -> list[ToolCall]:
     return parse(text, **options).calls
 
 
-@pytest.mark.parametrize("name", REPAIRED)
+@together("name", REPAIRED)
 def test_what_was_meant_is_called(name: str) -> None:
     """However the text is cut; the call keeps the text that the model wrote and says that it was put right."""
     text, arguments = REPAIRED[name]
@@ -80,7 +81,7 @@ def test_what_was_meant_is_called(name: str) -> None:
     assert text == call.raw
 
 
-@pytest.mark.parametrize("name", REPAIRED)
+@together("name", REPAIRED)
 def test_nothing_is_repaired_unasked(name: str) -> None:
     """Without the option each of these is an error."""
     (error,) = parse(REPAIRED[name][0], dialects=DIALECTS).errors
@@ -88,7 +89,7 @@ def test_nothing_is_repaired_unasked(name: str) -> None:
     assert Code.INVALID_JSON is error.code
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@together("name", REFUSED)
 def test_what_cannot_be_guessed_stays_an_error(name: str) -> None:
     """Calls that were cut off, faults that are not the JSON's, and answers that have lost something."""
     text, code = REFUSED[name]

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from streamtools.parsing.dialects import DIALECTS
+from tests.support.cases import together
 from tests.support.reading import Brief, call, error, read, thought
 
 TOOLS = [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}]
@@ -20,7 +21,7 @@ closes = re.compile(r"(?:</|<[|｜]|\]<\])[^<>]*(?:>\[</\w+)?>$").search
 STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜tool_call_end｜>"
 
 
-@pytest.mark.parametrize(
+@together(
     ("dialect", "text", "expected"),
     [
         pytest.param("gemma4", "a<channel|>b", ["ab"], id="the end of Gemma's thoughts"),
@@ -64,7 +65,7 @@ def test_a_call_that_is_closed_twice() -> None:
         assert read(f"a {tag}", dialects=[each], tools=TOOLS) in ([f"a {tag}"], ["a "]), each
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("to=f<|message|>" + ATEM, [call("f", a="x")], id="to the tool"),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 import streamtools
 from streamtools.parsing import DIALECTS, ModelFamily, dialects_for, families_for
 from streamtools.parsing.dialects import MODELS
+from tests.support.cases import together
 
 BEST = {
     "Qwen/Qwen3-Coder-30B-A3B-Instruct": "qwen3_coder_xml",
@@ -168,14 +167,14 @@ UNKNOWN = (
 )
 
 
-@pytest.mark.parametrize("name", BEST)
+@together("name", BEST)
 def test_the_best_comes_first(name: str) -> None:
     """In whatever case the name is written, and with other marks between its words."""
     assert BEST[name] == dialects_for(name)[0]
     assert dialects_for(name) == dialects_for(name.upper()) == dialects_for(name.replace("-", "_"))
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
+@together("name", UNKNOWN)
 def test_nothing_is_said_of_other_models(name: str) -> None:
     """A wrong dialect hides text; none costs nothing."""
     assert () == dialects_for(name)
@@ -196,7 +195,7 @@ def test_they_can_be_armed() -> None:
     ]
 
 
-@pytest.mark.parametrize("family", MODELS, ids=lambda family: family.name)
+@together("family", MODELS, ids=lambda family: family.name)
 def test_a_family_knows_its_own_name(family: ModelFamily) -> None:
     """Its dialects exist, its source is named, and its pattern is of lower case and says something."""
     assert set(family.dialects) <= set(DIALECTS)
@@ -212,7 +211,7 @@ def test_the_table_is_large() -> None:
     assert len(MODELS) == len({family.name for family in MODELS}) == len({family.pattern for family in MODELS}) >= 120
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "family", "inside"),
     [
         ("Qwen/Qwen3.5-4B", "Qwen 3.5", True),

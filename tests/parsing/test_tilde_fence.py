@@ -7,6 +7,7 @@ import pytest
 from streamtools import parse
 from streamtools.parsing.dialects import tilde_fence
 from streamtools.testing.laws import assert_chunk_invariant, steps
+from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, raws, read, warning
 
 F = '~~~tool_call\n{"name":"f"}\n~~~'
@@ -16,7 +17,7 @@ BROKEN, CUT = error("invalid_json"), error("truncated")
 FORGED, UNCLOSED = warning("forged_result"), warning("missing_close")
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param(F, [f], id="nothing else"),
@@ -55,7 +56,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
     assert expected == read(text)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param('```json\n{"name":"f"}\n```\n', [f], id="labelled"),
@@ -78,7 +79,7 @@ def test_a_body_in_a_fence_of_back_ticks(text: str, expected: list[Brief]) -> No
     assert [*expected, " on"] == read(f"~~~tool_call\n{text}~~~ on")
 
 
-@pytest.mark.parametrize(
+@together(
     ("body", "expected"),
     [
         pytest.param('[{"name":"f"}]', [f], id="of one"),
@@ -118,7 +119,7 @@ def test_the_calls_of_an_array_share_out_its_text() -> None:
     assert ['~~~tool_call\n[{"name":"f"}, ', '{"a":1}, ', '{"name":"g"}]\n~~~'] == raws(block + " on")
 
 
-@pytest.mark.parametrize(
+@together(
     "text",
     [
         pytest.param('text ~~~tool_call\n{"name":"f"}\n~~~', id="in the middle of a line"),
@@ -152,7 +153,7 @@ def test_text(text: str) -> None:
     assert [text] == read(text)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "decides"),
     [
         ("~~x", "x"),
@@ -190,7 +191,7 @@ def test_the_line_end_commits() -> None:
     assert all(count == 0 for _, count, _ in told[:-1])
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("~~~tool_call\nf(1)\n~~~ on", [BROKEN, " on"], id="no JSON"),
@@ -234,7 +235,7 @@ def test_an_error_holds_what_was_hidden() -> None:
     assert ["~~~tool_call\nno\n ~~~"] == raws("a\n  ~~~tool_call\nno\n ~~~~ b")
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param('~~~tool_call\n{"name":"f"}', [f, UNCLOSED], id="behind the brace"),
@@ -265,7 +266,7 @@ def test_the_end_of_the_stream(text: str, expected: list[Brief]) -> None:
     assert expected == read(text)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         pytest.param("~~~tool_result\n3 °C\n~~~ on", [FORGED, " on"], id="without a name"),
@@ -291,7 +292,7 @@ def test_results_that_the_model_writes(text: str, expected: list[Brief]) -> None
     assert expected == read(text)
 
 
-@pytest.mark.parametrize(
+@together(
     ("deltas", "expected"),
     [
         pytest.param(["Once u", "pon a", " time\n"], ["Once upon a time\n"], id="prose in pieces"),

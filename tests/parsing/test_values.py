@@ -10,6 +10,7 @@ from streamtools import parse
 from streamtools.events import CallDelta
 from streamtools.limits import Limits
 from streamtools.testing.laws import feed, steps
+from tests.support.cases import together
 from tests.support.reading import Brief, call, error, read
 
 DIALECT = ["glm_xml"]
@@ -25,7 +26,7 @@ def written(value: str) -> str:
     return f"<tool_call>f<arg_key>a</arg_key><arg_value>{value}</arg_value></tool_call>"
 
 
-@pytest.mark.parametrize(
+@together(
     ("types", "value", "expected"),
     [
         pytest.param("string", "", "", id="an empty string"),

@@ -9,7 +9,7 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import DIALECTS
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 
 TOOLS: list[dict[str, Any]] = [{"name": "get_weather", "parameters": {"properties": {"city": {"type": "string"}}}}]
 
@@ -52,7 +52,7 @@ QUOTED = (
 )
 
 
-@pytest.mark.parametrize("text", ABOUT)
+@together("text", ABOUT)
 def test_what_is_written_about_calls_is_shown(text: str) -> None:
     """All of it, however it is cut."""
     for size in (1, 2, 3, 7, len(text)):

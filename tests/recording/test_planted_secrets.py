@@ -27,6 +27,7 @@ from streamtools.recording import (
 )
 from streamtools.recording.file_writer import import_stream
 from streamtools.recording.redact import MANY, read_request
+from tests.support.cases import together
 
 SECRET = "Zq7fLw2mXc9vRk4tBn8s"  # of no known format, and random enough to be known in a path
 SHORT = "tr0ub4dor"  # as people choose them; too short to be looked for elsewhere
@@ -195,7 +196,7 @@ def test_planted_in_a_request(asked: dict[str, Any], tmp_path: Path) -> None:
     assert file.getvalue() == again.getvalue()
 
 
-@pytest.mark.parametrize("asked", ECHOED.values(), ids=ECHOED)
+@together("asked", ECHOED.values(), ids=ECHOED)
 def test_echoed_by_a_response(asked: dict[str, Any]) -> None:
     """It is overwritten there, and its length stays."""
     headers = {"Set-Cookie": f"sid={SECRET}; Domain=chat.example.org"}
@@ -227,13 +228,13 @@ HARMLESS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("body", HARMLESS.values(), ids=HARMLESS)
+@together("body", HARMLESS.values(), ids=HARMLESS)
 def test_harmless_bodies(body: Any) -> None:
     """They stay as they are."""
     assert body == describe_request("POST", "http://x", [], json.dumps(body).encode()).body
 
 
-@pytest.mark.parametrize(
+@together(
     "path",
     [
         "openai/deployments/gpt-4o-mini-2024-07-18/chat/completions?api-version=2024-10-21",

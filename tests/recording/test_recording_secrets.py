@@ -27,6 +27,7 @@ from streamtools.recording import (
 )
 from streamtools.recording.redact import MOST, read_request, redact_head, redact_text
 from tests.recording.test_recording_transport import Pieces, answering, in_memory
+from tests.support.cases import together
 from tests.support.loops import ONE_LOOP
 from tests.support.planted import KEYS, core, found
 
@@ -112,7 +113,7 @@ async def test_secrets_of_the_user(tmp_path: Path) -> None:
     assert [3, 12, 5] == [len(chunk.data) for chunk in recording.chunks]
 
 
-@pytest.mark.parametrize(
+@together(
     ("url", "headers", "content", "credentials"),
     [
         ("http://x", [("Authorization", f"Bearer {OPAQUE}")], b"", [OPAQUE]),

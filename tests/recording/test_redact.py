@@ -9,6 +9,7 @@ import pytest
 from streamtools.recording import Request, Response, describe_request, describe_response
 from streamtools.recording.credentials import Credentials
 from streamtools.recording.redact import keep_headers, redact_url
+from tests.support.cases import together
 
 URL = "https://example.org/v1"
 
@@ -50,7 +51,7 @@ def test_urls(url: str, written: str) -> None:
     assert written == redact_url(url)
 
 
-@pytest.mark.parametrize(
+@together(
     "key",
     [
         "api_key",

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamtools.recording.scrubbing import BEHIND, LINE, LONGEST, Scrubber, Secret, scrub
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.planted import KEYS, core
 
 SECRETS: list[Secret] = ["hunter2!", 'a "quoted" päss', re.compile("id-[0-9]+"), "hunter2!!"]
@@ -39,7 +39,7 @@ def in_pieces(data: bytes, cuts: Iterable[int], secrets: Sequence[Secret] = SECR
     return result + scrubber.close(complete=complete)
 
 
-@pytest.mark.parametrize("before", ["", " ", '"', "=", "\\n", "\\\\n", "\\u003c", "%20", ":", "(", "é", "**", "/"])
+@together("before", ["", " ", '"', "=", "\\n", "\\\\n", "\\u003c", "%20", ":", "(", "é", "**", "/"])
 def test_keys_are_overwritten(before: str) -> None:
     """A key that begins where a word does is overwritten but for its prefix; what stands around it is not."""
     with cases() as case:
@@ -53,7 +53,7 @@ def test_keys_are_overwritten(before: str) -> None:
                 assert written.endswith(b'", "more": 1}')
 
 
-@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+@together("key", KEYS.values(), ids=KEYS)
 def test_keys_are_overwritten_wherever_they_are_cut(key: str) -> None:
     """Each cut in two, and byte by byte, gives what the whole gives; the key is not given out before it is certain."""
     data = f'data: {{"text":"Here: {key} and"}}\n\n'.encode()
@@ -84,7 +84,7 @@ def test_other_bytes_stay(data: bytes, places: list[int]) -> None:
     assert data == in_pieces(data, cuts)
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@together("text", HARMLESS)
 def test_what_is_no_key(text: str) -> None:
     """Words that begin as keys do are no keys."""
     data = f"{text} and more\n".encode()
@@ -148,7 +148,7 @@ def test_the_head_of_a_jwt_is_waited_for_so_long() -> None:
     assert data.replace(b"abcdefgh.abcdefgh", b"*" * 17) == in_pieces(data, range(1, len(data)), ())
 
 
-@pytest.mark.parametrize(
+@together(
     ("cut_off", "written"),
     [
         (b"see sk-abc", b"see sk-***"),

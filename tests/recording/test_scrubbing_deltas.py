@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streamtools.recording import scrubbing as deltas
 from streamtools.recording.scrubbing import Scrubber
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.planted import KEYS, core
 
 SECRETS = ["hunter2 and more"]
@@ -60,7 +60,7 @@ def scrubbed(data: bytes, cuts: Iterable[int] = (), *, complete: bool = True) ->
 
 
 @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.deep)])
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@together("shape", SHAPES.values(), ids=SHAPES)
 def test_keys_in_pieces(shape: Callable[[str], Any], stride: int) -> None:
     """A key in pieces of three characters is overwritten but for its prefix; all else stays."""
     with cases() as case:

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from streamtools import chat, rules, tool
 from streamtools.conversation import ScriptedModel
 from streamtools.gateway import FallbackUpstream
+from tests.support.cases import together
 from tests.support.collected import collecting
 from tests.support.gateway import CLIENTS, answer, begin, request, stream, whole
 
@@ -55,8 +56,8 @@ SAID = (
 )
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize(
+@together("client", CLIENTS)
+@together(
     "on",
     [
         {},

@@ -13,6 +13,7 @@ from streamtools import Parser, coalesce, outputs, parse, rules
 from streamtools.events import Text
 from streamtools.testing.laws import cut
 from tests.rules.test_text_guard import CALL, RULES, feed, places, texts
+from tests.support.cases import together
 
 CLUSTERS = [
     "a",
@@ -73,7 +74,7 @@ def test_a_word_is_never_cut(text: str, told: list[str]) -> None:
     assert told == [event.text for event in feed(Parser((), pace="words"), list(text)) if isinstance(event, Text)]
 
 
-@pytest.mark.parametrize(("text", "told"), LINKS)
+@together(("text", "told"), LINKS)
 def test_a_link_is_never_cut(text: str, told: list[str]) -> None:
     """It comes with its end, however it was cut; what turns out to be none comes with the character that decides."""
     for pieces in (list(text), [text[:7], text[7:]]):

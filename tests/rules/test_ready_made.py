@@ -6,6 +6,7 @@ import pytest
 
 from streamtools import rules
 from streamtools.rules import Rule, shown
+from tests.support.cases import together
 
 ALL: list[Rule] = [
     rules.email(), rules.phone(), rules.iban(), rules.credit_card(), rules.keys(),
@@ -39,8 +40,8 @@ LEFT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, each in FOUND.items() for text in each])
-@pytest.mark.parametrize("around", ["{}", "see {}, or", "({})", "\n{}\n"])
+@together(("name", "text"), [(name, text) for name, each in FOUND.items() for text in each])
+@together("around", ["{}", "see {}, or", "({})", "\n{}\n"])
 def test_what_has_the_form_is_found(name: str, text: str, around: str) -> None:
     """Alone, and between other words."""
     assert around.format(f"[{name}]" if name else "") == shown(ALL, around.format(text))
@@ -88,7 +89,7 @@ def test_texts_as_they_are_written() -> None:
     assert [case for case in cases if shown(ALL, case[0]) != case[1]] == []
 
 
-@pytest.mark.parametrize("text", LEFT)
+@together("text", LEFT)
 def test_what_has_not_is_left(text: str) -> None:
     """What is nearly one, or has the wrong check digits."""
     assert text == shown(ALL, text)

@@ -19,6 +19,7 @@ from streamtools.rules.automaton import Automaton
 from streamtools.rules.matcher import Matcher, Pieces
 from streamtools.testing.laws import cut
 from tests.rules.laws import can_begin, expected, literal_sets, plain_sets, read, rule_sets, texts
+from tests.support.cases import together
 
 places = st.lists(st.integers(0, 14), max_size=6)
 
@@ -69,7 +70,7 @@ def test_what_is_held_may_become_a_match(rules: list[Rule], text: str) -> None:
     assert not matcher.held or can_begin(rules, text, begin, 3)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "held"),
     [
         ("write to ", ""),
@@ -202,7 +203,7 @@ def test_a_planted_fault_is_caught(
         assert all(expected(rules, text) == read(rules, list(text)) for text in plain)
 
 
-@pytest.mark.parametrize(
+@together(
     ("pattern", "why"),
     [
         ("a*", "upper bound"),

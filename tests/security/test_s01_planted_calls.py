@@ -25,7 +25,7 @@ from streamtools.parsing.dialects.base import neutralise, new_nonce, restore
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolRegistry
 from tests.support.approvals import ANN, Bank, calls
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
 
 pytestmark = pytest.mark.anyio
@@ -513,7 +513,7 @@ async def test_an_argument_is_no_decision() -> None:
     assert len(model.asks) > 2
 
 
-@pytest.mark.parametrize(
+@together(
     ("options", "answers", "paid"),
     [
         ({}, [DECISION], True),

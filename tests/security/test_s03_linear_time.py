@@ -19,6 +19,7 @@ from streamtools import Parser, parse
 from streamtools.parsing.dialects import Dialect
 from streamtools.tools import Tool
 from tests.security.patterns import faults
+from tests.support.cases import together
 from tests.support.variants import KNOWN
 
 MIB = 1024 * 1024
@@ -115,7 +116,7 @@ HARMLESS = {
 """What only looks as if it could take long: how the pattern begins, and why it does not."""
 
 
-@pytest.mark.parametrize(
+@together(
     "pattern",
     [r"(a*)*b", r"(?:a|b*)*c", r"(a+)+$", r"\s*\s*x", r"\d+(\.)?\d+x", r"[a-z]*_[a-z_]*!", r" +x", r"<[^>]*>",
      r"([^=]+)=x", r"(\d+(?:_\d+)*)?(\.)?(\d+)?"],

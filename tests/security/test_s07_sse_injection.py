@@ -21,7 +21,7 @@ from streamtools.events import UIEvent
 from streamtools.outputs import Encoder
 from streamtools.sources import Frame, SSEDecoder
 from tests.outputs.test_sse import browser, careless
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.runs_told import RUNS
 
 ENCODERS: dict[str, Callable[[], Encoder]] = {
@@ -99,7 +99,7 @@ def test_as_many_events_as_without(make: Callable[[], Encoder]) -> None:
                 assert all(frame.data == b"[DONE]" or isinstance(json.loads(frame.data), dict) for frame in told)
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+@together("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_line_is_one_line(text: str) -> None:
     """NDJSON and the frames of a websocket hold one event each, too, for a reader of lines of any kind."""
     for events in list(RUNS.values())[: 1 if len(text) > 1000 else None]:

@@ -26,6 +26,7 @@ from streamtools.errors import RunNotFound
 from streamtools.events import ProviderCompleted
 from streamtools.outputs.asgi import EventStreamResponse, last_event_id, serve_websocket
 from streamtools.runs import Run, Runs
+from tests.support.cases import together
 from tests.support.serving import Served
 from tests.support.stories import Script, texts
 
@@ -108,7 +109,7 @@ async def test_over_a_websocket() -> None:
                 assert "run_not_found" == json.loads(answer)["error"]["code"]
 
 
-@pytest.mark.parametrize("told", [each for each in POSITIONS if each.isascii()])
+@together("told", [each for each in POSITIONS if each.isascii()])
 def test_positions_are_numbers_of_bounded_length(told: str) -> None:
     """What is none is the beginning."""
     number = last_event_id({"type": "http", "headers": [(b"last-event-id", told.encode())], "query_string": b""})

@@ -18,7 +18,7 @@ from streamtools.errors import Code, UnknownTool
 from streamtools.events import Error, Executed, NativeToolCall, ProviderCompleted
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.tools import Tool
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.stories import Script, texts
 
 pytestmark = pytest.mark.anyio
@@ -88,7 +88,7 @@ async def codes_of(*made: Any, dialects: Any = None) -> tuple[list[str], list[st
     return ran, [event.code for event in told if isinstance(event, Error)]
 
 
-@pytest.mark.parametrize("dialect", ["hash_marker", "tilde_fence", "hermes_json", "mistral_list"])
+@together("dialect", ["hash_marker", "tilde_fence", "hermes_json", "mistral_list"])
 async def test_in_text(dialect: str) -> None:
     """JSON names the tool: what is not the name is an unknown tool, or no name at all."""
     for what, name in STRANGE.items():

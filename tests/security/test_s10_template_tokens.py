@@ -17,7 +17,7 @@ from streamtools import ToolStream
 from streamtools.events import Executed, NativeToolCall, ProviderCompleted
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.dialects.base import neutralise, restore
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.stories import Script, texts
 
 FAMILIES = {
@@ -68,7 +68,7 @@ def test_no_token_survives_among_others(text: str) -> None:
     assert text == restore(safe, DIALECTS.values())
 
 
-@pytest.mark.parametrize(
+@together(
     "text",
     ["Array<string|number>", "a < b | c > d", "[1]", "<b>bold</b>", "x |> f <| y", "[a|b]", "<sample>", "list[int]"],
 )

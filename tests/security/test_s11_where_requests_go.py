@@ -20,7 +20,7 @@ from streamtools import chat
 from streamtools.conversation import AnthropicMessages, GeminiChat, OllamaChat, OpenAIChat, OpenAIResponses
 from streamtools.events import Error
 from streamtools.tools.guarded_http import Address, GuardedTransport, guarded_client, is_public
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.loops import other_loop_deep
 
 __all__ = ["other_loop_deep"]  # a fixture
@@ -210,7 +210,7 @@ def test_a_network_that_is_none() -> None:
     guarded_client(inside="10.0.0.0/8")
 
 
-@pytest.mark.parametrize(
+@together(
     "host", ["127.0.0.1", "127.0.0.2", "localhost", "127.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]", "0"]
 )
 async def test_the_inside_is_not_reached(host: str) -> None:

@@ -13,6 +13,7 @@ from streamtools import Guards, chat
 from streamtools.conversation import Ask, ScriptedModel
 from streamtools.events import Done, NativeToolCall, ProviderCompleted, SourceUsage, Usage
 from streamtools.sources import Source
+from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +83,7 @@ BOUNDS: dict[str, tuple[Tireless, Work, dict[str, Any], str, int]] = {
 }
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
+@together("bound", BOUNDS)
 async def test_each_bound_stops_it(bound: str) -> None:
     """With its own word, after so many executions; the calls that were not run are pending."""
     model, worked, options, why, runs = BOUNDS[bound]

@@ -19,6 +19,7 @@ from streamtools.events import UIEvent
 from streamtools.outputs import Encoder
 from streamtools.tools import Tool, ToolContext
 from tests.support.approvals import calls
+from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
 
@@ -112,7 +113,7 @@ PLACES: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@together("place", PLACES)
 async def test_no_encoder_tells_it(place: str) -> None:
     """Nor an event, nor the result, nor what goes back to the model."""
     model, options = PLACES[place]()

@@ -18,7 +18,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import CallStart, Error, Executed, Executing
 from tests.security.test_s07_sse_injection import ENCODERS, attack
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.runs_told import RUNS
 
 HOSTILE = [
@@ -70,7 +70,7 @@ def test_what_is_written_is_what_was_said(make: Any) -> None:
                     assert html.escape(text) == text or not [each for each in strings if html.escape(text) in each]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@together("text", HOSTILE, ids=ascii)
 def test_words_for_the_reader_are_escaped(text: str) -> None:
     """A sentence of `UiTexts` holds names and messages as one line of text: neither Markdown nor HTML, nor a link."""
     call = ToolCall(id="c", name=text, arguments={"a": text}, dialect="native")

@@ -17,6 +17,7 @@ from streamtools.sources.gemini import Gemini
 from streamtools.sources.latitude import Latitude
 from streamtools.sources.openai import ChatCompletions
 from streamtools.sources.responses import Responses
+from tests.support.cases import together
 
 _ADAPTERS: tuple[Callable[[], FrameAdapter], ...] = (
     ChatCompletions,
@@ -39,8 +40,8 @@ def _read(adapter: FrameAdapter, *values: Any) -> list[SourceEvent]:
 # Half of a surrogate pair, wherever it stands.
 
 
-@pytest.mark.parametrize("adapter", _ADAPTERS)
-@pytest.mark.parametrize(
+@together("adapter", _ADAPTERS)
+@together(
     "value",
     [
         {"\ud83d": 1},
@@ -92,7 +93,7 @@ _WRONG: tuple[Any, ...] = ({"to": "bob"}, 5, ["x"], [], False)
 _STRAY: tuple[Any, ...] = ("x", 5, None, {"type": 5})
 
 
-@pytest.mark.parametrize(
+@together(
     "piece",
     [
         *(_piece(0, {"type": "input_json_delta", "partial_json": bad}) for bad in _WRONG),
@@ -153,7 +154,7 @@ def _function(name: str, **more: Any) -> dict[str, Any]:
     return {"type": "function_call", "id": f"id {name}", "name": name, **more}
 
 
-@pytest.mark.parametrize(
+@together(
     "piece",
     [
         *(_step("delta", delta={"type": "arguments_delta", "arguments": bad}) for bad in _WRONG),
@@ -190,8 +191,8 @@ for _ in range(200):
     _DEEP = {"a": _DEEP}
 
 
-@pytest.mark.parametrize("finish", ["tool_calls", "length"])
-@pytest.mark.parametrize(
+@together("finish", ["tool_calls", "length"])
+@together(
     ("bad", "fault"),
     [
         ({"index": 0, "function": ['{"to":1}']}, Code.INVALID_ARGUMENTS),

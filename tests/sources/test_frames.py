@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.sources.frames import Frame, Framed, LineDecoder, Skipped, SSEDecoder
+from tests.support.cases import together
 from tests.support.cuts import cut, places, usual_cuts
 
 
@@ -110,7 +111,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("stream", "expected"), CASES.values(), ids=CASES)
+@together(("stream", "expected"), CASES.values(), ids=CASES)
 def test_cases_of_the_standard_at_every_cut(stream: bytes, expected: list[Frame]) -> None:
     """Each case is what it should be however it is cut, and the reference says the same."""
     assert expected == reference(stream)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.open_call import PartialArgs
+from tests.support.cases import together
 
 
 def text(path: Any, value: Any, *, more: bool = False) -> dict[str, Any]:
@@ -140,7 +141,7 @@ def test_values_out_of_order_are_collected(pieces: list[Any], expected: dict[str
     assert (written, expected) == write(*pieces)
 
 
-@pytest.mark.parametrize("piece", UNREADABLE.values(), ids=UNREADABLE)
+@together("piece", UNREADABLE.values(), ids=UNREADABLE)
 def test_what_makes_no_object_is_given_as_it_is(piece: Any) -> None:
     """No call can come of it: it is in a list, which is no object."""
     before = [number("$.o.p", 1), number("$.l[0]", 1), text("$.a", "b")]

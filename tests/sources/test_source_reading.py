@@ -19,6 +19,7 @@ from streamtools.errors import Code, UnreadableSource
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
 from streamtools.sources.latitude import Latitude
 from streamtools.sources.source import BODY
+from tests.support.cases import together
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
@@ -202,7 +203,7 @@ REFUSALS: dict[str, tuple[int, str | None, Any, SourceError]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "declared", "body", "expected"), REFUSALS.values(), ids=REFUSALS)
+@together(("status", "declared", "body", "expected"), REFUSALS.values(), ids=REFUSALS)
 async def test_a_response_that_is_no_stream(
     status: int, declared: str | None, body: Any, expected: SourceError
 ) -> None:
@@ -435,8 +436,8 @@ def test_objects_that_nobody_can_read(origin: Any) -> None:
         sources.openai(origin)
 
 
-@pytest.mark.parametrize("make", [sources.openai, sources.latitude])
-@pytest.mark.parametrize("item", ["data: 1\n\n", 5, None])
+@together("make", [sources.openai, sources.latitude])
+@together("item", ["data: 1\n\n", 5, None])
 async def test_items_that_nobody_can_read(make: Callable[[object], sources.Source], item: Any) -> None:
     """A stream of the wrong things is our caller's mistake, and raises."""
     source = make([item])

@@ -28,6 +28,7 @@ from streamtools.limits import Limits
 from streamtools.sources.ai_sdk import AISDKMessages
 from tests.machine.test_machine import story
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.support.cases import together
 from tests.support.cuts import cut, places
 
 
@@ -344,13 +345,13 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@pytest.mark.parametrize(("frames", "expected"), STREAMS.values(), ids=STREAMS)
+@together(("frames", "expected"), STREAMS.values(), ids=STREAMS)
 def test_streams_at_every_cut(frames: list[bytes], expected: list[SourceEvent]) -> None:
     """Each stream gives the same events however it is cut, and each event survives JSON."""
     assert_same_at_every_cut(AISDKMessages, b"".join(frames), expected)
 
 
-@pytest.mark.parametrize("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
+@together("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
 def test_streams_that_break_off(frames: list[bytes]) -> None:
     """`finish`, `abort` and an error are ends; nothing else is."""
     assert_ends_are_earned(AISDKMessages, frames)
@@ -476,7 +477,7 @@ NOT_OURS: dict[str, list[bytes]] = {
 }
 
 
-@pytest.mark.parametrize("frames", NOT_OURS.values(), ids=NOT_OURS)
+@together("frames", NOT_OURS.values(), ids=NOT_OURS)
 def test_a_call_that_may_be_theirs_never_runs_here(frames: list[bytes]) -> None:
     """Neither one that was told early, nor one that was left to somebody before it came."""
     *_, end = story(*read(AISDKMessages, *frames, part("finish", finishReason="tool-calls")))

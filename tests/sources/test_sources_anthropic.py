@@ -38,6 +38,7 @@ from tests.sources.adapters import (
     read,
     story_of,
 )
+from tests.support.cases import together
 from tests.support.chat_chunks import sse
 from tests.support.cuts import cut, places
 
@@ -633,13 +634,13 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@pytest.mark.parametrize(("stream", "expected"), STREAMS.values(), ids=STREAMS)
+@together(("stream", "expected"), STREAMS.values(), ids=STREAMS)
 def test_streams_at_every_cut(stream: list[bytes], expected: list[SourceEvent]) -> None:
     """Each stream gives the same events however it is cut."""
     assert_same_at_every_cut(Anthropic, b"".join(stream), expected)
 
 
-@pytest.mark.parametrize("stream", [stream for stream, _ in STREAMS.values()], ids=STREAMS)
+@together("stream", [stream for stream, _ in STREAMS.values()], ids=STREAMS)
 def test_an_end_has_to_be_earned(stream: list[bytes]) -> None:
     """Only message_stop completes; a connection that is lost before it is an error."""
     assert_ends_are_earned(Anthropic, stream)

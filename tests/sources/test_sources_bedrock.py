@@ -34,6 +34,7 @@ from streamtools.sources.aws_event_stream import EventStreamDecoder
 from streamtools.sources.bedrock import Bedrock
 from streamtools.sources.frames import Damaged, Frame, Skipped
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.support.cases import together
 from tests.support.cuts import cut, places, usual_cuts
 from tests.support.event_streams import chunk, event, exception, message
 from tests.support.provider_streams import BY_NAME
@@ -257,13 +258,13 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@pytest.mark.parametrize(("frames", "expected"), STREAMS.values(), ids=STREAMS)
+@together(("frames", "expected"), STREAMS.values(), ids=STREAMS)
 def test_streams_at_every_cut(frames: list[bytes], expected: list[SourceEvent]) -> None:
     """Each stream gives the same events however it is cut, and each event survives JSON."""
     assert_same_at_every_cut(Bedrock, b"".join(frames), expected)
 
 
-@pytest.mark.parametrize("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
+@together("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
 def test_streams_that_break_off(frames: list[bytes]) -> None:
     """A reason, the end of the model's own stream, and an exception are ends; nothing else is."""
     assert_ends_are_earned(Bedrock, frames)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.sources.cohere import Cohere
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read, who_answers
+from tests.support.cases import together
 from tests.support.chat_chunks import DONE, sse
 from tests.support.cuts import cut, places
 
@@ -140,13 +140,13 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@pytest.mark.parametrize(("frames", "expected"), STREAMS.values(), ids=STREAMS)
+@together(("frames", "expected"), STREAMS.values(), ids=STREAMS)
 def test_streams_at_every_cut(frames: list[bytes], expected: list[SourceEvent]) -> None:
     """Each stream gives the same events however it is cut, and each event survives JSON."""
     assert_same_at_every_cut(Cohere, b"".join(frames), expected)
 
 
-@pytest.mark.parametrize("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
+@together("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
 def test_streams_that_break_off(frames: list[bytes]) -> None:
     """`message-end` and an error are ends; nothing else is."""
     assert_ends_are_earned(Cohere, frames)

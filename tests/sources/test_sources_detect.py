@@ -16,6 +16,7 @@ from streamtools.limits import Limits
 from streamtools.sources import ADAPTERS
 from streamtools.sources.detection import Undecided
 from tests.support import event_streams
+from tests.support.cases import together
 
 OPENAI = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi."}}]}
 RESPONSES = {
@@ -83,7 +84,7 @@ def read(adapter: sources.Adapter, chunks: list[bytes]) -> list[SourceEvent]:
     return [event for chunk in chunks for event in adapter.take(chunk)] + adapter.close()
 
 
-@pytest.mark.parametrize(("name", "stream"), STREAMS.values(), ids=STREAMS)
+@together(("name", "stream"), STREAMS.values(), ids=STREAMS)
 def test_what_a_stream_is(name: str, stream: bytes) -> None:
     """It gives the events that its own adapter gives, at every cut."""
     for chunks in pieces(stream):

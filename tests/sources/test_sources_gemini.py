@@ -31,6 +31,7 @@ from streamtools.limits import Limits
 from streamtools.sources.gemini import Gemini
 from tests.machine.test_machine import story
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.support.cases import together
 from tests.support.cuts import cut, places
 
 SIGNATURE = "c2ln"
@@ -620,13 +621,13 @@ INTERACTIONS: dict[str, Stream] = {
 STREAMS = TEXT | CALLS | INTERACTIONS
 
 
-@pytest.mark.parametrize(("frames", "expected"), STREAMS.values(), ids=STREAMS)
+@together(("frames", "expected"), STREAMS.values(), ids=STREAMS)
 def test_streams_at_every_cut(frames: list[bytes], expected: list[SourceEvent]) -> None:
     """Each stream gives the same events however it is cut, and each event survives JSON."""
     assert_same_at_every_cut(Gemini, b"".join(frames), expected)
 
 
-@pytest.mark.parametrize("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
+@together("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
 def test_streams_that_break_off(frames: list[bytes]) -> None:
     """A finish reason, a blocked prompt, a completed interaction or an error are ends; nothing else is."""
     assert_ends_are_earned(Gemini, frames)

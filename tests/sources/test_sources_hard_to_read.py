@@ -45,6 +45,7 @@ from streamtools.sources.responses import Responses
 from streamtools.stream.result import extract_tool_calls
 from tests.machine.test_machine import story
 from tests.sources.adapters import assert_same_at_every_cut, cuts, read, who_answers
+from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, sse, stop
 
 STOP = ProviderCompleted(finish_reason="stop", raw_finish_reason="STOP")
@@ -255,7 +256,7 @@ STREAMS: dict[str, Stream] = {
 }
 
 
-@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+@together("stream", STREAMS.values(), ids=STREAMS)
 def test_streams_at_every_cut(stream: Stream) -> None:
     """Each gives these events, however it is cut."""
     assert_same_at_every_cut(stream.make, stream.body, stream.expected)

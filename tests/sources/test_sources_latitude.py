@@ -27,7 +27,7 @@ from streamtools.events import (
 )
 from streamtools.sources.latitude import Latitude
 from tests.machine.test_machine import story
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.cuts import cut, places, usual_cuts
 
 Event = tuple[str, dict[str, Any]]
@@ -475,7 +475,7 @@ PROXIES: dict[str, tuple[bytes, list[SourceEvent]]] = {
 }
 
 
-@pytest.mark.parametrize(("stream", "expected"), PROXIES.values(), ids=PROXIES)
+@together(("stream", "expected"), PROXIES.values(), ids=PROXIES)
 def test_proxies_at_every_cut(stream: bytes, expected: list[SourceEvent]) -> None:
     """What proxies add of their own is read too."""
     for chunks in usual_cuts(stream):

@@ -30,6 +30,7 @@ from streamtools.events import (
     ToolCallStart,
 )
 from streamtools.sources.frames import Frame, as_frame
+from tests.support.cases import together
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
@@ -368,7 +369,7 @@ def failing(error: Exception, *items: object) -> Iterator[Any]:
     raise error
 
 
-@pytest.mark.parametrize(("error", "expected"), RAISED.values(), ids=RAISED)
+@together(("error", "expected"), RAISED.values(), ids=RAISED)
 async def test_what_an_sdk_raises_is_the_providers_error(error: Exception, expected: SourceError) -> None:
     """It carries the provider's words, so that the connection was not lost; nothing comes behind it."""
     assert await collect(sources.openai(failing(error, VALUES[0]))) == [*EVENTS[:2], expected]

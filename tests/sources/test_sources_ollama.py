@@ -25,6 +25,7 @@ from streamtools.limits import Limits
 from streamtools.sources.ollama import Ollama
 from tests.machine.test_machine import story
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.support.cases import together
 from tests.support.cuts import cut, places
 
 
@@ -173,13 +174,13 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@pytest.mark.parametrize(("lines", "expected"), STREAMS.values(), ids=STREAMS)
+@together(("lines", "expected"), STREAMS.values(), ids=STREAMS)
 def test_streams_at_every_cut(lines: list[bytes], expected: list[SourceEvent]) -> None:
     """Each stream gives the same events however it is cut, and each event survives JSON."""
     assert_same_at_every_cut(Ollama, b"".join(lines), expected)
 
 
-@pytest.mark.parametrize("lines", [lines for lines, _ in STREAMS.values()], ids=STREAMS)
+@together("lines", [lines for lines, _ in STREAMS.values()], ids=STREAMS)
 def test_streams_that_break_off(lines: list[bytes]) -> None:
     """`done` and an error are ends; nothing else is."""
     assert_ends_are_earned(Ollama, lines)

@@ -29,6 +29,7 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.sources.frames import Frame
 from streamtools.sources.openai import ChatCompletions
+from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, read, sse, stop
 from tests.support.cuts import cut, places, usual_cuts
 
@@ -468,7 +469,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
 }
 
 
-@pytest.mark.parametrize(("stream", "expected"), STREAMS.values(), ids=STREAMS)
+@together(("stream", "expected"), STREAMS.values(), ids=STREAMS)
 def test_dialects_at_every_cut(stream: bytes, expected: list[SourceEvent]) -> None:
     """Each stream gives the same events however it is cut, and each event survives JSON."""
     assert expected == read(stream)

@@ -31,6 +31,7 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.chat_calls import ChatCalls
+from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, read, sse, stop
 from tests.support.cuts import usual_cuts
 
@@ -337,7 +338,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
 }
 
 
-@pytest.mark.parametrize(("lists", "expected"), ROWS.values(), ids=ROWS)
+@together(("lists", "expected"), ROWS.values(), ids=ROWS)
 def test_rows_of_the_table(lists: list[Any], expected: list[SourceEvent]) -> None:
     """Each row gives its events however the bytes are cut, and each event survives JSON."""
     data = stream(lists)
@@ -440,7 +441,7 @@ def test_a_repetition_that_no_frame_can_hold_is_not_looked_for() -> None:
     assert [each.text for each in events if isinstance(each, Delta)] == ['{"a"', ":1234}", *['{"a":1234}'] * 2]
 
 
-@pytest.mark.parametrize(("lists", "expected"), ROWS.values(), ids=ROWS)
+@together(("lists", "expected"), ROWS.values(), ids=ROWS)
 def test_cut_at_every_event_nothing_is_complete_that_was_not_earned(
     lists: list[Any], expected: list[SourceEvent]
 ) -> None:

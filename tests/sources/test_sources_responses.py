@@ -41,6 +41,7 @@ from tests.sources.adapters import (
     read,
     story_of,
 )
+from tests.support.cases import together
 from tests.support.chat_chunks import sse
 from tests.support.cuts import cut, places
 
@@ -792,13 +793,13 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@pytest.mark.parametrize(("stream", "expected"), STREAMS.values(), ids=STREAMS)
+@together(("stream", "expected"), STREAMS.values(), ids=STREAMS)
 def test_streams_at_every_cut(stream: list[bytes], expected: list[SourceEvent]) -> None:
     """Each stream gives the same events however it is cut."""
     assert_same_at_every_cut(Responses, b"".join(stream), expected)
 
 
-@pytest.mark.parametrize("stream", [stream for stream, _ in STREAMS.values()], ids=STREAMS)
+@together("stream", [stream for stream, _ in STREAMS.values()], ids=STREAMS)
 def test_an_end_has_to_be_earned(stream: list[bytes]) -> None:
     """Only a terminal event completes; a connection that is lost before it is an error."""
     assert_ends_are_earned(Responses, stream)
@@ -1044,13 +1045,13 @@ STORIES: dict[str, tuple[list[bytes], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("stream", "story"), STORIES.values(), ids=STORIES)
+@together(("stream", "story"), STORIES.values(), ids=STORIES)
 def test_runs(stream: list[bytes], story: list[str]) -> None:
     """What the interface gets of it in the end."""
     assert story == story_of(Responses, *stream)
 
 
-@pytest.mark.parametrize("stream", [stream for stream, _ in STORIES.values()], ids=STORIES)
+@together("stream", [stream for stream, _ in STORIES.values()], ids=STORIES)
 def test_dicts_give_the_same_as_bytes(stream: list[bytes]) -> None:
     """The name of the server-sent event is not needed."""
     assert_dicts_give_the_same(Responses, stream)
@@ -1072,8 +1073,8 @@ def run(*events: Value) -> list[str]:
 GOOD = function('{"x":1}', id="good", call_id="good", name="good")
 
 
-@pytest.mark.parametrize("value", [5, 0, [1], [], True, False, 1.5])
-@pytest.mark.parametrize("kind", ["function_call_arguments", "custom_tool_call_input"])
+@together("value", [5, 0, [1], [], True, False, 1.5])
+@together("kind", ["function_call_arguments", "custom_tool_call_input"])
 def test_arguments_of_the_wrong_type_are_a_fault(kind: str, value: Any) -> None:
     """They are never taken for none, wherever they stand; the other calls survive."""
     item, field = (function, "arguments") if kind.startswith("f") else (custom, "input")
@@ -1121,9 +1122,9 @@ BOB, ANN = 'pay {"to": "bob"}', 'pay {"to": "ann"}'
 PIECE = "function_call_arguments"
 
 
-@pytest.mark.parametrize("place", [0, None])
-@pytest.mark.parametrize("last", [pay(id="f2", call_id="b"), pay(id="f2", call_id=None), pay(id=None, call_id=None)])
-@pytest.mark.parametrize("first", [pay(), pay(call_id=None), pay(id=None, call_id=None)])
+@together("place", [0, None])
+@together("last", [pay(id="f2", call_id="b"), pay(id="f2", call_id=None), pay(id=None, call_id=None)])
+@together("first", [pay(), pay(call_id=None), pay(id=None, call_id=None)])
 def test_a_call_that_was_told_is_not_told_again_under_other_ids(first: Value, last: Value, place: int | None) -> None:
     """The final output may name it anew, or not at all, and leave out what stood before it."""
     assert [BOB] == run(item_done(first, place), completed(last))

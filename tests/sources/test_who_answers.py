@@ -14,6 +14,7 @@ from streamtools.history import Origin
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.detection import ADAPTERS
 from tests.sources.adapters import cuts, who_answers
+from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +68,7 @@ def test_the_end_tells_who_answered(name: str) -> None:
         assert (id, "m1") == who_answers(lambda: ADAPTERS[name](DEFAULT_LIMITS), *chunks)
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@together("name", STREAMS)
 async def test_step_and_result_tell_who_answered(name: str) -> None:
     """Each turn remembers the format and the model, too."""
     stream, id = STREAMS[name]

@@ -33,6 +33,7 @@ from streamtools.events import (
 from streamtools.stream.early_calls import ITEMS
 from streamtools.tools import Tool, ToolContext, ToolError
 from streamtools.tools.call import CallEnded
+from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
 
@@ -170,7 +171,7 @@ BAD: dict[str, tuple[Sequence[SourceEvent], Code]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@together("name", BAD)
 async def test_a_call_that_does_not_count(name: str) -> None:
     """The list raises, the tool is cancelled, and the call ends in its error: no result reaches anybody."""
     seen = Seen()
@@ -197,7 +198,7 @@ async def test_a_run_that_is_left() -> None:
     assert not stream.result.outcomes
 
 
-@pytest.mark.parametrize(
+@together(
     "options",
     [
         {"execute": "completed"},
@@ -206,7 +207,7 @@ async def test_a_run_that_is_left() -> None:
     ],
     ids=["completed", "in doubt", "eager"],
 )
-@pytest.mark.parametrize("behind", [False, True])
+@together("behind", [False, True])
 async def test_otherwise_it_is_given_a_whole_list(options: dict[str, Any], behind: bool) -> None:
     """Also where another argument stands behind the list; the tool is the same, and runs once."""
     seen = Seen()

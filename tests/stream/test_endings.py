@@ -41,7 +41,7 @@ from tests.sources import (
     test_sources_openai_calls,
     test_sources_responses,
 )
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
 from tests.support.provider_streams import CALLS, NAMES, PROVIDERS, Provider
 
@@ -214,7 +214,7 @@ def test_every_fixture_has_its_adapter() -> None:
     assert set(ENDS) == {each.adapter for each in FIXTURES.values()}
 
 
-@pytest.mark.parametrize("provider", PROVIDERS, ids=NAMES)
+@together("provider", PROVIDERS, ids=NAMES)
 async def test_the_whole_answer_is_cut_behind_every_frame(provider: Provider) -> None:
     """Before the turn's end nothing has run, and every call that was begun is complete or truncated."""
     left = provider.adapter == "latitude"  # which takes no results
@@ -228,7 +228,7 @@ async def test_the_whole_answer_is_cut_behind_every_frame(provider: Provider) ->
 
 @ONE_LOOP  # thousands of runs; both event loops are above
 @pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.deep)])
-@pytest.mark.parametrize("provider", PROVIDERS, ids=NAMES)
+@together("provider", PROVIDERS, ids=NAMES)
 async def test_the_whole_answer_is_cut_in_its_frames(provider: Provider, stride: int) -> None:
     """The same holds in the middle of a frame, of a string, and of a character."""
     names, left = [name for name, _ in CALLS], provider.adapter == "latitude"

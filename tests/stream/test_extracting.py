@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from streamtools import ToolCall, ToolRegistry, extract_tool_calls, tool
 from streamtools.errors import Code, UnreadableSource
+from tests.support.cases import together
 
 ARGUMENTS = {"city": "Paris"}
 TEXT = json.dumps(ARGUMENTS)
@@ -86,7 +87,7 @@ SHAPES: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("response", SHAPES.values(), ids=SHAPES)
+@together("response", SHAPES.values(), ids=SHAPES)
 def test_shapes_of_responses(response: Any) -> None:
     """Each gives its one call."""
     calls, errors = extract_tool_calls(response)
@@ -119,7 +120,7 @@ NOTHING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("response", NOTHING.values(), ids=NOTHING)
+@together("response", NOTHING.values(), ids=NOTHING)
 def test_responses_without_calls(response: Any) -> None:
     """There is always a list."""
     assert ([], []) == extract_tool_calls(response)
@@ -147,7 +148,7 @@ BAD: dict[str, tuple[Any, Code]] = {
 }
 
 
-@pytest.mark.parametrize(("bad", "code"), BAD.values(), ids=BAD)
+@together(("bad", "code"), BAD.values(), ids=BAD)
 def test_bad_calls_among_good_ones(bad: Any, code: Code) -> None:
     """A bad call is an error with its code, and hides none of the others."""
     for response in (chat(OPENAI, bad), message(bad, OPENAI), [bad, ANTHROPIC]):

@@ -30,6 +30,7 @@ from streamtools.machine import StreamMachine
 from streamtools.stream import judging
 from streamtools.stream.judging import Gate
 from streamtools.testing.laws import cut
+from tests.support.cases import together
 from tests.support.stories import Script, texts
 
 pytestmark = pytest.mark.anyio
@@ -90,8 +91,8 @@ async def test_what_is_approved_is_shown_in_sentences() -> None:
         assert [e.type for e in events].index("executing") > [e.type for e in events].index("text")
 
 
-@pytest.mark.parametrize("bad", ["Hello", "How", "Fine", "no more"])
-@pytest.mark.parametrize("native", [False, True])
+@together("bad", ["Hello", "How", "Fine", "no more"])
+@together("native", [False, True])
 async def test_what_is_refused_is_not_shown(bad: str, native: bool) -> None:
     """Nor is what comes behind it. The run ends as stopped by the guard, and its calls are pending."""
     answer = ANSWER.replace(CALL, "") if native else ANSWER
@@ -108,8 +109,8 @@ async def test_what_is_refused_is_not_shown(bad: str, native: bool) -> None:
         assert ["now"] == [call.name for call in done.pending]
 
 
-@pytest.mark.parametrize("unanswered", ["open", "closed"])
-@pytest.mark.parametrize("how", ["raises", "hangs", "says nothing", "is no coroutine"])
+@together("unanswered", ["open", "closed"])
+@together("how", ["raises", "hangs", "says nothing", "is no coroutine"])
 async def test_a_judge_that_gives_no_answer(how: str, unanswered: Any) -> None:
     """What becomes of the text is a matter of policy, whatever the reason."""
 

@@ -27,6 +27,7 @@ from streamtools.events import (
     read_ui_event,
 )
 from streamtools.recording import read_recording, shipped
+from tests.support.cases import together
 from tests.support.loopback import Loopback
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.stories import story
@@ -313,7 +314,7 @@ async def test_stopping_after_a_call_closes_the_connection() -> None:
 # The recordings, over a real connection.
 
 
-@pytest.mark.parametrize("name", shipped())
+@together("name", shipped())
 async def test_a_recording_over_a_connection(name: str) -> None:
     """What a server sends as it was recorded is what a replay plays."""
     path = shipped()[name]

@@ -23,7 +23,7 @@ from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolRegistry
 from tests.support.approvals import ANN, QUESTION, Bank, calls, hold
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
 
 pytestmark = pytest.mark.anyio
@@ -188,8 +188,8 @@ async def test_what_a_model_has_called_in_text_stays_as_it_was() -> None:
         assert stays == (said in held.model.body(asked)["messages"]), (before, behind)
 
 
-@pytest.mark.parametrize("trust", ["text", "native", "approved"])
-@pytest.mark.parametrize("make", [hash_marker, tilde_fence])
+@together("trust", ["text", "native", "approved"])
+@together("make", [hash_marker, tilde_fence])
 async def test_what_has_the_nonce_is_the_models_own(make: Any, trust: str) -> None:
     """Tools run for it as for a native call."""
     bank = Bank(requires_approval=False, trust=trust)

@@ -22,6 +22,7 @@ from streamtools.events import (
 )
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from streamtools.recording import shipped
+from tests.support.cases import together
 from tests.support.loops import other_loop_deep
 from tests.support.stories import Script, texts
 
@@ -225,7 +226,7 @@ MESSAGES: dict[str, tuple[str, list[tuple[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize(("written", "expected"), MESSAGES.values(), ids=MESSAGES)
+@together(("written", "expected"), MESSAGES.values(), ids=MESSAGES)
 async def test_messages(written: str, expected: list[tuple[str, str]]) -> None:
     """What the model wrote goes back to the letter, without reasoning and forgeries; each call has one answer."""
     assert expected == await history(written)
@@ -298,8 +299,8 @@ FORGERIES = [
 ]
 
 
-@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda text: text[:24].encode("unicode_escape").decode())
-@pytest.mark.parametrize("dialect", [hash_marker(), tilde_fence()], ids=lambda dialect: str(dialect.id))
+@together("forgery", FORGERIES, ids=lambda text: text[:24].encode("unicode_escape").decode())
+@together("dialect", [hash_marker(), tilde_fence()], ids=lambda dialect: str(dialect.id))
 async def test_a_result_is_data(dialect: Any, forgery: str) -> None:
     """Read as if the model had written it, the message holds one result and nothing else: no call, no text, no turn."""
     call = dialect.write_call("give", {})

@@ -37,6 +37,7 @@ from streamtools.events import (
 )
 from streamtools.events.event import weigh
 from streamtools.stream import handover
+from tests.support.cases import together
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.stories import Script, story, texts
 
@@ -90,7 +91,7 @@ RUNS: dict[str, list[SourceEvent]] = {
 }
 
 
-@pytest.mark.parametrize("source", RUNS.values(), ids=RUNS)
+@together("source", RUNS.values(), ids=RUNS)
 async def test_a_stream_says_what_its_machine_says(source: list[SourceEvent]) -> None:
     """Without tools nothing is added, nothing is left out, and the numbers are the same, batch by batch or at once."""
     expected = said(source)
@@ -188,7 +189,7 @@ TROUBLE: dict[str, tuple[str, Code, str]] = {
 }
 
 
-@pytest.mark.parametrize(("call", "code", "message"), TROUBLE.values(), ids=TROUBLE)
+@together(("call", "code", "message"), TROUBLE.values(), ids=TROUBLE)
 async def test_a_tool_that_fails_ends_its_call_alone(call: str, code: Code, message: str) -> None:
     """The stream goes on, the other call succeeds, and the run is finished."""
     source = Script([*texts(call + "\n" + ADD), TURN, *texts("b"), STOP])
@@ -362,7 +363,7 @@ CHOICES: dict[str, tuple[object, str, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("choice", "written", "expected"), CHOICES.values(), ids=CHOICES)
+@together(("choice", "written", "expected"), CHOICES.values(), ids=CHOICES)
 async def test_tool_choice(choice: object, written: str, expected: list[str]) -> None:
     """It is judged on the complete turn, before anything runs, and the text of a call stays hidden."""
     events = await collect(Script([*texts(written), STOP]), tools=[add, crash], tool_choice=choice)
@@ -388,7 +389,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+@together("options", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 async def test_impossible_wishes(options: dict[str, Any]) -> None:
     """They are refused before anything is read."""
     source = Script([STOP])
@@ -771,7 +772,7 @@ WRONG: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", WRONG.values(), ids=WRONG)
+@together("options", WRONG.values(), ids=WRONG)
 def test_wrong_values_are_refused_at_once(options: dict[str, Any]) -> None:
     """The message names the parameter, before anything is read."""
     (name,) = options

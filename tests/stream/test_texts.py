@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from streamtools import UiTexts, parse
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
@@ -26,6 +24,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.outputs.plain_text import escape
+from tests.support.cases import together
 
 CALL = ToolCall(id="c1", name="getWeather", arguments={}, dialect="hash_marker")
 
@@ -54,13 +53,13 @@ SAID: dict[str, tuple[UIEvent, str]] = {
 }
 
 
-@pytest.mark.parametrize(("event", "expected"), SAID.values(), ids=SAID)
+@together(("event", "expected"), SAID.values(), ids=SAID)
 def test_the_words_of_the_seed(event: UIEvent, expected: str) -> None:
     """Each thing that happens to a call has its sentence."""
     assert expected == UiTexts().render(event)
 
 
-@pytest.mark.parametrize(
+@together(
     "event",
     [
         Thinking(False, "c1"),
@@ -98,7 +97,7 @@ ESCAPED = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), ESCAPED.items(), ids=ESCAPED)
+@together(("text", "expected"), ESCAPED.items(), ids=ESCAPED)
 def test_names_and_messages_are_escaped(text: str, expected: str) -> None:
     """What a model or a tool has written stays text: one line, without Markdown, HTML or control characters."""
     assert expected == escape(text)

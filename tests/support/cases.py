@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from inspect import iscoroutinefunction, signature
+from typing import Any, TypeVar, cast
 
 import pytest
+from _pytest.mark import ParameterSet
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Cases:
@@ -42,3 +48,49 @@ def cases() -> Iterator[Cases]:
         said = [f"{name}: {type(error).__name__}: {error}" for name, error in case.failed]
         message = f"{len(said)} of {case.tried} cases failed:\n\n" + "\n\n".join(said)
         raise AssertionError(message) from case.failed[0][1]
+
+
+def together(names: str | Sequence[str], values: Iterable[Any], ids: Any = None) -> Callable[[F], F]:
+    """Try all of these in one test, where `pytest.mark.parametrize`, which this is called like, would make many.
+
+    It is for cases that share nothing and take a few milliseconds, of which pytest needs as many for each test.
+    """
+    listed = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    rows = [value if isinstance(value, ParameterSet) else pytest.param(value, id=None) for value in values]
+    if any(row.marks for row in rows):
+        raise TypeError("a case with a mark is a test of its own: use pytest.mark.parametrize")
+    labels: list[Any] = [ids] * len(rows) if ids is None or callable(ids) else list(ids)
+    tried: list[tuple[object, dict[str, Any]]] = []
+    for row, label in zip(rows, labels, strict=True):
+        whole = row.values[0] if len(row.values) == 1 else row.values
+        named = [whole] if len(listed) == 1 else list(whole)
+        label = " ".join(str(label(value)) for value in named) if callable(label) else label
+        tried.append((row.id or label or repr(whole), dict(zip(listed, named, strict=True))))
+
+    def decorate(test: F) -> F:
+        if iscoroutinefunction(test):
+
+            async def wait_for_all(**others: Any) -> None:
+                with cases() as case:
+                    for name, values in tried:
+                        with case(name):
+                            await test(**values, **others)
+
+            loop: Callable[..., Any] = wait_for_all
+        else:
+
+            def try_all(**others: Any) -> None:
+                with cases() as case:
+                    for name, values in tried:
+                        with case(name):
+                            test(**values, **others)
+
+            loop = try_all
+        told = signature(test)
+        wraps(test)(loop)
+        vars(loop)["__signature__"] = told.replace(
+            parameters=[parameter for name, parameter in told.parameters.items() if name not in listed]
+        )
+        return cast("F", loop)
+
+    return decorate

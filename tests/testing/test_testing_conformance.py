@@ -33,6 +33,7 @@ from streamtools.testing.conformance import (
     to_line,
 )  # fmt: skip
 from streamtools.testing.conformance.__main__ import main
+from tests.support.cases import together
 from tests.support.text_gateway import gateway
 
 SOME = list(cases(["hermes_json", "hash_marker", "raw_json"], every_place=False))
@@ -149,7 +150,7 @@ def answers_otherwise(deltas: Sequence[str], dialect: str, tools: Sequence[Mappi
     return {"calls": ["get_weather"]}
 
 
-@pytest.mark.parametrize(
+@together(
     ("parser", "rule", "kinds"),
     [
         (leaks_at_a_cut, "one call", {"leak"}),

@@ -31,6 +31,7 @@ from streamtools.recording import shipped
 from streamtools.recording.event_replay import replay
 from streamtools.testing import assert_events, read_events
 from streamtools.testing.expectations import Expected
+from tests.support.cases import together
 from tests.support.loops import other_loop_deep
 
 __all__ = ["other_loop_deep"]  # a fixture
@@ -47,7 +48,7 @@ RUN: list[UIEvent] = [
 ]
 
 
-@pytest.mark.parametrize(
+@together(
     "expected",
     [
         [Start, StepStart, Text, Call, Executed, Done],
@@ -165,7 +166,7 @@ EVENTS: list[Event] = [
 ]
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.type)
+@together("event", EVENTS, ids=lambda event: event.type)
 def test_the_repr_of_an_event_is_python(event: Event) -> None:
     """Evaluated where everything of `streamtools.events` is known, it is the event again: so snapshots can hold it."""
     assert event == eval(repr(event), vars(events).copy())
@@ -191,7 +192,7 @@ def test_the_native_forms_are_read_back(framing: str, as_text: bool) -> None:
     assert_events(read_events(body.decode() if as_text else body), coalesce(RUN))
 
 
-@pytest.mark.parametrize(
+@together(
     ("body", "told"),
     [
         ('data: {"type":"red"}\n\n', """^no native event: {"type":"red"} \\(.*'red'"""),

@@ -15,6 +15,7 @@ from streamtools.calls import ToolCall
 from streamtools.testing import assert_ledger_laws
 from streamtools.tools import Claim, Entry, MemoryLedger, ToolOutcome
 from streamtools.tools.ledger import ON_NO_TERMS, call_key
+from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +107,7 @@ FAULTS: list[tuple[type[MemoryLedger], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "law"), FAULTS, ids=[kind.__name__ for kind, _ in FAULTS])
+@together(("kind", "law"), FAULTS, ids=[kind.__name__ for kind, _ in FAULTS])
 async def test_a_fault_is_found(kind: type[MemoryLedger], law: str) -> None:
     """By the law that it breaks."""
 

@@ -17,6 +17,7 @@ from streamtools.events import ApprovalRequested, UIEvent
 from streamtools.tools import MemoryLedger, Tool
 from streamtools.tools.approval import Answer, Approve, Deny, Suspension
 from tests.support.approvals import ANN, Bank, Held, block, calls, hold
+from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
 
@@ -211,7 +212,7 @@ async def test_an_approved_run_goes_on(as_json: bool) -> None:
     assert "not run" not in repr(ask.history)
 
 
-@pytest.mark.parametrize("format", ["openai", "responses", "anthropic", "gemini", "ollama"])
+@together("format", ["openai", "responses", "anthropic", "gemini", "ollama"])
 async def test_the_result_goes_on_with_the_history_of_each_provider(format: Any) -> None:
     """`result.messages` of the run that goes on begins with the result, and does not tell the call again."""
     bank = Bank()
@@ -367,7 +368,7 @@ async def test_a_stream_takes_up_a_run_too() -> None:
 # Which calls.
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "asks"),
     [
         pytest.param({"to": "Ann", "amount": 5}, False, id="little"),
@@ -375,7 +376,7 @@ async def test_a_stream_takes_up_a_run_too() -> None:
         pytest.param({"to": "Ann"}, False, id="refused anyway"),
     ],
 )
-@pytest.mark.parametrize("is_async", [True, False])
+@together("is_async", [True, False])
 async def test_a_predicate_decides(arguments: dict[str, Any], asks: bool, is_async: bool) -> None:
     """By the arguments; nobody is asked about a call that cannot run."""
 

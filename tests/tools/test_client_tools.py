@@ -13,6 +13,7 @@ from streamtools.events import ApprovalRequested, Executing, UIEvent
 from streamtools.tools import MemoryLedger, Tool, tool
 from streamtools.tools.approval import Answer, Deny
 from tests.support.approvals import Bank, Held, block, calls, hold
+from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
 
@@ -113,7 +114,7 @@ async def test_calls_in_text_too() -> None:
     assert '~~~tool_result sign\n{"pages":2}\n~~~' == held.chat.messages()[2]["content"]
 
 
-@pytest.mark.parametrize(
+@together(
     ("decision", "code", "text"),
     [
         pytest.param(Answer({"pages": "two"}), "tool_output", "is not what the tool returns", id="another type"),

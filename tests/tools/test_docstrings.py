@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamtools.tools.descriptions import Documentation, read_docstring
+from tests.support.cases import together
 
 GOOGLE = """Look it up.
 
@@ -67,7 +68,7 @@ SPHINX = """Look it up.
     """
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "description", "parameters"),
     [
         pytest.param(None, "", {}, id="none"),

@@ -14,6 +14,7 @@ from streamtools import ToolRegistry, ToolStream, sources
 from streamtools.errors import Code
 from streamtools.events import Executed, NativeToolCall, Progress, ProviderCompleted, UIEvent
 from streamtools.tools import ToolOutcome
+from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
 
@@ -167,7 +168,7 @@ async def test_progress() -> None:
 PICTURE = Record(type="image", mimeType="image/png", data="AAAA")
 
 
-@pytest.mark.parametrize(
+@together(
     ("result", "for_model", "for_ui"),
     [
         pytest.param(Record(content=[text("a"), text("b")]), "a\nb", "a\nb", id="texts"),
@@ -191,7 +192,7 @@ class Dumped(Record):
         return {"type": self.type}
 
 
-@pytest.mark.parametrize(
+@together(
     ("block", "told"),
     [
         pytest.param(Dumped(type="image", mimeType="image/png", data="AAAA"), "[image: image/png]", id="image"),
@@ -231,9 +232,7 @@ async def test_what_the_session_raises() -> None:
     assert (Code.TOOL_FAILED, "tool 'it' failed") == (outcome.error, outcome.text)
 
 
-@pytest.mark.parametrize(
-    "schema", [{"$defs": 5}, {"properties": {"a": {"anyOf": 5}}}, {"examples": 5}, 5, "x", [{"name": "a"}]]
-)
+@together("schema", [{"$defs": 5}, {"properties": {"a": {"anyOf": 5}}}, {"examples": 5}, 5, "x", [{"name": "a"}]])
 async def test_an_odd_schema_is_one_tool_less(schema: Any) -> None:
     """It is refused with a warning that names it, and prompts are written with the others."""
     server = Server(listed("odd", schema), listed("weather", CITY), listed("told", outputSchema=5))

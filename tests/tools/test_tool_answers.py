@@ -16,7 +16,7 @@ from streamtools.sources.provider_terms import finish_reason
 from streamtools.tools import ToolRegistry, ToolResult
 from streamtools.tools.call import ToolContext
 from streamtools.tools.finished_responses import extend_messages, read_finished
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.loops import other_loop_deep
 
 __all__ = ["other_loop_deep"]  # a fixture
@@ -109,7 +109,7 @@ async def test_a_message_alone_is_an_answer() -> None:
     assert ["a", "a"] == [outcomes[0].call.id, extend_messages([], message, outcomes)[1]["tool_call_id"]]
 
 
-@pytest.mark.parametrize(
+@together(
     ("call", "code", "text"),
     [
         (chat_call("weather", '{"city": '), Code.INVALID_ARGUMENTS, "a string that is not JSON"),
@@ -232,7 +232,7 @@ async def test_a_list_of_calls_is_an_answer() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@together(
     ("response", "messages"),
     [
         (chat(content="Hello", finish="stop"), [{"role": "assistant", "content": "Hello"}]),
@@ -307,7 +307,7 @@ SAME: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("response", SAME.values(), ids=SAME)
+@together("response", SAME.values(), ids=SAME)
 async def test_the_same_calls_are_found_as_by_the_other_reader(response: Any) -> None:
     """By name and arguments, those that are none by their codes; and each goes on with its result."""
     calls, errors = extract_tool_calls(response)
@@ -382,9 +382,7 @@ async def test_progress_of_a_finished_answers_tools_is_dropped() -> None:
     assert [2] == [outcome.result for outcome in outcomes]
 
 
-@pytest.mark.parametrize(
-    "response", [None, 3, b"bytes", b"", {}, {"foo": 1}, {"candidates": []}, {"promptFeedback": {}}]
-)
+@together("response", [None, 3, b"bytes", b"", {}, {"foo": 1}, {"candidates": []}, {"promptFeedback": {}}])
 async def test_what_is_no_answer_is_refused(response: Any) -> None:
     """By the same error as a stream that nobody can read."""
     with pytest.raises(UnreadableSource, match="a finished answer was expected"):
@@ -466,7 +464,7 @@ MALFORMED: list[tuple[Any, list[Code]]] = [
 ]
 
 
-@pytest.mark.parametrize(("response", "expected"), MALFORMED)
+@together(("response", "expected"), MALFORMED)
 async def test_malformed_answers_raise_nothing(response: Any, expected: list[Code]) -> None:
     """What has the wrong type is a call that does not run, or nothing."""
     outcomes = await REGISTRY.process_tool_calls(response)

@@ -10,6 +10,7 @@ import pytest
 from streamtools.calls import ToolCall, Verdict
 from streamtools.tools import ToolChoice, ToolRegistry
 from streamtools.tools.call_rules import check_choice, find_violation, parse_choice
+from tests.support.cases import together
 
 AUTO, NONE, REQUIRED = ToolChoice("auto"), ToolChoice("none"), ToolChoice("required")
 WEATHER = ToolChoice("tool", "weather")
@@ -25,7 +26,7 @@ def call(name: str) -> ToolCall:
     return ToolCall(id=f"call_{name}", name=name, arguments={}, dialect="hash_marker")
 
 
-@pytest.mark.parametrize(
+@together(
     ("value", "choice"),
     [
         (None, AUTO),
@@ -57,7 +58,7 @@ def test_every_spelling_has_one_meaning(value: Any, choice: ToolChoice) -> None:
     assert choice == parse_choice(value)
 
 
-@pytest.mark.parametrize(
+@together(
     "value",
     [
         "",

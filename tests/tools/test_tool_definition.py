@@ -19,6 +19,7 @@ from typing_extensions import TypedDict
 
 from streamtools.errors import ToolInputError
 from streamtools.tools import Tool, ToolResult, tool
+from tests.support.cases import together
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -93,7 +94,7 @@ def optional(x: int | None) -> None: ...
 def odd_default(x: Any = NO_TYPE) -> None: ...
 
 
-@pytest.mark.parametrize(
+@together(
     ("function", "arguments", "given"),
     [
         (plain, {"city": "Bern"}, {"city": "Bern"}),
@@ -127,7 +128,7 @@ def test_json_becomes_arguments(function: Callable[..., Any], arguments: dict[st
     assert ((), given) == Tool(function).read(arguments)
 
 
-@pytest.mark.parametrize(
+@together(
     ("function", "arguments", "reason"),
     [
         (plain, {}, "city: Field required"),
@@ -282,7 +283,7 @@ def opened(stream: inspect.Signature) -> None: ...
 def unknown(x: Decimal) -> None: ...
 
 
-@pytest.mark.parametrize(
+@together(
     ("function", "reason"),
     [
         (positional_only, "tool 'positional_only': parameter 'a' is positional-only"),
@@ -542,7 +543,7 @@ def test_a_result_of_another_type_than_declared_is_written_as_what_it_is() -> No
     assert Tool(publish).write({"a": [1]})[:2] == ({"a": [1]}, '{"a":[1]}')
 
 
-@pytest.mark.parametrize(
+@together(
     ("value", "plain_value", "text"),
     [
         ("Hello \u2028", "Hello \u2028", "Hello \u2028"),

@@ -12,6 +12,7 @@ from streamtools.parsing.declared import Declared
 from streamtools.tools import Tool, ToolRegistry, tool
 from streamtools.tools.descriptions import parameters_of_schema, schema_of_parameters, type_of
 from streamtools.tools.registry import Format
+from tests.support.cases import together
 from tests.support.signatures import TOOLS
 
 
@@ -99,19 +100,19 @@ DEFINITIONS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("format", DEFINITIONS)
+@together("format", DEFINITIONS)
 def test_each_provider_is_told_in_its_own_form(format: Any) -> None:
     """In the order of registration, with a description only where there is one."""
     assert DEFINITIONS[format] == ToolRegistry(weather, now).definitions(format)
 
 
-@pytest.mark.parametrize("format", DEFINITIONS)
+@together("format", DEFINITIONS)
 def test_no_tools_are_no_definitions(format: Any) -> None:
     """Not even an empty list of Gemini's."""
     assert [] == ToolRegistry().definitions(format)
 
 
-@pytest.mark.parametrize("format", get_args(Format))
+@together("format", get_args(Format))
 def test_every_signature_can_be_told_to_every_provider(format: Any) -> None:
     """As JSON, and the parser that is told of it knows the same parameters."""
     registry = ToolRegistry(each for each in TOOLS if not each.is_unbound)
@@ -181,7 +182,7 @@ def test_a_parameter_without_a_name_of_its_own_is_refused(parameters: Any) -> No
         schema_of_parameters(parameters)
 
 
-@pytest.mark.parametrize(
+@together(
     ("schema", "kind"),
     [
         ({"type": "string"}, "string"),

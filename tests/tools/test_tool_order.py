@@ -19,6 +19,7 @@ from streamtools.errors import Code
 from streamtools.events import Executed, Executing, NativeToolCall, ProviderCompleted, UIEvent, Warning
 from streamtools.tools import Tool
 from streamtools.tools.call import ToolContext
+from tests.support.cases import together
 from tests.support.stories import Script, story, texts
 from tests.tools.test_tool_runner import Interface, call, runner
 
@@ -156,9 +157,7 @@ async def test_a_result_that_is_too_long_for_the_model() -> None:
     assert ("x" * 5000, 3) == (executed.result, executed.seq)
 
 
-@pytest.mark.parametrize(
-    ("limit", "told"), [(None, "hello"), (5, "hello"), (4, "It begins: hell"), (0, "ask for less of it")]
-)
+@together(("limit", "told"), [(None, "hello"), (5, "hello"), (4, "It begins: hell"), (0, "ask for less of it")])
 async def test_what_is_too_long(limit: int | None, told: str) -> None:
     """The limit itself is allowed; what is told of a longer one holds no more of it than the limit."""
 

@@ -20,6 +20,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolFailed
 from streamtools.events import Error, Executed, Executing, Progress, UIEvent, Warning, read_ui_event
 from streamtools.tools import Runner, Tool, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
+from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +107,7 @@ async def test_no_calls_have_no_outcomes() -> None:
     assert interface.events == []
 
 
-@pytest.mark.parametrize(
+@together(
     ("result", "message"),
     [
         ({"message": "Done"}, "Done"),
@@ -145,7 +146,7 @@ async def test_a_message_may_stand_in_an_object() -> None:
     assert (outcome.message, outcome.result) == ("Done", {"message": "Done"})
 
 
-@pytest.mark.parametrize("value", [float("nan"), {"a": [float("-inf")]}, "half \ud800", 10**300, {1: {2, 3}}])
+@together("value", [float("nan"), {"a": [float("-inf")]}, "half \ud800", 10**300, {1: {2, 3}}])
 async def test_every_result_can_be_sent(value: Any) -> None:
     """What a tool returns never breaks the JSON of the event, which reads back as it was."""
 
@@ -248,7 +249,7 @@ async def test_an_unknown_tool_is_answered() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["", "x" * 10_000, "\x00\u202e", "__class__"])
+@together("name", ["", "x" * 10_000, "\x00\u202e", "__class__"])
 async def test_a_bad_name_is_only_an_unknown_tool(name: str) -> None:
     """Whatever a model writes for a name is answered, in few words."""
     interface = Interface()
@@ -408,10 +409,8 @@ def raises(error: BaseException) -> list[Callable[[], Any]]:
     return [as_coroutine, in_thread, as_async_generator, as_generator]
 
 
-@pytest.mark.parametrize("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
-@pytest.mark.parametrize(
-    "error", [LookupError(SECRET), StopIteration(SECRET), asyncio.CancelledError(SECRET)], ids=type
-)
+@together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
+@together("error", [LookupError(SECRET), StopIteration(SECRET), asyncio.CancelledError(SECRET)], ids=type)
 async def test_what_a_tool_raises_is_its_failure(error: BaseException, kind: int) -> None:
     """Also a cancellation that nobody asked for."""
     outcome, events = await outcome_of(raises(error)[kind])
@@ -419,14 +418,14 @@ async def test_what_a_tool_raises_is_its_failure(error: BaseException, kind: int
     assert [event.type for event in events] == ["executing", "error"]
 
 
-@pytest.mark.parametrize("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
+@together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
 async def test_what_a_tool_refuses_with_is_said(kind: int) -> None:
     """The text of a `ToolError` goes to the model and to the reader word for word."""
     outcome, _ = await outcome_of(raises(ToolError("not on Sundays"))[kind])
     assert (outcome.error, outcome.text, outcome.message) == (Code.TOOL_FAILED, "not on Sundays", "not on Sundays")
 
 
-@pytest.mark.parametrize("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
+@together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
 async def test_what_is_meant_for_the_program_passes(kind: int) -> None:
     """Exceptions outside `Exception` that are not known here are nobody's result."""
 
@@ -438,9 +437,9 @@ async def test_what_is_meant_for_the_program_passes(kind: int) -> None:
     assert caught.group_contains(Emergency)
 
 
-@pytest.mark.parametrize("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
-@pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt])
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
+@together("raised", [SystemExit, KeyboardInterrupt])
+@together("backend", ["asyncio", "trio"])
 def test_what_ends_the_program_ends_it(raised: type[BaseException], kind: int, backend: str) -> None:
     """A model that calls a tool which exits ends the program, as anything else that calls it would."""
     with pytest.raises((raised, BaseExceptionGroup)) as caught:  # trio says that it came from a task
@@ -481,7 +480,7 @@ async def breaks_while_yielding() -> AsyncIterator[Any]:
     yield Broken()
 
 
-@pytest.mark.parametrize(
+@together(
     ("made", "arguments", "code"),
     [
         *[(each, {}, Code.TOOL_FAILED) for each in raises(LookupError(SECRET))],
@@ -584,7 +583,7 @@ def count_and_conclude_here(to: int) -> Iterator[Any]:
     yield ToolResult(model=f"counted to {to}", ui=to)
 
 
-@pytest.mark.parametrize(
+@together(
     ("function", "result", "text"),
     [
         (count_async, 3, "3"),
@@ -684,7 +683,7 @@ async def test_the_clock_goes_on_after_progress() -> None:
     assert left == sorted(left, reverse=True)
 
 
-@pytest.mark.parametrize(
+@together(
     ("function", "at"),
     [
         (weather, "executing"),
@@ -754,8 +753,8 @@ class Kit:
         return [self.wait_async, self.wait_in_thread, self.wait_by_steps, self.wait_by_steps_in_thread, self.quick]
 
 
-@pytest.mark.parametrize("concurrency", [2, 8])
-@pytest.mark.parametrize("nth", range(1, 16))
+@together("concurrency", [2, 8])
+@together("nth", range(1, 16))
 async def test_a_run_that_is_cancelled_accounts_for_every_call(nth: int, concurrency: int) -> None:
     """Cancelled at any of its events, a run stops its tools, keeps what has ended, and has one outcome and one closing
     event for each call; its places are free for the next run.

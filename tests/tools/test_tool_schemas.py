@@ -8,12 +8,11 @@ import pytest
 
 from streamtools.tools import Tool
 from streamtools.tools.schemas import complete, inline, snapshot
+from tests.support.cases import together
 from tests.support.signatures import SIGNATURES, TOOLS, Schema
 
 
-@pytest.mark.parametrize(
-    ("tool", "schema"), [(tool, schema) for tool, (_, schema) in zip(TOOLS, SIGNATURES, strict=True)], ids=repr
-)
+@together(("tool", "schema"), [(tool, schema) for tool, (_, schema) in zip(TOOLS, SIGNATURES, strict=True)], ids=repr)
 def test_a_signature_has_its_schema(tool: Tool, schema: Schema) -> None:
     """Each kind of parameter is told as JSON schema says it, without titles that repeat its name."""
     assert schema == tool.parameters
@@ -24,7 +23,7 @@ def test_there_are_many_signatures() -> None:
     assert len(SIGNATURES) >= 40
 
 
-@pytest.mark.parametrize(
+@together(
     ("schema", "completed"),
     [
         ({"type": "array"}, {"type": "array", "items": {}}),
@@ -54,7 +53,7 @@ def test_arrays_say_what_they_hold(schema: Schema, completed: Schema) -> None:
     assert before == repr(schema)
 
 
-@pytest.mark.parametrize(
+@together(
     ("schema", "reason"),
     [
         ({"type": "array"}, "an object's, not of type 'array'"),
@@ -109,7 +108,7 @@ def test_references_are_written_out(schema: Schema, written_out: Schema) -> None
     assert written_out == inline(schema)
 
 
-@pytest.mark.parametrize(
+@together(
     "odd",
     [
         {"$defs": 5},

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict, Unpack
 from streamtools.errors import ToolInputError, UnknownTool
 from streamtools.tools import Tool, ToolRegistry, ToolResult, tool
 from streamtools.tools.call import ToolContext
+from tests.support.cases import together
 
 
 def a() -> str:
@@ -222,7 +223,7 @@ def opaque() -> Opaque: ...  # type: ignore[empty-body]
 PUBLIC = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
-@pytest.mark.parametrize(
+@together(
     ("function", "kind", "schema"),
     [
         (maybe, Public, PUBLIC),

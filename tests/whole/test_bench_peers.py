@@ -22,6 +22,7 @@ from benchmarks.peers.short import cuttings, short_streams, tokens
 from benchmarks.peers.streams import CASES, Stream, case, deltas_of, make, near
 from benchmarks.peers.worker import tell, time_stream
 from streamtools.parsing import DIALECTS
+from tests.support.cases import together
 
 ROOT = Path(__file__).parents[2]
 OURS = [row for row in ROWS if row.group == "ours"]
@@ -142,7 +143,7 @@ def test_delays_are_counted_in_deltas() -> None:
     assert 3 == promptness(stream, [1, named, 1, 1, len(stream.text)], told, ["<tool_call>"]).named
 
 
-@pytest.mark.parametrize("row", OURS, ids=[f"{row.choice or 'defaults'}-{row.format}" for row in OURS])
+@together("row", OURS, ids=[f"{row.choice or 'defaults'}-{row.format}" for row in OURS])
 @pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.deep)])
 def test_our_rows_are_right_however_a_stream_is_cut(row: Row, share: int) -> None:
     """Each dialect reads its format: nothing lost, leaked or wrong, and one result for every cutting."""
@@ -153,7 +154,7 @@ def test_our_rows_are_right_however_a_stream_is_cut(row: Row, share: int) -> Non
         assert 1 == len({verdict.result for verdict in verdicts}), stream.name
 
 
-@pytest.mark.parametrize("row", OURS, ids=[f"{row.choice or 'defaults'}-{row.format}" for row in OURS])
+@together("row", OURS, ids=[f"{row.choice or 'defaults'}-{row.format}" for row in OURS])
 def test_our_rows_are_right_in_every_case(row: Row) -> None:
     """The measured streams, shortened, come out as they were written."""
     peer = load(row.choice)

@@ -1,41 +1,46 @@
-"""Many cases in one test: all are tried, and what failed is named."""
+"""Many cases in one test: none hides another, and those that fail are named."""
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 import pytest
 
-from tests.support.cases import cases
+from tests.support.cases import together
+from tests.support.loops import ONE_LOOP
+
+NUMBERS = [1, pytest.param(2, id="two"), 3, 4]
 
 
-def try_four(tried: list[int]) -> None:
-    """Try four cases, of which three fail."""
-    with cases() as case:
-        for number in range(4):
-            with case("number", number):
-                tried.append(number)
-                assert number != 1, "it is one"
-                if number == 2:
-                    pytest.fail("it is two")
-                if number == 3:
-                    raise ExceptionGroup("group", [ValueError("it is three")])
+@pytest.mark.anyio
+@ONE_LOOP
+async def test_each_case_that_fails_is_named() -> None:
+    """As with `pytest.mark.parametrize`, by its id or its value; other arguments stay those of the test."""
+    tried: list[tuple[int, str, str]] = []
+
+    @together("number", NUMBERS)
+    @together("word, other", [("a", "b"), ("c", "d")], ids=["first", "second"])
+    def look(number: int, word: str, other: str, fixture: str) -> None:
+        tried.append((number, word + other, fixture))
+        assert number % 2 or word == "a"
+
+    @together(["number"], NUMBERS, ids=str)
+    async def wait(number: int) -> None:
+        assert number % 2
+
+    trying: Any = look
+    waiting: Any = wait
+    assert ["fixture"] == list(inspect.signature(look).parameters)
+    with pytest.raises(AssertionError, match=r"(?s)^2 of 4 .*:\n\ntwo: .*1 of 2.*second: .*\n\n4: .*second: "):
+        trying(fixture="f")
+    assert [(number, words, "f") for number in (1, 2, 3, 4) for words in ("ab", "cd")] == tried
+    with pytest.raises(AssertionError, match=r"(?s)^2 of 4 cases failed:\n\ntwo: .*\n\n4: "):
+        await waiting()
 
 
-def test_all_that_fail_are_named() -> None:
-    """The others are tried nevertheless."""
-    tried: list[int] = []
-    with pytest.raises(AssertionError) as raised:
-        try_four(tried)
-
-    assert [0, 1, 2, 3] == tried
-    first, one, two, three = str(raised.value).split("\n\n")
-    assert "3 of 4 cases failed:" == first
-    assert one.startswith("number, 1: AssertionError: it is one")
-    assert two == "number, 2: Failed: it is two"
-    assert three == "number, 3: ValueError: it is three"
-    assert "it is one" in str(raised.value.__cause__)
-
-
-def test_there_is_a_case() -> None:
-    """A loop over nothing is no test."""
-    with pytest.raises(AssertionError, match="there was no case"), cases():
-        pass
+def test_a_case_with_a_mark_is_refused() -> None:
+    """It would be run where it is not to be."""
+    marked: Any = pytest.param(1, marks=pytest.mark.deep)
+    with pytest.raises(TypeError, match="a test of its own"):
+        together("number", [marked])

@@ -17,6 +17,7 @@ import pytest
 import websockets
 
 from streamtools.runs import log_key
+from tests.support.cases import together
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
@@ -563,7 +564,7 @@ POSTS = dict.fromkeys(("fastapi", "starlette", "litestar", "asgi", "origin", "ru
 POSTS |= {"ai-sdk": "/api/chat", "ag-ui": "/agent"}
 
 
-@pytest.mark.parametrize("name", POSTS)
+@together("name", POSTS)
 async def test_bodies_have_a_bound(name: str) -> None:
     """More than 4 MiB are not read; what is no body of the program's, or the system's words, is the client's fault."""
     async with serving(name) as (_, client):

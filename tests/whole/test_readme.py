@@ -32,6 +32,7 @@ from structlog.testing import ReturnLoggerFactory
 from streamtools import Code, parse, sources
 from streamtools.events import TextDelta
 from streamtools.recording import read_recording, shipped
+from tests.support.cases import together
 from tests.support.loopback import Loopback
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.readme import PAGES, ROOT, TABLES, Block, read_blocks, read_tables, stream_parameters
@@ -223,7 +224,7 @@ def test_the_set_up_commands_are_those_that_ci_runs() -> None:
     assert ".venv/bin/coverage run -m pytest\n" in script  # the same tests, with their coverage
 
 
-@pytest.mark.parametrize("name", TABLES)
+@together("name", TABLES)
 def test_tables_say_what_the_code_says(name: str) -> None:
     """The tables of the README are those that the docstrings make."""
     assert TABLES[name]() == read_tables(TEXT)[name]
