@@ -50,7 +50,9 @@ def cases() -> Iterator[Cases]:
         raise AssertionError(message) from case.failed[0][1]
 
 
-def together(names: str | Sequence[str], values: Iterable[Any], ids: Any = None) -> Callable[[F], F]:
+def together(
+    names: str | Sequence[str], values: Iterable[Any], ids: Iterable[str] | Callable[[Any], object] | None = None
+) -> Callable[[F], F]:
     """Try all of these in one test, where `pytest.mark.parametrize`, which this is called like, would make many.
 
     It is for cases that share nothing and take a few milliseconds, of which pytest needs as many for each test.
@@ -59,10 +61,10 @@ def together(names: str | Sequence[str], values: Iterable[Any], ids: Any = None)
     rows = [value if isinstance(value, ParameterSet) else pytest.param(value, id=None) for value in values]
     if any(row.marks for row in rows):
         raise TypeError("a case with a mark is a test of its own: use pytest.mark.parametrize")
-    labels: list[Any] = [ids] * len(rows) if ids is None or callable(ids) else list(ids)
+    labels: list[Any] = [ids] * len(rows) if ids is None or callable(ids) else [*ids]
     tried: list[tuple[object, dict[str, Any]]] = []
     for row, label in zip(rows, labels, strict=True):
-        whole = row.values[0] if len(row.values) == 1 else row.values
+        whole: Any = row.values[0] if len(row.values) == 1 else row.values
         named = [whole] if len(listed) == 1 else list(whole)
         label = " ".join(str(label(value)) for value in named) if callable(label) else label
         tried.append((row.id or label or repr(whole), dict(zip(listed, named, strict=True))))
