@@ -16,6 +16,7 @@ import msgspec
 from streamtools.history import Message, read_messages
 from streamtools.history.content import given, read_content, text_in
 from streamtools.json_values import compact, writable
+from streamtools.logs import Logger
 from streamtools.sources.adapter import decode
 from streamtools.tools import Tool, ToolChoice
 from streamtools.tools.call_rules import parse_choice
@@ -24,6 +25,8 @@ Client: TypeAlias = Literal["openai", "responses", "anthropic"]
 """The formats in which clients ask: chat completions, Responses, Anthropic's Messages."""
 
 Body = dict[str, Any]
+
+log = Logger(__name__)
 
 
 class Refused(Exception):
@@ -61,6 +64,8 @@ class Asked(NamedTuple):
     """What goes to the upstream as it is, in the words of chat completions."""
     body: Body
     """The request as it came."""
+    dropped: tuple[str, ...] = ()
+    """Options for which chat completions have no word."""
 
 
 def read_request(client: Client, content: bytes) -> Asked:
@@ -74,6 +79,22 @@ def read_request(client: Client, content: bytes) -> Asked:
     if not isinstance(body.get("model", ""), str):
         raise Refused("the name of a model is a text", "model")
     return _READERS[client](body)
+
+
+def model_in(content: bytes) -> str:
+    """Return the model that a body asks for; "" if it names none."""
+    try:
+        return str(decode(content)["model"])
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
+def say_dropped(logged: set[str], asked: Asked) -> None:
+    """Tell the log once of each option that has no place upstream."""
+    for name in asked.dropped:
+        if (what := f"{asked.client} {name}") not in logged:
+            logged.add(what)
+            log.warning("option_dropped", client=asked.client, option=name)
 
 
 def _history(messages: object, param: str, system: object = None) -> list[Message]:
@@ -104,6 +125,9 @@ def _read_chat(body: Body) -> Asked:
     for old in ("functions", "function_call"):
         if body.get(old):
             raise Refused(f"{old} is not taken; send the functions as `tools`", old)
+    modalities = body.get("modalities")
+    if isinstance(modalities, list) and any(each != "text" for each in modalities):
+        raise Refused("an answer is a text, and nothing else is read of it: leave `modalities` out", "modalities")
     tools = tuple(_declare(each, "function") for each in _tools(body))
     choice, allowed = _choice(body.get("tool_choice"), tools)
     wanted = body.get("stream_options")
@@ -132,7 +156,16 @@ _KEPT = {
 }
 """What of Responses wants something that is kept here, and what to do instead."""
 
-_SAME = ("temperature", "top_p", "user", "service_tier", "prompt_cache_key", "safety_identifier", "seed")
+_RESPONSES = frozenset(
+    (
+        *("input", "instructions", "model", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
+        *("max_output_tokens", "stream", "store", "include", "metadata"),
+        *("max_tool_calls", "stream_options"),  # of tools of the provider's, and of padding, which nobody writes here
+        *("truncation", "context_management"),
+        *_KEPT,
+    )
+)
+"""What is read of Responses, and what holds for nothing here; the rest is the upstream's."""
 
 
 def _read_responses(body: Body) -> Asked:
@@ -142,12 +175,16 @@ def _read_responses(body: Body) -> Asked:
     tools = tuple(_declare(each, "responses") for each in _tools(body))
     choice, allowed = _choice(body.get("tool_choice"), tools)
     items = body.get("input")
-    options = _taken(body, *_SAME, max_output_tokens="max_tokens")
+    _one_text(body)
+    if isinstance(body.get("include"), list) and "message.output_text.logprobs" in body["include"]:
+        raise Refused(_NO_LOGPROBS, "include")
+    options = _rest(body, _RESPONSES) | _taken(body, max_output_tokens="max_tokens")
     effort = body.get("reasoning")
     if isinstance(effort, dict) and effort.get("effort"):
         options["reasoning_effort"] = effort["effort"]
-    text = body.get("text")
-    if isinstance(text, dict) and isinstance(form := text.get("format"), dict) and form.get("type") != "text":
+    text = found if isinstance(found := body.get("text"), dict) else {}
+    options |= _taken(text, "verbosity")
+    if isinstance(form := text.get("format"), dict) and form.get("type") != "text":
         schema = {name: value for name, value in form.items() if name != "type"}
         is_schema = form.get("type") == "json_schema"
         options["response_format"] = {"type": form.get("type")} | ({"json_schema": schema} if is_schema else {})
@@ -165,20 +202,37 @@ def _read_responses(body: Body) -> Asked:
         include_usage=True,
         options=options,
         body=body,
+        dropped=_dropped(body, "truncation", "context_management"),
     )
 
 
 # Anthropic's Messages.
 
+_MESSAGES = frozenset(
+    (
+        *("messages", "model", "system", "tools", "tool_choice", "max_tokens", "stream", "stop_sequences"),
+        *("metadata", "output_config", "output_format", "cache_control", "thinking", "context_management"),
+    )
+)
+_ELSEWHERE = ("mcp_servers", "container")
+
 
 def _read_anthropic(body: Body) -> Asked:
     if not isinstance(body.get("max_tokens"), int):
         raise Refused("max_tokens is a number, and required", "max_tokens")
+    _one_text(body)
+    for name in _ELSEWHERE:
+        if body.get(name):
+            raise Refused(f"{name} is run by its provider, who is not asked here; run it yourself, as a tool", name)
     tools = tuple(_declare(each, "anthropic") for each in _tools(body))
     wish = body.get("tool_choice")
     choice, allowed = _choice(wish, tools)
-    options = _taken(body, "max_tokens", "temperature", "top_p", "top_k", "service_tier", stop_sequences="stop")
+    options = _rest(body, _MESSAGES) | _taken(body, "max_tokens", stop_sequences="stop")
+    if isinstance(about := body.get("metadata"), dict):
+        options |= _taken(about, user_id="user")
     asked = body.get("output_config")
+    if isinstance(asked, dict):
+        options |= _taken(asked, effort="reasoning_effort")
     form = asked.get("format") if isinstance(asked, dict) else body.get("output_format")
     if isinstance(form, dict) and form.get("type") == "json_schema":
         schema = {"name": "answer", "schema": form.get("schema"), "strict": True}
@@ -195,6 +249,7 @@ def _read_anthropic(body: Body) -> Asked:
         include_usage=True,
         options=options,
         body=body,
+        dropped=_dropped(body, "thinking", "context_management"),
     )
 
 
@@ -209,6 +264,29 @@ def _taken(body: Body, *same: str, **renamed: str) -> Body:
     """Return members of a body that chat completions have too, some by another name."""
     names = {**dict.fromkeys(same), **renamed}
     return {(other or name): body[name] for name, other in names.items() if body.get(name) is not None}
+
+
+_NO_LOGPROBS = "log probabilities have no place here; ask for chat completions, or leave them out"
+
+
+def _one_text(body: Body) -> None:
+    """Raise `Refused` for what the answer could not hold."""
+    if (n := body.get("n")) not in (None, 1):
+        raise Refused(f"n is 1, and not {n!r}: ask for chat completions, or several times", "n")
+    for name in ("logprobs", "top_logprobs"):
+        if body.get(name):
+            raise Refused(_NO_LOGPROBS, name)
+
+
+def _rest(body: Body, known: frozenset[str]) -> Body:
+    """Return what the upstream is sent as it is: what both formats have, and what only servers of their own know."""
+    ours = known | _CHAT | {"n", "logprobs", "top_logprobs"}
+    return {name: value for name, value in body.items() if name not in ours and value is not None}
+
+
+def _dropped(body: Body, *names: str) -> tuple[str, ...]:
+    """Return those of these options that wish for something."""
+    return tuple(name for name in names if body.get(name) not in (None, "disabled", {"type": "disabled"}))
 
 
 # Tools.

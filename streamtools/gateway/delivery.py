@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Send
 
-from streamtools.gateway.addresses import JSON, ONCE, Head, as_bytes, as_text, is_packed_twice, without_hop
+from streamtools.gateway.addresses import JSON, ONCE, Head, as_bytes, as_text, is_packed_twice, path_for, without_hop
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.encoder import EVENT_STREAM, KEEP_ALIVE
 from streamtools.outputs.whole_answers import write_fault
@@ -97,6 +97,12 @@ class Route(NamedTuple):
     longest: float
     method: str = "POST"
     fallbacks: Sequence[Route] = ()
+
+
+def below(upstream: httpx.URL, endpoint: str) -> httpx.URL:
+    """Return where an endpoint of an upstream is."""
+    path = path_for(f"{upstream.path.rstrip('/')}/chat/completions", endpoint)
+    return upstream.copy_with(raw_path=path.encode())
 
 
 class Delivery:

@@ -11,14 +11,15 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from streamtools.events import Error, SourceEvent, TextDelta
+from streamtools.errors import Code
+from streamtools.events import Error, SourceError, SourceEvent, TextDelta
 from streamtools.gateway.addresses import JSON, Head, without_hop
 from streamtools.gateway.answer import Answer, Watch
 from streamtools.gateway.choices import Choices, Piece, read_choices, wanted
 from streamtools.gateway.client_encoders import encoder_for, write_refusal
-from streamtools.gateway.client_requests import Client, Refused, as_tools, read_request
+from streamtools.gateway.client_requests import Client, Refused, as_tools, model_in, read_request, say_dropped
 from streamtools.gateway.forced_calls import REFUSES, CallAlone, ask_freely, keep_to_call
-from streamtools.gateway.plan import WRITTEN, calls_in, make_plan
+from streamtools.gateway.plan import WRITTEN, calls_in, make_plan, mode_of
 from streamtools.gateway.settings import Settings
 from streamtools.gateway.template_route import NO_TEMPLATE, Template, say_once, template_of, unfit_for_template
 from streamtools.gateway.upstream_requests import UpstreamRequest, write_request
@@ -32,6 +33,12 @@ from streamtools.sources.provider_terms import read_fault
 
 _FRAMES = 16
 """The longest answer, in frames of the longest: a client may be told all of it again in its last event."""
+
+_STREAMS = (EVENT_STREAM, "application/x-ndjson")
+_EVENTS = (b"data:", b"event:", b":")
+"""How a stream begins, which some upstreams send to whoever wants none, and some without saying so."""
+
+_NO_JSON = SourceError("the upstream's answer is neither JSON nor a stream", Code.STREAM_INTERRUPTED, cause="no_json")
 
 
 class Exchange:
@@ -65,7 +72,8 @@ class Exchange:
         speaks = "ollama" if rewrite.upstream == "ollama" else "openai"
         try:
             asked = read_request(client, body)
-            plan = make_plan(rewrite.mode, rewrite.dialects, asked, host)
+            say_dropped(rewrite.logged, asked)
+            plan = make_plan(mode_of(rewrite.mode, asked.model), rewrite.dialects, asked, host)
             self._asked, self._plan = keep_to_call(asked, plan, rewrite.upstream)
             read = self._plan.dialects or self._plan.taught or rewrite.text_rules or rewrite.fallbacks
             if client == speaks and not read:
@@ -81,7 +89,8 @@ class Exchange:
                 self._tools = as_tools(self._asked.tools) if self._plan.dialects else ()
                 self._answers[0] = self._make_answer(0)
         except (Refused, ValueError, RecursionError) as error:
-            if client == speaks and not (rewrite.mode == "text" or rewrite.dialects or rewrite.text_rules):
+            taught = mode_of(rewrite.mode, model_in(body)) == "text"
+            if client == speaks and not (taught or rewrite.dialects or rewrite.text_rules):
                 self._untouched = True  # it is for the upstream to say
                 self.request = UpstreamRequest("chat/completions", body)
                 return
@@ -103,14 +112,17 @@ class Exchange:
         self._passed = [each for each in self._passed if each[0].lower() != "content-type"]
         self._status = status
         self._failed = not 200 <= status < 300
-        self._whole = self._preparing or self._failed or not self._asked.streamed or declared.startswith(JSON)
+        streams = declared.startswith(_STREAMS) or (self._asked.streamed and not declared.startswith(JSON))
+        self._whole = self._preparing or self._failed or not streams
         if self._preparing:
             return
         self._adapter = adapter("ollama" if self._rewrite.upstream == "ollama" else "openai", self._rewrite.limits)
         if self._template is not None:
             self._adapter = self._template.adapter(self._rewrite.limits)
         self._choices = Choices(self._rewrite.limits, self._wanted) if self._apart else None
-        if not (self._whole or self._apart or self._rewrite.ask_again or self._rewrite.fallbacks):
+        if self._asked.streamed and not (
+            self._whole or self._apart or self._rewrite.ask_again or self._rewrite.fallbacks
+        ):
             self._take, self._tell = self._adapter.take, self._answers[0].feed
         if self._asked.streamed and not self._failed and self.head is None:
             own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
@@ -132,7 +144,13 @@ class Exchange:
             if len(self._held) <= self._rewrite.limits.frame:
                 self._held += chunk
             return b""
+        return self._read_stream(chunk)
+
+    def _read_stream(self, chunk: bytes) -> bytes:
         return self._send_all(self._choices.feed(chunk)) if self._choices else self._send(self._adapter.take(chunk))
+
+    def _end_stream(self, cause: str | None) -> bytes:
+        return self._send_all(self._choices.close(cause)) if self._choices else self._send(self._adapter.close(cause))
 
     def close(self, cause: str | None = None) -> bytes:
         """Return the end of the client's body; `cause` says why the upstream's broke off, if it did."""
@@ -152,10 +170,8 @@ class Exchange:
             sent = self._send([read_fault(None).event()])  # when the model was asked again: what it said before counts
         elif self._whole:
             sent = self._read_whole(cause)
-        elif self._choices is not None:
-            sent = self._send_all(self._choices.close(cause))
         else:
-            sent = self._send(self._adapter.close(cause))
+            sent = self._end_stream(cause)
         if (moved := self._move_on()) is not None:
             return sent + moved
         ends = b"".join(self._answers[index].close() for index in sorted(self._answers, reverse=True))
@@ -311,10 +327,13 @@ class Exchange:
 
     def _read_whole(self, cause: str | None) -> bytes:
         """Return what is sent at once of an answer that came as one JSON body."""
+        held = bytes(self._held)
         try:
-            value = decode(bytes(self._held))
+            value = decode(held)
         except ValueError:
-            return self._send([interrupted(cause or "no_json")])
+            if held.lstrip().startswith(_EVENTS) or self._rewrite.upstream == "ollama":
+                return self._read_stream(held) + self._end_stream(cause)
+            return self._send([interrupted(cause) if cause else _NO_JSON])
         if not isinstance(value, dict) or value.get("error"):
             return self._send([read_fault(value).event()])
         if self._template is not None:

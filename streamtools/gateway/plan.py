@@ -7,8 +7,9 @@ at its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.calls import ToolCall
@@ -31,6 +32,9 @@ from streamtools.parsing.dialects.base import neutralise
 Mode: TypeAlias = Literal["text", "native", "auto"]
 """How models are made to call: taught in text, by the upstream, or by the upstream unless calls leak into its text."""
 
+Modes: TypeAlias = Mode | Mapping[str, Mode]
+"""One for all models, or by patterns of their names."""
+
 WRITTEN = "text_"
 """What the ids of calls in text hold: a history tells by them that its calls are none that the upstream has made."""
 
@@ -49,6 +53,24 @@ class Plan(NamedTuple):
     def native(self) -> bool | None:
         """Whether native calls count: as the machine wants to know it."""
         return False if self.taught else None if self.dialects else True
+
+
+def mode_of(modes: Modes, model: str) -> Mode:
+    """Return the mode of the first pattern that fits a name; `"text"` if none does.
+
+    A pattern with `*`, `?` or `[` fits a whole name, and any other one a part of it.
+
+    >>> mode_of({"gemma": "text", "*": "native"}, "google/Gemma-3-4b")
+    'text'
+    """
+    if isinstance(modes, str):
+        return modes
+    found = (mode for pattern, mode in modes.items() if _fits(model.lower(), pattern.lower()))
+    return next(found, "text")
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) if set(pattern) & set("*?[") else pattern in name
 
 
 def make_plan(mode: Mode, dialects: Dialects, asked: Asked, host: str | None) -> Plan:
@@ -130,22 +152,20 @@ def _section(definitions: bytes, dialect: Dialect) -> str:
 
 
 def wish_of(asked: Asked, plan: Plan) -> str:
-    """Return what a model that is taught in text is told of this one answer; "" if there is nothing to be told."""
+    """Return what a model is told of this one answer; "" if there is nothing to be told."""
     if not asked.tools or asked.choice.mode == "none":
         return ""
     sentences = []
     if asked.allowed is not None:
         sentences.append(f"Of the tools, use none but these in your answer: {', '.join(asked.allowed)}.")
     several = "an array of JSON objects" if asked.parallel and not asked.choice.name else "a JSON object"
-    form = (
-        f'as {several} with "name" and "arguments", and nothing else'
-        if plan.alone
-        else "in the form that you were told"
-    )
+    form = ", in the form that you were told" if plan.taught else ""
+    if plan.alone:
+        form = f', as {several} with "name" and "arguments", and nothing else'
     if asked.choice.mode == "tool":
-        sentences.append(f"Your answer has to be a call of the tool {asked.choice.name}, {form}.")
+        sentences.append(f"Your answer has to be a call of the tool {asked.choice.name}{form}.")
     elif asked.choice.mode == "required":
-        sentences.append(f"Your answer has to call a tool, {form}.")
+        sentences.append(f"Your answer has to call a tool{form}.")
     if not asked.parallel:
         sentences.append("Make one call at most.")
     return " ".join(sentences)

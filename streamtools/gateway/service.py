@@ -17,9 +17,8 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from ipaddress import ip_address
 from time import monotonic
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -32,13 +31,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamtools.conversation.prompts import Example
-from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, path_below, path_for
+from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, path_below
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
-from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, without_key
+from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, below, without_key
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.fallbacks import FallbackUpstream
-from streamtools.gateway.plan import Mode
+from streamtools.gateway.plan import Modes
 from streamtools.gateway.rewrite import Rewrite
 from streamtools.gateway.upstream_requests import Upstream
 from streamtools.outputs.whole_answers import write_fault
@@ -46,7 +45,7 @@ from streamtools.parsing.dialects import Dialects
 from streamtools.recording import RecordingTransport
 from streamtools.recording.file_writer import Target
 from streamtools.rules.rule import Rule
-from streamtools.serving.guard import Guard, digest
+from streamtools.serving.guard import Guard, digest, is_here
 from streamtools.serving.requests import read_body
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal
 
@@ -58,6 +57,8 @@ MAX_BODY = 32 * 1024 * 1024
 PASSED = ("/v1/embeddings", "/v1/completions", "/v1/audio/speech", "/v1/audio/transcriptions", "/v1/audio/translations")
 """Paths whose requests and answers pass as they are."""
 
+_LATER = {"retry-after": str(RETRY_AFTER)}
+_Made = TypeVar("_Made")
 _FORMS = PASSED[-2:]  # which take files
 _ASKED: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in CLIENTS.items()}
 _COUNT = "/v1/messages/count_tokens"
@@ -81,7 +82,7 @@ _PASSED_HEADERS = {
 def app(
     upstream: str,
     *,
-    mode: Mode = "text",
+    mode: Modes = "text",
     dialects: Dialects = None,
     few_shot: bool | Sequence[Example] = False,
     on_malformed: Literal["text", "error"] = "error",
@@ -176,6 +177,7 @@ class _Gateway:
         self._limits = limits
         self._counters = Counters()
         self._shutdown: Shutdown | None = None
+        self._reading = 0  # requests whose bodies come
         transport: Any = httpx.AsyncHTTPTransport(
             limits=httpx.Limits(max_connections=limits.running, max_keepalive_connections=20)
         )
@@ -231,7 +233,7 @@ class _Gateway:
     def _forbidden(self, request: Request, form: Client) -> Response | None:
         """Return the refusal of a client that has no right to ask."""
         if self.client_key is None:
-            if not self.keys or _is_here(request):
+            if not self.keys or is_here(request.client):
                 return None
             return _refuse(form, 403, "this gateway has a key of its own, and answers this machine alone")
         given = [request.headers.get("x-api-key", "")]
@@ -252,26 +254,42 @@ class _Gateway:
     ) -> None:
         """Answer within the limits, and count it."""
         counters = self._counters
-        refused = None
-        if self._shutdown is not None and self._shutdown.begun:
-            refused = _refuse(form, 503, "the server is about to end")
-        elif counters.running >= self._limits.running:
-            refused = _refuse(form, 503, "too many requests are being answered at the same time")
-        if refused is not None:
-            refused.headers["retry-after"] = str(RETRY_AFTER)
-            counters.requests[kind, 503] += 1
-            await refused(request.scope, request.receive, send)
-            return
         counters.running += 1
         status = 500
         try:
+            if self._shutdown is not None and self._shutdown.begun:
+                raise HTTPException(503, "the server is about to end", _LATER)
+            self._keep_place()
             status = await answer(request, send)
         except HTTPException as error:
             status = error.status_code
-            await _refuse(form, status, error.detail)(request.scope, request.receive, send)
+            refused = _refuse(form, status, error.detail)
+            refused.headers.update(error.headers or {})
+            await refused(request.scope, request.receive, send)
         finally:
             counters.running -= 1
             counters.requests[kind, status] += 1
+
+    def _keep_place(self) -> None:
+        """Raise HTTPException if there is none for a request that has taken one."""
+        if self._counters.running > self._limits.running:
+            raise HTTPException(503, "too many requests are being answered at the same time", _LATER)
+
+    async def _read(self, request: Request, read: Callable[[bytes], _Made], **options: Any) -> _Made:
+        """Return what `read` makes of a body. While that comes, its request has no place among those that are answered:
+        slow clients wait among themselves, four for each place.
+        """
+        if self._reading >= 4 * self._limits.running:
+            raise HTTPException(503, "too many requests are being read at the same time", _LATER)
+        self._reading += 1
+        self._counters.running -= 1
+        try:
+            made = await read_body(request, read, max_body=self._limits.body, **options)
+        finally:
+            self._reading -= 1
+            self._counters.running += 1
+        self._keep_place()
+        return made
 
     async def _begin(self, begin: Callable[[bytes], Exchange], request: Request, send: Send) -> int:
         """Answer by the model."""
@@ -281,7 +299,7 @@ class _Gateway:
             return exchange, exchange.request is not None and exchange.request.body is body
 
         started = monotonic()
-        exchange, untouched = await read_body(request, read, max_body=self._limits.body)
+        exchange, untouched = await self._read(request, read)
         if exchange.request is None:
             body = exchange.close()
             assert exchange.head is not None
@@ -297,11 +315,7 @@ class _Gateway:
 
     async def _pass(self, endpoint: str, request: Request, send: Send) -> int:
         """Answer with what the upstream answers."""
-        body = (
-            await read_body(request, bytes, max_body=self._limits.body, max_values=None)
-            if request.method == "POST"
-            else b""
-        )
+        body = await self._read(request, bytes, max_values=None) if request.method == "POST" else b""
         route = self._route(request, "openai")._replace(method=request.method)
         return await self._deliver(Delivery(Passing(endpoint, body), route, untouched=True), request, send)
 
@@ -324,7 +338,7 @@ class _Gateway:
                 "anthropic", msgspec.json.encode({**asked, "max_tokens": 1}), host=self._upstream.host
             )
 
-        exchange = await read_body(request, read, max_body=self._limits.body)
+        exchange = await self._read(request, read)
         wanted = exchange.request
         if wanted is None:
             raise HTTPException(400, _message(exchange.close()))
@@ -371,22 +385,8 @@ class _Gateway:
         headers += [("content-type", kind), ("accept-encoding", "identity")]
         known = [(self._upstream, headers)]
         known += [(httpx.URL(each.url), each.headers(headers)) for each in self._rewrite.fallbacks]
-        made = [Route(self._client, partial(_below, url), as_bytes(each), self._limits.longest) for url, each in known]
+        made = [Route(self._client, partial(below, url), as_bytes(each), self._limits.longest) for url, each in known]
         return made[0]._replace(fallbacks=made[1:])
-
-
-def _below(upstream: httpx.URL, endpoint: str) -> httpx.URL:
-    """Return where an endpoint of an upstream is."""
-    path = path_for(f"{upstream.path.rstrip('/')}/chat/completions", endpoint)
-    return upstream.copy_with(raw_path=path.encode())
-
-
-def _is_here(request: Request) -> bool:
-    """Whether a client is on this machine."""
-    try:
-        return request.client is not None and ip_address(request.client.host).is_loopback
-    except ValueError:
-        return False
 
 
 def _refuse(form: str, status: int, message: str) -> Response:

@@ -10,7 +10,7 @@ from streamtools.calls import IdFactory
 from streamtools.conversation.circuits import Circuits
 from streamtools.conversation.prompts import Example
 from streamtools.gateway.fallbacks import FallbackUpstream
-from streamtools.gateway.plan import Mode, teaching
+from streamtools.gateway.plan import Mode, Modes, teaching
 from streamtools.gateway.upstream_requests import Upstream
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.dialects import Dialects
@@ -22,7 +22,7 @@ from streamtools.rules.rule import Rule
 class Settings:
     """What holds for all requests; see `Rewrite`."""
 
-    mode: Mode = "text"
+    mode: Modes = "text"
     dialects: Dialects = None
     few_shot: bool | Sequence[Example] = False
     on_malformed: Literal["text", "error"] = "error"
@@ -38,15 +38,16 @@ class Settings:
     circuits: Circuits = field(init=False, repr=False, compare=False)
     """Of the upstream, and of its `fallbacks`."""
     logged: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
-    """Why requests have left the way of the template, as the log has been told."""
+    """What the log has been told once: why requests have left the way of the template, and options that are dropped."""
 
     def __post_init__(self) -> None:
-        for name, kinds in (("mode", Mode), ("upstream", Upstream)):
-            if getattr(self, name) not in get_args(kinds):
-                raise ValueError(f"{name} is one of {', '.join(get_args(kinds))}, not {getattr(self, name)!r}")
+        modes = list(self.mode.values()) if isinstance(self.mode, Mapping) else [self.mode]
+        for name, kinds, given in (("mode", Mode, modes), ("upstream", Upstream, [self.upstream])):
+            if wrong := [each for each in given if each not in get_args(kinds)]:
+                raise ValueError(f"{name} is one of {', '.join(get_args(kinds))}, not {wrong[0]!r}")
         if self.on_malformed not in ("text", "error"):
             raise ValueError(f"on_malformed is 'text' or 'error', not {self.on_malformed!r}")
         Options(text_rules=self.text_rules)
-        if self.mode == "text":
+        if "text" in modes or (isinstance(self.mode, Mapping) and "*" not in self.mode):
             teaching(self.dialects)
         object.__setattr__(self, "circuits", Circuits(1 + len(self.fallbacks)))

@@ -28,7 +28,7 @@ from streamtools.gateway.addresses import (
 )
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.fallbacks import FallbackUpstream
-from streamtools.gateway.plan import Mode
+from streamtools.gateway.plan import Modes
 from streamtools.gateway.rewrite import Rewrite
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.parsing.dialects import Dialects
@@ -52,7 +52,7 @@ class ToolCallTransport(Transport):
         self,
         inner: Any = None,
         *,
-        mode: Mode = "text",
+        mode: Modes = "text",
         dialects: Dialects = None,
         few_shot: bool | Sequence[Example] = False,
         on_malformed: Literal["text", "error"] = "error",

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from streamtools.conversation.models import OLLAMA_NAMES
 from streamtools.conversation.models.http_model import place
 from streamtools.conversation.prompts import Example
-from streamtools.gateway.client_requests import Asked
+from streamtools.gateway.client_requests import Asked, Refused
 from streamtools.gateway.plan import Plan, add_wish, history_for, wish_of
 from streamtools.history import Origin, write_messages
 from streamtools.outputs.encoder import to_json
@@ -43,16 +43,19 @@ def write_request(
     body: dict[str, Any] = {"model": asked.model} if asked.model else {}
     form: Literal["openai", "ollama"] = "ollama" if upstream == "ollama" else "openai"
     body["messages"] = write_messages(history, form, dialects=plan.dialects, provider=Origin(form, host))
-    if plan.taught is not None:
+    if plan.taught is not None or form == "ollama":
         add_wish(body["messages"], wish_of(asked, plan))
     body["messages"] += more
     if plan.taught is None:
         body |= neutralise_all(_tools(asked), plan.dialects, "description") if plan.dialects else _tools(asked)
     if form == "openai":
         body |= asked.options | {"stream": asked.streamed}
-        if asked.streamed and asked.include_usage:
-            wanted = asked.body.get("stream_options") if asked.client == "openai" else None
-            body["stream_options"] = {**(wanted if isinstance(wanted, dict) else {}), "include_usage": True}
+        wanted = asked.body.get("stream_options") if asked.client == "openai" else None
+        about = dict(wanted) if isinstance(wanted, dict) else {}
+        if asked.include_usage:
+            about["include_usage"] = True
+        if asked.streamed and about:
+            body["stream_options"] = about
     else:
         body |= _for_ollama(asked, body)
     return UpstreamRequest("api/chat" if form == "ollama" else "chat/completions", to_json(body))
@@ -78,7 +81,13 @@ def _tools(asked: Asked) -> dict[str, Any]:
 
 def _for_ollama(asked: Asked, body: dict[str, Any]) -> dict[str, Any]:
     """Return the rest of a request for Ollama, which has no `tool_choice`, and its options in an object."""
-    options = {key: value for key, value in asked.options.items() if key not in ("response_format", "stream_options")}
+    for name in ("n", "logprobs", "top_logprobs"):
+        if asked.options.get(name) not in (None, False, 0, 1 if name == "n" else 0):
+            raise Refused(f"{name} has no place in the upstream's form, which is Ollama's own", name)
+    ours = ("response_format", "stream_options", "reasoning_effort", "n", "logprobs", "top_logprobs")
+    options = {key: value for key, value in asked.options.items() if key not in ours}
+    if (effort := asked.options.get("reasoning_effort")) is not None:
+        options["think"] = False if effort == "none" else "low" if effort == "minimal" else effort
     form = asked.options.get("response_format")
     schema = form.get("json_schema") if isinstance(form, dict) else None
     if isinstance(schema, dict):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection
 from ipaddress import ip_address
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Address, Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,6 +26,14 @@ def refuse(status: int, message: str) -> Response:
 def digest(text: str) -> str:
     """Return the source of a Content-Security-Policy that allows exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def is_here(client: Address | None) -> bool:
+    """Return whether a client is on this machine."""
+    try:
+        return client is not None and ip_address(client.host).is_loopback
+    except ValueError:
+        return False
 
 
 class Guard:

@@ -63,6 +63,12 @@ def test_the_command_line_stands_over_the_file(tmp_path: Path) -> None:
     assert (config.dialects, config.keep_alive) == (["hermes_json"], 5)
     assert config.fallbacks == [Standby(url="http://b/v1", prefill="vllm", key_env="B")]
     assert config.few_shot == [Example("Q", "n", {"city": "x"}, "r", "A")]
+    file.write_text('upstream = "http://a/v1"\n[mode]\ngemma = "text"\n"*" = "native"\n')
+    asked = parse(["gateway", "--config", str(file)])
+    assert isinstance(asked, Gateway)
+    modes = read_config(asked).mode
+    assert isinstance(modes, dict)
+    assert list(modes.items()) == [("gemma", "text"), ("*", "native")]
 
 
 def test_what_it_refuses_to_start_with(

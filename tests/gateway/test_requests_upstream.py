@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from streamtools.conversation.prompts import Example
 from streamtools.gateway import Exchange, Rewrite, client_of, headers_for
@@ -212,15 +213,45 @@ def test_native_calls_of_the_answer_reach_every_client() -> None:
         assert seen.calls == [("c9", "get_time", {"city": "x"})], client
 
 
-def test_ids_are_unique_over_a_conversation() -> None:
-    """There are servers that begin anew with each answer."""
-    begun: Any = {"index": 0, "id": "call_0", "type": "function", "function": {"name": "get_time", "arguments": "{}"}}
-    deltas: list[Any] = [{"choices": [{"index": 0, "delta": {"tool_calls": [begun]}, "finish_reason": "tool_calls"}]}]
-    told = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in deltas) + b"data: [DONE]\n\n"
-    for client in CLIENTS:
-        asked = json.loads(json.dumps(follow_up(client)).replace("call_text_1", "call_0"))
-        seen = collect(client, answer(begin(client, asked, mode="native", dialects=["hermes_json"]), told))
-        assert seen.calls == [("call_0_2", "get_time", {})], client
+def native(ids: list[str], *, streamed: bool) -> bytes:
+    """Return an answer with native calls of these ids."""
+    calls = [{"id": id, "type": "function", "function": {"name": "get_time", "arguments": "{}"}} for id in ids]
+    if not streamed:
+        message = {"role": "assistant", "content": None, "tool_calls": calls}
+        return json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}).encode()
+    deltas = [{"tool_calls": [{"index": at, **each}]} for at, each in enumerate(calls)]
+    chunks: list[Any] = [{"choices": [{"index": 0, "delta": each, "finish_reason": None}]} for each in deltas]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    return b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks) + b"data: [DONE]\n\n"
+
+
+def with_results(client: str, body: Any, ids: list[str], result: str) -> Any:
+    """Return the request that goes on with the results of these calls."""
+    known = FOLLOW_UPS[client][-2:]  # a call, and its result
+    more: list[Any] = []
+    for place, id in enumerate(ids):
+        written = json.dumps(known).replace("call_text_1", id).replace("RESULT", f"{result}{place}")
+        more += json.loads(written)
+    key = "input" if client == "responses" else "messages"
+    return body | {key: body[key] + more}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("ids", [["call_0"], ["call_0", "call_0"], ["call_0_2", "call_0"]])
+def test_ids_are_unique_over_a_conversation_and_come_back(client: str, streamed: bool, ids: list[str]) -> None:
+    """There are servers that begin anew with each answer, and some that give all calls of one the same."""
+    body, seen = request(client, streamed=streamed), []
+    for turn in range(3):
+        exchange = begin(client, body, mode="native", dialects=["hermes_json"])
+        given = [id for id, _, _ in collect(client, answer(exchange, native(ids, streamed=streamed))).calls]
+        body = with_results(client, body, given, f"{turn}")
+        seen += given
+    assert (seen[0], len(set(seen))) == (ids[0], 3 * len(ids))
+    messages = sent(begin(client, body, mode="native", dialects=["hermes_json"]))["messages"]
+    assert [each["id"] for message in messages for each in message.get("tool_calls", ())] == seen
+    results = [(each["tool_call_id"], each["content"]) for each in messages if each["role"] == "tool"]
+    assert results == [(id, f"{at // len(ids)}{at % len(ids)}") for at, id in enumerate(seen)]
 
 
 def test_calls_in_text_do_not_count_beside_native_ones() -> None:
@@ -339,6 +370,13 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "messages that are none": ("anthropic", {"max_tokens": 1, "messages": [{"role": "robot"}]}, "message 0"),
     "no max_tokens": ("anthropic", {"messages": [{"role": "user", "content": ""}]}, "max_tokens"),
     "functions": ("openai", {"functions": [{}]}, "`tools`"),
+    "a spoken answer": ("openai", {"modalities": ["text", "audio"]}, "`modalities`"),
+    "several responses": ("responses", {"n": 2}, "several times"),
+    "several messages": ("anthropic", {"max_tokens": 1, "n": 2}, "several times"),
+    "log probabilities": ("responses", {"top_logprobs": 3}, "log probabilities"),
+    "log probabilities inside": ("responses", {"include": ["message.output_text.logprobs"]}, "log probabilities"),
+    "log probabilities of a message": ("anthropic", {"max_tokens": 1, "logprobs": True}, "log probabilities"),
+    "a server of tools": ("anthropic", {"max_tokens": 1, "mcp_servers": [{"type": "url"}]}, "run it yourself"),
     "previous_response_id": ("responses", {"previous_response_id": "resp_1"}, "in `input`"),
     "conversation": ("responses", {"conversation": "c"}, "in `input`"),
     "background": ("responses", {"background": True}, "leave it out"),
@@ -353,6 +391,56 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "a result without its call": (
         "openai", {"messages": [{"role": "tool", "tool_call_id": "x", "content": ""}]}, "results alone"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_no_option_is_dropped_unseen(streamed: bool) -> None:
+    """What a format does not have goes to the upstream, which may; what the upstream cannot say is in the log, once."""
+    more: dict[str, Any] = {
+        "n": 1,
+        "min_p": 0.1,
+        "chat_template_kwargs": {"enable_thinking": False},
+        "stop": ["X"],
+        "logprobs": False,
+    }
+    own: dict[str, Any] = {
+        "openai": {"stream_options": {"continuous_usage_stats": True}},
+        "responses": {"text": {"verbosity": "low"}, "truncation": "auto", "top_logprobs": 0, "max_tokens": 9},
+        "anthropic": {
+            "metadata": {"user_id": "u"},
+            "output_config": {"effort": "low"},
+            "thinking": {"type": "adaptive"},
+        },
+    }
+    with capture_logs() as logs:
+        rewrite = Rewrite()
+        written = {}
+        for client in (*CLIENTS, *CLIENTS):
+            body = request(client, streamed=streamed, **more, **own[client])
+            written[client] = sent(rewrite.begin(client, json.dumps(body).encode()))  # type: ignore[arg-type]
+    for client in CLIENTS:
+        passed = {name: written[client].get(name) for name in ("min_p", "chat_template_kwargs", "stop")}
+        assert passed == {name: more[name] for name in passed}, client
+    assert written["openai"].get("stream_options") == (own["openai"]["stream_options"] if streamed else None)
+    assert (written["responses"]["verbosity"], written["responses"]["max_tokens"]) == ("low", 9)
+    assert (written["anthropic"]["user"], written["anthropic"]["reasoning_effort"]) == ("u", "low")
+    told = [(each["client"], each["option"]) for each in logs if each["event"] == "option_dropped"]
+    assert told == [("responses", "truncation"), ("anthropic", "thinking")]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_ollama_is_told_what_its_form_has_no_word_for(streamed: bool) -> None:
+    only = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "get_time"}]}
+    more: dict[str, Any] = {"tool_choice": only, "parallel_tool_calls": False, "reasoning_effort": "none", "n": 1}
+    body = request("openai", streamed=streamed, **more)
+    written = sent(begin("openai", body, upstream="ollama", mode="native"))
+    wish = "none but these in your answer: get_time. Your answer has to call a tool. Make one call at most."
+    assert written["messages"][-1]["content"].endswith(wish)
+    assert (written["think"], written.keys() & {"n", "tool_choice", "reasoning_effort"}) == (False, set())
+    for name, value in (("n", 2), ("logprobs", True)):
+        asked = request("openai", streamed=streamed) | {name: value}
+        assert refusal("openai", asked, upstream="ollama") == (
+            400, f"{name} has no place in the upstream's form, which is Ollama's own")  # fmt: skip
 
 
 def test_what_cannot_be_answered_is_refused_with_what_to_do() -> None:
@@ -425,6 +513,63 @@ def test_refusals_and_faults_of_the_upstream_come_in_the_form_of_the_client() ->
         assert (seen.text, seen.error) == ("So.", "the connection to the provider was lost"), client
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("kind", ["text/event-stream; charset=utf-8", "application/json", ""])
+@pytest.mark.parametrize("ask_again", [0, 1])
+def test_a_stream_that_nobody_wanted_is_read(client: str, kind: str, ask_again: int) -> None:
+    """There are servers that always stream, and some of those say something else."""
+    told = stream(["So.\n", CALL])
+    exchange = begin(client, request(client, streamed=False), ask_again=ask_again)
+    exchange.begin(200, [("content-type", kind)] if kind else [])
+    sent_first = b"".join(exchange.feed(told[at : at + 9]) for at in range(0, len(told), 9))
+    body = exchange.close()
+    assert (sent_first, status(exchange), exchange.head and dict(exchange.head.headers)["content-type"]) == (
+        b"", 200, "application/json")  # fmt: skip
+    expected = answer(begin(client, request(client, streamed=False), ask_again=ask_again), whole(f"So.\n{CALL}"))
+    assert json.loads(body) == json.loads(expected)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_answer_that_is_none_says_so(streamed: bool) -> None:
+    exchange = begin("openai", request("openai", streamed=streamed))
+    seen = collect("openai", answer(exchange, b"<html>"))
+    assert seen.error == "the upstream's answer is neither JSON nor a stream"
+    exchange = begin("openai", request("openai", streamed=streamed))
+    assert collect("openai", answer(exchange, b'{"choi', cause="reset")).error == (
+        "the connection to the provider was lost")  # fmt: skip
+    exchange = begin("openai", request("openai", streamed=False))
+    assert collect("openai", answer(exchange, stream(["So."], None, done=False), cause="reset")).error
+
+
+def test_ollama_may_stream_to_whoever_wants_no_stream() -> None:
+    lines: list[Any] = [{"model": "m", "message": {"role": "assistant", "content": each}} for each in ("So.\n", CALL)]
+    lines.append({"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"})
+    told = b"".join(json.dumps(each).encode() + b"\n" for each in lines)
+    for kind in ("application/x-ndjson", "application/json"):
+        exchange = begin("openai", request("openai", streamed=False), upstream="ollama")
+        exchange.begin(200, [("content-type", kind)])
+        seen = collect("openai", exchange.feed(told) + exchange.close())
+        assert (seen.text, seen.finish, [name for _, name, _ in seen.calls]) == ("So.", "tool_calls", ["get_weather"])
+
+
+def test_a_mode_for_each_model() -> None:
+    modes: Any = {"gemma": "text", "qwen3*": "auto", "*": "native"}
+    taught = []
+    for model in ("google/Gemma-3-270m", "qwen3-8b", "my-qwen3-8b", "gpt-5"):
+        body = request("responses", model=model)
+        taught.append("tools" not in sent(begin("responses", body, mode=modes)))
+    assert taught == [True, False, False, False]
+    assert "tools" not in sent(begin("openai", request("openai", model="x"), mode={"gpt": "native"}))  # none fits
+    exchange = begin("openai", request("openai", model="gpt-5") | {"functions": [{}]}, mode=modes)
+    assert sent(exchange)["functions"] == [{}]  # it is for the upstream to say
+    assert refusal("openai", request("openai", model="gemma") | {"functions": [{}]}, mode=modes)[0] == 400
+    assert refusal("openai", b"{", mode=modes | {"*": "text"})[0] == 400
+    untaught: Any = {"gpt": "native", "*": "auto"}
+    begin("openai", request("openai"), mode=untaught, dialects=["deepseek_v3"])
+    with pytest.raises(ValueError, match="'tilde_fence' can"):
+        begin("openai", request("openai"), mode={"gpt": "native"}, dialects=["deepseek_v3"])
+
+
 def test_paths_and_headers() -> None:
     assert [client_of("POST", path) for path in ("/v1/responses", "/x/v1/messages", "/v1/embeddings")] == [
         *("responses", "anthropic"), None]  # fmt: skip
@@ -438,6 +583,8 @@ def test_paths_and_headers() -> None:
     "options",
     [
         {"mode": "x"},
+        {"mode": {"gpt": "x"}},
+        {"mode": 5},
         {"upstream": "x"},
         {"on_malformed": "x"},
         {"dialects": ["x"]},

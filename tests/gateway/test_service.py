@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -193,13 +192,36 @@ async def test_whoever_has_no_business_here_is_refused() -> None:
 
 
 async def test_a_body_that_does_not_come_holds_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamtools.gateway.service.read_body", partial(read_body, timeout=0.05))
+    """Others are answered while it is awaited; those that wait as well are bounded, and so is their time."""
+    begun, waits = anyio.Semaphore(0), anyio.Event()
+
+    async def read(asked: Any, make: Any, **options: Any) -> Any:
+        if "slow" not in asked.headers:
+            return await read_body(asked, make, **options)
+        begun.release()
+        await waits.wait()
+        return await read_body(asked, make, timeout=0, **options)
+
+    monkeypatch.setattr("streamtools.gateway.service.read_body", read)
     head = f"POST {PATHS['anthropic']} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    async with gateway(max_running=1) as (http, upstream):
-        async with await anyio.connect_tcp("127.0.0.1", http.base_url.port or 0) as slow:
-            await slow.send(f"{head}Content-Length: 9\r\n\r\n{{".encode())
-            assert (await slow.receive()).startswith(b"HTTP/1.1 408 ")
+    async with gateway(max_running=1) as (http, upstream), AsyncExitStack() as stack:
+        slow = [
+            await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", http.base_url.port or 0))
+            for _ in range(5)
+        ]
+        for each in slow[:3]:
+            await each.send(f"{head}Slow: 1\r\nContent-Length: 9\r\n\r\n{{".encode())
+            await begun.acquire()
         assert (await http.post(PATHS["openai"], json=request("openai"))).status_code == 200
+        await slow[3].send(f"{head}Slow: 1\r\nContent-Length: 9\r\n\r\n{{".encode())
+        await begun.acquire()
+        await slow[4].send(f"{head}Slow: 1\r\nContent-Length: 9\r\n\r\n{{".encode())
+        refused = await slow[4].receive()
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: " in refused
+        waits.set()
+        for each in slow[:4]:
+            assert (await each.receive()).startswith(b"HTTP/1.1 408 ")
         assert len(upstream.requests) == 1
 
 

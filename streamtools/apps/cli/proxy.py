@@ -29,7 +29,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defa
     """The file, and what the command line says over it; what is None is left to the gateway."""
 
     upstream: str = ""
-    mode: Literal["text", "native", "auto"] | None = None
+    mode: Literal["text", "native", "auto"] | dict[str, Literal["text", "native", "auto"]] | None = None
     api: Literal["openai", "ollama", "llama.cpp", "vllm"] | None = None
     dialects: list[str] | None = None
     few_shot: bool | list[Example] | None = None
