@@ -125,7 +125,18 @@ class CompletionEncoder(ABC):
             self._ended = type(event) is events.Done
             return b""
         if type(event) is events.Text:  # nearly all of them are
-            return self._read_text(event.text)
+            text = event.text
+            body = text.rstrip(WHITE)
+            end = len(body)
+            if body and len(text) - end <= BOUND and not self._separates:  # inlined: `_read_text`, `TrailingSpace.feed`
+                space = self._space
+                if space.held:
+                    body = space.held + body
+                space.held = text[end:]
+                space.too_long = space.behind_call = False
+                self._has_text = True
+                return self._write_text(body)
+            return self._read_text(text)
         if self._streams_calls and type(event) in _OF_CALLS:
             return b"".join(map(self._read, self._order.take(event)))
         return self._read(event)
@@ -174,11 +185,9 @@ class CompletionEncoder(ABC):
             self._separates = False
             self._space.drop()
             text = "\n\n" + text
-        space = self._space
-        if space.held or space.too_long or space.behind_call or text[-1:] in WHITE:  # which "" is, too
-            text = space.feed(text)
-            if not text:
-                return b""
+        text = self._space.feed(text)
+        if not text:
+            return b""
         self._has_text = True
         return self._write_text(text)
 

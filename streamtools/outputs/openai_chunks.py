@@ -48,6 +48,7 @@ class OpenAIEncoder(CompletionEncoder):
         self._before = b"data: " + to_json(self._head)[:-1] + b',"choices":[{"index":%d,"delta":' % index
         # `finish_reason` is the one member that the schema wants in each choice, also where it is null.
         self._behind = b',"finish_reason":null}]}\n\n'
+        self._before_text, self._behind_text = self._before + b'{"content":', b"}" + self._behind
         self._include_usage = include_usage
         self._begun = False
 
@@ -66,8 +67,8 @@ class OpenAIEncoder(CompletionEncoder):
         return self._begin() + self._before + to_json(delta) + self._behind
 
     def _write_text(self, text: str) -> bytes:
-        begun = b"" if self._begun else self._begin()
-        return b'%b%b{"content":%b}%b' % (begun, self._before, to_json(text), self._behind)
+        written = self._before_text + to_json(text) + self._behind_text
+        return written if self._begun else self._begin() + written
 
     def _write_reasoning(self, event: events.Reasoning) -> bytes:
         return self._write({"reasoning_content": event.text}) if event.text else b""
