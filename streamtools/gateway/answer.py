@@ -8,7 +8,7 @@ history were neutralised. Sans-IO.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,9 @@ from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import restore
 
+if TYPE_CHECKING:
+    from streamtools.stream.judging import Gate
+
 _CUT = ("length", "content_filter")  # how the upstream says that it cut the answer off
 _NO_FAULT = (Code.SUPERSEDED, Code.TOO_MANY_CALLS, Code.TOOL_CHOICE_VIOLATION)  # of a call's form
 
@@ -48,6 +51,7 @@ class Answer:
     `most` is how many calls the client wants at most; None is no bound. With `names_native`, no id of a native call may
     look like that of one in text; calls are then sent at the end. `alone` reads a call without a marker. `again` says
     of the malformed calls of an answer whether the model is asked once more, and then the answer goes on with that.
+    Events wait at the `gate`, if there is one.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Answer:
         watch: Watch | None = None,
         alone: CallAlone | None = None,
         again: Callable[[list[Error]], bool] | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._make = machine
         self._machine = machine()
@@ -79,6 +84,8 @@ class Answer:
         self._watch = watch
         self._alone = alone
         self._again = again
+        self._gate = gate
+        self._unjudged = False
         self._seen: dict[str, None] = {}  # calls that the client is sent
         self._begun: set[str] = set()  # those whose name it knows
         self._malformed: list[Error] = []
@@ -102,6 +109,19 @@ class Answer:
     def close(self) -> bytes:
         """Return the end of the answer; nothing, if the model is asked again."""
         return self._write(self._machine.close())
+
+    def give_up(self) -> None:
+        """Show nothing more: there is nobody to ask about it."""
+        if self._gate is not None:
+            self._gate.ended.clear()
+            self._gate.drops = self._unjudged = True
+
+    def release(self) -> bytes:
+        """Return what may leave of what has waited for a judge; where that refuses text, the answer is over."""
+        written = self._write([])
+        if self._gate is not None and self._gate.drops:
+            self._machine.refuse()
+        return written
 
     def tell(self, logprobs: dict[str, Any]) -> bytes:
         """Return what the client is sent for log probabilities."""
@@ -144,11 +164,14 @@ class Answer:
         self._before, self._malformed = self._malformed, []
 
     def _write(self, events: list[UIEvent]) -> bytes:
+        if self._gate is not None:
+            events = self._gate.take(events)
         if not events:
             return b""
         if self._encoder is None:
             self._encoder = self._begin()
-            self._encode = None if self._retried or self._shown is not None else self._encoder.encode
+            direct = not (self._retried or self._shown is not None or self._gate is not None)
+            self._encode = self._encoder.encode if direct else None
         encode = self._encoder.encode
         if self._watch is not None:
             for event in events:
@@ -206,6 +229,10 @@ class Answer:
 
     def _end(self, done: Done) -> Iterable[UIEvent]:
         """Return how the answer ends, truthfully: a call that was cut is none, nor is one that nobody could read."""
+        if self._unjudged:
+            return (Error(Code.STREAM_INTERRUPTED, "the text was not judged in time"), done)
+        if self._gate is not None and self._gate.drops and done.reason != "failed":
+            return (msgspec.structs.replace(done, finish_reason="content_filter", pending=[]),)
         pending = [*self._good, *(self._restored(call) for call in done.pending if call.id in self._seen)]
         if self._retried and done.reason == "failed":
             self._malformed = self._before

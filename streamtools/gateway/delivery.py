@@ -9,7 +9,7 @@ network has brought in many pieces, and those behind the first go together, as s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -58,10 +58,21 @@ class Asking(Protocol):
     def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None: ...
     def feed(self, chunk: bytes) -> bytes: ...
     def close(self, cause: str | None = None) -> bytes: ...
+    @property
+    def judged(self) -> bool: ...
+    @property
+    def asks(self) -> Collection[object]: ...
+    @property
+    def over(self) -> bool: ...
+    def settle(self) -> Awaitable[bytes]: ...
+    def give_up(self) -> None: ...
 
 
 class Passing:
-    """A request whose answer passes as it is."""
+    """A request whose answer passes as it is, and about which nobody is asked."""
+
+    asks: Collection[object] = ()
+    judged = over = False
 
     def __init__(self, endpoint: str, body: bytes) -> None:
         self.request: UpstreamRequest | None = UpstreamRequest(endpoint, body)
@@ -79,6 +90,13 @@ class Passing:
     def close(self, cause: str | None = None) -> bytes:
         """Return nothing."""
         return b""
+
+    async def settle(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def give_up(self) -> None:
+        """Do nothing."""
 
 
 class Fault(NamedTuple):
@@ -163,6 +181,7 @@ class Delivery:
                 while exchange.request is not None and not self._broken:
                     await self._ask(exchange.request)
             if self._scope.cancelled_caught and not self._sending:
+                exchange.give_up()
                 ends = self._end(self._why)
                 while exchange.request is not None:  # which is not asked again
                     self._begun = False
@@ -202,15 +221,20 @@ class Delivery:
         except httpx.RequestError as error:
             fault = Fault(502, f"the upstream cannot be reached: {type(error).__name__}")
         ends = self._end(fault)
+        while exchange.asks:
+            ends += await exchange.settle() + exchange.close()
         if not self._broken:
             await self._send(ends, more=exchange.request is not None)
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
-        feed, waiting = self._exchange.feed, self._waiting
+        exchange, waiting = self._exchange, self._waiting
+        feed = exchange.feed
         with suppress(StopAsyncIteration):
-            while True:
+            while not exchange.over:
                 chunk, was_there = await _next(chunks)
                 piece = feed(chunk)
+                if exchange.judged:
+                    piece += await exchange.settle()
                 if not piece:
                     continue
                 if self.first is None:

@@ -8,8 +8,8 @@ request that is refused has no `request`: its `head` is there at once, and `clos
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from streamtools.errors import Code
 from streamtools.events import Error, SourceError, SourceEvent, TextDelta
@@ -31,6 +31,9 @@ from streamtools.sources.adapter import decode, interrupted
 from streamtools.sources.detection import finished
 from streamtools.sources.provider_terms import read_fault
 
+if TYPE_CHECKING:
+    from streamtools.stream.judging import Gate
+
 _FRAMES = 16
 """The longest answer, in frames of the longest: a client may be told all of it again in its last event."""
 
@@ -43,6 +46,12 @@ _NO_JSON = SourceError("the upstream's answer is neither JSON nor a stream", Cod
 
 class Exchange:
     """One request and its answer; see the module."""
+
+    judged = False
+    """Somebody has to be asked before anything is shown: `settle` does, behind each `feed`."""
+    over = False
+    """Nothing more of the upstream's answer counts: it is left, and the exchange closed."""
+    _gate: Gate | None = None
 
     def __init__(
         self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: Watch | None = None
@@ -74,9 +83,11 @@ class Exchange:
             asked = read_request(client, body)
             say_dropped(rewrite.logged, asked)
             plan = make_plan(mode_of(rewrite.mode, asked.model), rewrite.dialects, asked, host)
+            if self.judged and (wanted(asked.options.get("n")) > 1 or asked.options.get("logprobs")):
+                raise Refused("an answer is judged here before it is sent: leave out `n` and `logprobs`")
             self._asked, self._plan = keep_to_call(asked, plan, rewrite.upstream)
-            read = self._plan.dialects or self._plan.taught or rewrite.text_rules or rewrite.fallbacks
-            if client == speaks and not read:
+            rewritten = (self._plan.dialects, self._plan.taught, rewrite.text_rules, rewrite.fallbacks, self.judged)
+            if client == speaks and not any(rewritten):
                 self._untouched = True
                 self.request = UpstreamRequest("chat/completions", body)
             else:
@@ -90,7 +101,7 @@ class Exchange:
                 self._answers[0] = self._make_answer(0)
         except (Refused, ValueError, RecursionError) as error:
             taught = mode_of(rewrite.mode, model_in(body)) == "text"
-            if client == speaks and not (taught or rewrite.dialects or rewrite.text_rules):
+            if client == speaks and not (taught or rewrite.dialects or rewrite.text_rules or self.judged):
                 self._untouched = True  # it is for the upstream to say
                 self.request = UpstreamRequest("chat/completions", body)
                 return
@@ -99,6 +110,22 @@ class Exchange:
             self._held += write_fault(client, refused.status, refused.message, refused.param)
             self._untouched = True
             self.request = None
+
+    @property
+    def asks(self) -> Collection[object]:
+        """What the judge has to be asked about; behind `close`, which is called once more then."""
+        return ()
+
+    def settle(self) -> Awaitable[bytes]:
+        """Ask the judge, if there is one; return what may leave."""
+        raise NotImplementedError
+
+    def settle_now(self) -> bytes:
+        """Do so for a client that blocks."""
+        raise NotImplementedError
+
+    def give_up(self) -> None:
+        """Ask about nothing more."""
 
     def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         """Take what the upstream's response begins with: its status, and its headers."""
@@ -120,9 +147,8 @@ class Exchange:
         if self._template is not None:
             self._adapter = self._template.adapter(self._rewrite.limits)
         self._choices = Choices(self._rewrite.limits, self._wanted) if self._apart else None
-        if self._asked.streamed and not (
-            self._whole or self._apart or self._rewrite.ask_again or self._rewrite.fallbacks
-        ):
+        wait = self._apart or self._rewrite.ask_again or self._rewrite.fallbacks or self._gate is not None
+        if self._asked.streamed and not (self._whole or wait):
             self._take, self._tell = self._adapter.take, self._answers[0].feed
         if self._asked.streamed and not self._failed and self.head is None:
             own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
@@ -174,15 +200,22 @@ class Exchange:
             sent = self._end_stream(cause)
         if (moved := self._move_on()) is not None:
             return sent + moved
+        return sent + self._end_answers()
+
+    def _end_answers(self) -> bytes:
         ends = b"".join(self._answers[index].close() for index in sorted(self._answers, reverse=True))
         if len(self._answers) > 1:  # the first comes last, because it has the usage
             ends = ends.replace(DONE, b"") + DONE
-        sent += self._keep(ends)
+        sent = self._keep(ends)
         if self.request is not None:
             self._answers[0].ask_again()
             return sent
+        return sent + self._finish()
+
+    def _finish(self) -> bytes:
+        """Return the body of an answer that is not streamed."""
         if self._asked.streamed:
-            return sent
+            return b""
         status, body = write_whole(self.client, b"".join(self._parts))
         self.head = Head(status, [*self._passed, ("content-type", JSON)])
         return body
@@ -255,7 +288,7 @@ class Exchange:
         rewrite, asked, plan = self._rewrite, self._asked, self._plan
         taught = plan.taught is not None
         again = rewrite.ask_again > 0 and not self._apart
-        at_the_end = again or bool(rewrite.fallbacks)  # calls leave then
+        at_the_end = again or bool(rewrite.fallbacks) or self._gate is not None  # calls leave then
         holds = self._neutralised or at_the_end  # calls, until they are whole
         most = 0 if asked.choice.mode == "none" and taught else None if asked.parallel else 1
         options = {
@@ -294,6 +327,7 @@ class Exchange:
             watch=self._watch,
             alone=CallAlone(plan.dialects) if plan.alone else None,
             again=self._ask_again if again else None,
+            gate=self._gate,
         )
 
     def _new_id(self) -> str:

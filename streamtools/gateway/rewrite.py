@@ -26,9 +26,9 @@ class Rewrite(Settings):
     after the model has been asked `ask_again` times to write it anew: then calls leave when they are complete.
     `upstream` is what is spoken there: chat completions, Ollama's own form, or, where dialects are read, the template
     of `"llama.cpp"` or `"vllm"` without the parser behind it. `text_rules` hold for the text of every answer, also
-    where nothing else is rewritten. `fallbacks` are asked where the upstream fails. `new_id` (of calls),
-    `new_answer_id` (where the upstream gives none) and `now` (seconds since 1970) make answers repeat. Raises
-    ValueError for a value that is not allowed.
+    where nothing else is rewritten, and a `text_judge` approves it before it is sent. `fallbacks` are asked where the
+    upstream fails. `new_id` (of calls), `new_answer_id` (where the upstream gives none) and `now` (seconds since 1970)
+    make answers repeat. Raises ValueError for a value that is not allowed.
     """
 
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: Watch | None = None) -> Exchange:
@@ -36,5 +36,9 @@ class Rewrite(Settings):
 
         `watch` is called with the events of the answer, other than those of text, before the client sees them.
         """
+        if self.text_judge is not None:
+            from streamtools.gateway.judged_exchange import JudgedExchange  # loaded when it is used
+
+            return JudgedExchange(self, client, body, host, watch)
         kind = FailoverExchange if self.fallbacks else Exchange
         return kind(self, client, body, host, watch)

@@ -48,6 +48,7 @@ from streamtools.rules.rule import Rule
 from streamtools.serving.guard import Guard, digest, is_here
 from streamtools.serving.requests import read_body
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal
+from streamtools.stream.judging import TextJudge
 
 __all__ = ["app"]
 
@@ -89,6 +90,7 @@ def app(
     ask_again: int = 0,
     api: Upstream = "openai",
     text_rules: Sequence[Rule] = (),
+    text_judge: TextJudge | None = None,
     fallbacks: Sequence[FallbackUpstream] = (),
     rewrite: Rewrite | None = None,
     key: str | None = None,
@@ -106,7 +108,7 @@ def app(
 ) -> ASGIApp:
     """Return an ASGI application that asks `upstream`, such as `http://127.0.0.1:8080/v1`, and its `fallbacks`.
 
-    `mode` to `ask_again`, `text_rules`, `fallbacks`, and `rewrite` instead of them, are those of `Rewrite`; `api` is
+    `mode` to `ask_again`, `text_rules` to `fallbacks`, and `rewrite` instead of them, are those of `Rewrite`; `api` is
     its `upstream`. `key` is sent upstream in place of the client's; `client_key` is what clients have to send then,
     unless all of them are on this machine, and is never passed on. `hosts` are the names under which the gateway is
     asked, beside `localhost` and addresses; `origins` the pages elsewhere that may ask. `record` is the path of a
@@ -124,6 +126,7 @@ def app(
         ask_again=ask_again,
         upstream=api,
         text_rules=text_rules,
+        text_judge=text_judge,
         fallbacks=fallbacks,
     )
     url = httpx.URL(upstream)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from streamtools.calls import IdFactory
 from streamtools.conversation.circuits import Circuits
@@ -16,6 +16,9 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import Options
 from streamtools.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from streamtools.stream.judging import TextJudge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,7 @@ class Settings:
     ask_again: int = 0
     upstream: Upstream = "openai"
     text_rules: Sequence[Rule] = ()
+    text_judge: TextJudge | None = None
     fallbacks: Sequence[FallbackUpstream] = ()
     limits: Limits = DEFAULT_LIMITS
     new_id: IdFactory | None = None
@@ -48,6 +52,13 @@ class Settings:
         if self.on_malformed not in ("text", "error"):
             raise ValueError(f"on_malformed is 'text' or 'error', not {self.on_malformed!r}")
         Options(text_rules=self.text_rules)
+        if self.text_judge is not None:
+            from streamtools.stream.judging import TextJudge  # loaded when it is used
+
+            if not isinstance(self.text_judge, TextJudge):
+                raise ValueError(f"text_judge is a TextJudge, not {self.text_judge!r}")
+            if self.ask_again or self.fallbacks:
+                raise ValueError("text_judge: what is said once more is not judged: leave out ask_again and fallbacks")
         if "text" in modes or (isinstance(self.mode, Mapping) and "*" not in self.mode):
             teaching(self.dialects)
         object.__setattr__(self, "circuits", Circuits(1 + len(self.fallbacks)))

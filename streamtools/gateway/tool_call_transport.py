@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from types import ModuleType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from streamtools.conversation.prompts import Example
 from streamtools.gateway.addresses import (
@@ -35,6 +35,9 @@ from streamtools.parsing.dialects import Dialects
 from streamtools.recording.transports import Transport, library_of, of_library
 from streamtools.rules.rule import Rule
 from streamtools.sources.source import unwind
+
+if TYPE_CHECKING:
+    from streamtools.stream.judging import TextJudge
 
 _PACKED = "the upstream has packed its answer twice"
 
@@ -59,6 +62,7 @@ class ToolCallTransport(Transport):
         ask_again: int = 0,
         upstream: Upstream = "openai",
         text_rules: Sequence[Rule] = (),
+        text_judge: TextJudge | None = None,
         fallbacks: Sequence[FallbackUpstream] = (),
         rewrite: Rewrite | None = None,
     ) -> None:
@@ -71,6 +75,7 @@ class ToolCallTransport(Transport):
             ask_again=ask_again,
             upstream=upstream,
             text_rules=text_rules,
+            text_judge=text_judge,
             fallbacks=fallbacks,
         )
 
@@ -231,9 +236,16 @@ class _AsyncBody:
     async def __anext__(self) -> bytes:
         if self.ahead and self._exchange.head is not None:
             return self.ahead.pop(0)
+        exchange = self._exchange
         while self._pieces is not None:
             try:
-                piece = self._exchange.feed(await anext(self._pieces))
+                piece = exchange.feed(await anext(self._pieces))
+                if exchange.judged:
+                    piece += await exchange.settle()
+                    if exchange.over:
+                        pieces = self._pieces
+                        piece += await self._end()
+                        await unwind(pieces)
             except StopAsyncIteration:
                 piece = await self._end()
             except self._broken:
@@ -248,6 +260,8 @@ class _AsyncBody:
         """Return the end of an answer, behind which the model may be asked again."""
         exchange = self._exchange
         piece = exchange.close(cause)
+        while exchange.asks:
+            piece += await exchange.settle() + exchange.close()
         self._pieces = None
         await self._response.aclose()
         if exchange.request is not None:
@@ -293,9 +307,14 @@ class _Body:
     def __next__(self) -> bytes:
         if self.ahead and self._exchange.head is not None:
             return self.ahead.pop(0)
+        exchange = self._exchange
         while self._pieces is not None:
             try:
-                piece = self._exchange.feed(next(self._pieces))
+                piece = exchange.feed(next(self._pieces))
+                if exchange.judged:
+                    piece += exchange.settle_now()
+                    if exchange.over:
+                        piece += self._end()
             except StopIteration:
                 piece = self._end()
             except self._broken:
@@ -309,6 +328,8 @@ class _Body:
     def _end(self, cause: str | None = None) -> bytes:
         exchange = self._exchange
         piece = exchange.close(cause)
+        while exchange.asks:
+            piece += exchange.settle_now() + exchange.close()
         self._pieces = None
         self._response.close()
         if exchange.request is not None:

@@ -15,7 +15,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -330,7 +330,7 @@ class Judging:
             self._hand_out(())
 
     async def _ask_about(self, piece: Piece) -> None:
-        piece.approved = await self._decide(piece)
+        piece.approved = await decide(self._judge, piece, self._run_id)
         self._asking -= 1
         self._hand_out(())
         if self.gate.drops:
@@ -338,19 +338,36 @@ class Judging:
         self._changed.set()
         self._changed = anyio.Event()
 
-    async def _decide(self, piece: Piece) -> bool:
-        why = "it takes too long"
-        with anyio.move_on_after(self._judge.timeout):
-            try:
-                said = self._judge.ask(piece.text, piece.before)
-                answer: object = await said if isawaitable(said) else said
-                if isinstance(answer, bool):
-                    return answer
-                why = f"it says {type(answer).__qualname__}, and neither True nor False"
-            except BaseException as error:
-                if not is_failure(error):
-                    raise
-                log.error("text_judge_failed", error, run_id=self._run_id)
-                return self._judge.unanswered == "open"
-        log.warning("text_judge_failed", run_id=self._run_id, error=why)
-        return self._judge.unanswered == "open"
+
+async def decide(judge: TextJudge, piece: Piece, run_id: str | None = None) -> bool:
+    """Return whether a piece may be shown: what the judge says, or what counts where it says nothing."""
+    why = "it takes too long"
+    with anyio.move_on_after(judge.timeout):
+        try:
+            said = judge.ask(piece.text, piece.before)
+            answer: object = await said if isawaitable(said) else said
+            if isinstance(answer, bool):
+                return answer
+            why = f"it says {type(answer).__qualname__}, and neither True nor False"
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            log.error("text_judge_failed", error, run_id=run_id)
+            return judge.unanswered == "open"
+    log.warning("text_judge_failed", run_id=run_id, error=why)
+    return judge.unanswered == "open"
+
+
+def decide_now(judge: TextJudge, piece: Piece) -> bool:
+    """Do so where nothing can be awaited: the judge is a plain function, and takes as long as it takes."""
+    try:
+        answer = judge.ask(piece.text, piece.before)
+        if isinstance(answer, bool):
+            return answer
+        if iscoroutine(answer):
+            answer.close()
+        why = f"it says {type(answer).__qualname__}, and neither True nor False"
+        log.warning("text_judge_failed", run_id=None, error=why)
+    except Exception as error:
+        log.error("text_judge_failed", error, run_id=None)
+    return judge.unanswered == "open"

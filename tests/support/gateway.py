@@ -176,7 +176,7 @@ def _read_response(body: Any) -> Collected:
     return Collected(found["message"], found["reasoning"], _loaded(calls), finish)
 
 
-_STOP = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
+_STOP = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 
 
 def _collect_message(events: list[Any]) -> Collected:

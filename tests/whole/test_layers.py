@@ -56,13 +56,13 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "outputs.asgi": {"serving"},
     "gateway": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
-        *("logs", "rules", "conversation", "conversation.models", "outputs", "recording"),
+        *("logs", "rules", "conversation", "conversation.models", "outputs", "recording", "stream"),
         "gateway.service",  # the door hands out `app`
     },
     "gateway.counters": {"calls", "errors", "events"},
     "gateway.delivery": {"gateway", "outputs", "serving"},
     "gateway.service": {
-        *("rules", "parsing", "conversation", "outputs", "recording", "serving"),
+        *("rules", "parsing", "conversation", "outputs", "recording", "serving", "stream"),
         *("gateway", "gateway.counters", "gateway.delivery"),
     },
     "runs": {"serving", "stream"},
@@ -152,7 +152,7 @@ RIM = {
     *("conversation.reply", "conversation.circuits"),
     *("outputs.openai_chunks", "outputs.responses_events"),  # ask the clock when an answer was made
     "sources.source",
-    *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
+    *("gateway.delivery", "gateway.judged_exchange", "gateway.service", "gateway.tool_call_transport"),
     *("stream.driver", "stream.early_calls", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
     *("stream.tool_stream", "stream.typed_output", "telemetry.spans"),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),

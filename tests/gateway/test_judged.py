@@ -1,0 +1,191 @@
+"""A judge over transport and gateway: what it has not approved never reaches a client, however the answer comes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from streamtools import TextJudge
+from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
+from streamtools.gateway.service import app
+from tests.support.blocking_provider import BlockingProvider
+from tests.support.gateway import CLIENTS, HEADERS, Collected, begin, collect, request, stream, whole
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+from tests.support.serving import Served
+
+CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Bern"}}\n~~~\n'
+TEXT = "Of course. First, wire the money. Then wait.\n"
+WEATHER = [("call_text_1", "get_weather", {"city": "Bern"})]
+PATHS = {"openai": "/v1/chat/completions", "responses": "/v1/responses", "anthropic": "/v1/messages"}
+
+pytestmark = pytest.mark.anyio
+WITH_UVICORN = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+
+
+def fine(text: str, before: str) -> bool:
+    """A judge that answers at once."""
+    return "money" not in text
+
+
+async def slowly(text: str, before: str) -> bool:
+    """One that is asked over a network."""
+    await anyio.lowlevel.checkpoint()
+    return "money" not in text
+
+
+def give(exchange: Exchange, body: bytes, size: int, *, cause: str | None = None) -> bytes:
+    """Return what the client is sent, asking the judge as a blocking client does."""
+    exchange.begin(200, HEADERS if body.startswith(b"data") else [("content-type", "application/json")])
+    sent = b""
+    for at in range(0, len(body), size):
+        if exchange.over:
+            break
+        sent += exchange.feed(body[at : at + size]) + exchange.settle_now()
+    sent += exchange.close(cause)
+    while exchange.asks:
+        sent += exchange.settle_now() + exchange.close()
+    return sent
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_what_is_refused_is_not_shown_and_no_call_leaves(client: str, streamed: bool, size: int) -> None:
+    judge = TextJudge(fine)
+    for text, calls, finish in (
+        (f"It rains. So what?\n{CALL}", WEATHER, "tool_calls"),
+        (f"{CALL}It rains.", WEATHER, "tool_calls"),
+        (f"{TEXT}{CALL}", [], "content_filter"),
+        (f"{CALL}{TEXT}", [], "content_filter"),
+        ("It rains", [], "stop"),
+    ):
+        made = stream([text[at : at + 3] for at in range(0, len(text), 3)]) if streamed else whole(text)
+        exchange = begin(client, request(client, streamed=streamed), text_judge=judge)
+        body = give(exchange, made, size)
+        seen = collect(client, body)
+        assert b"money" not in body
+        assert b"Then" not in body
+        shown = text.replace(CALL, "").removesuffix("First, wire the money. Then wait.\n").strip()
+        assert (seen.text.strip(), seen.calls, seen.error) == (shown, calls, None), (text, body)
+        assert finish != "content_filter" or seen.finish in ("content_filter", "length", None, "refusal"), seen.finish
+        assert finish == "content_filter" or seen.finish == finish
+
+
+def test_a_passed_answer_is_judged_too_and_a_broken_one_ends_with_an_error() -> None:
+    exchange = begin("openai", request("openai", tools=[]), mode="native", text_judge=TextJudge(fine))
+    assert collect("openai", give(exchange, stream([TEXT]), 9)).text.strip() == "Of course."
+    exchange = begin("openai", request("openai"), text_judge=TextJudge(fine))
+    seen = collect("openai", give(exchange, stream(["It rains. And"], None, done=False), 9, cause="reset"))
+    assert (seen.text, seen.error is not None) == ("It rains. And", True)
+    exchange = begin("openai", request("openai"), text_judge=TextJudge(fine))
+    exchange.begin(429, [("content-type", "application/json")])
+    assert b"busy" in exchange.feed(b'{"error": {"message": "busy"}}') + exchange.close()
+    exchange = begin("openai", request("openai"), text_judge=TextJudge(fine))
+    exchange.begin(200, HEADERS)
+    exchange.feed(stream(["It rains. And"], None, done=False))
+    exchange.give_up()  # the time is up
+    seen = collect("openai", exchange.close("transport"))
+    assert (seen.text, seen.error is not None) == ("", True)
+
+
+def test_a_piece_that_stays_open_is_asked_about_when_more_comes() -> None:
+    asked: list[str] = []
+
+    def ask(text: str, before: str) -> bool:
+        asked.append(text)
+        return True
+
+    exchange = begin("openai", request("openai"), text_judge=TextJudge(ask, wait=1e-9))
+    exchange.begin(200, HEADERS)
+    sent = [exchange.feed(each) + exchange.settle_now() for each in stream(["It ", "rains"]).splitlines(keepends=True)]
+    assert asked == ["It ", "rains"]
+    assert any(b"rains" in each for each in sent)
+
+
+@pytest.mark.parametrize("unanswered", ["open", "closed"])
+def test_a_judge_that_says_nothing(unanswered: Any) -> None:
+    def fails(text: str, before: str) -> bool:
+        raise OSError("down")
+
+    for ask in (fails, slowly, lambda text, before: None):
+        with capture_logs() as logs:
+            exchange = begin("openai", request("openai"), text_judge=TextJudge(ask, unanswered=unanswered))  # type: ignore[arg-type]  # one of them is none
+            seen = collect("openai", give(exchange, stream(["It rains."]), 50))
+        assert seen.text == ("It rains." if unanswered == "open" else "")
+        assert {each["event"] for each in logs} == {"text_judge_failed"}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_under_an_sdk(streamed: bool) -> None:
+    made = stream([TEXT[:30], TEXT[30:], CALL]) if streamed else whole(TEXT + CALL)
+    answer = Loopback([made], declared="text/event-stream" if streamed else "application/json")
+    for judge in (TextJudge(slowly), TextJudge(fine)):
+        async with (
+            Provider(answer) as upstream,
+            httpx.AsyncClient(transport=ToolCallTransport(text_judge=judge), trust_env=False) as http,
+        ):
+            response = await http.post(f"{upstream.url}v1/chat/completions", json=request("openai", streamed=streamed))
+        assert collect("openai", response.content) == Collected("Of course.", "", [], "content_filter")
+
+
+def test_under_a_blocking_sdk() -> None:
+    with (
+        BlockingProvider([stream([TEXT[:30], TEXT[30:], CALL])]) as upstream,
+        httpx.Client(transport=ToolCallTransport(text_judge=TextJudge(fine)), trust_env=False) as http,
+    ):
+        response = http.post(upstream.url, json=request("openai"))
+    assert collect("openai", response.content) == Collected("Of course.", "", [], "content_filter")
+
+
+@WITH_UVICORN
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_in_front_of_clients(client: str, streamed: bool) -> None:
+    made = stream([TEXT[:30], TEXT[30:], CALL]) if streamed else whole(TEXT + CALL)
+    good = stream(["It rains.\n", CALL]) if streamed else whole(f"It rains.\n{CALL}")
+    declared = "text/event-stream" if streamed else "application/json"
+    async with (
+        Provider(Loopback([made], declared=declared), Loopback([good], declared=declared)) as upstream,
+        Served(app(f"{upstream.url}v1", text_judge=TextJudge(slowly))) as server,
+        httpx.AsyncClient(base_url=server.url, trust_env=False) as http,
+    ):
+        refused = await http.post(PATHS[client], json=request(client, streamed=streamed))
+        approved = await http.post(PATHS[client], json=request(client, streamed=streamed))
+    assert b"money" not in refused.content
+    seen = collect(client, refused.content)
+    assert (seen.text.strip(), seen.calls, seen.error) == ("Of course.", [], None)
+    assert [name for _, name, _ in collect(client, approved.content).calls] == ["get_weather"]
+
+
+@WITH_UVICORN
+async def test_an_answer_whose_judge_takes_too_long_ends_with_its_time() -> None:
+    async def never(text: str, before: str) -> bool:
+        await anyio.sleep_forever()
+        return True
+
+    async with (
+        Provider(Loopback([stream(["It rains. "])])) as upstream,
+        Served(app(f"{upstream.url}v1", text_judge=TextJudge(never, timeout=600), longest=0.05)) as server,
+        httpx.AsyncClient(base_url=server.url, trust_env=False) as http,
+    ):
+        response = await http.post(PATHS["openai"], json=request("openai"))
+    seen = collect("openai", response.content)
+    assert (seen.text, seen.error is not None) == ("", True)
+
+
+def test_what_cannot_be_judged_is_refused() -> None:
+    judge = TextJudge(fine)
+    exchange = begin("openai", request("openai", n=2), text_judge=judge)
+    assert exchange.head is not None
+    assert (exchange.head.status, "judged" in json.loads(exchange.close())["error"]["message"]) == (400, True)
+    for options in ({"ask_again": 1}, {"fallbacks": [FallbackUpstream(url="http://127.0.0.1:2/v1")]}):
+        with pytest.raises(ValueError, match="is not judged"):
+            Rewrite(text_judge=judge, **options)
+    with pytest.raises(ValueError, match="is a TextJudge"):
+        Rewrite(text_judge=fine)  # type: ignore[arg-type]
