@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 
 ITSELF = 64
 """Bytes of an event without what it holds, about."""
-_UNKNOWN = 4096  # and of one that cannot be written
+LARGE = 4096
+"""Characters from which one is counted at once; smaller ones are counted together."""
+AT_ONCE = 256 * 1024
+"""Bytes that a reader takes together, or one event."""
+_UNKNOWN = 4096  # of an event that cannot be written
 
 _encode = msgspec.json.Encoder().encode
 
@@ -84,14 +89,36 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def weigh(event: Event) -> int:
-    """Return about how many bytes an event holds: the characters of its text or else of its JSON, and itself."""
+    """Return about how many bytes an event holds: those of its text or else of its JSON, and itself."""
     text = getattr(event, "text", None)
     if type(text) is str:
-        return ITSELF + len(text) + len(getattr(event, "signature", None) or "")
+        return ITSELF + size_of(text) + len(getattr(event, "signature", None) or "")
     try:
-        return ITSELF + len(event.to_json())
+        return ITSELF + size_of(event.to_json())
     except Exception:  # of what a tool or an SDK has given us and JSON does not know
         return _UNKNOWN
+
+
+def size_of(text: str) -> int:
+    """Return how many bytes of memory a text takes: of ASCII its characters, of others up to four times as many."""
+    return len(text) if text.isascii() else text.__sizeof__()
+
+
+def is_large(event: Event) -> bool:
+    """Return whether an event is counted at once."""
+    text = getattr(event, "text", None)
+    return len(text) > LARGE if type(text) is str else weigh(event) > LARGE + ITSELF
+
+
+def taken_together(events: Iterable[Event]) -> int:
+    """Return how many of the first events a reader takes at once."""
+    count, room = 0, AT_ONCE
+    for event in events:
+        room -= weigh(event)
+        if room < 0 and count:
+            break
+        count += 1
+    return count
 
 
 def schema_of(types: Any) -> dict[str, Any]:

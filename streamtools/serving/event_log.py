@@ -24,10 +24,10 @@ import anyio
 
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Text, UIEvent, Warning
-from streamtools.events.event import ITSELF, weigh
+from streamtools.events.event import AT_ONCE, ITSELF, LARGE, size_of, taken_together, weigh
 
-_TEXTS = 32  # texts that are counted together
-_AT_ONCE = 64  # events that a reader takes together
+_TEXTS = 32  # texts that are counted together, up to a large one
+_TAKEN = 64  # events that a reader takes together at most
 _seq_of = attrgetter("seq")
 
 
@@ -97,11 +97,10 @@ class MemoryEventLog:
 
     Of each run the last `max_events` are kept, or up to an eighth fewer, and of these as many as hold `max_bytes`, or
     an eighth less (None: no such bound); the very last is kept, however large it is. An event holds the characters of
-    its text, or else of its JSON, and 64 bytes for itself; up to 32 texts are counted, and dropped, together. A run
-    that has ended is forgotten `max_age` seconds later, and earlier if `max_ended` runs have ended after it (None: no
-    such bound). Both
-    are looked at when the log is used, and nothing runs in between. A run that goes on is kept. Raises ValueError for
-    wrong bounds.
+    its text, or else of its JSON, as many bytes each as they take in memory, and 64 for itself; up to 32 texts of 4,096
+    characters are counted, and dropped, together. A run that has ended is forgotten `max_age` seconds later, and
+    earlier if `max_ended` runs have ended after it (None: no such bound). Both are looked at when the log is used, and
+    nothing runs in between. A run that goes on is kept. Raises ValueError for wrong bounds.
     """
 
     def __init__(
@@ -151,7 +150,7 @@ class MemoryEventLog:
                 continue
             kept.last = seq
             kept.events.append(event)
-            if seq >= kept.count_at or type(event) is not Text:
+            if seq >= kept.count_at or type(event) is not Text or len(event.text) > LARGE:
                 kept.count(self._max_events, self._max_bytes)
                 if type(event) is Done:
                     kept.ended = True
@@ -208,21 +207,19 @@ class _Kept:
 
     def count(self, most: int, most_bytes: int | None) -> None:
         """Count what is new, and drop the oldest events if there are too many, or they hold too much."""
-        if most_bytes is not None:
-            texts = self.events[self.counted - self.first :]
-            self.counted += len(texts)
-            new = ITSELF * len(texts)
-            if type(texts[-1]) is not Text:  # which is counted at once, so that those before it are texts
-                new += weigh(texts.pop()) - ITSELF
-            new += len("".join([each.text for each in texts]))  # type: ignore[union-attr]
-            self.size += new
-            self.sizes.append((self.counted, new))
-            if self.size > most_bytes:
-                self.drop(self._find_rest(most_bytes - most_bytes // 8))
+        texts = self.events[self.counted - self.first :]
+        self.counted += len(texts)
+        new = ITSELF * len(texts)
+        if type(texts[-1]) is not Text:  # which is counted at once, so that those before it are texts
+            new += weigh(texts.pop()) - ITSELF
+        new += size_of("".join([each.text for each in texts]))  # type: ignore[union-attr]
+        self.size += new
+        self.sizes.append((self.counted, new))
+        if most_bytes is not None and self.size > most_bytes:
+            self.drop(self._find_rest(most_bytes - most_bytes // 8))
         if len(self.events) > most:
             self.drop(len(self.events) - most + most // 8)
-        room = most + 1 - len(self.events)
-        self.count_at = self.last + (room if most_bytes is None or room < _TEXTS else _TEXTS)
+        self.count_at = self.last + min(most + 1 - len(self.events), _TEXTS)
 
     def _find_rest(self, most_bytes: int) -> int:
         """Return behind how many events the others hold at most so much, or are only one."""
@@ -298,7 +295,9 @@ class MemoryReader:
         place = self._index - kept.first
         if place < 0 or place >= len(kept.events) or self._left:
             return ()
-        events = kept.events[place : place + _AT_ONCE]
+        events = kept.events[place : place + _TAKEN]
+        if kept.size > AT_ONCE:
+            del events[taken_together(events) :]
         if type(events[-1]) is Done:
             events.pop()
         self._index += len(events)

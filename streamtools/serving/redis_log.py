@@ -16,9 +16,11 @@ import anyio
 from streamtools import observing
 from streamtools.errors import RunNotFound
 from streamtools.events import Done, UIEvent, read_ui_event
+from streamtools.events.event import weigh
 from streamtools.serving.event_log import resync
 
-WINDOW = 512  # events of a run that the readers of a process share
+WINDOW = 512  # events of a run that the readers of a process share,
+WINDOW_BYTES = 1 << 22  # and bytes, or the last event
 _BATCH = 64  # events of a run that are appended together
 _BYTES = 1 << 22  # and as many bytes, unless one event is larger
 _KEPT = 5.0  # seconds that what has been written is kept, in case the server forgets it
@@ -69,6 +71,7 @@ class Tail:
         self._pending: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._kept: deque[tuple[float, int, bytes]] = deque()
+        self._kept_size = 0
 
     @property
     def token(self) -> str:
@@ -113,6 +116,7 @@ class Tail:
             seq, data = self._pending.popleft()
             self._size -= len(data)
             self._kept.append((now, seq, data))
+            self._kept_size += len(data)
         self.written = last
         self.may_gap = False
         self._moved.set()
@@ -137,8 +141,8 @@ class Tail:
     def forget(self) -> None:
         """Drop what is older than a server forgets."""
         before = anyio.current_time() - _KEPT
-        while self._kept and (self._kept[0][0] < before or len(self._kept) > _MOST):
-            self._kept.popleft()
+        while self._kept and (self._kept[0][0] < before or len(self._kept) > _MOST or self._kept_size > _MOST_BYTES):
+            self._kept_size -= len(self._kept.popleft()[2])
 
     def rewind(self, last: int, epoch: int) -> None:
         """Write again what the server has lost, which has nothing behind `last`, under a new epoch."""
@@ -147,6 +151,7 @@ class Tail:
             self._size -= len(self._pending.popleft()[1])
         again = [(seq, data) for _, seq, data in self._kept if seq > last]
         self._kept.clear()
+        self._kept_size = 0
         self._pending.extendleft(reversed(again))
         self._size += sum(len(data) for _, data in again)
         self.written, self.epoch = last, epoch
@@ -159,7 +164,7 @@ class Tail:
         observing.count("fenced_appends")
         self._pending.clear()
         self._kept.clear()
-        self._size = 0
+        self._size = self._kept_size = 0
         self.settled.set()
         self._moved.set()
         self.on_loss()
@@ -193,12 +198,17 @@ class Feed:
         self.turns = 0
         """How often the server has come back with less than was read."""
         self.fault: Exception | None = None
-        self._events: deque[tuple[int, UIEvent]] = deque(maxlen=WINDOW)
+        self._events: deque[tuple[int, UIEvent]] = deque()
+        self._size = 0
         self._news: anyio.Event | None = None
 
     def add(self, events: list[tuple[int, UIEvent]], written: int) -> None:
         """Take what the server has sent, the last of it by this owner."""
-        self._events += events
+        for each in events:
+            self._events.append(each)
+            self._size += weigh(each[1])
+            while len(self._events) > WINDOW or (self._size > WINDOW_BYTES and len(self._events) > 1):
+                self._size -= weigh(self._events.popleft()[1])
         self.last, self.written = events[-1][0], written
         self.wake()
 
@@ -222,6 +232,7 @@ class Feed:
         is_next = owner == self.written + 1  # or else there may have been less between them than `since` says
         self.last = look.last if owner == self.written else min(look.since, look.last) if is_next else 0
         self._events.clear()
+        self._size = 0
         self.turns += 1
         self.wake()
 

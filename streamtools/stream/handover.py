@@ -20,7 +20,7 @@ import anyio
 from streamtools import observing
 from streamtools.errors import ClosedError
 from streamtools.events import Progress, SourceError, SourceEvent, SourceWarning, Text, UIEvent
-from streamtools.events.event import weigh
+from streamtools.events.event import AT_ONCE, LARGE, is_large, taken_together, weigh
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource, Take, read_into
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
 BUFFERED_BYTES = 4 * 1024 * 1024  # and how much they hold; what one network chunk brings comes on top
-AHEAD = 8  # events that may wait uncounted
+AHEAD = 8  # events that may wait uncounted, unless one is large
 
 
 Push: TypeAlias = Callable[[Sequence[UIEvent]], Awaitable[object] | None]
@@ -125,12 +125,18 @@ class Handover:
             self._reading.shield = False
 
     def take_ready(self) -> Sequence[UIEvent]:
-        """Return what a read would not wait for."""
-        if not self._ready:
+        """Return what a read would not wait for; not all, if that is much."""
+        ready = self._ready
+        if not ready:
             return ()
-        events = [*self._ready]
-        self._ready.clear()
-        if self._room is not None:
+        is_much = self._held > AT_ONCE or self._room is not None
+        if is_much and (count := taken_together(ready)) < len(ready):
+            events = [ready.popleft() for _ in range(count)]
+        else:
+            events = [*ready]
+            ready.clear()
+            self._held = 0
+        if self._room is not None and len(ready) <= self._low:
             self._room.set()
             self._room = None
         return events
@@ -147,6 +153,8 @@ class Handover:
             self._woken -= 1
         if not (ready := self.take_ready()):
             return behind, None
+        while self._ready:
+            ready = [*ready, *self.take_ready()]
         try:
             return behind, push(ready)
         except Exception as error:
@@ -212,9 +220,8 @@ class Handover:
             return
         if self._judging is not None:
             self._judging.gate.number(event)
-        if len(self._ready) >= AHEAD:
-            self._held += weigh(event)
-        self._ready.append(event)  # which is no part of the result, and may be large
+        self._held += weigh(event)
+        self._ready.append(event)  # which is no part of the result
         self._wake()
         await self._wait_for_room()
 
@@ -272,9 +279,13 @@ class Handover:
             return behind
         if self._looks is not None:
             behind = self._looks(events) or behind
+        large = False
+        for event in events:
+            if len(event.text) > LARGE if type(event) is Text else is_large(event):
+                large = True
         collector = self._collector  # as its `add` does; a call fewer for each event
         collector.new += events
-        if len(collector.new) >= TOGETHER:
+        if large or len(collector.new) >= TOGETHER:
             self._look()
         ready = self._ready
         if self._arguments is not None:
@@ -282,11 +293,11 @@ class Handover:
         ready += events
         if self._waiting > self._woken:
             self._wake()
-        if len(ready) <= AHEAD:
+        if len(ready) <= AHEAD and not large:
             return behind
         held = self._held
         for event in events:
-            held += len(event.text) if type(event) is Text else weigh(event)
+            held += weigh(event)
         self._held = held
         return behind or held >= BUFFERED_BYTES or len(ready) >= BUFFERED
 

@@ -36,7 +36,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.events.event import weigh
+from streamtools.events.event import is_large, weigh
 from streamtools.events.ui_events import KeptReasoning, ValidPartial
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step, steps_to_history
 from streamtools.json_values import Draft
@@ -49,7 +49,7 @@ from streamtools.sources.detection import finished
 from streamtools.stream.step_parts import Pieces, StepParts
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 
-TOGETHER = 256  # events are looked at together, which costs less; more of them might keep large values for long
+TOGETHER = 256  # events are looked at together, which costs less; a large one at once, with those before it
 _WARNINGS = 1000  # of a run are kept; all of them are events
 _NOTED = {Reasoning, KeptReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}  # beside texts
 _NOTED |= {StepEnd, StepSuperseded, Partial, ValidPartial, Done}
@@ -158,10 +158,10 @@ class Collector:
         self._thought_instead = 0  # the same of reasoning
         self._resumed: frozenset[str] = frozenset()  # ids of calls that an earlier run has put into the history
 
-    def add(self, events: Iterable[Event]) -> None:
+    def add(self, events: Sequence[Event]) -> None:
         """Take note of events."""
         self.new += events
-        if len(self.new) >= TOGETHER:
+        if len(self.new) >= TOGETHER or any(map(is_large, events)):
             self.look()
 
     def resume(self, calls: Iterable[ToolCall]) -> None:

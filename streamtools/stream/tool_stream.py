@@ -333,8 +333,6 @@ class ToolStream(Handover, Decidable, TypedOutput):
                 raise
             if any(passed := pass_on(events)):
                 return wait(*passed)
-            if not batch:  # of a frame that spans several chunks; the one before it may have been as large
-                self._look()
             return machine.stopped
 
         async def run(rest: Iterator[SourceEvent]) -> bool:

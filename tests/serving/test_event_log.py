@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Progress, Raw, StepEnd, Text, UIEvent, Warning
-from streamtools.events.event import weigh
+from streamtools.events.event import AT_ONCE, LARGE, weigh
 from streamtools.runs import EventLog, MemoryEventLog, log_key
 
 pytestmark = pytest.mark.anyio
@@ -183,7 +183,10 @@ async def test_the_last_bytes_are_kept(events: int, most: int, kept: int) -> Non
 @pytest.mark.parametrize("most", [None, 10_000])
 @pytest.mark.parametrize("events", [50_000, 40])
 async def test_texts_are_counted_together(events: int, most: int | None) -> None:
-    """So there may be 32 more of them than hold so much, whatever came between them and how many may be kept."""
+    """So there may be 32 more of them than hold so much, whatever came between them and how many may be kept.
+
+    A large one is counted at once.
+    """
     options: dict[str, Any] = {} if most is None else {"max_bytes": most}
     log = MemoryEventLog(max_events=events, **options)
     length = 1000 if most is not None else 2**20
@@ -194,10 +197,41 @@ async def test_texts_are_counted_together(events: int, most: int | None) -> None
         kept = []
         while (event := reader.take()) is not None:
             kept.append(event)
-        assert sum(map(weigh, kept)) <= most + 33 * (length + 64)
+        assert sum(map(weigh, kept)) <= most + 33 * (min(length, LARGE) + 64)
         assert len(kept) <= events + 1
         assert seq == kept[-1].seq
     assert Code.RESYNC is getattr(kept[0], "code", None)
+
+
+async def test_bytes_are_those_of_memory() -> None:
+    """One for each character of ASCII, and four where one of a text is an emoji."""
+    log = MemoryEventLog(max_bytes=40_000)
+    for seq in range(1, 400):
+        await log.append("a", Text("\U0001f600" * 100, seq=seq))
+
+    reader = log.read("a")
+    assert Code.RESYNC is getattr(await anext(reader), "code", None)
+    kept = [*reader.take_ready(), *reader.take_ready()]
+    assert 32 <= len(kept) <= 40_000 // 464 + 33
+    assert 399 == kept[-1].seq
+
+
+@pytest.mark.parametrize("most", [None, 2**24])
+@pytest.mark.parametrize(("length", "taken"), [(100, 64), (16_000, 16), (AT_ONCE, 1), (2**20, 1)])
+async def test_a_reader_takes_no_more_at_once(length: int, taken: int, most: int | None) -> None:
+    """Than 64 events, and than 256 KiB or one event, however far it is behind; it takes all of them."""
+    log = MemoryEventLog(max_bytes=most)
+    for seq in range(1, 200 if length < AT_ONCE else 13):
+        await log.append("a", Text("x" * length, seq=seq))
+
+    reader = log.read("a")
+    reader.take()
+    assert [*range(2, 2 + taken)] == ids(reader.take_ready())
+    rest = 0
+    while more := reader.take_ready():
+        assert sum(map(weigh, more[1:])) <= AT_ONCE
+        rest += len(more)
+    assert seq == 1 + taken + rest
 
 
 async def test_an_event_whose_bytes_cannot_be_counted() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import tracemalloc
+from collections.abc import AsyncIterator
+from sys import getsizeof
 
 import anyio
+import anyio.lowlevel
 import httpx
 import pytest
 from starlette.applications import Starlette
@@ -18,12 +21,15 @@ from streamtools.conversation.models import OpenAIChat
 from streamtools.conversation.models.sending import NOT_ASKED
 from streamtools.errors import Code
 from streamtools.events import Warning
+from streamtools.events.event import LARGE, weigh
 from streamtools.limits import Limits
 from streamtools.outputs import asgi
-from streamtools.runs import Runs
+from streamtools.runs import MemoryEventLog, Runs, log_key
+from streamtools.stream.handover import BUFFERED_BYTES
 from tests.serving.test_asgi_server import END, chunk
+from tests.support.bounds import stored
 from tests.support.loopback import Loopback
-from tests.support.serving import Served, read_frames
+from tests.support.serving import Exchange, Served, read_frames
 from tests.support.stories import Script, texts
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +61,53 @@ async def test_slow_bodies() -> None:
                 group.start_soon(dawdle)
             assert "3" == (await client.post(server.url, content=b"abc")).text
     assert [b"HTTP/1.1 408"] * 50 == [each[:12] for each in told]
+
+
+async def _endless(delta: str) -> AsyncIterator[str]:
+    while True:
+        yield delta
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("delta", ["x" * 2**20, "x" * 1000, "\U0001f600" * 2**18], ids=["1 MB", "1 KB", "emoji"])
+async def test_clients_that_never_read_a_run(delta: str) -> None:
+    """Whatever a provider sends: a run keeps its log and its result, each client what it would take next."""
+    exchanges = [Exchange(stuck=2) for _ in range(6)]
+    async with Runs() as runs, anyio.create_task_group() as group:
+        run = await runs.start(ToolStream(sources.text(_endless(delta)), native_tool_calls=True), owner="ann")
+        for exchange in exchanges:
+            group.start_soon(asgi.event_stream_response(run), exchange.scope, exchange.receive, exchange.send)
+        result = await run.wait()
+        assert "stopped" == result.reason
+        assert 2**24 <= len(result.text) <= 2**24 + len(delta) + 256 * 1000
+        assert stored(run.result) <= 2 * len(result.text) + 2**16
+        log = runs.log
+        assert isinstance(log, MemoryEventLog)
+        assert sum(map(weigh, log._kept[log_key("ann", run.id)].events)) <= 2**24 + 32 * (LARGE + 64)
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("delta", ["x" * 2**20, "x" * 1000, "\U0001f600" * 2**18], ids=["1 MB", "1 KB", "emoji"])
+async def test_clients_that_never_read_a_stream(delta: str) -> None:
+    """The provider waits for them, at the bound of the buffer and what is on its way to them."""
+    read = 0
+
+    async def source() -> AsyncIterator[str]:
+        nonlocal read
+        async for each in _endless(delta):
+            read += getsizeof(each)
+            yield each
+
+    exchange = Exchange(stuck=2)
+    stream = ToolStream(sources.text(source()), native_tool_calls=True)
+    async with anyio.create_task_group() as group:
+        group.start_soon(asgi.event_stream_response(stream), exchange.scope, exchange.receive, exchange.send)
+        before = -1
+        while before < read:
+            before = read
+            await anyio.wait_all_tasks_blocked()
+        assert read <= BUFFERED_BYTES + 2**20 + 4 * getsizeof(delta)
+        group.cancel_scope.cancel()
 
 
 async def test_a_decompression_bomb() -> None:

@@ -35,8 +35,9 @@ from streamtools.events import (
     UIEvent,
     Usage,
 )
-from streamtools.events.event import weigh
+from streamtools.events.event import AT_ONCE, weigh
 from streamtools.stream import handover
+from tests.support.bounds import stored
 from tests.support.cases import together
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.stories import Script, story, texts
@@ -579,7 +580,7 @@ async def test_large_events_slow_the_provider() -> None:
     async with opened(source, guards=Guards(size=None)) as events:
         await anyio.wait_all_tasks_blocked()
         before = source.read
-        assert most <= sum(map(weigh, events._ready)) <= most + (handover.AHEAD + 1) * source.size
+        assert most <= sum(map(weigh, events._ready)) <= most + source.size + 1000
         while sum(map(weigh, events._ready)) > most * 3 // 4:
             await anext(events)
         await anyio.wait_all_tasks_blocked()
@@ -588,9 +589,31 @@ async def test_large_events_slow_the_provider() -> None:
             await anext(events)
         await anyio.wait_all_tasks_blocked()
         assert before < source.read
-        assert most <= sum(map(weigh, events._ready)) <= most + (handover.AHEAD + 1) * source.size
-        seqs = [(await anext(events)).seq for _ in range(500)]
-        assert list(range(seqs[0], seqs[0] + 500)) == seqs
+        assert most <= sum(map(weigh, events._ready)) <= most + source.size + 1000
+        assert sum(map(weigh, events.take_ready())) <= max(AT_ONCE, source.size) + 64
+        seqs = [(await anext(events)).seq for _ in range(50)]
+        assert list(range(seqs[0], seqs[0] + 50)) == seqs
+
+
+async def test_each_large_event_is_counted() -> None:
+    """Also where only a few of them wait."""
+    source = Heavy()
+    source.size = 3 * 2**20
+    async with opened(source, guards=Guards(size=None)) as events:
+        await anyio.wait_all_tasks_blocked()
+        assert 2 == source.read
+        while ready := events.take_ready():
+            assert sum(map(weigh, ready[1:])) <= AT_ONCE
+
+
+async def test_large_texts_are_seen_at_once() -> None:
+    """The result is at its bound when they are, and not when many of them have come."""
+    source = Heavy()
+    async with opened(source, guards=Guards(size=10 * source.size)) as events:
+        last = [event async for event in events][-1]
+    assert "stopped" == getattr(last, "reason", None)
+    assert 11 == source.read
+    assert stored(events.result.text) <= 11 * source.size
 
 
 async def test_large_progress_slows_the_tools() -> None:
@@ -605,7 +628,7 @@ async def test_large_progress_slows_the_tools() -> None:
 
     async with opened(Script([*texts(WAIT), STOP]), tools=[wait], tool_timeout=600) as events:
         await anyio.wait_all_tasks_blocked()
-        assert told <= handover.BUFFERED_BYTES // Heavy.size + handover.AHEAD
+        assert told <= handover.BUFFERED_BYTES // Heavy.size + 1
         while not isinstance(await anext(events), Progress):
             pass
         assert not any(isinstance(each, Progress) for each in events._collector.new)
