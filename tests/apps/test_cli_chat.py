@@ -499,7 +499,7 @@ def test_calls_are_decided_about_in_a_real_terminal(tmp_path: Path) -> None:
             assert "/retry" in say("/help\n", "end the chat", "❯ ")
             assert "pick_date (yours)" in say("/tools\n", "pick_date (yours)", "❯ ")
             assert "m at http" in say("/model\n", "m at http", "❯ ")
-            say("/raw\n", "Calls are shown as the model writes them.", "❯ ")
+            say("/raw\n", "Calls and Markdown are shown as the model writes them.", "❯ ")
             say("/nonsense\n", "no command", "❯ ")
             say("/save talk.json\n", "Saved in talk.json.", "❯ ")
             say("/save talk.json\n", "It cannot be saved", "❯ ")
@@ -532,8 +532,8 @@ def test_a_conversation_that_was_saved_goes_on(tmp_path: Path) -> None:
             os.close(theirs)
             for line, told in (
                 ("", "/help tells more."),
-                ("/load none.json\n", "It cannot be read: No such file"),
-                ("/load no.json\n", "That is no conversation: message 0"),
+                ("/load none.json\n", "There is no file none.json."),
+                ("/load no.json\n", "no.json: it is no conversation: message 0"),
                 ("/load talk.json\n", "Going on behind what is in talk.json."),
                 ("Who am I?\n", "✔ finished"),
             ):

@@ -12,7 +12,8 @@ import pytest
 
 from streamtools import ToolCall, ToolOutcome, TurnResult, UiTexts
 from streamtools.apps.cli.complaints import Printable, crop, one_line, printable
-from streamtools.apps.cli.transcript import Terminal, Transcript, describe, seconds_text
+from streamtools.apps.cli.run_summary import describe, seconds_text
+from streamtools.apps.cli.transcript import Terminal, Transcript
 from streamtools.errors import Code
 from streamtools.events import (
     ApprovalRequested,
@@ -40,27 +41,9 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.history import Step
+from tests.support.screen import Screen
 
 _WEATHER = ToolCall(id="call_1", name="get_weather", arguments={"city": "Oslo"}, dialect="hash_marker", raw="###:{}")
-
-
-class Screen:
-    """A terminal as far as a transcript uses one: a line feed, a return to the line's start, the erasure of a line."""
-
-    def __init__(self, written: str) -> None:
-        self.lines = [""]
-        for piece in re.findall(r"\x1b\[[0-9;]*[A-Za-z]|\n|\r|[^\x1b\n\r]+", written):
-            match piece:
-                case "\n":
-                    self.lines.append("")
-                case "\x1b[2K":
-                    self.lines[-1] = ""
-                case "\r":
-                    pass  # an erasure follows
-                case _ if piece.startswith("\x1b"):
-                    assert piece.endswith("m"), f"{piece!r} is more than a colour"
-                case _:
-                    self.lines[-1] += piece
 
 
 def transcript(
@@ -82,7 +65,9 @@ def written(*events: UIEvent, terminal: bool = False, width: int = 80) -> str:
 
 def on_screen(*events: UIEvent, width: int = 80) -> str:
     """Return what a terminal shows after these events."""
-    return "\n".join(Screen(written(*events, terminal=True, width=width)).lines)
+    screen = Screen(width, 1000)
+    screen.feed(written(*events, terminal=True, width=width))
+    return "\n".join(screen.rows)
 
 
 def a_call(call: ToolCall = _WEATHER) -> Iterable[UIEvent]:
@@ -268,7 +253,7 @@ def test_nothing_that_a_model_writes_is_obeyed(terminal: bool) -> None:
     for event in events:
         shown.show(event)
     shown.summarise(TurnResult(reason="failed", finish_reason=evil), 1.0)
-    left = re.sub(r"\x1b\[[0-9;]*m|\r\x1b\[2K", "", file.getvalue()) if terminal else file.getvalue()
+    left = re.sub(r"\x1b\[([0-9;]*m|[0-9]*A|[JK])|\r(?=\S)", "", file.getvalue()) if terminal else file.getvalue()
     assert set() == {character for character in left if not character.isprintable()} - {"\n"}
     assert "␛]0;title␇\\x9b2J␍␛[31m␡\ufffd" in left
 

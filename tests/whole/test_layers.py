@@ -125,7 +125,10 @@ MAY_USE: dict[str, Collection[str]] = {
     "telemetry": {"msgspec", "opentelemetry"},
     "apps": (),
     "apps.web": {"msgspec", "starlette"},
-    "apps.cli": {"anyio", "httpx", "httpx_sse", "msgspec", "rich", "structlog", "uvicorn"},
+    "apps.cli": {
+        *("anyio", "httpx", "httpx_sse", "msgspec", "structlog", "uvicorn"),
+        *("markdown_it", "prompt_toolkit", "rich"),
+    },
     "testing": {"anyio", "httpx", "hypothesis", "msgspec", "pytest"},
     "__init__": (),
     "__main__": (),

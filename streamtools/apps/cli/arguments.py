@@ -75,6 +75,7 @@ class Demo:
 class Chat(ModelArguments):
     model: str
     record: str | None
+    kept: str | None
     once: str | None
     raw: bool
     json: bool
@@ -173,8 +174,10 @@ def _add_chat(commands: Any) -> None:
     )
     add_model(chat, required=True)
     chat.add_argument("--record", metavar="FILE", help="write all that the server answers into this recording")
+    kept = "go on with the conversation in this file, if there is one yet, and keep it there after each answer"
+    chat.add_argument("--continue", dest="kept", metavar="FILE", help=kept)
     chat.add_argument("--once", metavar="QUESTION", help="ask this, and end with the answer")
-    chat.add_argument("--raw", action="store_true", help="show calls as the model wrote them")
+    chat.add_argument("--raw", action="store_true", help="show calls and Markdown as the model wrote them")
     _add_json(chat)
 
 

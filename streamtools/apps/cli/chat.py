@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,12 +25,12 @@ import httpx
 
 from streamtools.apps.cli import arguments
 from streamtools.apps.cli.complaints import Complaints, Refused, one_line
+from streamtools.apps.cli.kept_talk import Unusable, read_talk, write_talk
 from streamtools.apps.cli.model_arguments import NamedModel, import_tools, proxy_for, refusals
-from streamtools.apps.cli.prompting import confirms, decide, read_at_prompt
+from streamtools.apps.cli.prompting import Prompt, decide, no_echo
 from streamtools.apps.cli.recordings import JsonLines, View, open_output, open_transcript
 from streamtools.conversation import Assistant, Message, System, User
 from streamtools.errors import Code
-from streamtools.history import read_messages
 from streamtools.recording.transports import RecordingTransport
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, Suspension, ToolRegistry
@@ -66,25 +65,31 @@ def stopped_by_interrupt(scope: anyio.CancelScope) -> Iterator[None]:
 
 
 _QUIT = "/quit"
-_HELP = """\
-/help        this
-/model NAME  which model answers, or another one from now on
-/tools       the tools, and which of them ask first
-/retry       ask the last question again
-/raw         show calls as the model wrote them, or no longer
-/save FILE   write the conversation into a file, as OpenAI's messages
-/load FILE   go on with a conversation that was saved, or with messages of any provider
-/quit        end the chat"""
+_COMMANDS = {
+    "/help": "this",
+    "/model": "NAME: which model answers, or another one from now on",
+    "/tools": "the tools, and which of them ask first",
+    "/retry": "ask the last question again",
+    "/raw": "show calls and Markdown as the model wrote them, or no longer",
+    "/save": "FILE: write the conversation into a new file, as OpenAI's messages",
+    "/load": "FILE: go on with a conversation that was saved, or with messages of any provider",
+    _QUIT: "end the chat",
+}
+_FILES = ("/save", "/load")
+_KEYS = "Alt-Enter, or \\ at the end of a line, begins another line; ↑ finds earlier questions; Tab completes commands."
+
+_FRAME = 1 / 20
+"""Seconds between two drawings of what changes in place."""
 
 
 def run_chat(asked: arguments.Chat, output: TextIO, complaints: Complaints) -> int:
     """Hold the chat that was asked for, and return the exit status."""
     tools = import_tools(asked.tools) if asked.tools is not None else None
-    screen = None if asked.json else open_transcript(output, complaints, raw=asked.raw)
+    screen = None if asked.json else open_transcript(output, complaints, raw=asked.raw, markdown=True, pause=_FRAME)
     view: View = screen or JsonLines(output)
     recording = contextlib.nullcontext() if asked.record is None else open_output(asked.record, "--record")
     with recording as file:
-        conversation = _Conversation(asked, tools, view, file, complaints)
+        conversation = _Conversation(asked, tools, view, screen, file, complaints)
         if asked.once is not None:
             view.question(asked.once)
             status = conversation.answer(asked.once)
@@ -103,6 +108,7 @@ class _Conversation:
         asked: arguments.Chat,
         tools: ToolRegistry | None,
         view: View,
+        screen: Transcript | None,
         recording: BinaryIO | None,
         complaints: Complaints,
     ) -> None:
@@ -111,6 +117,7 @@ class _Conversation:
         self._ledger = MemoryLedger()
         self._named = NamedModel(asked, tools)
         self._view = view
+        self._screen = screen
         self._recording = recording
         self._complaints = complaints
         self._history: list[Message] = self._named.beginning
@@ -119,34 +126,58 @@ class _Conversation:
         """The line at the start: which model answers, and how to leave."""
         self.decide: Callable[[Suspension], dict[str, Decision]] | None = None
         """Is asked about calls that wait; where nobody can be asked, they stay pending."""
+        self.quietly: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+        """What is around each answer."""
         self._waiting: Suspension | None = None
         self._last: tuple[str, list[Message], list[str]] | None = None  # a question, what was before it, and what ran
         self._messages: list[Any] = []
         self.stopped = False
         """Whether the last answer was stopped."""
+        if asked.kept is not None:
+            if not Path(asked.kept).absolute().parent.is_dir():
+                raise Refused(f"--continue: there is no folder for {asked.kept}")
+            with contextlib.suppress(FileNotFoundError):
+                self._go_on(asked.kept)
+            self.greeting += f" The conversation is kept in {asked.kept}."
+
+    @property
+    def questions(self) -> list[str]:
+        """What the user has asked so far."""
+        return [each.content for each in self._history if isinstance(each, User) and isinstance(each.content, str)]
 
     def answer(self, question: str) -> int:
         """Show the answer to a question, and return its exit status."""
         before = self._history
-        result = anyio.run(self._ask, [*before, User(question)], {})
+        result = self._run([*before, User(question)], {})
         ran = _ran(result)
         while self.decide is not None and (waiting := self._waiting) is not None:
-            resumed = {"resume": waiting, "decisions": self.decide(waiting)}
-            result = anyio.run(self._ask, self._history, resumed)
+            try:
+                resumed = {"resume": waiting, "decisions": self.decide(waiting)}
+            except KeyboardInterrupt:  # stops the answer, and not the chat
+                break
+            result = self._run(self._history, resumed)
             ran += _ran(result)
         self._last = question, before, ran
         status = self._complaints.status_of(self._named.model().name, result)
         if (fault := self._fault) is not None:
             raise Refused(f"the recording cannot be written: {fault.strerror or fault}", status=1)
+        if (path := self._asked.kept) is not None and self._messages:
+            try:
+                write_talk(path, self._messages, anew=False)
+            except OSError as error:
+                raise Refused(f"--continue: {path} cannot be written: {error.strerror or error}", status=1) from None
         return status
 
-    def command(self, line: str, screen: Transcript, output: TextIO) -> str | None:
+    def command(self, line: str, screen: Transcript, prompt: Prompt) -> str | None:
         """Do what a command says; return a question that is to be asked now, if it is one."""
         name, _, rest = line.partition(" ")
         rest = rest.strip()
         match name:
             case "/help":
-                screen.write(_HELP)
+                width = max(map(len, _COMMANDS)) + 2
+                screen.write("\n".join(f"{name:{width}}{what}" for name, what in _COMMANDS.items()))
+                if prompt.rich:
+                    screen.remark(_KEYS)
             case "/model":
                 if rest:
                     asked = replace(self._asked, model=rest)
@@ -160,14 +191,15 @@ class _Conversation:
                     screen.remark("There are none; --tools names some.")
             case "/raw":
                 screen.shows_raw = not screen.shows_raw
-                screen.remark("Calls are shown as the model " + ("writes them." if screen.shows_raw else "means them."))
+                what = "Calls and Markdown are shown as the model "
+                screen.remark(what + ("writes them." if screen.shows_raw else "means them."))
             case "/save" if rest:
                 self._save(rest, screen)
             case "/load" if rest:
                 self._load(rest, screen)
             case "/retry" if self._last is not None:
                 question, before, ran = self._last
-                if ran and not confirms(output, f"{one_line(', '.join(ran))} may run again. Ask again?"):
+                if ran and not prompt.confirms(f"{one_line(', '.join(ran))} may run again. Ask again?"):
                     return None
                 self._history = before
                 return question
@@ -176,29 +208,39 @@ class _Conversation:
         return None
 
     def _save(self, path: str, screen: Transcript) -> None:
+        if not self._messages:
+            screen.remark("Nothing has been answered yet, so there is nothing to save.")
+            return
         try:
-            with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
-                json.dump(self._messages, file, ensure_ascii=False, indent=2)
-        except OSError as error:
-            screen.remark(f"It cannot be saved: {error.strerror or error}.")
+            write_talk(path, self._messages, anew=True)
+        except (OSError, ValueError) as error:  # ValueError: a null character
+            screen.remark(f"It cannot be saved: {getattr(error, 'strerror', None) or error}.")
         else:
             screen.remark(f"Saved in {path}.")
 
     def _load(self, path: str, screen: Transcript) -> None:
         try:
-            messages = json.loads(Path(path).read_text(encoding="utf-8"))
-            if not isinstance(messages, list):
-                raise ValueError("a list of messages was expected")
-            read = read_messages(messages, system=True)
-        except OSError as error:
-            screen.remark(f"It cannot be read: {error.strerror or error}.")
-        except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, no messages
-            screen.remark(f"That is no conversation: {one_line(str(error))}.")
+            self._go_on(path)
+        except FileNotFoundError:
+            screen.remark(f"There is no file {path}.")
+        except Refused as refusal:
+            screen.remark(f"{refusal}.")
         else:
-            instructed = any(isinstance(message, System) for message in read)
-            self._history = read if instructed else [*self._named.beginning, *read]
-            self._messages, self._last = messages, None
             screen.remark(f"Going on behind what is in {path}.")
+
+    def _go_on(self, path: str) -> None:
+        """Go on behind the conversation in a file. Raises FileNotFoundError, and `Refused`."""
+        try:
+            messages, read = read_talk(path)
+        except Unusable as error:
+            raise Refused(f"{path}: {error}") from None
+        instructed = any(isinstance(message, System) for message in read)
+        self._history = read if instructed else [*self._named.beginning, *read]
+        self._messages, self._last = messages, None
+
+    def _run(self, before: list[Message], resumed: dict[str, Any]) -> TurnResult:
+        with self.quietly():
+            return anyio.run(self._ask, before, resumed)
 
     async def _ask(self, before: list[Message], resumed: dict[str, Any]) -> TurnResult:
         """Show the answer, and return what it came to. A question without an answer is forgotten."""
@@ -207,7 +249,7 @@ class _Conversation:
             async with self._client() as client:
                 events = self._named.chat(before, self._named.model(client), ledger=self._ledger, **resumed)
                 with anyio.CancelScope() as scope, stopped_by_interrupt(scope):
-                    async with events:
+                    async with events, self._kept_up_to_date():
                         async for event in events:
                             self._view.show(event)
                 async for event in events:  # that it was stopped
@@ -220,6 +262,23 @@ class _Conversation:
             self._messages = events.messages()
         self._view.summarise(events.result, time.perf_counter() - start)
         return events.result
+
+    @contextlib.asynccontextmanager
+    async def _kept_up_to_date(self) -> AsyncIterator[None]:
+        """Draw what changes in place between two events, too: how long a tool has been at work, text that waited."""
+
+        async def draw(screen: Transcript) -> None:
+            while True:
+                await asyncio.sleep(_FRAME)
+                screen.tick()
+
+        task = None if self._screen is None else asyncio.ensure_future(draw(self._screen))
+        try:
+            yield
+        finally:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])  # an output that is closed has told so to the events, too
 
     @contextlib.asynccontextmanager
     async def _client(self) -> AsyncIterator[httpx.AsyncClient | None]:
@@ -245,20 +304,23 @@ def _questions(conversation: _Conversation, screen: Transcript | None, output: T
     if sys.stdin is None:
         return
     terminal = screen if sys.stdin.isatty() and output.isatty() else None
+    prompt = None
     if terminal is not None:
-        with contextlib.suppress(ImportError):
-            import readline  # noqa: F401 - `input` uses it: lines can be edited, and earlier ones found
+        prompt = Prompt(output, tuple(_COMMANDS), _FILES)
+        prompt.remember(conversation.questions)
         terminal.remark(conversation.greeting)
-        conversation.decide = partial(decide, screen=terminal, output=output)
+        conversation.decide = partial(decide, screen=terminal, prompt=prompt)
+        if prompt.rich:
+            conversation.quietly = no_echo
     while True:
         if terminal is not None:
             terminal.prompt()
-        line = read_at_prompt(output) if terminal is not None else sys.stdin.readline() or None
+        line = prompt.question() if prompt is not None else sys.stdin.readline() or None
         if line is None or line.strip() == _QUIT:
             return
         question: str | None = line.strip()
-        if question and terminal is not None and question.startswith("/"):
-            question = conversation.command(question, terminal, output)
+        if question and terminal is not None and prompt is not None and question.startswith("/"):
+            question = conversation.command(question, terminal, prompt)
         if question:
             if screen is not None and terminal is None:
                 screen.question(question)

@@ -1,8 +1,8 @@
 """What goes wrong, one line each on standard error: refusals, failed streams, and what the library logs.
 
 Text of others is shown on a terminal to the last character, and none is obeyed: a model can be made to write escape
-sequences that rename the window, hide text or type into the shell. Control characters are replaced with pictures of
-themselves, so that one sees what was sent; line feeds and tabs stay.
+sequences that rename the window, hide text or type into the shell, or to turn the order in which text is read. Control
+characters are replaced with pictures of themselves, so that one sees what was sent; line feeds and tabs stay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import structlog
 
 from streamtools.stream.result import TurnResult
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Printable:
@@ -64,7 +64,9 @@ def _picture(found: re.Match[str]) -> str:
         return chr(0x2400 + code)
     if code == 0x7F:
         return "\u2421"
-    return f"\\x{code:02x}" if code < 0x100 else "\ufffd"
+    if 0xD800 <= code < 0xE000:
+        return "\ufffd"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 class Refused(Exception):

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TextIO, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO, Unpack
 
 import anyio
 import httpx
@@ -61,8 +61,8 @@ class JsonLines:
         """Write nothing."""
 
 
-def open_transcript(output: TextIO, complaints: Complaints, *, raw: bool = False) -> Transcript:
-    """Return a transcript on `output`; raise `Refused` if what it needs is not installed."""
+def open_transcript(output: TextIO, complaints: Complaints, **options: Any) -> Transcript:
+    """Return a transcript on `output`, with its options; raise `Refused` if what it needs is not installed."""
     try:
         from streamtools.apps.cli.transcript import Terminal, Transcript
     except ModuleNotFoundError as error:
@@ -71,7 +71,7 @@ def open_transcript(output: TextIO, complaints: Complaints, *, raw: bool = False
         raise Refused(
             'transcripts need rich: pip install "streamtools[cli]" (replay --json and chat --json work without)'
         ) from None
-    transcript = Transcript(Terminal(file=output), raw=raw)
+    transcript = Transcript(Terminal(file=output), **options)
     if output.isatty() and complaints.on_terminal:
         complaints.make_room = transcript.end_line
     return transcript

@@ -1,8 +1,9 @@
 """A run as text for people, while it happens.
 
 The text of the answer is written as it comes. All else is on lines of its own, with signs and colours: calls where the
-model wrote them, without their text; what the tools did; warnings and errors. On a terminal, "waiting" is one line that
-the call replaces; anywhere else, written text is never changed.
+model wrote them, without their text; what the tools did; warnings and errors. On a terminal, what is under way (a call
+that is being written, tools at work and how far they are) stands in lines below, which change in place, and Markdown
+can be drawn while it grows; anywhere else, written text is never changed.
 
 The layout consists of line feeds alone. A line in the middle of a text adds a line feed to it, and takes one from the
 text that follows if it begins with one; so an answer without calls is written byte for byte.
@@ -12,16 +13,21 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, assert_never
 
 from rich.console import Console
-from rich.control import Control
-from rich.segment import ControlType, Segment, Segments
+from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Text as Line
 
 from streamtools import events
 from streamtools.apps.cli.complaints import Printable, crop, one_line, printable
+from streamtools.apps.cli.growing_markdown import GrowingMarkdown
+from streamtools.apps.cli.live_region import LiveRegion, styled_lines
+from streamtools.apps.cli.run_summary import describe, seconds_text
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.outputs.plain_text import UiTexts
@@ -33,8 +39,22 @@ VALUE = 200
 _Block = Literal["heading", "prompt", "text", "reasoning", "report", "summary"]
 
 _DIM_ITALIC = Style(dim=True, italic=True)
-_CLEAR = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]<>()#+!|~])")
+
+
+@dataclass
+class _Running:
+    """A tool at work."""
+
+    name: str
+    words: str
+    since: float
+    progress: str = ""
+
+    def line(self, now: float) -> str:
+        """Return how far it is."""
+        seconds = int(now - self.since)
+        return " ".join(filter(None, (self.words or self.name, self.progress, f"({seconds} s)" if seconds else "")))
 
 
 class Terminal(Console):
@@ -51,11 +71,21 @@ class Terminal(Console):
 class Transcript:
     """Takes the events of runs, one by one. `live` says whether lines may be replaced: on a terminal, by default.
 
-    With `raw`, calls in text are shown as the model wrote them.
+    There, with `markdown`, the answer is drawn as Markdown, and `pause` is how many seconds are left at least between
+    two drawings; `tick` makes up for those that were left out. With `raw`, calls in text are shown as the model wrote
+    them, and Markdown too.
     """
 
     def __init__(
-        self, console: Console, *, texts: UiTexts | None = None, live: bool | None = None, raw: bool = False
+        self,
+        console: Console,
+        *,
+        texts: UiTexts | None = None,
+        live: bool | None = None,
+        raw: bool = False,
+        markdown: bool = False,
+        pause: float = 0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console = console
         self._texts = texts or UiTexts()
@@ -64,19 +94,47 @@ class Transcript:
         self._block: _Block | None = None
         self._line_feeds = 2  # that the output ends with; the first line needs none above it
         self._lent = 0  # of these, how many were added where the text may bring its own
-        self._waiting = False  # a line stands there that is to be replaced
-        self._names: dict[str, str] = {}  # of the tools at work
+        self._region = LiveRegion(console)
+        self._markdown = markdown and self._live
+        self._text: GrowingMarkdown | None = None  # what is being drawn
+        self._waiting: str | None = None  # for a call that is being written
+        self._running: dict[str, _Running] = {}  # the tools at work
+        self._pause, self._clock = pause, clock
+        self._painted = -pause
         self._raw = 0
         self.shows_raw = raw
         self._later: list[events.Warning] = []  # what repeats visible text is shown behind it
 
     def show(self, event: events.UIEvent) -> None:
         """Write an event, if it has something to show, at once."""
-        self._clear()
+        if not self._drawn:
+            self._settle()
+        self._write_event(event)
+        if not isinstance(event, events.Text) or self._clock() - self._painted >= self._pause:
+            self.tick()
+
+    def tick(self) -> None:
+        """Bring up to date what changes in place."""
+        if not self._live or not (self._text or self._line_feeds):
+            return  # a line of the model's is being written
+        self._painted = self._clock()
+        below = [self._waiting] if self._waiting else []
+        below += [each.line(self._painted) for each in self._running.values()]
+        below = below[-max(1, self._console.height // 2) :]
+        status = [line for text in below for line in self._status(text)]
+        finished, live = self._text.lines(max(1, self._console.height - 3 - len(status))) if self._text else ([], [])
+        self._region.paint(finished, [*live, *([""] if live and status else []), *status])
+
+    def _write_event(self, event: events.UIEvent) -> None:
         match event:
             case events.Text(text):
                 self._enter("text")
-                self._write(self._printable.feed(text))
+                text = self._printable.feed(text)
+                if self._drawn and text:
+                    self._text = self._text or GrowingMarkdown(self._console)
+                    self._text.feed(text)
+                else:
+                    self._write(text)
             case events.Reasoning(text):
                 if text and self._enter("reasoning"):
                     self._write("💭 ", _DIM_ITALIC)
@@ -85,6 +143,8 @@ class Transcript:
             case events.Thinking(active):
                 if active:
                     self._wait(self._words(event))
+                else:
+                    self._waiting = None
             case events.CallStart(_, name):
                 if self._live:
                     self._wait(f"{self._texts.waiting} {one_line(name)}")
@@ -94,16 +154,20 @@ class Transcript:
                 else:
                     self._notice("text", f"→ {_call(call)}", "cyan")
             case events.Executing():
-                self._names[event.call.id] = one_line(event.call.name)
-                self._notice("report", self._words(event), "yellow")
+                self._running[event.call.id] = _Running(one_line(event.call.name), self._words(event), self._clock())
+                self._at_work(self._words(event), "yellow")
             case events.Executed(call, result, message, elapsed):
+                self._running.pop(call.id, None)
                 value = "" if message else f" → {_value(result)}"
                 self._notice("report", f"{self._words(event)}{value} ({seconds_text(elapsed)})", "green")
             case events.Progress(call_id, data):
-                self._notice("report", f"   {self._names.get(call_id, call_id)}: {_value(data)}", "dim")
+                running = self._running.get(call_id) or _Running(one_line(call_id), "", self._clock())
+                running.progress = _value(data)
+                self._at_work(f"   {running.name}: {running.progress}", "dim")
             case events.ApprovalRequested(call):
                 self._notice("report", f"✋ Approval requested: {_call(call)}", "yellow")
             case events.Error():
+                self._running.pop(event.call_id or "", None)
                 malformed = event.call_id is not None and event.call is None
                 self._notice("text" if malformed else "report", self._error(event), "bold red")
             case events.Warning(code=Code.NEAR_MISS):
@@ -115,6 +179,7 @@ class Transcript:
                     self._warn("report", warning)
                 self._later.clear()
             case events.Done():
+                self._running.clear()
                 if words := self._texts.render(event):
                     self._notice("report", _plain(words), "yellow")
             case events.Raw():
@@ -138,7 +203,6 @@ class Transcript:
 
     def summarise(self, result: TurnResult, seconds: float) -> None:
         """Write the summary of a run, as its last line."""
-        self._clear()
         self._enter("summary")
         self._line(Line.assemble(*describe(result, seconds, raw=self._raw)))
         self._block = None
@@ -177,7 +241,7 @@ class Transcript:
 
     def end_line(self) -> None:
         """End the line that is being written, before another writer uses the same terminal."""
-        self._clear()
+        self._settle()
         self._put(self._printable.close())
         if not self._line_feeds:
             self._put("\n")
@@ -189,6 +253,7 @@ class Transcript:
         """Begin a block, a blank line below the one before; return whether it is another one."""
         if block == self._block:
             return False
+        self._settle()
         self._put(self._printable.close())
         if self._line_feeds < 2:
             self._put("\n" * (2 - self._line_feeds))
@@ -206,7 +271,8 @@ class Transcript:
         self._put(text, style)
 
     def _notice(self, block: _Block, text: str, style: str) -> None:
-        self._enter(block)
+        self._waiting = None
+        self._enter("report" if self._drawn else block)  # in text that is drawn, nothing else can stand
         self.end_line()
         self._line(Line(text, style))
         self._lent = 1
@@ -215,23 +281,44 @@ class Transcript:
         if not self._live:
             self._notice("text", text, "dim")
             return
-        self._enter("text")
-        self.end_line()
+        if self._text is None:
+            self._enter("text")
+            self.end_line()
+        self._waiting = text
+
+    def _at_work(self, text: str, style: str) -> None:
+        """Tell what a tool does: where lines can change, those below the text do it."""
+        if not self._live:
+            self._notice("report", text, style)
+        elif self._text is None:
+            self._enter("report")
+            self.end_line()
+
+    @property
+    def _drawn(self) -> bool:
+        """Whether text is drawn as Markdown now."""
+        return self._markdown and not self.shows_raw
+
+    def _settle(self) -> None:
+        """Let what changed in place stay as it is, or go if it stands for what is under way."""
+        finished: list[str] = []
+        if self._text is not None:
+            self._text.feed(self._printable.close())
+            finished, _ = self._text.lines(0, final=True)
+            self._text, self._line_feeds, self._lent = None, 1, 1
+        self._region.paint(finished, [])
+
+    def _status(self, text: str) -> list[str]:
         line = Line(text, "dim")
         line.truncate(self._console.width - 1, overflow="ellipsis")
-        self._console.print(line, end="", soft_wrap=True)
-        self._waiting = True
-
-    def _clear(self) -> None:
-        if self._waiting:
-            self._waiting = False
-            self._console.control(_CLEAR)
+        return styled_lines(self._console, line, self._console.width)
 
     # How it gets out.
 
     def _put(self, text: str, style: Style | None = None) -> None:
         if not text:
             return
+        self._settle()
         if style is None:
             self._console.file.write(text)
             self._console.file.flush()
@@ -241,6 +328,7 @@ class Transcript:
         self._line_feeds = len(text) - len(rest) + (0 if rest else self._line_feeds)
 
     def _line(self, line: Line) -> None:
+        self._settle()
         self._console.print(line, soft_wrap=not self._live)
         self._line_feeds = 1
 
@@ -270,66 +358,3 @@ def _call(call: ToolCall) -> str:
 
 def _value(value: Any) -> str:
     return crop(one_line(json.dumps(value, ensure_ascii=False)), VALUE)
-
-
-_SIGNS = {"finished": ("✔", "bold green"), "truncated": ("✂", "bold yellow"), "failed": ("✘", "bold red")}
-_OTHER_SIGN = ("■", "bold yellow")
-
-
-def describe(result: TurnResult, seconds: float, *, raw: int = 0) -> list[tuple[str, str]]:
-    """Return the pieces of the line and their styles. `raw` counts the events that no adapter understood."""
-    sign, style = _OTHER_SIGN if result.pending else _SIGNS.get(result.reason or "", _OTHER_SIGN)
-    malformed = sum(error.call_id is not None and error.call is None for error in result.errors)
-    facts = [
-        "" if malformed and not result.calls else _calls(result),
-        _count(malformed, "malformed call"),
-        _count(len(result.warnings), "warning"),
-        _count(raw, "event that was not understood", "events that were not understood"),
-        _count(len(result.steps) if len(result.steps) > 1 else 0, "step"),
-        _tokens(result.usage),
-        seconds_text(seconds),
-    ]
-    return [(f"{sign} {_ending(result)}", style), ("".join(f" · {fact}" for fact in facts if fact), "")]
-
-
-def seconds_text(seconds: float) -> str:
-    """Return a duration with its unit, in two or three digits.
-
-    >>> seconds_text(0.00042), seconds_text(0.0123), seconds_text(1.25)
-    ('0.42 ms', '12 ms', '1.2 s')
-    """
-    if seconds < 0.01:
-        return f"{seconds * 1000:.2f} ms"
-    return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
-
-
-def _ending(result: TurnResult) -> str:
-    why = result.finish_reason
-    if result.reason == "failed":
-        why = next((error.code for error in reversed(result.errors) if error.call_id is None), why)
-    reason = "pending" if result.reason == "finished" and result.pending else result.reason
-    return f"{reason or 'unfinished'}{f' ({one_line(why)})' if why else ''}"
-
-
-def _calls(result: TurnResult) -> str:
-    failed = sum(outcome.error is not None for outcome in result.outcomes)
-    parts = [
-        _count(len(result.outcomes) - failed, "executed", "executed"),
-        _count(failed, "failed", "failed"),
-        _count(len(result.pending), "pending", "pending"),
-    ]
-    details = ", ".join(part for part in parts if part)
-    return (_count(len(result.calls), "call") or "no calls") + (details and f": {details}")
-
-
-def _tokens(usage: events.Usage | None) -> str:
-    if usage is None:
-        return ""
-    if usage.input is None and usage.output is None:
-        return _count(usage.total or 0, "token")
-    parts = [(usage.input, "tokens in"), (usage.output, "tokens out"), (usage.reasoning, "of reasoning")]
-    return ", ".join(f"{count:,} {what}" for count, what in parts if count is not None)
-
-
-def _count(count: int, one: str, several: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else several or one + 's'}" if count else ""

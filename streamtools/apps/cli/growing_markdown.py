@@ -1,0 +1,276 @@
+"""Markdown for a terminal while it is written: the blocks that are finished, and the one that still grows.
+
+Each block is drawn on its own, and each item of a list, and no more than a screen of text is ever drawn anew: so the
+cost of a piece does not grow with the answer. What does not fit on the screen is cut, and its first part is finished.
+No character of the text is lost: HTML, images and definitions of links are text, and a link shows its address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich import box
+from rich import markdown as rich_markdown
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from streamtools.apps.cli.complaints import printable
+from streamtools.apps.cli.live_region import styled_lines
+
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(["reference", "image"])
+_UNDECIDED = re.compile(r"[ \t>]*(?:[-=+*_#`~|:\s]*|\d{1,9}[.)]?)\s*")
+"""An unfinished line which may be text or the beginning of a list, a heading, a rule, a fence: it is not shown yet."""
+
+_LONGEST = 8_000
+"""Characters of a block that is drawn anew with each piece; behind them it is cut, also where the screen is larger."""
+
+
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a block stands."""
+
+    gap: bool = False  # a blank line is above it
+    number: int | None = None  # of an item: its list goes on, from this one
+    opened: bool = False  # a fence: what opens it has been shown
+
+
+class GrowingMarkdown:
+    """Takes text, and returns lines."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._source = ""  # of the block that grows
+        self._place = _Place()
+        self._drawing = _Drawing("", code_theme="ansi_dark", hyperlinks=False)
+
+    def feed(self, text: str) -> None:
+        """Take text, whose control characters are pictures already."""
+        self._source += text
+
+    def lines(self, height: int, *, final: bool = False) -> tuple[list[str], list[str]]:
+        """Return the lines that are finished since the last time, and those that may change: at most `height`."""
+        if not self._place.gap:
+            self._source = self._source.lstrip("\n")
+        shown = self._source
+        start = shown.rfind("\n") + 1
+        if not final and _UNDECIDED.fullmatch(shown, start):
+            shown = shown[:start]
+        finished: list[str] = []
+        *blocks, (shown, place) = _blocks(shown, self._place)
+        for block, its_place in blocks:
+            finished += self._draw(block, its_place)
+            self._source = self._source[len(block) :]
+        if final:
+            finished += self._draw(shown, place)
+            self._source, self._place = "", _Place()
+            return finished, []
+        while True:
+            live = [] if len(shown) > _LONGEST else self._draw(shown, place)
+            if (live and len(live) <= height) or not (at := self._where_to_cut(shown, place, len(live))):
+                break
+            finished += self._draw(shown[:at], place, cut=True)
+            opener, place = _carried_on(shown)
+            self._source, shown = opener + self._source[at:], opener + shown[at:]
+        self._place = place
+        return finished, live[-height:]
+
+    def _where_to_cut(self, source: str, place: _Place, rows: int) -> int:
+        """Return where the first part of a block can end, which takes so many rows; 0: nowhere."""
+        first, words = at, _ = _ends(source)
+        while words and rows and at and len(self._draw(source[:at], place)) >= rows:  # a row that ends here is full
+            at = max(source.rfind(" ", 0, at - 1), source.rfind("\n", 0, at - 1)) + 1
+        return at or first
+
+    def _draw(self, source: str, place: _Place, *, cut: bool = False) -> list[str]:
+        if not source.strip():
+            return []
+        tokens = _PARSER.parse(source)
+        for token in tokens:
+            if token.type == "inline":
+                token.children = list(_plain(token.children or []))
+            elif token.type in ("fence", "code_block"):
+                token.content = printable(token.content)
+            if token.type == "fence" and token.level == 0:
+                token.meta = {"opened": place.opened, "open": cut or not _is_closed(token, source)}
+        if place.number is not None and tokens[0].type == "ordered_list_open":
+            tokens[0].attrs["start"] = place.number
+        self._drawing.parsed = tokens
+        lines = styled_lines(self._console, self._drawing, self._console.width - 1)
+        start = next((number for number, line in enumerate(lines) if line), 0)
+        while lines and not lines[-1]:
+            lines.pop()
+        return [""] * place.gap + lines[start:]  # rich leaves blank lines around some
+
+
+def _blocks(source: str, place: _Place) -> list[tuple[str, _Place]]:
+    """Divide text into its blocks, and lists into their items, none of which but the last can change any more."""
+    lines = _LINES.findall(source)
+    begun: list[tuple[int, _Place]] = []
+    number: int | None = None  # of the next item
+    for token in _PARSER.parse(source):
+        if token.map is None or token.nesting < 0 or token.level > 1:
+            continue
+        line = token.map[0]
+        if token.level == 0:
+            first = place if not begun else _Place(gap=True)
+            ordered = token.type == "ordered_list_open"
+            number = (first.number or int(token.attrs.get("start", 1))) if ordered else None
+            begun.append((line, replace(first, number=number)))
+        elif token.type == "list_item_open" and line > begun[-1][0]:
+            number = None if number is None else number + 1
+            begun.append((line, _Place(gap=not lines[line - 1].strip(), number=number)))
+    if not begun:
+        return [(source, place)]
+    starts = [0, *(line for line, _ in begun[1:]), len(lines)]
+    return [
+        ("".join(lines[start:end]), its_place)
+        for start, end, (_, its_place) in zip(starts, starts[1:], begun, strict=False)
+    ]
+
+
+def _ends(source: str) -> tuple[int, bool]:
+    """Return where the first part of a block can end, 0 for nowhere; and whether also at any word before that."""
+    kind, closed = _kind(source)
+    opener = len(_opener(source, kind))
+    if len(source) > _LONGEST:
+        line = source.rfind("\n", 0, _LONGEST) + 1
+        return (line if line > opener else _LONGEST), False
+    line = source.rfind("\n", 0, -1) + 1
+    match kind:
+        case "fence" if not closed:
+            line = source.rfind("\n") + 1
+            return (line if line > opener else 0), False
+        case "paragraph_open":
+            return max(source.rfind(" ", 0, -1) + 1, line), True
+        case "blockquote_open" | "code_block":
+            return line, False
+        case _:  # a row of a table can make all of them wider, and what stands in an item has its indentation
+            return 0, False
+
+
+def _kind(source: str) -> tuple[str, bool]:
+    """Return what a block is, and whether it is a fence that is closed."""
+    source = source[:_LONGEST]
+    tokens = _PARSER.parse(source)
+    kind = tokens[0].type if tokens else ""
+    return kind, kind == "fence" and _is_closed(tokens[0], source)
+
+
+def _carried_on(source: str) -> tuple[str, _Place]:
+    """Return what the rest of a block that is cut begins with, and where it stands."""
+    kind, _ = _kind(source)
+    return _opener(source, kind), _Place(opened=kind == "fence")
+
+
+def _opener(source: str, kind: str) -> str:
+    """Return the lines that a fence or a table begins with, if they are short enough to be repeated."""
+    opener = "".join(_LINES.findall(source)[: {"fence": 1, "table_open": 2}.get(kind, 0)])
+    return opener if len(opener) < _LONGEST // 4 else ""
+
+
+def _is_closed(fence: Token, source: str) -> bool:
+    start, end = fence.map or (0, 0)
+    last = _LINES.findall(source)[end - 1].strip()
+    return end - start > 1 and last.startswith(fence.markup) and not last.strip(fence.markup[0])
+
+
+def _plain(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yield what stands in a line: line feeds as they are, no control characters of entities, and addresses once."""
+    twice = False
+    for index, token in enumerate(tokens):
+        token.content = printable(token.content)
+        if token.type == "softbreak":
+            token.type = "hardbreak"
+        elif token.type == "link_open":
+            address = str(token.attrs.get("href", ""))
+            token.attrs["href"] = printable(address)
+            twice = tokens[index + 1].content == address
+            if twice:
+                continue
+        elif token.type == "link_close" and twice:
+            continue
+        yield token
+
+
+# How rich draws it, where ours differs.
+
+
+class _Heading(rich_markdown.Heading):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        text = self.text.copy()
+        text.stylize({"h1": "bold underline", "h2": "bold"}.get(self.tag, "bold italic"))
+        yield text
+
+
+class _CodeBlock(rich_markdown.CodeBlock):
+    """Code between its fences, which divide it from text where there is no colour."""
+
+    opened = open = False
+    fence = language = ""
+
+    @classmethod
+    def create(cls, markdown: rich_markdown.Markdown, token: Token) -> _CodeBlock:
+        block = cls(token.info.partition(" ")[0] or "text", markdown.code_theme)
+        if token.type == "fence":
+            block.fence, block.language = token.markup, printable(token.info).strip()
+            block.opened, block.open = token.meta.get("opened", False), token.meta.get("open", False)
+        return block
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.fence and not self.opened:
+            yield Text(f"{self.fence}{self.language}", "dim")
+        if code := self.text.plain.removesuffix("\n"):
+            yield Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, background_color="default")
+        if self.fence and not self.open:
+            yield Text(self.fence, "dim")
+
+
+class _Rule(rich_markdown.HorizontalRule):
+    new_line = True
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("─" * options.max_width, "dim")
+
+
+class _ListItem(rich_markdown.ListItem):
+    def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
+        """Draw the item as if it was alone: a longer number below does not move it."""
+        sign = f" {number}. "
+        lines = console.render_lines(self.elements, options.update(width=max(1, options.max_width - len(sign))))
+        for index, line in enumerate(lines):
+            yield Segment(" " * len(sign) if index else sign)
+            yield from line
+            yield Segment.line()
+
+
+class _Table(rich_markdown.TableElement):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, border_style="dim")
+        for cell in self.header.row.cells if self.header and self.header.row else ():
+            table.add_column(cell.content, overflow="fold", header_style="bold", justify=cell.content.justify or "left")
+        for row in self.body.rows if self.body else ():
+            table.add_row(*(cell.content for cell in row.cells))
+        yield table
+
+
+class _Drawing(rich_markdown.Markdown):
+    elements: ClassVar[dict[str, type[rich_markdown.MarkdownElement]]] = {
+        **rich_markdown.Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _CodeBlock,
+        "code_block": _CodeBlock,
+        "hr": _Rule,
+        "list_item_open": _ListItem,
+        "table_open": _Table,
+    }

@@ -1,0 +1,72 @@
+"""What a terminal shows: the few sequences that the transcript writes, and a fault for any other."""
+
+from __future__ import annotations
+
+import re
+
+from rich.cells import cell_len
+
+_PIECE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|[\s\S]")
+
+
+class Screen:
+    """A terminal of so many columns and rows. `rows` are all of them from the first, those that are scrolled away too.
+
+    `altered` are those of them of which a character that could be read has been replaced by another, or erased.
+    """
+
+    def __init__(self, width: int, height: int) -> None:
+        self._width, self._height = width, height
+        self._cells: list[list[str]] = [[]]
+        self._row = self._column = 0
+        self.altered: set[int] = set()
+
+    @property
+    def rows(self) -> list[str]:
+        """What is written in each row."""
+        return ["".join(row) for row in self._cells]
+
+    def feed(self, written: str) -> None:
+        """Obey what is written."""
+        first = max(0, len(self._cells) - self._height)  # those above cannot be reached
+        before = ["".join(row) for row in self._cells[first:]]
+        for piece in _PIECE.finditer(written.replace("\r\n", "\n")):
+            self._obey(piece[0], piece[1], piece[2])
+        for number, row in enumerate(before, first):
+            if number >= len(self._cells) or not "".join(self._cells[number]).startswith(row):
+                self.altered.add(number)
+
+    def _obey(self, text: str, count: str | None, code: str | None) -> None:
+        match code:
+            case "A":
+                self._row -= int(count or 1)
+                assert self._row >= max(0, len(self._cells) - self._height), "the cursor leaves the screen"
+            case "K" | "J":
+                assert not count, "more is erased than what is behind the cursor"
+                del self._cells[self._row][self._column :]
+                if code == "J":
+                    del self._cells[self._row + 1 :]
+            case "m":
+                pass
+            case None if text == "\n":
+                self._row, self._column = self._row + 1, 0
+                if self._row == len(self._cells):
+                    self._cells.append([])
+            case None if text == "\r":
+                self._column = 0
+            case None if text == "\t" or text.isprintable():
+                self._write(text)
+            case _:
+                raise AssertionError(f"{text!r} is not for this terminal")
+
+    def _write(self, character: str) -> None:
+        width = 1 if character == "\t" else cell_len(character)
+        row = self._cells[self._row]
+        if not width and row:
+            row[-1] += character
+            return
+        if self._column + width > self._width:
+            self._obey("\n", None, None)
+            row = self._cells[self._row]
+        row[self._column : self._column + width] = [character, *[""] * (width - 1)]
+        self._column += width
