@@ -153,8 +153,9 @@ def test_each_api_has_its_client(
         assert 1 == main(to(server, "--api", api, "--record", str(record), "--once", "Hello?"))
     shown = capsys.readouterr()
     assert "❌ Stream error: no such model (upstream_error, status 400)" in shown.out
-    assert "streamtools: m: the stream failed: no such model\n" == shown.err
     (head,) = server.heads
+    assert shown.err.startswith(f"streamtools: m at {server.url}")
+    assert shown.err.endswith(": the stream failed: no such model\n")
     assert f"POST /{path} HTTP/1.1" == head[""]
     assert KEY in head[header]
     (exchange,) = read_recordings(record)
@@ -296,6 +297,12 @@ def test_calls_are_emulated(capsys: pytest.CaptureFixture[str]) -> None:
         (("--record", "no/such/folder"), "--record: no/such/folder cannot be written: No such file or directory"),
         (("--record", "\0"), "cannot be written: embedded null byte"),
         (("--api", "telnet"), "invalid choice: 'telnet'"),
+        (("--model", " "), "--model takes the name of a model, and ' ' is none"),
+        (("--once", ""), "--once takes a question, and '' is none"),
+        (("--continue", ""), "--continue takes a file, and '' is none"),
+        (("--continue", "/dev"), "--continue: /dev: it cannot be read: Is a directory"),
+        (("--continue", __file__), "it is no conversation: Extra data: line 1 column 3 (char 2)"),
+        (("--continue", "no/such/folder"), "--continue: there is no folder for no/such/folder"),
     ],
 )
 def test_what_is_of_no_use_is_refused(

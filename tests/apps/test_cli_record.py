@@ -195,7 +195,7 @@ def test_several_exchanges_are_shown_one_behind_the_other(tmp_path: Path, capsys
             "--out: /no/such/x cannot be written: No such file or directory",
         ),
         (("--out", "a\0b", "--url", "http://x"), "--out: a␀b cannot be written: embedded null byte"),
-        (("--out", "x", "--url", "y"), "Request URL is missing an 'http://' or 'https://' protocol."),
+        (("--out", "x", "--url", "y"), "--url takes an address such as https://example.com/stream: Request URL is"),
         (("--out", "x", "--url", "http://[x"), "Invalid IPv6 URL"),
         (
             ("--out", "x", "--url", "http://y", "--body", "none"),

@@ -191,6 +191,20 @@ def test_what_is_undecided_is_not_shown_yet() -> None:
     assert "Text\n**" == drawing.shown
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "text\n```[](x) is no fence`, and goes on",
+        "e\u0301e\u0301 日本語日本語日本語日本語日本語日本語日本語 **e\u0301** - [ ] [a](",
+        "***\n<!-- \n2) 1. - > # x\n\n\n   ~~~\n    a\n\n\n b\n  ~~~ \n|---|\n| a |\n|---|\n",
+        "- a\n\n\n  b\n\n- c\n\n2. d\n10) e\n+ f\n+\n+ g",
+    ],
+)
+def test_what_a_parser_may_stumble_over(text: str) -> None:
+    """The same is shown, whether it comes at once or character by character."""
+    assert drawn(text, len(text)).shown == drawn(text, 1).shown
+
+
 def test_text_goes_on_where_it_was() -> None:
     """Plain text is written piece by piece, and nothing of it twice."""
     drawing = drawn("Some text without any markup.", 1)

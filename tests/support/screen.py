@@ -54,7 +54,7 @@ class Screen:
                     self._cells.append([])
             case None if text == "\r":
                 self._column = 0
-            case None if text == "\t" or text.isprintable():
+            case None if text in "\t\u200d" or text.isprintable():  # the second joins two pictures
                 self._write(text)
             case _:
                 raise AssertionError(f"{text!r} is not for this terminal")
@@ -62,8 +62,9 @@ class Screen:
     def _write(self, character: str) -> None:
         width = 1 if character == "\t" else cell_len(character)
         row = self._cells[self._row]
-        if not width and row:
-            row[-1] += character
+        if not width and self._column:
+            before = max(column for column in range(self._column) if row[column])
+            row[before] += character
             return
         if self._column + width > self._width:
             self._obey("\n", None, None)

@@ -169,8 +169,9 @@ def _add_chat(commands: Any) -> None:
         Chat,
         help="talk to a model",
         description="Talk to a model, as a live transcript with a summary of each answer. Questions are lines of "
-        "standard input; /quit or its end ends the chat. Ctrl-C stops an answer and keeps the chat; twice, or where a "
-        "question is asked for, it ends it. The key is that of the provider's usual environment variable.",
+        "standard input; on a terminal, Markdown is drawn, and /help lists commands. /quit or the end of the input "
+        "ends the chat. Ctrl-C stops an answer; pressed twice, or at an empty prompt, it ends the chat. The key is "
+        "that of the provider's usual environment variable.",
     )
     add_model(chat, required=True)
     chat.add_argument("--record", metavar="FILE", help="write all that the server answers into this recording")

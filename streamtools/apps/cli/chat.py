@@ -84,6 +84,9 @@ _FRAME = 1 / 20
 
 def run_chat(asked: arguments.Chat, output: TextIO, complaints: Complaints) -> int:
     """Hold the chat that was asked for, and return the exit status."""
+    for option, given, what in (("--once", asked.once, "question"), ("--continue", asked.kept, "file")):
+        if given is not None and not given.strip():
+            raise Refused(f"{option} takes a {what}, and {given!r} is none")
     tools = import_tools(asked.tools) if asked.tools is not None else None
     screen = None if asked.json else open_transcript(output, complaints, raw=asked.raw, markdown=True, pause=_FRAME)
     view: View = screen or JsonLines(output)
@@ -136,8 +139,12 @@ class _Conversation:
         if asked.kept is not None:
             if not Path(asked.kept).absolute().parent.is_dir():
                 raise Refused(f"--continue: there is no folder for {asked.kept}")
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 self._go_on(asked.kept)
+            except FileNotFoundError:
+                pass  # it is made with the first answer
+            except Refused as refusal:
+                raise Refused(f"--continue: {refusal}") from None
             self.greeting += f" The conversation is kept in {asked.kept}."
 
     @property
@@ -158,7 +165,7 @@ class _Conversation:
             result = self._run(self._history, resumed)
             ran += _ran(result)
         self._last = question, before, ran
-        status = self._complaints.status_of(self._named.model().name, result)
+        status = self._complaints.status_of(self._named.label, result)
         if (fault := self._fault) is not None:
             raise Refused(f"the recording cannot be written: {fault.strerror or fault}", status=1)
         if (path := self._asked.kept) is not None and self._messages:

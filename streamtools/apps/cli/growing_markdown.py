@@ -26,8 +26,8 @@ from streamtools.apps.cli.complaints import printable
 from streamtools.apps.cli.live_region import styled_lines
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(["reference", "image"])
-_UNDECIDED = re.compile(r"[ \t>]*(?:[-=+*_#`~|:\s]*|\d{1,9}[.)]?)\s*")
-"""An unfinished line which may be text or the beginning of a list, a heading, a rule, a fence: it is not shown yet."""
+_UNDECIDED = re.compile(r"[ \t>]*(?:[-=+*_#`~|:\s]*|\d{1,9}[.)]?|`{3,}[^`]*)\s*")
+"""An unfinished line which may be text or the beginning of something else: it is not shown yet."""
 
 _LONGEST = 8_000
 """Characters of a block that is drawn anew with each piece; behind them it is cut, also where the screen is larger."""

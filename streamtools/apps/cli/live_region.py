@@ -28,6 +28,11 @@ def styled_lines(console: Console, shown: RenderableType, width: int) -> list[st
     return captured.get().split("\n")[:-1]
 
 
+def _goes_on(line: str, longer: str) -> bool:
+    """Return whether a line is the other one's beginning, and no character of it becomes another by what follows."""
+    return longer.startswith(line) and (line[-1:] + longer[len(line) : len(line) + 1]).isascii()
+
+
 class LiveRegion:
     """Writes lines above, and keeps those below up to date. The cursor stands behind the last of them.
 
@@ -52,7 +57,7 @@ class LiveRegion:
         gone, come = before[same:], after[same:]
         rows = sum(map(self._rows, gone))
         out = ""
-        if rows == 1 and come and come[0].startswith(gone[0]):
+        if rows == 1 and come and _goes_on(gone[0], come[0]):
             come[0] = come[0][len(gone[0]) :]
         elif rows:
             out = (_UP.format(rows - 1) if rows > 1 else "") + "\r"

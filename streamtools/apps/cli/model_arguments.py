@@ -103,6 +103,8 @@ def add_tools(parser: argparse.ArgumentParser) -> None:
 def check_model(given: dict[str, Any]) -> None:
     """Put what was given in order. Raises `Refused` for what does not go together."""
     given["options"] = dict(given["options"] or ())
+    if given["model"] is not None and not given["model"].strip():
+        raise Refused(f"--model takes the name of a model, and {given['model']!r} is none")
     if given["few_shot"] and (given["dialect"] is None or given["tools"] is None):
         raise Refused("--few-shot shows calls of --tools in a --dialect, and needs both")
 

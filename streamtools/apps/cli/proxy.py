@@ -102,7 +102,7 @@ def read_config(asked: Gateway) -> Config:
         try:
             configured = tomllib.loads(Path(asked.config).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise Refused(f"{asked.config} cannot be read: {error}") from None
+            raise Refused(f"{asked.config} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
         config = msgspec.convert(configured | asked.given, Config)
     except msgspec.ValidationError as error:

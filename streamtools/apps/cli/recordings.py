@@ -166,7 +166,9 @@ def _ask(asked: arguments.Record, url: str, view: View, complaints: Complaints) 
     with open_output(asked.out, "--out") as file:
         try:
             result = anyio.run(_record, asked, url, content, file, view)
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError, ImportError) as error:
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise Refused(f"--url takes an address such as https://example.com/stream: {error}") from error
+        except (ValueError, ImportError) as error:
             raise Refused(str(error)) from error
         except httpx.TransportError as error:
             name = type(error).__name__
