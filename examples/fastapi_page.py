@@ -7,10 +7,11 @@ Without `MODEL_URL` it plays a recording of a real model, at its own speed.
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Body, FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 
 from streamtools import chat, replay, tool
@@ -94,9 +95,14 @@ async def page() -> HTMLResponse:
     return HTMLResponse(PAGE, headers={"content-security-policy": policy})
 
 
+def ask(body: bytes) -> Any:
+    """Return the chat that a posted body asks for, or a recording."""
+    if "MODEL_URL" not in os.environ:
+        return replay(shipped()["tilde-call"], tools=[get_weather], speed=1)
+    return chat(model, read_messages(json.loads(body)["messages"], client=True), tools=[get_weather])
+
+
 @app.post("/chat")
-def answer(messages: Annotated[list[dict[str, Any]], Body(embed=True)]) -> Response:
-    """Answer with the events of a chat, or of a recording."""
-    if "MODEL_URL" in os.environ:
-        return asgi.event_stream_response(chat(model, read_messages(messages, client=True), tools=[get_weather]))
-    return asgi.event_stream_response(replay(shipped()["tilde-call"], tools=[get_weather], speed=1))
+async def answer(request: Request) -> Response:
+    """Answer with its events; a body that `ask` refuses is answered with 400."""
+    return asgi.event_stream_response(await asgi.read_body(request, ask))

@@ -44,6 +44,7 @@ async def test_the_page_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MODEL_URL", model.url)
         async with Served(load("fastapi_page").app) as server, httpx.AsyncClient(base_url=server.url) as client:
             page = await client.get("/")
+            assert 400 == (await client.post("/chat", json={"messages": [{"role": "nobody"}]})).status_code
             answers = []
             for _ in range(2):
                 posted = {"messages": [{"role": "user", "content": "And in Oslo?"}]}
