@@ -13,7 +13,7 @@ import pytest
 from streamtools.apps.web.conversations import Conversations
 from streamtools.conversation import Ask, Message, ScriptedModel, User, chat
 from streamtools.sources import Source
-from tests.support.answering import calling, opened, saying
+from tests.support.answering import browser, calling, opened, saying
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
@@ -200,7 +200,7 @@ async def test_what_is_approved_is_what_was_shown() -> None:
         asked = await page.until(run, '"approval-requested"')
         call_id = json.loads(asked)["call"]["id"]
         path = f"/runs/{run}/calls/{call_id}"
-        changed = await page.tell(path, {"approve": True, "shown": asked.replace("50", "5")})
+        changed = await page.tell(path, {"approve": True, "shown": asked.replace('"amount":50', '"amount":5')})
         nothing = await page.tell(path, {"approve": True})
         other = await page.tell(f"/runs/{run}/calls/call_x", {"approve": True, "shown": asked})
         approved = await page.tell(path, {"approve": True, "shown": asked})
@@ -224,20 +224,48 @@ async def test_what_is_denied_is_told_to_the_model() -> None:
         assert "too much" in str(page.provider.bodies[1]["messages"])
 
 
-async def test_a_new_conversation_forgets_the_old_one() -> None:
-    """Its run is stopped, and nobody finds it any more."""
+async def test_a_conversation_is_deleted() -> None:
+    """By its browser alone; its run is stopped, and nobody finds it any more."""
     answer = saying("Wait", hold=True)
     async with opened(answer) as page:
         run = await page.ask("One?")
         await page.until(run, "Wait")
-        begun = await page.tell("/conversation")
+        path = f"/conversation/{(await page.known())['conversation']}/delete"
+        async with browser(page.server) as other:
+            strange = await other.post(path, json={})
+        deleted = await page.tell(path)
         with anyio.fail_after(10):
             await answer.disconnected.wait()
         gone = await page.client.get(f"/runs/{run}/events")
-        again = await page.tell("/conversation")
+        again = await page.tell(path)
 
-        assert [] == (await page.known())["turns"]
-    assert [201, 404, 201] == [each.status_code for each in (begun, gone, again)]
+        known = await page.known()
+        assert ([], [], None) == (known["turns"], known["conversations"], known["conversation"])
+    assert [404, 200, 404, 404] == [each.status_code for each in (strange, deleted, gone, again)]
+
+
+async def test_a_browser_has_several_conversations() -> None:
+    """Each with a history and an answer of its own; the one that was used last comes first."""
+    go = anyio.Event()
+    async with opened(saying("Wait", go, "."), saying("Two."), saying("Three.")) as page:
+        first = await page.ask("One?")
+        await page.until(first, "Wait")
+        (one,) = (await page.known())["conversations"]
+        asked = (await page.tell("/runs", {"question": "Two?", "conversation": None})).json()
+        await page.events(asked["run"])
+        known = await page.known()
+        assert [(asked["conversation"], "Two?", False), (one["id"], "One?", True)] == [
+            (each["id"], each["title"], each["running"]) for each in known["conversations"]
+        ]
+        assert [asked["run"]] == [each["run"] for each in known["turns"]]
+        go.set()
+        await page.events(first)
+        shown = (await page.client.get("/conversation", params={"of": one["id"]})).json()
+        assert ([first], one["id"]) == ([each["run"] for each in shown["turns"]], shown["conversation"])
+        assert one["id"] == (await page.known())["conversation"]
+        third = await page.tell("/runs", {"question": "Three?", "conversation": asked["conversation"]})
+        await page.events(third.json()["run"])
+        assert ["Two?", "Two.", "Three?"] == [each["content"] for each in page.provider.bodies[2]["messages"]]
 
 
 async def test_as_many_answers_as_are_allowed() -> None:
@@ -262,16 +290,15 @@ async def test_conversations_have_bounds() -> None:
     """The ones that were used least recently go first, and all go that nobody has used for long."""
     now = 0.0
     kept = Conversations(most=2, max_age=10, clock=lambda: now)
-    first, second = kept.begin(), kept.begin()
-    assert first is kept.find(first.key)
-    third = kept.begin()
-    assert (None, 2) == (kept.find(second.key), len(kept))
+    first, second, strange = kept.begin("ann"), kept.begin("ann"), "bob"
+    kept.use(first)
+    assert ([first, second], []) == (kept.of("ann"), kept.of(strange))
+    third = kept.begin("ann")
+    assert ([third, first], 2) == (kept.of("ann"), len(kept))
     now = 9.0
-    assert third is kept.find(third.key)
+    kept.use(third)
     now = 11.0
-    assert None is kept.find(first.key)
-    assert third is kept.find(third.key)
-    assert None is kept.find(None)
+    assert [third] == kept.of("ann")
 
 
 async def test_conversations_show_as_many_turns_as_they_may() -> None:

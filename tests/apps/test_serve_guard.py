@@ -117,7 +117,7 @@ async def test_a_request_names_one_host(lines: bytes) -> None:
         ({"content-type": "Application/JSON; charset=utf-8"}, 201),
     ],
 )
-@pytest.mark.parametrize("path", ["/runs", "/conversation", "/runs/none/stop", "/runs/none/calls/call"])
+@pytest.mark.parametrize("path", ["/runs", "/conversation/none/delete", "/runs/none/stop", "/runs/none/calls/call"])
 async def test_what_changes_something_comes_from_the_page(path: str, headers: dict[str, str], status: int) -> None:
     """It has the origin of the server and is JSON."""
     async with opened(saying("Hello.")) as page:

@@ -91,8 +91,13 @@ def test_processes_share_their_conversations(redis: str) -> None:
         page.url = url
         assert [run, again] == [each["run"] for each in page.get("/conversation").json()["turns"]]
         assert "cancelled" == page.until(again, "done")["reason"]
-        assert 201 == page.post("/conversation").status_code
-        assert [] == page.get("/conversation").json()["turns"]
+        other = page.post("/runs", {"suggestion": "no-call", "conversation": None}).json()
+        page.until(other["run"], "done")
+        first, second = (each["id"] for each in page.get("/conversation").json()["conversations"])
+        assert other["conversation"] == first
+        shown = page.get(f"/conversation?of={second}").json()
+        assert ([run, again], False) == ([each["run"] for each in shown["turns"]], shown["forgets"])
+        assert 409 == page.post(f"/conversation/{second}/delete").status_code
 
 
 def test_a_question_is_asked_anew_in_its_place(redis: str) -> None:

@@ -41,7 +41,7 @@ async def test_a_card_changes_its_state(browsing: Browsing) -> None:
     await ask(page, "Oslo?")
 
     card = page.locator(".card")
-    await expect(card).to_have_attribute("data-state", "waiting")
+    await expect(card).to_have_attribute("data-state", "writing")
     await expect(card.locator(".name")).to_have_text("look_up")
     first.set()
     await expect(card).to_have_attribute("data-state", "ready")
@@ -134,8 +134,38 @@ async def test_two_tabs_show_one_conversation(browsing: Browsing) -> None:
     await page.locator("#stop").click()
     await ended(other, 2)
     await other.locator("#begin").click()
+    await expect(other.locator(".turn")).to_have_count(0)
+    await expect(other.locator("#empty")).to_be_visible()
+    await expect(page.locator(".turn")).to_have_count(2)
+    await other.locator("#browse").click()
+    await other.get_by_role("button", name="Delete “Hi”").click()
+    await other.get_by_role("button", name="Really delete “Hi”?").click()
     await expect(page.locator(".turn")).to_have_count(0)
     await expect(page.locator("#empty")).to_be_visible()
+
+
+async def test_one_goes_from_one_conversation_to_another(browsing: Browsing) -> None:
+    """By the list, also while one is being answered, and back; a page that is loaded anew shows the same."""
+    go = anyio.Event()
+    page = await browsing.open(saying("One, ", go, "two."), saying("Second."))
+    await ask(page, "First?")
+    await expect(page.locator(".answer")).to_contain_text("One,")
+    await page.locator("#begin").click()
+    await expect(page.locator(".turn")).to_have_count(0)
+    await ask(page, "Another?")
+    await ended(page)
+    await page.locator("#browse").click()
+    await expect(page.locator("#kept .title")).to_have_text(["Another?", "First? · is being answered"])
+    await page.locator("#kept .title").nth(1).click()
+    await expect(page.locator(".answer")).to_contain_text("One,")
+    await page.reload()
+    await expect(page.locator(".answer")).to_contain_text("One,")
+    await expect(page.locator("#kept [aria-current]")).to_contain_text("First?")
+    go.set()
+    await ended(page)
+    assert ["One, two."] == await answers(page)
+    await page.go_back()
+    await expect(page.locator(".answer")).to_contain_text("Second.")
 
 
 async def test_a_call_is_approved(browsing: Browsing) -> None:

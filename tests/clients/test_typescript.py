@@ -14,7 +14,7 @@ from streamtools.events import CallDelta, Error, Executed, Reasoning, Text, UIEv
 from streamtools.recording import shipped
 from streamtools.recording.event_replay import replay
 from tests.clients.programs import run_program
-from tests.clients.typescript_package import SOURCE, check_types, pack, unpack
+from tests.clients.typescript_package import LOADED, PAGE, SOURCE, check_types, pack, unpack
 from tests.clients.typescript_scenes import SCENES
 from tests.support.readme import ROOT, read_blocks
 from tests.whole.test_front_end_page import serving
@@ -48,6 +48,16 @@ def test_what_is_packed(tarball: Path) -> None:
     assert {"LICENSE", "README.md", "package.json", *built, *(f"src/{module}.ts" for module in modules)} == names
     assert not {"dependencies", "peerDependencies", "optionalDependencies"} & package.keys()
     assert (ROOT / "LICENSE").read_text() == (SOURCE / "LICENSE").read_text()
+
+
+def test_what_the_page_of_serve_loads(tarball: Path) -> None:
+    """Is what the build makes of the sources."""
+    with tarfile.open(tarball) as held:
+        for name in LOADED:
+            built = held.extractfile(f"package/dist/{name}")
+            assert built is not None
+            assert built.read() == (PAGE / name).read_bytes(), "python -m tests.clients.typescript_package"
+    assert {*LOADED} == {path.name for path in PAGE.iterdir()}
 
 
 @pytest.mark.parametrize("resolution", ["bundler", "nodenext"])

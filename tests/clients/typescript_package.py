@@ -1,4 +1,9 @@
-"""`@streamtools/client` as its users have it: built and packed by npm, and unpacked where it is imported."""
+"""`@streamtools/client` as its users have it: built and packed by npm, and unpacked where it is imported.
+
+    python -m tests.clients.typescript_package
+
+builds it, and puts the modules that the page of `serve` loads into the package.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,9 @@ from tests.support.readme import ROOT
 SOURCE = ROOT / "clients" / "typescript"
 BUILT = ROOT / ".cache" / "typescript"
 """Where it is built, with the compiler installed."""
+PAGE = ROOT / "streamtools" / "apps" / "web" / "client"
+"""Modules of it on the page of `serve`: in Python's package, so that nobody who runs it needs Node."""
+LOADED = ("frames.js", "turn.js")
 
 
 def pack() -> Path:
@@ -54,3 +62,9 @@ def check_types(folder: Path, program: str, resolution: str) -> None:
     (folder / "tsconfig.json").write_text(json.dumps(options), encoding="utf-8")
     (folder / "checked.mts").write_text(program, encoding="utf-8")
     run_node(folder, BUILT / "node_modules" / "typescript" / "bin" / "tsc", "--project", ".")
+
+
+if __name__ == "__main__":
+    pack()
+    for each in LOADED:
+        shutil.copy(BUILT / "dist" / each, PAGE)

@@ -71,6 +71,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "apps.web": {
         *("errors", "events", "history", "conversation", "outputs.asgi", "runs", "serving"),
         *("sources", "machine", "recording"),  # for the debugger
+        *("logs", "outputs", "stream"),  # for what is kept in a file
     },
     "apps.cli": {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
@@ -124,7 +125,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "runs": (),
     "telemetry": {"msgspec", "opentelemetry"},
     "apps": (),
-    "apps.web": {"msgspec", "starlette"},
+    "apps.web": {"anyio", "msgspec", "starlette"},
     "apps.cli": {
         *("anyio", "httpx", "httpx_sse", "msgspec", "structlog", "uvicorn"),
         *("markdown_it", "prompt_toolkit", "rich"),

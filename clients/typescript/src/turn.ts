@@ -55,6 +55,8 @@ export interface Turn {
   /** The value that was asked for by `output`, as far as it has grown. */
   readonly output: unknown;
   readonly usage: Usage | null;
+  /** Whether events of it were kept no more when they were to be read, so that a part is missing. */
+  readonly gap: boolean;
   /** What made the whole run fail. */
   readonly failure: ErrorEvent | null;
   readonly done: DoneEvent | null;
@@ -70,6 +72,7 @@ export const emptyTurn: Turn = {
   thinking: false,
   output: undefined,
   usage: null,
+  gap: false,
   failure: null,
   done: null,
 };
@@ -92,8 +95,10 @@ function change(turn: Turn, event: StreamEvent): Turn {
     case "text":
     case "reasoning":
       return say(turn, event.type, event.text);
-    case "thinking":
-      return { ...turn, thinking: event.active && (event.call_id ?? true) };
+    case "thinking": {
+      const known = event.active && event.call_id ? update(turn, event.call_id, () => ({})) : turn;
+      return { ...known, thinking: event.active && (event.call_id ?? true) };
+    }
     case "call-start":
       return update(turn, event.call_id, () => ({ name: event.name }));
     case "call-delta":
@@ -121,6 +126,8 @@ function change(turn: Turn, event: StreamEvent): Turn {
       return { ...turn, output: grow(turn.output, event.path, event) };
     case "usage":
       return { ...turn, usage: add(turn.usage, event.usage) };
+    case "warning":
+      return event.code === "resync" ? { ...turn, gap: true } : turn;
     case "done": {
       const parts = turn.parts.map((part) => (part.kind === "call" && isOpen(part) ? leave(part, event) : part));
       return { ...turn, parts, thinking: false, state: event.reason, done: event };

@@ -61,6 +61,7 @@ class Serve(ModelArguments):
     port: int
     allowed: list[str]
     redis: str | None
+    keep: str | None
     workers: int
     speed: float
 
@@ -284,6 +285,7 @@ def _add_serve(commands: Any) -> None:
         metavar="URL",
         help="keep conversations in Redis or Valkey, such as redis://localhost, where servers share them",
     )
+    serve.add_argument("--keep", metavar="FILE", help="keep conversations in this file of SQLite, also over a restart")
     serve.add_argument(
         "--workers", metavar="N", type=_count, default=1, help="so many processes serve (default: 1; more need --redis)"
     )
@@ -388,6 +390,8 @@ def _check_serve(given: dict[str, Any]) -> None:
     check_model(given)
     if given["workers"] > 1 and given["redis"] is None:
         raise Refused("--workers needs a --redis, in which they share the conversations")
+    if given["keep"] is not None and given["redis"] is not None:
+        raise Refused("conversations are kept by --redis, or in the file of --keep: one of them")
     if given["files"] and given["model"] is not None:
         raise Refused("a FILE is played, and a --model answers: one of them")
     if given["model"] is None:

@@ -54,16 +54,22 @@ def run_serve(asked: Serve, output: TextIO, complaints: Complaints) -> int:
 
 
 def _serve(asked: Serve, answerer: Answerer, output: TextIO, complaints: Complaints) -> None:
+    from sqlite3 import Error as SQLiteError
+
     from streamtools.apps.web import make_app
 
     with listen(asked.host, asked.port) as listener:
         port = listener.getsockname()[1]
-        app = make_app(
-            answerer,
-            cookie=f"streamtools_{port}" if asked.redis is None else "streamtools",
-            hosts=[each.lower() for each in (asked.host, *asked.allowed)],
-            redis=asked.redis,
-        )
+        try:
+            app = make_app(
+                answerer,
+                cookie=f"streamtools_{port}" if asked.redis is None else "streamtools",
+                hosts=[each.lower() for each in (asked.host, *asked.allowed)],
+                redis=asked.redis,
+                keep=asked.keep,
+            )
+        except (OSError, ValueError, SQLiteError) as error:
+            raise Refused(f"--keep names no file of use, or one that another server uses: {error}") from None
         if not is_here(listener):
             complaints.write(f"whoever reaches {name_of(asked.host)} can talk to the model and run the tools")
         page = f"debugger?{urlencode({'of': answerer.suggestions[0].name})}" if asked.files else ""

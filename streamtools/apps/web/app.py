@@ -4,16 +4,18 @@
     GET  /debugger?of=              the debugger: `of` is the name of a recording, or a run
     GET  /dissection?of=            what it shows, of the exchange with the number `exchange`, cut as `cut` says
     GET  /recording?of=             the recording itself
-    GET  /conversation              what has been said, and by which runs it is being answered
-    POST /conversation              begin a new one
+    GET  /conversation?of=          which conversations there are; what has been said in one, and by which runs it is
+                                    being answered. `of` is its id; without one, that which was used last
+    POST /conversation/{id}/delete  forget one
     POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}; with {"replace": run}, in the
-                                    place of a question that was asked before, and of all behind it
+                                    place of a question that was asked before, and of all behind it; with
+                                    {"conversation": id}, or null for a new one, elsewhere than where the last was
     GET  /runs/{id}/events          the events of a run behind `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop it, and wait until what is behind it is closed
     POST /runs/{id}/calls/{call}    {"approve": true, "shown": event}, {"approve": false, "reason": "…"},
                                     {"result": value} or {"error": "…"}
 
-A conversation belongs to the browser with its cookie, which no script can read and no other site can use.
+Conversations belong to the browser with their cookie, which no script can read and no other site can use.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,10 +43,13 @@ from streamtools.apps.web.conversations import (
     Conversation,
     Conversations,
     Turn,
-    shared_conversation,
+    choose,
+    owner_of,
+    shared_conversations,
 )
 from streamtools.apps.web.dissecting import TooManySteps, dissect
 from streamtools.apps.web.documents import make_documents
+from streamtools.apps.web.kept import Kept
 from streamtools.conversation.chatting import Chat
 from streamtools.errors import (
     ClosedError,
@@ -55,9 +60,9 @@ from streamtools.errors import (
     TooManyRuns,
 )
 from streamtools.events import ApprovalRequested, read_ui_event
-from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
+from streamtools.outputs.asgi import Shutdown, event_stream_response, last_event_id, read_body, shutdown_signal
 from streamtools.recording.exchanges import exchanges_in, open_exchange
-from streamtools.runs import MemoryEventLog, RedisStore, Runs
+from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
 from streamtools.serving.guard import Guard, refuse
 
 MAX_BODY = 256 * 1024
@@ -71,13 +76,16 @@ MAX_QUESTION = 100_000
 
 _ABANDONED = 900.0  # seconds that an answer without a reader goes on
 _MOST_RECORDED = 100  # answers whose bytes can be looked at
-_KEPT = 12 * 3600.0  # seconds that the events of an answer are kept
+_KEPT = 12 * 3600.0  # seconds that the events of an answer are kept in memory
+_IN_FILE = 90 * 24 * 3600.0  # seconds that a conversation is kept in a file, behind its last use
+_TITLE = 80  # characters
 
 
 class _QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
     question: str | None = None
     suggestion: str | None = None
     replace: str | None = None
+    conversation: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class _DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -96,20 +104,27 @@ def make_app(
     conversations: Conversations | None = None,
     max_running: int = 32,
     redis: str | None = None,
+    keep: str | None = None,
 ) -> ASGIApp:
     """Return the application in which `answerer` answers. Processes with the same URL of `redis` are one server.
+
+    Without it, conversations are kept in memory, and with `keep` in a file of SQLite, too, which one server uses at a
+    time. Raises sqlite3.Error, OSError or ValueError for a file in which they cannot be.
 
     `cookie` is the name of the cookie, which servers on other ports of the same host share if it is the same. `hosts`
     are the names by which the server may be addressed, besides `localhost` and addresses.
     """
-    chats = _Chats(answerer, cookie, Conversations() if conversations is None else conversations, max_running, redis)
+    kept = Kept(keep) if keep is not None else None
+    if conversations is None:
+        conversations = Conversations() if kept is None else Conversations(max_age=_IN_FILE, kept=kept)
+    chats = _Chats(answerer, cookie, conversations, max_running, redis, kept)
     routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
         ("GET", "/", chats.page),
         ("GET", "/debugger", chats.debugger),
         ("GET", "/dissection", chats.dissect),
         ("GET", "/recording", chats.recording),
         ("GET", "/conversation", chats.tell),
-        ("POST", "/conversation", chats.begin),
+        ("POST", "/conversation/{id}/delete", chats.delete),
         ("POST", "/runs", chats.ask),
         ("GET", "/runs/{run}/events", chats.events),
         ("POST", "/runs/{run}/stop", chats.stop),
@@ -131,14 +146,22 @@ async def reach(redis: str) -> None:
 
 class _Chats:
     def __init__(
-        self, answerer: Answerer, cookie: str, conversations: Conversations, max_running: int, redis: str | None
+        self,
+        answerer: Answerer,
+        cookie: str,
+        conversations: Conversations,
+        max_running: int,
+        redis: str | None,
+        kept: Kept | None,
     ) -> None:
         self._redis = redis
+        self._kept = kept
         self._answerer = answerer
         self._cookie = cookie
         self._conversations = conversations
         self._max_running = max_running
-        self._server = secrets.token_urlsafe(8) if redis is None else ""  # so that a page notices that it is another
+        is_forgetful = redis is None and kept is None
+        self._server = secrets.token_urlsafe(8) if is_forgetful else ""  # so that a page notices that it is another
         self._recordings: dict[str, Path] = dict(getattr(answerer, "recordings", {}))
         self._recorded: dict[str, Path] = {}  # by run
         self._runs: Runs
@@ -152,7 +175,12 @@ class _Chats:
         if self._redis is not None:
             log = RedisStore(self._redis, keep=_KEPT)
             options["max_per_owner"] = 1  # an answer at a time, wherever it is asked for
-        async with shutdown_signal() as self._shutdown, Runs(log, **options) as self._runs:
+        async with AsyncExitStack() as stack:
+            if self._kept is not None:
+                log = self._kept.log
+                await stack.enter_async_context(self._kept.writing())
+            self._shutdown = await stack.enter_async_context(shutdown_signal())
+            self._runs = await stack.enter_async_context(Runs(log, **options))
             yield
 
     async def page(self, request: Request) -> Response:
@@ -180,7 +208,7 @@ class _Chats:
         name = request.query_params.get("of") or next(iter(self._recordings), "")
         if name in self._recordings:
             return self._recordings[name]
-        run = await self._runs.find(name, owner=self._owner(request))
+        run = await self._find(request, name)
         if run.id not in self._recorded or not self._recorded[run.id].exists():
             raise HTTPException(404, "the bytes of this answer are not kept here")
         return self._recorded[run.id]
@@ -194,7 +222,10 @@ class _Chats:
                 del self._recorded[next(iter(self._recorded))]
 
     async def tell(self, request: Request) -> Response:
-        conversation = await self._conversation(request)
+        known = await self._of(self._owner(request))
+        conversation = choose(known, request.query_params.get("of", msgspec.UNSET))
+        if conversation is not None and self._redis is None:
+            self._conversations.use(conversation)
         turns = conversation.turns if conversation is not None else []
         return JSONResponse(
             {
@@ -205,21 +236,27 @@ class _Chats:
                 "tools": [*getattr(self._answerer, "tools", ())],
                 "records": hasattr(self._answerer, "recording_of"),
                 "suggestions": [each._asdict() for each in self._answerer.suggestions],
+                "conversations": [
+                    {"id": each.id, "title": each.turns[0].question[:_TITLE], "running": each.is_answered}
+                    for each in known
+                    if each.turns
+                ],
+                "forgets": self._redis is None,
+                "conversation": conversation.id if turns and conversation is not None else None,
                 "dropped": conversation.dropped if conversation is not None else 0,
                 "turns": [{"run": turn.run.id, "question": turn.question} for turn in turns],
             }
         )
 
-    async def begin(self, request: Request) -> Response:
-        """Forget the conversation."""
-        conversation = await self._conversation(request)
-        if conversation is not None and self._redis is None:
-            self._conversations.forget(conversation)
-        elif conversation is not None and conversation.running is not None:
-            await conversation.running.run.stop()
-        response = JSONResponse({}, 201)
-        response.delete_cookie(self._cookie, httponly=True, samesite="strict")
-        return response
+    async def delete(self, request: Request) -> Response:
+        """Forget a conversation. On Redis, runs are kept for their time."""
+        conversation = choose(await self._of(self._owner(request)), request.path_params["id"])
+        if conversation is None:
+            raise HTTPException(404, "there is no such conversation")
+        if self._redis is not None:
+            raise HTTPException(409, f"conversations on Redis are kept for {_KEPT / 3600:.0f} hours")
+        self._conversations.forget(conversation)
+        return JSONResponse({})
 
     async def ask(self, request: Request) -> Response:
         asked = await _read_body(request, _QuestionBody)
@@ -229,9 +266,12 @@ class _Chats:
             raise HTTPException(400, "a question, or the name of a suggestion, is missing")
         if len(question) > MAX_QUESTION:
             raise HTTPException(413, f"a question may have {MAX_QUESTION} characters")
-        conversation = await self._conversation(request) or self._begin()
+        owner = self._owner(request)
+        known = await self._of(owner)
+        key = request.cookies[self._cookie] if known else secrets.token_urlsafe(24)  # one that somebody made is none
+        conversation = choose(known, asked.conversation) or self._begin(owner_of(key))
         before = conversation.running
-        if conversation.is_asking or (before is not None and before.run.result.reason is None):
+        if conversation.is_asking or conversation.is_answered:
             raise HTTPException(409, "an answer is being given already: wait for its end, or stop it")
         try:
             place = conversation.place(asked.replace)
@@ -241,36 +281,41 @@ class _Chats:
         try:
             if before is not None:  # has said its end, and is closing what is behind it
                 with suppress(Exception):
-                    await before.run.wait()
+                    await before.wait()
             answer = self._answerer.answer(question, conversation.history(place), suggestion=asked.suggestion)
-            note = {"question": question, **conversation.note(place)}
-            run = await self._runs.start(answer, owner=conversation.key, note=note)
+            run = await self._runs.start(answer, owner=conversation.owner, note=conversation.note(question, place))
         except (TooManyRuns, ClosedError):
-            if not conversation.turns:  # nobody has its key
+            if not conversation.turns:  # nobody knows of it
                 self._conversations.forget(conversation)
-            last = await self._runs.list(conversation.key, limit=1)
+            last = await self._runs.list(conversation.owner, limit=1)
             if last and not last[0].ended:  # asked at the same moment in another process
                 raise HTTPException(409, "an answer is being given already: wait for its end, or stop it") from None
             raise HTTPException(503, "too many answers are being given at the same time") from None
         finally:
             conversation.is_asking = False
-        conversation.add(Turn(question, run), place)
-        self._keep(run.id, answer)
-        if (
-            self._redis is None and self._conversations.find(conversation.key) is None
-        ):  # forgotten meanwhile: there was no run to be stopped
+        if self._redis is None and conversation not in self._conversations:  # there was no run to be stopped
             run.cancel()
-            raise HTTPException(409, "the conversation was ended meanwhile")
-        response = JSONResponse({"run": run.id, "question": question}, 201)
-        response.set_cookie(self._cookie, conversation.key, httponly=True, samesite="strict")
+            raise HTTPException(409, "the conversation was deleted meanwhile")
+        self._conversations.add(conversation, Turn(question, run), place)
+        self._keep(run.id, answer)
+        response = JSONResponse({"run": run.id, "question": question, "conversation": conversation.id}, 201)
+        age = None if self._kept is None else int(_IN_FILE)
+        response.set_cookie(self._cookie, key, httponly=True, samesite="strict", max_age=age)
         return response
 
     async def events(self, request: Request) -> Response:
-        run = await self._runs.find(request.path_params["run"], owner=self._owner(request))
+        id = request.path_params["run"]
+        try:
+            run = await self._find(request, id)
+        except RunNotFound:
+            if self._kept is None or not self._knows(request, id):
+                raise
+            events = await self._kept.read(id, last_event_id(request))
+            return Response(events, media_type="text/event-stream")
         return event_stream_response(run, request=request, shutdown=self._shutdown)
 
     async def stop(self, request: Request) -> Response:
-        run = await self._runs.find(request.path_params["run"], owner=self._owner(request))
+        run = await self._find(request, request.path_params["run"])
         await run.stop()
         return JSONResponse({"reason": run.result.reason})
 
@@ -278,7 +323,7 @@ class _Chats:
         decided = await _read_body(request, _DecisionBody)
         if [decided.approve is None, decided.result is msgspec.UNSET, decided.error is None].count(False) != 1:
             raise HTTPException(400, "a decision is one of approve, result and error")
-        run = await self._runs.find(request.path_params["run"], owner=self._owner(request))
+        run = await self._find(request, request.path_params["run"])
         call = request.path_params["call"]
         try:
             if decided.approve is None:
@@ -292,16 +337,25 @@ class _Chats:
             raise HTTPException(409, str(error)) from None
         return JSONResponse({})
 
-    def _begin(self) -> Conversation:
-        return self._conversations.begin() if self._redis is None else Conversation(MAX_TURNS)
+    def _begin(self, owner: str) -> Conversation:
+        return self._conversations.begin(owner) if self._redis is None else Conversation(MAX_TURNS, owner)
 
-    async def _conversation(self, request: Request) -> Conversation | None:
-        key = request.cookies.get(self._cookie, "")
-        return self._conversations.find(key) if self._redis is None else await shared_conversation(self._runs, key)
+    async def _of(self, owner: str) -> list[Conversation]:
+        return self._conversations.of(owner) if self._redis is None else await shared_conversations(self._runs, owner)
+
+    async def _find(self, request: Request, run: str) -> Run:
+        if not self._knows(request, run):
+            raise RunNotFound("there is no such run")
+        return await self._runs.find(run, owner=self._owner(request))
+
+    def _knows(self, request: Request, run: str) -> bool:
+        if self._redis is not None:
+            return True
+        known = self._conversations.of(self._owner(request))
+        return any(turn.run.id == run for conversation in known for turn in conversation.turns)
 
     def _owner(self, request: Request) -> str:
-        key = request.cookies.get(self._cookie, "")
-        return key if self._redis is not None or self._conversations.find(key) is not None else ""
+        return owner_of(request.cookies.get(self._cookie, ""))
 
 
 def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Conversations, each for the holder of its key.
+"""Conversations, each of one owner: the browser with a cookie.
 
 An answer is a run, and what it said stands in the log of the runs: here is only which runs there were, and the history
-that goes to the model with the next question. That is kept in memory, or read from runs that several processes share,
-each of which has its question as its note.
+that goes to the model with the next question. That is kept in memory, and in a file if there is one (`kept.py`), or
+read from runs that several processes share, each of which has its question and its conversation as its note.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
+from streamtools.apps.web.kept import EndedRun, Kept
 from streamtools.conversation.chatting import Chat
 from streamtools.history import Assistant, Message, User, steps_to_history
 from streamtools.history.messages import settle
@@ -57,14 +61,15 @@ class Turn(NamedTuple):
     """A question, and the run that answers it."""
 
     question: str
-    run: Run
+    run: Run | EndedRun
 
 
 class Conversation:
-    """The turns so far. `key` cannot be guessed, and gives access to the conversation."""
+    """The turns so far."""
 
-    def __init__(self, max_turns: int, key: str | None = None) -> None:
-        self.key = secrets.token_urlsafe(24) if key is None else key
+    def __init__(self, max_turns: int, owner: str, id: str | None = None) -> None:
+        self.owner = owner
+        self.id = secrets.token_urlsafe(12) if id is None else id
         self.turns: list[Turn] = []
         self.dropped = 0
         """How many turns, the first ones, are shown no more."""
@@ -73,9 +78,15 @@ class Conversation:
         self._max_turns = max_turns
 
     @property
-    def running(self) -> Turn | None:
-        """The turn that goes on."""
-        return self.turns[-1] if self.turns and not self.turns[-1].run.ended else None
+    def running(self) -> Run | None:
+        """The run that goes on."""
+        last = self.turns[-1].run if self.turns else None
+        return last if isinstance(last, Run) and not last.ended else None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether an answer is being given: its run may have said its end, and go on to close what is behind it."""
+        return self.running is not None and self.running.result.reason is None
 
     def place(self, run: str | None) -> int:
         """Return which turn a run answers, or how many there are; raise `LookupError` for a run that answers none."""
@@ -96,20 +107,22 @@ class Conversation:
                 history += [User(turn.question), *answer]
         return history
 
-    def note(self, place: int) -> dict[str, int]:
-        """Return what is kept with a run, beside its question: how many turns stand before it."""
-        return {"before": self.dropped + place}
+    def note(self, question: str, place: int) -> dict[str, Any]:
+        """Return what is kept with a run: its question, and how many turns of which conversation stand before it."""
+        return {"question": question, "conversation": self.id, "before": self.dropped + place}
 
-    def add(self, turn: Turn, place: int) -> None:
-        """Note a turn that has begun, in the place of those that stood there and behind."""
+    def add(self, turn: Turn, place: int) -> list[str]:
+        """Note a turn that has begun, in the place of those that stood there and behind. Return which runs are gone."""
+        gone = self.turns[place:]
         self.turns[place:] = [turn]
         if len(self.turns) > self._max_turns:
             self.dropped += 1
-            del self.turns[0]
+            gone.append(self.turns.pop(0))
+        return [each.run.id for each in gone]
 
 
 class Conversations:
-    """All conversations by their keys: the `most` that were used last, within `max_age` seconds."""
+    """All conversations: the `most` that were used last, within `max_age` seconds. `kept` has those of before."""
 
     def __init__(
         self,
@@ -117,37 +130,59 @@ class Conversations:
         most: int = 100,
         max_age: float = 12 * 3600.0,
         max_turns: int = MAX_TURNS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+        kept: Kept | None = None,
     ) -> None:
         self._most = most
         self._max_age = max_age
         self._max_turns = max_turns
         self._clock = clock
-        self._kept: dict[str, tuple[float, Conversation]] = {}  # the one that was used last stands last
+        self._file = kept
+        self._kept: dict[str, tuple[float, Conversation]] = {}  # by id; the one that was used last stands last
+        for turn in kept.turns() if kept is not None else ():
+            made = Conversation(max_turns, turn.owner, turn.conversation)
+            _, conversation = self._kept.setdefault(made.id, (turn.used, made))
+            conversation.turns.append(Turn(turn.question, turn.run))
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def find(self, key: str | None) -> Conversation | None:
-        """Return the conversation with this key, if there is one."""
-        self._forget_old()
-        _, found = self._kept.pop(key or "", (0.0, None))
-        if found is not None:
-            self._kept[found.key] = (self._clock(), found)
-        return found
+    def __contains__(self, conversation: Conversation) -> bool:
+        return conversation.id in self._kept
 
-    def begin(self) -> Conversation:
+    def of(self, owner: str) -> list[Conversation]:
+        """Return those of an owner, the one that was used last before the others."""
+        self._forget_old()
+        return [each for _, each in reversed(self._kept.values()) if each.owner == owner]
+
+    def use(self, conversation: Conversation) -> None:
+        """Note that one is used."""
+        self._kept.pop(conversation.id, None)
+        self._kept[conversation.id] = (now := self._clock(), conversation)
+        if self._file is not None and conversation.turns:
+            self._file.use(conversation.id, conversation.owner, now)
+
+    def begin(self, owner: str) -> Conversation:
         """Return a new one."""
-        made = Conversation(self._max_turns)
-        self._kept[made.key] = (self._clock(), made)
+        made = Conversation(self._max_turns, owner)
+        self.use(made)
         self._forget_old()
         return made
 
+    def add(self, conversation: Conversation, turn: Turn, place: int) -> None:
+        """Note a turn that has begun, as `Conversation.add` does."""
+        gone = conversation.add(turn, place)
+        if self._file is not None and isinstance(turn.run, Run):
+            self._file.use(conversation.id, conversation.owner, self._clock())
+            self._file.add(conversation.id, turn.question, turn.run, gone)
+
     def forget(self, conversation: Conversation) -> None:
         """Forget one, and have its run stopped."""
-        self._kept.pop(conversation.key, None)
+        self._kept.pop(conversation.id, None)
         if conversation.running is not None:
-            conversation.running.run.cancel()
+            conversation.running.cancel()
+        if self._file is not None:
+            self._file.forget(conversation.id)
 
     def _forget_old(self) -> None:
         while self._kept:
@@ -157,14 +192,25 @@ class Conversations:
             self.forget(oldest)
 
 
-async def shared_conversation(runs: Runs, key: str) -> Conversation | None:
-    """Return the conversation with this key of which processes share the runs, if there is one."""
-    found = [*reversed(await runs.list(key, limit=MAX_TURNS))] if key else []
-    if not found:
-        return None
-    conversation = Conversation(MAX_TURNS, key)
-    conversation.dropped = found[0].note["before"]
-    for run in found:
-        place = max(0, run.note["before"] - conversation.dropped)
-        conversation.add(Turn(run.note["question"], run), place)
-    return conversation
+async def shared_conversations(runs: Runs, owner: str) -> list[Conversation]:
+    """Return an owner's conversations of which processes share the runs, the one that was used last at first."""
+    found: dict[str, Conversation] = {}
+    for run in reversed(await runs.list(owner, limit=MAX_TURNS)) if owner else ():
+        id, before = run.note["conversation"], run.note["before"]
+        conversation = found.pop(id, None)
+        if conversation is None:
+            conversation = Conversation(MAX_TURNS, owner, id)
+            conversation.dropped = before
+        conversation.add(Turn(run.note["question"], run), max(0, before - conversation.dropped))
+        found[id] = conversation
+    return [*reversed(found.values())]
+
+
+def owner_of(key: str) -> str:
+    """Return the name under which the browser with this cookie owns what it asks: a digest, because a file keeps it."""
+    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest() if key else ""
+
+
+def choose(known: Sequence[Conversation], id: str | msgspec.UnsetType | None) -> Conversation | None:
+    """Return the conversation of this id, if it is known; without any, the first."""
+    return next((each for each in known if id in (msgspec.UNSET, each.id)), None)

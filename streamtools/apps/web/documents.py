@@ -1,7 +1,8 @@
 """The documents that the server hands out, and the Content-Security-Policy under which they work.
 
 Each is one response and needs no other. Style and scripts stand in it as they are in `static`, without a build step,
-and the policy names their digests, so that nothing else in it is ever run, whatever a model writes.
+and the policy names their digests, so that nothing else in it is ever run, whatever a model writes. What stands in
+`client` are modules of `@streamtools/client` as its build makes them (`python -m tests.clients.typescript_package`).
 """
 
 from __future__ import annotations
@@ -16,15 +17,28 @@ from streamtools.serving.guard import digest
 
 _HERE = Path(__file__).parent
 _SHARED = (
+    "client/frames.js",
+    "client/turn.js",
     "vendor/marked.umd.js",
     "vendor/purify.min.js",
     *(f"static/{name}.js" for name in ("words", "dom", "code", "markdown", "cards", "turn")),
 )
 _DOCUMENTS = {
-    "page": (("page",), (*_SHARED, "static/inspector.js", "static/server.js", "static/page.js", "static/doings.js")),
+    "page": (
+        ("page",),
+        (
+            *_SHARED,
+            "static/inspector.js",
+            "static/server.js",
+            "static/page.js",
+            "static/conversations.js",
+            "static/doings.js",
+        ),
+    ),
     "debugger": (("page", "debugger"), (*_SHARED, "static/server.js", "static/debugger.js")),
 }
 """For each document its styles, and its scripts in their order."""
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.MULTILINE)
 _SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # which the tools of a browser would request
 
 
@@ -68,4 +82,8 @@ def _digests(files: Iterable[str]) -> str:
 
 
 def _read_file(name: str) -> str:
-    return _SOURCE_MAP.sub("", (_HERE / name).read_text(encoding="utf-8"))
+    text = _SOURCE_MAP.sub("", (_HERE / name).read_text(encoding="utf-8"))
+    if not name.startswith("client/"):
+        return text
+    names = ", ".join(_EXPORT.findall(text))  # of a page that is one response nothing can be imported
+    return f'const {{ {names} }} = (() => {{\n"use strict";\n{_EXPORT.sub("", text)}\nreturn {{ {names} }};\n}})();\n'

@@ -1,25 +1,30 @@
 "use strict";
-// A call as a card: waiting, complete, asking, executing, executed or failed. What it says is what the events said.
+// A call as a card: what its part of the state says, and what one can answer.
 
 const STATES = {
-  waiting: "being written",
+  writing: "being written",
   ready: "complete",
   asking: "waits for you",
+  lacking: "waits for your result",
   executing: "executing",
   executed: "executed",
   failed: "failed",
   denied: "denied",
-  pending: "not run",
+  pending: "left for somebody else to run",
+  left: "not run",
 };
+
+const OPEN = ["writing", "ready", "asking", "executing"];
 
 const clientTools = new Set(); // whose calls the user carries out
 
 class Card {
-  constructor(decide) {
-    this.decide = decide;
-    this.written = "";
-    this.call = null;
-    this.name = element("span", { class: "name" }, "a call");
+  constructor(turn) {
+    this.turn = turn;
+    this.part = null; // that is drawn
+    this.asks = ""; // what it asks for just now
+    this.unfolds = new Set(); // what it has to unfold
+    this.name = element("span", { class: "name" });
     this.state = element("span", { class: "state" });
     this.brief = element("p", { class: "brief" });
     this.said = element("p", { class: "said" });
@@ -29,64 +34,55 @@ class Card {
     this.node = element("section", { class: "card" },
       element("div", { class: "head" }, element("span", { class: "mark", "aria-hidden": "true" }), this.name, this.state),
       this.brief, this.said, this.bar, this.actions, this.folded);
-    this.turn("waiting");
   }
 
-  turn(state, words = STATES[state]) {
-    this.node.dataset.state = state;
+  fits(part) {
+    return part?.kind === "call" && part.id === this.part.id;
+  }
+
+  isSeen() {
+    return true;
+  }
+
+  show(part) {
+    const state = this.stateOf(part);
+    if (part === this.part && state === this.node.dataset.state) return false;
+    this.part = part;
+    const { name, call, code, raw, message } = part;
+    const asks = ["asking", "lacking"].includes(state) ? state : "";
+    const words = state === "executed" ? `executed · ${seconds(Number(part.elapsed))}` : (code && (UNSUCCESSFUL[code] ?? "Failed")) || STATES[state];
+    this.name.textContent = name ?? "a call";
     this.state.textContent = words;
+    this.node.dataset.state = state;
     this.node.setAttribute("aria-label", `Call of ${this.name.textContent}: ${words}`);
-    this.brief.textContent = state !== "asking" && this.call ? this.arguments : this.brief.textContent;
-    if (state !== "asking") this.actions.replaceChildren();
-    if (state !== "executing") this.bar.hidden = true;
-  }
-
-  take(event, line) {
-    switch (event.type) {
-      case "call-start":
-        this.name.textContent = event.name;
-        this.turn("waiting");
-        break;
-      case "call-delta":
-        this.written += event.text;
-        this.brief.textContent = crop(this.written, 200);
-        break;
-      case "call":
-        this.know(event.call, line);
-        this.turn("ready");
-        break;
-      case "approval-requested":
-        this.know(event.call, line);
-        this.ask(event, line);
-        break;
-      case "executing":
-        this.know(event.call, line);
-        this.said.textContent = "";
-        if (clientTools.has(event.call.name)) this.askForResult(event, line);
-        else this.turn("executing");
-        break;
-      case "progress":
-        this.progress(event.data);
-        break;
-      case "executed":
-        this.know(event.call, line);
-        this.said.textContent = event.message ?? "";
-        this.turn("executed", `executed · ${seconds(event.elapsed)}`);
-        this.folded.append(unfolding("Result", () => pretty(exact(line).result)));
-        break;
-      case "error":
-        this.fail(event, line);
-        break;
+    this.brief.textContent = asks ? "" : call ? brief(call.arguments) : crop(part.written, 200);
+    if (!asks) this.said.textContent = state === "executed" ? message ?? "" : code ? sentence(message) : "";
+    this.bar.hidden = true;
+    if (state === "executing" && part.progress !== undefined) this.progress(part.progress);
+    if (call) this.unfold("Arguments", () => pretty(call.arguments));
+    if (state === "executed") this.unfold("Result", () => pretty(part.result));
+    if (code && !this.unfolds.has(code)) this.folded.append(element("span", { class: "code" }, code));
+    if (raw) this.unfold("As the model wrote it", () => raw);
+    this.unfolds.add(code);
+    if (asks !== this.asks) {
+      this.asks = asks;
+      this.actions.replaceChildren();
+      if (asks === "asking") this.ask(part);
+      if (asks === "lacking") this.askForResult(part);
     }
+    return false;
   }
 
-  know(call, line) {
-    if (this.call) return;
-    this.call = call;
-    this.name.textContent = call.name;
-    this.arguments = brief(exact(line).call.arguments);
-    this.brief.textContent = this.arguments;
-    this.folded.append(unfolding("Arguments", () => pretty(exact(line).call.arguments)));
+  // The state that is shown: with that of the whole answer, and whose call it is.
+  stateOf({ state, name, code }) {
+    if ((this.turn.ended && OPEN.includes(state)) || (state === "failed" && !code)) return "left";
+    return state === "executing" && clientTools.has(name) ? "lacking" : state;
+  }
+
+  unfold(summary, text) {
+    if (this.unfolds.has(summary)) return;
+    this.unfolds.add(summary);
+    this.folded.append(unfolding(summary, text));
   }
 
   progress(data) {
@@ -101,28 +97,24 @@ class Card {
     this.said.textContent = crop(typeof shown === "string" ? shown : JSON.stringify(shown ?? data), 200);
   }
 
-  ask(event, line) {
-    const until = event.expires ? new Date(event.expires * 1000) : null;
+  ask({ id, call, expires }) {
+    const until = expires ? new Date(expires * 1000) : null;
     const time = until?.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    this.turn("asking");
     this.said.textContent = `May it run?${time ? ` Without an answer by ${time} it will not.` : ""}`;
-    this.brief.textContent = "";
-    const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(exact(line).call.arguments));
+    const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(call.arguments));
     const reason = element("input", { type: "text", placeholder: "Why not? (optional, for the model)",
       "aria-label": "Reason for denying", maxlength: "500" });
     const answer = (approve) =>
-      this.answer(event.call.id, approve ? { approve, shown: line } : { approve, reason: reason.value });
+      this.answer(id, approve ? { approve, shown: this.turn.asked.get(id) } : { approve, reason: reason.value });
     reason.addEventListener("keydown", (key) => { if (key.key === "Enter" && !key.isComposing) answer(false); });
     this.actions.replaceChildren(shown,
       button("Approve", () => answer(true), { class: "primary" }), button("Deny", () => answer(false)), reason);
   }
 
   // Asks for what a tool of the front end has come to: JSON where it is some, and else text.
-  askForResult(event, line) {
-    this.turn("asking", "waits for your result");
+  askForResult({ id, call }) {
     this.said.textContent = "This tool is yours to carry out. What has come of it?";
-    this.brief.textContent = "";
-    const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(exact(line).call.arguments));
+    const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(call.arguments));
     const result = element("textarea", { rows: "2", placeholder: "The result: text, or JSON", "aria-label": "Result of the call" });
     const given = () => {
       try {
@@ -132,33 +124,16 @@ class Card {
       }
     };
     this.actions.replaceChildren(shown, result,
-      button("Send result", () => this.answer(event.call.id, { result: given() }), { class: "primary" }),
-      button("It failed", () => this.answer(event.call.id, { error: result.value || "it failed" })));
+      button("Send result", () => this.answer(id, { result: given() }), { class: "primary" }),
+      button("It failed", () => this.answer(id, { error: result.value || "it failed" })));
   }
 
   async answer(call, decision) {
     const held = [...this.actions.querySelectorAll("button, input, textarea")];
     for (const each of held) each.disabled = true;
-    const fault = await this.decide(call, decision);
+    const fault = await this.turn.decide(call, decision);
     if (!fault) return;
     for (const each of held) each.disabled = false;
     this.said.textContent = sentence(fault);
-  }
-
-  fail(event, line) {
-    if (event.call) this.know(event.call, line);
-    this.said.textContent = sentence(event.message);
-    const words = UNSUCCESSFUL[event.code] ?? "Failed";
-    this.turn(event.code === "tool_denied" ? "denied" : "failed", words);
-    this.folded.append(element("span", { class: "code" }, event.code));
-    if (event.raw) this.folded.append(unfolding("As the model wrote it", () => event.raw));
-  }
-
-  // Notes that the run is over.
-  end(isPending) {
-    const state = this.node.dataset.state;
-    if (["executed", "failed", "denied"].includes(state)) return;
-    if (state === "asking" || isPending) this.said.textContent = "";
-    this.turn("pending", isPending ? "left for somebody else to run" : "not run");
   }
 }

@@ -34,7 +34,7 @@ async function load() {
   shown = loaded;
   shown.steps.unshift([0, 0, 0, 0, 0]);
   if (shown.steps.at(-1)[0] === 0) shown.steps.forEach((step, index) => { step[0] = index * PAUSE; });
-  shown.parsed = shown.events.map((line) => JSON.parse(line));
+  shown.parsed = shown.events.map(readEvent);
   find("player").disabled = false;
   name();
   list();

@@ -1,7 +1,7 @@
 "use strict";
 // What can be done with an answer that has ended: copied, asked for once more, asked in other words, looked into.
 
-const RAN = ["executed", "failed"]; // of calls whose tools have been at work
+const hasRun = ({ state, call, code }) => call && (state === "executed" || (state === "failed" && code));
 
 function doings(turn) {
   const row = element("div", { class: "doings" });
@@ -18,7 +18,7 @@ function doings(turn) {
 // Says which tools may run once more, where some have run; then, or at once, does it.
 function renew(row, turn, go) {
   const later = [...turns.values()].slice([...turns.values()].indexOf(turn));
-  const ran = new Set(later.flatMap((each) => [...each.cards.values()]).filter((card) => RAN.includes(card.node.dataset.state) && card.call).map((card) => card.call.name));
+  const ran = new Set(later.flatMap((each) => each.calls).filter(hasRun).map(({ call }) => call.name));
   if (!ran.size && later.length < 2) return go();
   const all = [...row.childNodes];
   const back = () => row.replaceChildren(...all);

@@ -72,6 +72,15 @@ function exact(line) {
     typeof value === "number" && String(value) !== source ? JSON.rawJSON(source) : value);
 }
 
+// An event, with the digits of what a call was given, and of what came of it.
+function readEvent(line) {
+  const event = JSON.parse(line);
+  if (!event.call) return event;
+  const { call, result } = exact(line);
+  event.call.arguments = call.arguments;
+  return event.type === "executed" ? { ...event, result } : event;
+}
+
 function pretty(value) {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "null";
 }

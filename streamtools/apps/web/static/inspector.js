@@ -1,11 +1,12 @@
 "use strict";
 // The events as they came, one a line, beside the transcript. Nothing is made before somebody looks.
 
-const ROWS = 1000; // that are shown, and as many that may be asked for
+const ROWS = 1000; // that are shown
 
 class Inspector {
   constructor() {
-    this.lines = [];
+    this.lines = []; // the last ones, twice as many as are shown
+    this.dropped = 0; // how many there were before these
     this.made = 0;
     this.list = find("events");
     this.open = false;
@@ -17,13 +18,18 @@ class Inspector {
 
   clear() {
     this.lines = [];
-    this.made = 0;
+    this.dropped = this.made = 0;
     this.list.replaceChildren();
     this.count();
   }
 
+  get length() {
+    return this.dropped + this.lines.length;
+  }
+
   add(line) {
     this.lines.push(line);
+    if (this.lines.length > 2 * ROWS) this.dropped += this.lines.splice(0, ROWS).length;
   }
 
   toggle(open) {
@@ -35,27 +41,27 @@ class Inspector {
   }
 
   count() {
-    const hidden = Math.max(0, this.lines.length - ROWS);
-    const said = counted(this.lines.length, "event", "events");
+    const hidden = Math.max(0, this.length - ROWS);
+    const said = counted(this.length, "event", "events");
     find("counted").textContent = hidden ? `${said}, the last ${ROWS.toLocaleString("en")} below` : said;
   }
 
   show() {
     if (!this.open) return;
     this.count();
-    if (this.made === this.lines.length) return;
+    if (this.made === this.length) return;
     const follows = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < 60;
-    const from = Math.max(this.made, this.lines.length - ROWS);
+    const from = Math.max(this.made, this.length - ROWS);
     const rows = document.createDocumentFragment();
-    for (let at = from; at < this.lines.length; at++) rows.append(this.row(at));
+    for (let at = from; at < this.length; at++) rows.append(this.row(at));
     this.list.append(rows);
-    this.made = this.lines.length;
+    this.made = this.length;
     while (this.list.childElementCount > ROWS) this.list.firstElementChild.remove();
     if (follows) this.list.scrollTop = this.list.scrollHeight;
   }
 
   row(at) {
-    const { event, line } = this.lines[at];
+    const { event, line } = this.lines[at - this.dropped];
     const rest = line.replace(`"type":${JSON.stringify(event.type)}`, "").replace(/,?"seq":\d+(?=\}$)/, "").replace(/^\{,?/, "{");
     return element("details", { "data-at": at, "data-type": event.type },
       element("summary", {},
@@ -68,6 +74,6 @@ class Inspector {
     if (row.querySelector("pre")) return;
     const pre = element("pre");
     row.append(pre);
-    new LongText(pre).append(pretty(exact(this.lines[row.dataset.at].line)));
+    new LongText(pre).append(pretty(exact(this.lines[row.dataset.at - this.dropped].line)));
   }
 }

@@ -7,6 +7,7 @@
 const inspector = new Inspector();
 const tabs = new BroadcastChannel("streamtools");
 const turns = new Map(); // by run
+let chosen = new URLSearchParams(location.search).get("of"); // the conversation; "" is a new one, null that used last
 let server = null; // the one that these turns are of
 let suggestions = [];
 let records = false; // whether the server keeps the bytes of answers
@@ -106,15 +107,18 @@ function refresh() {
 }
 
 async function catchUp() {
+  const asked = chosen;
   let known;
   try {
-    known = await conversation();
+    known = await conversation(asked);
   } catch (error) {
     banner("There is no connection to the server. Trying again …");
     clearTimeout(retry);
     retry = setTimeout(refresh, 1000);
     return;
   }
+  if (asked !== chosen) return; // another was opened meanwhile
+  if (chosen === null && known.conversation) go(known.conversation, "replaceState");
   if (server !== null && server !== known.server) {
     for (const turn of turns.values()) if (!turn.ended) turn.lose("The server was restarted, and knows this answer no more. What had come stands above.");
   } else {
@@ -132,6 +136,7 @@ async function catchUp() {
   find("note").textContent = known.note;
   find("tools").replaceChildren(...known.tools.map(({ name, about }) => element("li", {}, element("b", {}, name), ` ${about}`)));
   offer(find("suggestions"));
+  listed(known);
   offer(find("more").querySelector("ul"));
   for (const turn of known.turns) if (!turns.has(turn.run)) show(turn);
   arrange();
@@ -180,6 +185,7 @@ async function read(turn) {
   if (!turn.left.signal.aborted) turn.node.append(doings(turn));
   draw();
   arrange();
+  if (!turn.left.signal.aborted && turn === [...turns.values()].at(-1)) refresh(); // the list says that it is answered
 }
 
 // Forgets the turns from one on.
@@ -200,7 +206,8 @@ async function ask(asked) {
   sent = performance.now();
   arrange();
   try {
-    const { run, question: text } = await tell("/runs", asked);
+    const { run, question: text, conversation: id } = await tell("/runs", { ...asked, conversation: chosen || null });
+    if (id !== chosen) go(id, "replaceState");
     held = false;
     editing = null;
     if (asked.question === question.value) question.value = "";
@@ -268,21 +275,6 @@ async function decide(run, call, decision) {
   }
 }
 
-async function begin() {
-  try {
-    await tell("/conversation");
-  } catch (error) {
-    banner("No new conversation was begun: there is no connection to the server.");
-    return;
-  }
-  forget();
-  waiting.length = 0;
-  banner("");
-  say("");
-  tabs.postMessage("changed");
-  await refresh();
-  question.focus();
-}
 
 function resize() {
   question.style.height = "auto";
@@ -316,7 +308,7 @@ find("latest").addEventListener("click", () => {
 });
 new ResizeObserver(draw).observe(talk);
 find("stop").addEventListener("click", stop);
-find("begin").addEventListener("click", begin);
+find("begin").addEventListener("click", () => visit(""));
 find("inspect").addEventListener("click", () => inspector.toggle(!inspector.open));
 tabs.addEventListener("message", refresh);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });

@@ -19,8 +19,9 @@ async function tell(path, value = {}) {
   return answered(await fetch(path, { method: "POST", headers, body: JSON.stringify(value) }));
 }
 
-async function conversation() {
-  return answered(await fetch("/conversation"));
+// Returns what the server knows of a conversation: without one, of that which was used last.
+async function conversation(id) {
+  return answered(await fetch(id === null ? "/conversation" : `/conversation?of=${encodeURIComponent(id)}`));
 }
 
 // Gives each event of a run behind `after` to `take`, with the text that it came as; returns at the end of the body.
@@ -28,29 +29,10 @@ async function follow(run, after, take, signal) {
   const response = await fetch(`/runs/${encodeURIComponent(run)}/events?after=${after}`, { signal });
   if (!response.ok) await answered(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  const lines = new Lines();
+  const frames = new FrameReader();
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    for (const line of lines.feed(value)) {
-      if (line.startsWith("data: ")) take(JSON.parse(line.slice(6)), line.slice(6));
-    }
-  }
-}
-
-class Lines {
-  constructor() {
-    this.pieces = [];
-  }
-
-  feed(text) {
-    const lines = text.split("\n");
-    const rest = lines.pop();
-    if (lines.length) {
-      lines[0] = this.pieces.join("") + lines[0];
-      this.pieces = [];
-    }
-    this.pieces.push(rest);
-    return lines;
+    for (const data of frames.feed(value)) take(readEvent(data), data);
   }
 }
