@@ -5,7 +5,8 @@
 Both read the same answer of Markdown from the same server, in the same Chromium, one after the other, and take turns.
 The figure is the 95th percentile of the time between two frames; of each page the best run counts, because whatever
 made another slower was not the page. What the second half of the answer costs the renderer, beside the first half,
-tells whether a delta costs more the longer the answer is. With `--smoke` the answer is short, and only what the pages
+tells whether a delta costs more the longer the answer is; what the heap has grown by meanwhile, behind a collection of
+garbage, whether more is kept than what stands there. With `--smoke` the answer is short, and only what the pages
 show is checked.
 """
 
@@ -76,11 +77,13 @@ _BARE = """async (question) => {
 
 
 class Shown(NamedTuple):
-    """The 95th percentile of the times between frames, in ms, and the renderer's seconds for each half."""
+    """The 95th percentile of the times between frames, in ms, the renderer's seconds for each half, and how many bytes
+    the heap of scripts has grown by in the second half, for each character."""
 
     frame: float
     first: float
     second: float
+    kept: float
 
 
 def answer(size: int) -> str:
@@ -124,6 +127,12 @@ def renderer(session: Any) -> float:
     return float(told["TaskDuration"])
 
 
+def heap(session: Any) -> float:
+    """Return the bytes that scripts hold."""
+    session.send("HeapProfiler.collectGarbage")
+    return float(session.send("Runtime.getHeapUsage")["usedSize"])
+
+
 def show(browser: Any, url: str, text: str, *, bare: bool) -> Shown:
     """Show the answer on one of the pages, and return what it has cost."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
@@ -134,6 +143,7 @@ def show(browser: Any, url: str, text: str, *, bare: bool) -> Shown:
     session.send("Performance.enable")
     middle_part = json.dumps(f"{text.count('## A heading') // 2}th part")
     half = f"document.body.textContent.includes({middle_part})"
+    said = "document.querySelector('pre').textContent" if bare else "[...turns.values()][0].markdown"
     page.evaluate(_FRAMES)
     begin = renderer(session)
     if bare:
@@ -141,14 +151,16 @@ def show(browser: Any, url: str, text: str, *, bare: bool) -> Shown:
     else:
         page.locator("#suggestions button").click()
     until(page, half)
-    middle = renderer(session)
+    middle, held = renderer(session), heap(session)
+    collected = renderer(session)
+    shown = len(page.evaluate(said))
     until(page, "window.over" if bare else "document.querySelector('.doings')")
     end = renderer(session)
+    grown = heap(session) - held
     frames = sorted(page.evaluate("cancelAnimationFrame(window.looking), window.frames_"))
-    said = page.evaluate("document.querySelector('pre').textContent" if bare else "[...turns.values()][0].markdown")
-    assert text == said, "the page shows another text"
+    assert text == page.evaluate(said), "the page shows another text"
     context.close()
-    return Shown(frames[int(len(frames) * 0.95)], middle - begin, end - middle)
+    return Shown(frames[int(len(frames) * 0.95)], middle - begin, end - collected, grown / max(1, len(text) - shown))
 
 
 def main(size: int = 50_000, repeats: int = 3) -> None:
@@ -169,7 +181,9 @@ def main(size: int = 50_000, repeats: int = 3) -> None:
     work = min((pair[1].first + pair[1].second) / (pair[0].first + pair[0].second) for pair in runs)
     print(f"{size:,} characters: a frame in 95 of 100 is there within {ours:.1f} ms, on a bare page {bare:.1f} ms")
     print(f"beside the bare page: {ours / bare:.2f} x (target 1.50), and {work:.2f} x the work of the renderer")
+    kept, bare_kept = (min(pair[which].kept for pair in runs) for which in (1, 0))
     print(f"the second half beside the first: {growth:.2f} x the work")
+    print(f"the heap grows by {kept:.1f} bytes a character of it, that of the bare page by {bare_kept:.1f}")
 
 
 if __name__ == "__main__":

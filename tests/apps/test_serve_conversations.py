@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,10 +11,11 @@ import anyio
 import pytest
 
 from streamtools.apps.web.conversations import Conversations
-from streamtools.conversation import Ask, Message, ScriptedModel, User, chat
+from streamtools.conversation import Ask, Message, OpenAIChat, ScriptedModel, User, chat
 from streamtools.sources import Source
-from tests.support.answering import browser, calling, opened, saying
+from tests.support.answering import Answering, browser, calling, opened, saying
 from tests.support.loopback import Loopback
+from tests.support.provider import Provider
 
 pytestmark = pytest.mark.anyio
 
@@ -69,6 +70,42 @@ async def test_a_question_is_asked_anew_in_its_place() -> None:
         assert ["1?", "One.", "2!"] == [each["content"] for each in page.provider.bodies[3]["messages"]]
     assert [runs[0], again.json()["run"]] == [each["run"] for each in known["turns"]]
     assert (409, True) == (gone.status_code, "not in this conversation" in gone.json()["error"])
+
+
+async def test_what_a_page_says_of_how_the_model_is_asked() -> None:
+    """It is what the answerer lets it say, and within bounds."""
+
+    class Tuned(Answering):
+        """Takes a temperature."""
+
+        parameters = ("temperature",)
+
+        def answer(
+            self,
+            question: str,
+            history: Sequence[Message],
+            *,
+            suggestion: str | None = None,
+            request: Mapping[str, Any] | None = None,
+        ) -> chat:
+            """Return the answer."""
+            model = OpenAIChat("m", base_url=provider.url, api_key="k")
+            return chat(model, [*history, User(question)], request=request)
+
+    async with Provider(saying("One."), saying("Two.")) as provider, opened(answerer=Tuned(provider)) as page:
+        assert ["temperature"] == (await page.known())["parameters"]
+        for asked, status in (
+            ({"temperature": 0.5}, 201),
+            ({}, 201),
+            ({"temperature": 3}, 400),
+            ({"temperature": "x"}, 400),
+            ({"max_tokens": 5}, 400),
+        ):
+            response = await page.tell("/runs", {"question": "Hi", **asked})
+            assert status == response.status_code, asked
+            if status == 201:
+                await page.events(response.json()["run"])
+        assert [0.5, None] == [each.get("temperature") for each in provider.bodies]
 
 
 async def test_a_suggestion_is_asked_by_its_name() -> None:

@@ -28,6 +28,11 @@ SCRIPTS = [
     '[q](http://good.example/" onmouseover="window.harmed=1) ![q" onerror="window.harmed=1](x)',
     "[r]: javascript:window.harmed=1\n\n[r] and [s][r]",
     "<details open ontoggle=window.harmed=1>x</details><input autofocus onfocus=window.harmed=1>",
+    "$\\href{javascript:window.harmed=1}{x}$ $\\url{http://evil.example}$ \\(\\includegraphics{http://evil.example/z.png}\\)",
+    "$\\text{<img src=x onerror=window.harmed=1>}$ $\\html{x}$ $\\style{a:b}{x}$ $\\class{a}{y}$ $\\color{red}x$",
+    "$$\\begin{matrix}<script>window.harmed=1</script>\\end{matrix}$$ $\\mathrm{</math><script>1</script>}$",
+    "![svg](data:image/svg+xml;base64,PHN2Zz4=) ![odd](data:text/html,<script>1</script>)",
+    "![gif](data:image/gif;base64,R0lGODlhAQABAAAAACw=)",
     "``` <img src=x onerror=window.harmed=1>\n<script>window.harmed=1</script>\n```",
 ]
 ALLOWED = {
@@ -51,6 +56,7 @@ ALLOWED = {
         "P",
         "PRE",
     ),
+    *("IMG", "math", "mi", "mn", "mo", "mrow", "mtable", "mtd", "mtext", "mtr", "mpadded", "mspace", "mstyle"),
     *("STRONG", "TABLE", "TBODY", "TD", "TH", "THEAD", "TR", "UL", "BUTTON", "SPAN"),
 }
 
@@ -63,7 +69,8 @@ async def look(page: Any) -> dict[str, Any]:
             return {
                 harmed: window.harmed ?? null,
                 names: [...new Set(all.map((each) => each.nodeName))],
-                handlers: all.flatMap((each) => each.getAttributeNames()).filter((it) => /^on|^src|^style/.test(it)),
+                handlers: all.flatMap((each) => each.getAttributeNames()).filter((it) => /^on|^srcset|^style/.test(it)),
+                images: all.filter((each) => each.hasAttribute("src")).map((each) => each.getAttribute("src")),
                 links: all.filter((each) => each.hasAttribute("href")).map((each) => each.getAttribute("href")),
                 bare: all.filter((each) => each.nodeName === "A" && each.hasAttribute("href")
                     && (each.rel !== "noopener noreferrer" || each.target !== "_blank")).length,
@@ -86,6 +93,7 @@ async def test_nothing_that_is_written_runs_or_is_loaded(browsing: Browsing, cut
     assert None is found["harmed"]
     assert set() == {*found["names"]} - ALLOWED
     assert ([], 0) == (found["handlers"], found["bare"])
+    assert ["data:image/gif;base64,R0lGODlhAQABAAAAACw="] == found["images"]
     assert all(link.startswith(("http://", "https://")) for link in found["links"])
     await expect(page.locator(".prose")).to_contain_text("<script>window.harmed = 1</script>")
     await expect(page.locator(".prose a", has_text="picture (image)")).to_have_attribute(

@@ -30,7 +30,7 @@ async def faults(page: Any) -> list[str]:
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_axe_finds_no_serious_fault(browsing: Browsing, scheme: str, width: int) -> None:
     """Before the first question, while a call asks, after an answer with all that there is, and beside its events."""
-    everything = "# One\n\n## Two\n\n> quote\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n[link](http://a.example)\n\n"
+    everything = "# One\n\n## Two\n\n> quote\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n[link](http://a.example)\n\n$x^2$\n\n$$\n\\frac{1}{2}\n$$\n\n"
     page = await browsing.open(
         saying(everything, calling("pay", to="Ann", amount=5), "\n", '~~~tool_call\n{"name": 5\n~~~\n'),
         saying("<think>Hm.</think>Done."),
@@ -49,6 +49,7 @@ async def test_axe_finds_no_serious_fault(browsing: Browsing, scheme: str, width
         await each.click()
     await page.get_by_role("button", name="Events").click()
     await page.locator("#events summary").first.click()
+    await page.locator("#browse").click()
     found += await faults(page)
     await ask(page, "Again")
     await expect(page.get_by_role("button", name="Send result")).to_be_visible()

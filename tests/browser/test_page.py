@@ -155,7 +155,7 @@ async def test_one_goes_from_one_conversation_to_another(browsing: Browsing) -> 
     await ask(page, "Another?")
     await ended(page)
     await page.locator("#browse").click()
-    await expect(page.locator("#kept .title")).to_have_text(["Another?", "First? · is being answered"])
+    await expect(page.locator("#kept .title")).to_have_text(["Another?", re.compile("Being answered: First[?]")])
     await page.locator("#kept .title").nth(1).click()
     await expect(page.locator(".answer")).to_contain_text("One,")
     await page.reload()
@@ -271,6 +271,26 @@ async def test_what_waits_and_cannot_be_sent_is_kept(browsing: Browsing) -> None
     await page.locator("#question").press("Enter")
     await ended(page, 2)
     assert ["One, two.", "Second."] == await answers(page)
+
+
+async def test_formulas_and_images(browsing: Browsing) -> None:
+    """LaTeX is MathML, also on lines of its own, but a price is none; an image that is written out is one."""
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    text = (
+        "From $5 to $6: $x^2$ and \\(y_1\\), not `$z$`, not $\\frac{1}{2$.\n\n"
+        "$$\n\\int_0^1 f(x)\\,dx\n= \\frac{a}{b}\n- c\n$$\n\n"
+        f"![a dot](data:image/png;base64,{pixel}) ![far](https://a.example/x.png)\n"
+    )
+    page = await browsing.open(saying(*text))
+    await ask(page, "Hi")
+    await ended(page)
+    await expect(page.locator(".prose math")).to_have_count(3)
+    await expect(page.locator(".prose math[display=block] mfrac")).to_have_count(1)
+    await expect(page.locator(".prose p").first).to_contain_text("From $5 to $6: ")
+    await expect(page.locator(".prose p").first).to_contain_text("not $z$, not $\\frac{1}{2$.")
+    assert 1 == await page.locator(".prose img[alt='a dot']").evaluate("(image) => image.naturalWidth")
+    await expect(page.get_by_role("link", name="far (image)")).to_have_attribute("href", "https://a.example/x.png")
+    assert [] == await page.evaluate("[...document.querySelectorAll('.prose [style]')].map((each) => each.outerHTML)")
 
 
 async def test_the_events_stand_beside_the_transcript(browsing: Browsing) -> None:

@@ -280,11 +280,8 @@ def _add_serve(commands: Any) -> None:
         default=[],
         help="answer under this name, too, such as that of a proxy in front; may be repeated",
     )
-    serve.add_argument(
-        "--redis",
-        metavar="URL",
-        help="keep conversations in Redis or Valkey, such as redis://localhost, where servers share them",
-    )
+    shared = "keep conversations in Redis or Valkey, such as redis://localhost, where servers share them"
+    serve.add_argument("--redis", metavar="URL", help=shared)
     serve.add_argument("--keep", metavar="FILE", help="keep conversations in this file of SQLite, also over a restart")
     serve.add_argument(
         "--workers", metavar="N", type=_count, default=1, help="so many processes serve (default: 1; more need --redis)"

@@ -8,7 +8,7 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from types import ModuleType
@@ -188,8 +188,10 @@ class NamedModel:
         native = None if asked.dialect is None else False
         return _CLIENTS[asked.api](asked.model or "", base_url=asked.url, client=client, native_tool_calls=native)
 
-    def chat(self, history: Sequence[Message], model: HTTPModel, **options: Any) -> chat:
-        """Return the answer to a history, not yet entered."""
+    def chat(
+        self, history: Sequence[Message], model: HTTPModel, *, request: Mapping[str, Any] | None = None, **options: Any
+    ) -> chat:
+        """Return the answer to a history, not yet entered. What the command line says of a `request` comes first."""
         asked = self._asked
         taught = asked.dialect is not None and self._tools is not None
         return chat(
@@ -200,7 +202,7 @@ class NamedModel:
             teach="always" if taught else "auto",
             few_shot=asked.few_shot,
             emulation=asked.emulate,
-            request=asked.options,
+            request={**(request or {}), **asked.options},
             **options,
         )
 

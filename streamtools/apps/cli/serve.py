@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -100,16 +100,24 @@ class _Model:
         self.label = self._named.label
         self.client_tools = [each.name for each in tools or () if each.client]
         self.tools = _told(tools)
+        self.parameters = [name for name in ("temperature", "max_tokens") if name not in asked.options]
         self._directory = directory
         self._files: WeakKeyDictionary[chat, Path] = WeakKeyDictionary()
         self._written: deque[Path] = deque()
 
-    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
+    def answer(
+        self,
+        question: str,
+        history: Sequence[Message],
+        *,
+        suggestion: str | None = None,
+        request: Mapping[str, Any] | None = None,
+    ) -> chat:
         named = self._named
         before = [*named.beginning, *history, User(question)]
         path = self._directory / f"{secrets.token_hex(8)}.jsonl"
         client: Any = _Recorder(path, named.model())  # a model asks by `stream` alone
-        answer = named.chat(before, named.model(client), ask="now", call_deltas=True)
+        answer = named.chat(before, named.model(client), request=request, ask="now", call_deltas=True)
         self._files[answer] = path
         self._written.append(path)
         if len(self._written) > MOST_ANSWERS:

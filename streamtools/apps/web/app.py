@@ -8,8 +8,8 @@
                                     being answered. `of` is its id; without one, that which was used last
     POST /conversation/{id}/delete  forget one
     POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}; with {"replace": run}, in the
-                                    place of a question that was asked before, and of all behind it; with
-                                    {"conversation": id}, or null for a new one, elsewhere than where the last was
+                                    place of a question that was asked before, and of all behind it; "conversation"
+                                    is its id, or null for a new one; "temperature", "max_tokens" as `parameters`
     GET  /runs/{id}/events          the events of a run behind `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop it, and wait until what is behind it is closed
     POST /runs/{id}/calls/{call}    {"approve": true, "shown": event}, {"approve": false, "reason": "…"},
@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -39,6 +39,7 @@ from starlette.types import ASGIApp
 
 from streamtools.apps.web.conversations import (
     MAX_TURNS,
+    PARAMETERS,
     Answerer,
     Conversation,
     Conversations,
@@ -86,6 +87,8 @@ class _QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
     suggestion: str | None = None
     replace: str | None = None
     conversation: str | msgspec.UnsetType | None = msgspec.UNSET
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] | None = None
 
 
 class _DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -234,6 +237,7 @@ class _Chats:
                 "note": self._answerer.note,
                 "client_tools": [*getattr(self._answerer, "client_tools", ())],
                 "tools": [*getattr(self._answerer, "tools", ())],
+                "parameters": [*getattr(self._answerer, "parameters", ())],
                 "records": hasattr(self._answerer, "recording_of"),
                 "suggestions": [each._asdict() for each in self._answerer.suggestions],
                 "conversations": [
@@ -266,8 +270,10 @@ class _Chats:
             raise HTTPException(400, "a question, or the name of a suggestion, is missing")
         if len(question) > MAX_QUESTION:
             raise HTTPException(413, f"a question may have {MAX_QUESTION} characters")
-        owner = self._owner(request)
-        known = await self._of(owner)
+        parameters = {name: value for name in PARAMETERS if (value := getattr(asked, name)) is not None}
+        if not parameters.keys() <= set(getattr(self._answerer, "parameters", ())):
+            raise HTTPException(400, "that is not for the page to say here")
+        known = await self._of(self._owner(request))
         key = request.cookies[self._cookie] if known else secrets.token_urlsafe(24)  # one that somebody made is none
         conversation = choose(known, asked.conversation) or self._begin(owner_of(key))
         before = conversation.running
@@ -282,7 +288,8 @@ class _Chats:
             if before is not None:  # has said its end, and is closing what is behind it
                 with suppress(Exception):
                     await before.wait()
-            answer = self._answerer.answer(question, conversation.history(place), suggestion=asked.suggestion)
+            how: dict[str, Any] = {"request": parameters} if parameters else {}
+            answer = self._answerer.answer(question, conversation.history(place), suggestion=asked.suggestion, **how)
             run = await self._runs.start(answer, owner=conversation.owner, note=conversation.note(question, place))
         except (TooManyRuns, ClosedError):
             if not conversation.turns:  # nobody knows of it

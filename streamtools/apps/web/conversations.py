@@ -24,6 +24,9 @@ from streamtools.runs import Run, Runs
 MAX_TURNS = 200
 """How many turns of a conversation are shown."""
 
+PARAMETERS = ("temperature", "max_tokens")
+"""What a page may say of how a model is asked, where its answerer lets it."""
+
 
 class Suggestion(NamedTuple):
     """A question that the page offers as a button."""
@@ -38,7 +41,8 @@ class Answerer(Protocol):
 
     `tools`, if it has them, are dicts of a `name` and what there is to say `about` it. `recordings`, if it has them,
     are files by the names under which the debugger shows them, and `recording_of` returns the file in which what a
-    model sends for an answer is recorded, or None.
+    model sends for an answer is recorded, or None. `parameters`, if it has them, are those of `PARAMETERS` that a
+    question may bring along: `answer` gets them as its `request`, by their names.
     """
 
     @property

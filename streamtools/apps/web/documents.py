@@ -21,7 +21,8 @@ _SHARED = (
     "client/turn.js",
     "vendor/marked.umd.js",
     "vendor/purify.min.js",
-    *(f"static/{name}.js" for name in ("words", "dom", "code", "markdown", "cards", "turn")),
+    "vendor/temml.min.js",
+    *(f"static/{name}.js" for name in ("words", "dom", "code", "mathematics", "markdown", "cards", "turn")),
 )
 _DOCUMENTS = {
     "page": (

@@ -31,7 +31,8 @@ function listed({ conversations, forgets }) {
   drawn = now;
   find("kept").replaceChildren(...conversations.map(({ id, title, running }) => element("li", {},
     element("button", { type: "button", class: "quiet title", "aria-current": id === chosen ? "true" : null, onclick: () => visit(id) },
-      title.replace(/\s+/g, " "), running ? element("span", { class: "runs" }, " · is being answered") : ""),
+      running ? element("span", { class: "runs" }, element("span", { "aria-hidden": "true" }, "● "), element("span", { class: "unseen" }, "Being answered: ")) : "",
+      title.replace(/\s+/g, " ")),
     forgets ? button("Delete", (event) => drop(id, title, event.currentTarget), { class: "quiet", "aria-label": `Delete “${crop(title, 60)}”` }) : "")));
 }
 

@@ -1,5 +1,6 @@
 "use strict";
-// Markdown that a model writes, while it writes it. HTML in it is text, images are links, links lead only to the web.
+// Markdown that a model writes, while it writes it. HTML in it is text, links lead only to the web, and images are links
+// but for those that are written out.
 //
 // Blocks that are complete are made once; only the last one is made anew, and not more often than it takes time. A block
 // that is very long, or nested deeper than the renderer can follow, stays as the text that it is.
@@ -7,6 +8,8 @@
 const BLOCK = 16384; // characters up to which one block is Markdown
 const TAGS = ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre",
   "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"];
+const ATTRIBUTES = ["start", "align", "data-language", "alt", ...MATH_ATTRIBUTES]; // that hold no address
+const IMAGE = /^data:image\/(?:gif|jpeg|png|webp);base64,[\w+/=]+$/;
 
 const escaped = (text) => text.replace(/[&<>"']/g, (each) => `&#${each.charCodeAt(0)};`);
 
@@ -20,11 +23,13 @@ function isBloated(source) {
 
 const markdown = new marked.Marked({
   gfm: true,
+  extensions: [displayed, written],
   tokenizer: { table: (source) => (isBloated(source) ? undefined : false) }, // false: as it does without us
   renderer: {
     html: (token) => escaped(token.raw ?? token.text),
     image: (token) => {
       const text = escaped(token.text || "image");
+      if (IMAGE.test(token.href)) return `<img src="${token.href}" alt="${text}">`;
       return `<a href="${escaped(token.href)}">${text} (image)</a>`;
     },
     code: ({ text, lang }) => `<pre data-language="${escaped((lang ?? "").split(/\s/, 1)[0].slice(0, 30))}"><code>${escaped(text)}\n</code></pre>`,
@@ -38,14 +43,15 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
     node.setAttribute("rel", "noopener noreferrer");
     if (node.hasAttribute("href")) node.title = node.getAttribute("href");
   }
+  if (node.nodeName === "IMG" && !IMAGE.test(node.getAttribute("src") ?? "")) node.remove();
   if (node.nodeName === "PRE" || node.nodeName === "TABLE") node.setAttribute("tabindex", "0"); // to be scrolled by keys
 });
 
 function render(tokens) {
   return DOMPurify.sanitize(markdown.parser(tokens), {
-    ALLOWED_TAGS: TAGS,
-    ALLOWED_ATTR: ["href", "start", "align", "data-language"],
-    ADD_URI_SAFE_ATTR: ["start", "align", "data-language"], // no addresses, and taken for some else
+    ALLOWED_TAGS: [...TAGS, "img", ...MATH],
+    ALLOWED_ATTR: ["href", "src", ...ATTRIBUTES],
+    ADD_URI_SAFE_ATTR: ATTRIBUTES, // they would be taken for some
     ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
     ALLOW_DATA_ATTR: false,
     ALLOW_ARIA_ATTR: false,

@@ -95,6 +95,12 @@ function offer(node) {
       element("span", { class: "asks" }, crop(asked.replace(/\s+/g, " "), 90)), element("span", { class: "title" }, title)))));
 }
 
+// What is said of how the model is asked, beside the question.
+function parameters() {
+  const given = [...find("parameters").querySelectorAll("input")].filter((input) => !input.closest("label").hidden && input.value !== "");
+  return Object.fromEntries(given.map((input) => [input.name, input.valueAsNumber]));
+}
+
 // What the server knows.
 
 function refresh() {
@@ -135,6 +141,8 @@ async function catchUp() {
   find("label").textContent = known.label;
   find("note").textContent = known.note;
   find("tools").replaceChildren(...known.tools.map(({ name, about }) => element("li", {}, element("b", {}, name), ` ${about}`)));
+  for (const label of find("parameters").querySelectorAll("label")) label.hidden = !known.parameters.includes(label.dataset.of);
+  find("parameters").hidden = known.parameters.length === 0;
   offer(find("suggestions"));
   listed(known);
   offer(find("more").querySelector("ul"));
@@ -206,7 +214,7 @@ async function ask(asked) {
   sent = performance.now();
   arrange();
   try {
-    const { run, question: text, conversation: id } = await tell("/runs", { ...asked, conversation: chosen || null });
+    const { run, question: text, conversation: id } = await tell("/runs", { ...asked, ...parameters(), conversation: chosen || null });
     if (id !== chosen) go(id, "replaceState");
     held = false;
     editing = null;
