@@ -36,7 +36,8 @@ async def ask(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     (program,) = [block.text for block in BLOCKS if block.notes.get("app") == "readme"]
     module = ModuleType("app")
     monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
-    exec(compile(program.replace("speed=1", "speed=0"), "README.md", "exec"), vars(module))
+    program = program.replace("speed=1", "speed=0")
+    exec(compile(program, "README.md", "exec", dont_inherit=True), vars(module))  # our annotations are not evaluated
     async with Served(vars(module)["app"]) as server, httpx.AsyncClient(trust_env=False) as client:
         response = await client.post(f"{server.url}/chat", json={"messages": ASKED})
     return read_frames(response.content)
