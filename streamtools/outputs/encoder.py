@@ -143,6 +143,7 @@ class NativeEncoder:
     has ended.
     """
 
+    headers: Mapping[str, str] = EVENT_STREAM_HEADERS
     resumable = True
     replaces = True
 
@@ -152,7 +153,6 @@ class NativeEncoder:
         excluded = read_exclude(exclude)
         sse = framing == "sse"
         self.content_type = EVENT_STREAM if sse else "application/x-ndjson"
-        self.headers: Mapping[str, str] = EVENT_STREAM_HEADERS
         self.keep_alive = KEEP_ALIVE if sse else b""
         self._heading = {kind: _HEADINGS[kind] if sse else b"" for kind in UI_EVENTS if kind.type not in excluded}
         self._lines = not sse

@@ -11,8 +11,9 @@ those who read, read the log, each at its own pace and from any position.
 """
 
 from streamtools.serving.event_log import EventLog, MemoryEventLog, log_key
+from streamtools.serving.journal import Attachment
 from streamtools.serving.redis_store import RedisStore
-from streamtools.serving.run import Attachment, Run
+from streamtools.serving.run import Run
 from streamtools.serving.run_group import Runs
 from streamtools.stream.driver import Startable
 

@@ -5,17 +5,19 @@ connection nor a process. So a log has two methods, which a log for several proc
 too.
 
 In memory, a run is a list of events, and a reader is an index into it that is registered nowhere. Readers that have
-read everything wait on one shared `anyio.Event`, which the next `append` sets; further appends before a reader waits
-again wake nobody.
+read everything wait for news, of which the next `append` tells all of them; further appends before a reader waits again
+wake nobody.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import Protocol, Self
 from urllib.parse import quote
@@ -156,7 +158,7 @@ class MemoryEventLog:
                     kept.ended = True
                     self._ended.add(key)
                     self._forget_old()
-        if kept.news is not None:
+        if kept.has_waiting:
             kept.wake()
 
     def _begin(self, key: str, event: UIEvent) -> _Kept:
@@ -191,7 +193,10 @@ class MemoryEventLog:
 class _Kept:
     """What is kept of one run."""
 
-    __slots__ = ("count_at", "counted", "dropped", "ended", "events", "first", "last", "news", "size", "sizes")
+    __slots__ = (
+        *("_futures", "_is_known", "_loop", "_news", "count_at", "counted", "dropped", "ended", "events", "first"),
+        *("has_waiting", "last", "size", "sizes"),
+    )
 
     def __init__(self) -> None:
         self.events: list[UIEvent] = []
@@ -203,7 +208,11 @@ class _Kept:
         self.dropped = 0  # the seq of the last of them
         self.last = 0  # the seq of the last
         self.ended = False
-        self.news: anyio.Event | None = None  # for those who have read everything
+        self.has_waiting = False  # somebody has read everything
+        self._news: anyio.Event | None = None  # for him
+        self._futures: list[asyncio.Future[None]] = []  # in its place on asyncio, where an event costs twice as much
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_known = False  # whether there is one
 
     def count(self, most: int, most_bytes: int | None) -> None:
         """Count what is new, and drop the oldest events if there are too many, or they hold too much."""
@@ -239,10 +248,38 @@ class _Kept:
             while self.sizes and self.sizes[0][0] <= self.first:
                 self.size -= self.sizes.popleft()[1]
 
+    async def wait(self) -> None:
+        """Wait until something new is there, or what is read is closed."""
+        self.has_waiting = True
+        if not self._is_known:
+            with suppress(RuntimeError):  # there is none
+                task = asyncio.current_task()  # and none where trio is a guest of asyncio's
+                self._loop = None if task is None else task.get_loop()
+            self._is_known = True
+        if self._loop is None:
+            if self._news is None:
+                self._news = anyio.Event()
+            await self._news.wait()
+            return
+        future = self._loop.create_future()
+        self._futures.append(future)
+        try:
+            await future
+        except BaseException:
+            if future in self._futures:
+                self._futures.remove(future)
+            raise
+
     def wake(self) -> None:
-        if self.news is not None:
-            self.news.set()
-            self.news = None
+        """Wake all who wait."""
+        self.has_waiting = False
+        futures, self._futures = self._futures, []
+        for future in futures:
+            if not future.done():
+                future.set_result(None)
+        if self._news is not None:
+            self._news.set()
+            self._news = None
 
 
 class MemoryReader:
@@ -268,11 +305,9 @@ class MemoryReader:
         while (event := self.take()) is None:
             if self._left or self._kept.ended:
                 raise StopAsyncIteration
-            if self._kept.news is None:
-                self._kept.news = anyio.Event()
             self._waiting += 1
             try:
-                await self._kept.news.wait()
+                await self._kept.wait()
             finally:
                 self._waiting -= 1
         return event
@@ -301,6 +336,19 @@ class MemoryReader:
         if type(events[-1]) is Done:
             events.pop()
         self._index += len(events)
+        return events
+
+    async def read_ready(self) -> Sequence[UIEvent]:
+        """Return what `take_ready` does, and wait until there is something; nothing if something else comes next."""
+        kept = self._kept
+        while not (events := self.take_ready()) and self._index == kept.first + len(kept.events):
+            if self._left or kept.ended:
+                break
+            self._waiting += 1
+            try:
+                await kept.wait()
+            finally:
+                self._waiting -= 1
         return events
 
     async def aclose(self) -> None:

@@ -24,9 +24,11 @@ from starlette.types import Message, Receive, Scope, Send
 from streamtools.errors import RunNotFound
 from streamtools.events import Reasoning, Text, UIEvent
 from streamtools.outputs import Encoder, Format, check_superseding, make_encoder
+from streamtools.outputs.shared import Sharing
 from streamtools.serving.connection import OnDisconnect, Outlet, Readable, Reading, attend, seconds
+from streamtools.serving.journal import Attachment
 from streamtools.serving.requests import unavailable
-from streamtools.serving.run import Attachment, Run
+from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.handover import Handover
 
@@ -167,7 +169,7 @@ class _Body(Reading):
     def __init__(self, encoder: Encoder, readable: Readable, after: int, on_disconnect: OnDisconnect | None) -> None:
         super().__init__(readable, after=after, on_disconnect=on_disconnect)
         self._encoder = encoder
-        self._encode = encoder.encode
+        self._sharing: Sharing | None = None  # of a run, what its readers have in common
         self._finished = False
         self._take_ready: Callable[[], Sequence[UIEvent]] | None = None
         self.smoothing: Smoothing | None = None
@@ -204,39 +206,60 @@ class _Body(Reading):
         """Say that the connection lives."""
         await self._send_body(self._encoder.keep_alive)
 
+    async def close(self) -> None:
+        """Clean up."""
+        await super().close()
+        if self._sharing is not None:
+            self._sharing.leave()
+
     async def begin(self) -> None:
         """Send the head."""
         self.opened.set()
         await self.send_head()
         events = self._entered
+        if isinstance(events, Attachment):
+            self._sharing = Sharing(events.shelf, self._encoder, events.position)
         if self.smoothing is not None:
             return
         if isinstance(events, Attachment) or (isinstance(events, Handover) and events.push_to(self._push)):
             self._take_ready = events.take_ready
 
     async def take(self, event: UIEvent, /) -> None:
-        """Send the next event, and those behind it that are there."""
+        """Send the next event, and those behind it that are there; and of a run in memory what comes, up to `done`."""
         self.last = event
         if self.smoothing is not None:
             await self.smoothing.take(event)
-        elif self._take_ready is not None and (more := self._take_ready()):
+            return
+        take_ready, events = self._take_ready, self._entered
+        more = () if take_ready is None else take_ready()
+        await self._put_data(self._write((event, *more)))
+        if more:
             self.last = more[-1]
-            await self._put_data(self._encode(event) + b"".join(map(self._encode, more)))
-        else:
-            await self.send(event)
+        if isinstance(events, Attachment):
+            while more := await events.read_ready():
+                self.last = more[-1]
+                await self._put_data(self._write(more))
 
     async def send(self, event: UIEvent) -> None:
         """Send an event now."""
-        await self._put_data(self._encode(event))
+        await self._put_data(self._write((event,)))
 
     def _push(self, events: Sequence[UIEvent]) -> Awaitable[None] | None:
         """Send events in the task of the stream."""
         self.last = events[-1]
-        data = self._encode(events[0]) if len(events) == 1 else b"".join(map(self._encode, events))
+        data = self._write(events)
         return self._put_data(data) if data and not self.left else None
 
+    def _write(self, events: Sequence[UIEvent]) -> bytes:
+        if self._sharing is not None:
+            return self._sharing.write(events)
+        encode = self._encoder.encode
+        return encode(events[0]) if len(events) == 1 else b"".join(map(encode, events))
+
     async def _put_data(self, data: bytes) -> None:
-        if data:
+        if not data:
+            await anyio.lowlevel.checkpoint()
+        else:
             try:  # as `_send` does; three calls fewer for each event
                 await self.put({"type": "http.response.body", "body": data, "more_body": True})
             except _GONE:
@@ -248,7 +271,7 @@ class _Body(Reading):
             await self.send_head()
             if self.smoothing is not None:
                 await self.smoothing.send_all()
-            data = self._encoder.close()
+            data = (self._sharing or self._encoder).close()
             if data:
                 await self._send_body(data)
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,30 +1,28 @@
 """One run, driven by a task of its own, and its readers, which come and go without any effect on it.
 
 The task writes each event into the log. The run ends by itself, by `stop`, or when its `Runs` close; its last events,
-`done` above all, go into the log like the others. A reader reads the log from its position, which is the `seq` of the
-event that it read last.
+`done` above all, go into the log like the others.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import anyio
-import anyio.lowlevel
 
 from streamtools import observing
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.logs import Logger
 from streamtools.serving.client_frames import Mailbox
-from streamtools.serving.event_log import EventLog, MemoryReader
-from streamtools.serving.journal import Journal
-from streamtools.stream.driver import YIELD_EVERY, Driver, Startable, close, read_into
+from streamtools.serving.event_log import EventLog
+from streamtools.serving.journal import Attachment, Journal
+from streamtools.stream.driver import Driver, Startable, close, read_into
 from streamtools.stream.handover import Handover
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
@@ -34,122 +32,6 @@ from streamtools.tools.ledger import DRIVEN
 log = Logger(__name__)
 
 _REST = 10_000  # events that are still read of a stream that was stopped
-
-
-class Attachment:
-    """An asynchronous iterator of the events of a run, and a context manager that detaches from it at its end.
-
-    It ends behind `done`. Nothing that a reader does affects the run: neither `break`, nor an exception, nor slow
-    reading, nor dropping it. A cancelled read has taken nothing. `position` is the `seq` of the last event that was
-    read, behind which another attachment may go on. It raises what the log raises, and `RunNotFound` where the events
-    are kept no more.
-    """
-
-    def __init__(self, journal: Journal, after: int, on_leave: Callable[[Attachment], None]) -> None:
-        if not isinstance(after, int):
-            raise TypeError(f"after is the seq of an event, and not {after!r}")
-        self.position = after
-        self._journal = journal
-        self._on_leave = on_leave
-        self._scopes: set[anyio.CancelScope] = set()  # the scopes of reads that wait
-        self._events: AsyncIterator[UIEvent] | None = None
-        self._memory: MemoryReader | None = None  # in place of `_events`, for a log in memory
-        self._taken = 0
-        self._has_left = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.detach()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> UIEvent:
-        self._taken += 1
-        if not self._taken % YIELD_EVERY:
-            await anyio.lowlevel.checkpoint()
-        memory = self._memory
-        event = None if memory is None else memory.take()
-        try:
-            if event is None:
-                event = await (self._wait() if memory is None else anext(memory))
-        except StopAsyncIteration:  # forgotten before its `done`, or none is behind this position, or detached
-            await self._end()
-            raise
-        if type(event) is Done:
-            await self._end()
-        self.position = event.seq
-        return event
-
-    def take_ready(self) -> Sequence[UIEvent]:
-        """Return events that a read would not wait for, as far as that can be told; never `done`."""
-        events = () if self._memory is None else self._memory.take_ready()
-        self.position = events[-1].seq if events else self.position
-        return events
-
-    async def detach(self) -> None:
-        """End this attachment; the run goes on. Reads that wait in it end as well."""
-        self._leave()
-        if not self._scopes:
-            await self._close()
-        for scope in self._scopes:  # a cancelled read closes the iterator of the log
-            scope.cancel()
-
-    aclose = detach
-
-    def __del__(self) -> None:
-        if not getattr(self, "_has_left", True):
-            self._leave()
-
-    def _leave(self) -> None:
-        if not self._has_left:
-            self._has_left = True
-            observing.count("readers", -1)
-            if self._memory is not None:
-                self._memory.close()
-                self._memory = None
-            self._on_leave(self)
-
-    async def _wait(self) -> UIEvent:
-        """Return the next event. After a cancellation, the next read begins anew from the same position."""
-        journal = self._journal
-        while not self._has_left:
-            if rest := journal.rest(self.position):
-                return rest[0]
-            with anyio.CancelScope() as scope:
-                self._scopes.add(scope)
-                journal.waiting.add(scope)
-                try:
-                    if journal.begun.is_set():
-                        return await self._read()
-                    await journal.begun.wait()
-                finally:
-                    self._scopes.discard(scope)
-                    journal.waiting.discard(scope)
-        raise StopAsyncIteration
-
-    async def _read(self) -> UIEvent:
-        journal = self._journal
-        if self._events is None:
-            self._events = journal.log.read(journal.key, self.position)
-            if journal.is_sure and isinstance(self._events, MemoryReader):
-                self._memory, self._events = self._events, None
-                return await anext(self._memory)
-        try:
-            return await anext(self._events)
-        except (Exception, anyio.get_cancelled_exc_class()):
-            await self._close()
-            raise
-
-    async def _end(self) -> None:
-        await self._close()
-        self._leave()
-
-    async def _close(self) -> None:
-        events, self._events = self._events, None
-        await close(events, complaint="log_not_closed")
 
 
 class Run:

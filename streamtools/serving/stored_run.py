@@ -13,10 +13,10 @@ from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound
 from streamtools.events import Done, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import EventLog
-from streamtools.serving.journal import Journal
+from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.redis_log import Look, RedisReader, Tail
 from streamtools.serving.redis_process import SETTLING, RedisProcess
-from streamtools.serving.run import Attachment, Run
+from streamtools.serving.run import Run
 from streamtools.stream import stored_result
 from streamtools.stream.result import TurnResult
 from streamtools.tools import Decision, Question

@@ -1,0 +1,79 @@
+"""Many readers of one run: what they get, and how often it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools import ToolStream, outputs
+from streamtools.events import ProviderCompleted, Start, StepStart, Text, TextDelta, UIEvent
+from streamtools.outputs.encoder import KEEP_ALIVE
+from streamtools.runs import Runs
+from streamtools.serving.event_response import event_stream_response
+from tests.support.serving import Exchange
+from tests.support.stories import Script
+
+pytestmark = pytest.mark.anyio
+
+STOP = ProviderCompleted(finish_reason="stop")
+
+
+@pytest.mark.parametrize(("format", "readers"), [("native", 500), ("ai_sdk", 50), ("ag_ui", 50), ("text", 50)])
+async def test_five_hundred_readers_cost_one_encoding(
+    format: str, readers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one run, in one format: each event is encoded once, and each reader gets the same bytes as a single one."""
+    kind: Any = type(outputs.make_encoder(format))
+    encode, encoded = kind.encode, list[UIEvent]()
+
+    def counted(encoder: Any, event: UIEvent) -> bytes:
+        encoded.append(event)
+        written: bytes = encode(encoder, event)
+        return written
+
+    holds = [anyio.Event() for _ in range(5)]
+    source = Script(*(item for number, hold in enumerate(holds) for item in (hold, [TextDelta(f"{number} ")])), [STOP])
+    exchanges = [Exchange() for _ in range(readers)]
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(source, run_id="r"), owner="u")
+        monkeypatch.setattr(kind, "encode", counted)
+        async with anyio.create_task_group() as group:
+            for each in exchanges:
+                response = event_stream_response(run, format=format)
+                group.start_soon(response, each.scope, each.receive, each.send)
+            for hold in holds:
+                await anyio.wait_all_tasks_blocked()
+                hold.set()
+            with anyio.fail_after(20):
+                await run.wait()
+        events = [event async for event in run.attach()]
+
+    assert events == encoded
+    assert 5 == len([event for event in events if isinstance(event, Text)])
+    encoder = kind()
+    whole = (b"" if format == "text" else KEEP_ALIVE) + b"".join(encode(encoder, event) for event in events)
+    assert {whole} == {b"".join(each.chunks) for each in exchanges}
+
+
+async def test_whoever_comes_back_gets_the_rest() -> None:
+    """From each event on, while others read: the bytes behind it that they have got."""
+    hold = anyio.Event()
+    source = Script(*([TextDelta(f"{number} ")] for number in range(20)), hold, [TextDelta("end")], [STOP])
+    first, *others = [Exchange() for _ in range(23)]
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(source, run_id="r"), owner="u")
+        await anyio.wait_all_tasks_blocked()
+        async with anyio.create_task_group() as group:
+            for after, each in enumerate([first, *others]):
+                response = event_stream_response(run, after=after)
+                group.start_soon(response, each.scope, each.receive, each.send)
+            await anyio.wait_all_tasks_blocked()
+            hold.set()
+        events = [event async for event in run.attach()]
+
+    assert [Start, StepStart] == [type(event) for event in events[:2]]
+    frames = [outputs.native().encode(event) for event in events]
+    for after, each in enumerate([first, *others]):
+        assert KEEP_ALIVE + b"".join(frames[after:]) == b"".join(each.chunks)
