@@ -8,6 +8,7 @@ get it in any case: `done` ends the body as the run ended, and `close` ends a bo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
@@ -134,6 +135,12 @@ HIDDEN = ("follow-up",)
 _HEADINGS = {kind: f"event: {kind.type}\n".encode() for kind in UI_EVENTS}
 
 
+@lru_cache(maxsize=32)
+def _headings(sse: bool, excluded: frozenset[str]) -> Mapping[type, bytes]:
+    """Return what each event begins with; made once, and not for each response."""
+    return {kind: _HEADINGS[kind] if sse else b"" for kind in UI_EVENTS if kind.type not in excluded}
+
+
 class NativeEncoder:
     """Writes the events themselves, as JSON.
 
@@ -154,7 +161,7 @@ class NativeEncoder:
         sse = framing == "sse"
         self.content_type = EVENT_STREAM if sse else "application/x-ndjson"
         self.keep_alive = KEEP_ALIVE if sse else b""
-        self._heading = {kind: _HEADINGS[kind] if sse else b"" for kind in UI_EVENTS if kind.type not in excluded}
+        self._heading = _headings(sse, frozenset(excluded))
         self._lines = not sse
         self._ended = False
 

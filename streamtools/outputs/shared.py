@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
+from functools import lru_cache
+from itertools import count
 from typing import cast
 from weakref import ref
 
@@ -27,6 +29,7 @@ ALONE = 2 * 1024
 TOGETHER = 32 * 1024
 """Bytes, and one batch, that are kept for the slower ones of several."""
 
+_numbers = count()
 _SHARED = (NativeEncoder, AISDKEncoder, AGUIEncoder, TextEncoder)
 
 
@@ -41,7 +44,7 @@ class Shelf:
         self._written.append(ref(written))
         return written
 
-    def find(self, key: str, position: int, *, beside: Written | None = None) -> Written | None:
+    def find(self, key: int, position: int, *, beside: Written | None = None) -> Written | None:
         """Return what goes on behind a `seq` in a format, or ends there; `beside` something, what is ahead of it."""
         if beside is not None and len(self._written) == 1:
             return None
@@ -58,7 +61,7 @@ class Written:
 
     __slots__ = ("__weakref__", "_joined", "_parts", "begin", "encoder", "end", "key", "readers", "size")
 
-    def __init__(self, key: str, encoder: Encoder, position: int) -> None:
+    def __init__(self, key: int, encoder: Encoder, position: int) -> None:
         self.key = key
         self.encoder = encoder
         self.begin = self.end = position
@@ -129,7 +132,7 @@ class Sharing:
     def _write_alone(self, events: Sequence[UIEvent]) -> bytes:
         return b"".join(map(self._encoder.encode, events))
 
-    def _choose(self, written: Written | None, key: str) -> Written | None:
+    def _choose(self, written: Written | None, key: int) -> Written | None:
         """Find out where the next events are written."""
         position = self._position
         if written is not None and position == written.end:
@@ -179,11 +182,17 @@ class Sharing:
         return rest
 
 
-def _key(encoder: Encoder) -> str | None:
+def _key(encoder: Encoder) -> int | None:
     """Return what is the same for encoders that write alike; None for one that writes for its own reader."""
     if type(encoder) not in _SHARED or not _is_plain(vars(encoder)):
         return None
-    return f"{type(encoder)} {vars(encoder)!r}"
+    return _number(f"{type(encoder)} {vars(encoder)!r}")
+
+
+@lru_cache(maxsize=256)
+def _number(written: str) -> int:
+    """Return a number that stands for a text, which may be long, and another one if it comes back late."""
+    return next(_numbers)
 
 
 def _is_plain(value: object) -> bool:
@@ -198,6 +207,8 @@ def _is_plain(value: object) -> bool:
 def _copy(encoder: Encoder) -> Encoder:
     """Return an encoder in the same state, which goes on by itself."""
     other = copy(encoder)
+    if encoder.resumable:  # what it holds does not change
+        return other
     for name, value in vars(other).items():
         if isinstance(value, dict):
             vars(other)[name] = {key: copy(each) for key, each in value.items()}
