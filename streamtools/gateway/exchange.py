@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 _FRAMES = 16
 """The longest answer, in frames of the longest: a client may be told all of it again in its last event."""
 
-_STREAMS = (EVENT_STREAM, "application/x-ndjson")
 _EVENTS = (b"data:", b"event:", b":")
-"""How a stream begins, which some upstreams send to whoever wants none, and some without saying so."""
+"""How a stream begins, which some upstreams send to whoever wants none, whatever they say that it is."""
 
 _NO_JSON = SourceError("the upstream's answer is neither JSON nor a stream", Code.STREAM_INTERRUPTED, cause="no_json")
 
@@ -139,8 +138,7 @@ class Exchange:
         self._passed = [each for each in self._passed if each[0].lower() != "content-type"]
         self._status = status
         self._failed = not 200 <= status < 300
-        streams = declared.startswith(_STREAMS) or (self._asked.streamed and not declared.startswith(JSON))
-        self._whole = self._preparing or self._failed or not streams
+        self._whole = self._preparing or self._failed or not self._asked.streamed or declared.startswith(JSON)
         if self._preparing:
             return
         self._adapter = adapter("ollama" if self._rewrite.upstream == "ollama" else "openai", self._rewrite.limits)

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from streamtools.gateway import FallbackUpstream
 from tests.fuzz.growth import LONG, MANY, NUMBER, Grammar
 from tests.fuzz.target import Input, Target, pieces, seed
 from tests.fuzz.targets.grammars import STREAMS
@@ -60,6 +61,40 @@ def check_answer(given: Input) -> Iterator[str]:
         assert one == other
 
 
+def check_failover(given: Input) -> Iterator[str]:
+    """Have one upstream break off anywhere in what it says, of any bytes and in any text, and another go on."""
+    client, how = given.choose(0, CLIENTS), given.choose(1, ("prefilled", "goes on", "begins anew"))
+    prefilled = how == "prefilled"
+    second = FallbackUpstream(url="http://127.0.0.1:2/v1", prefill="vllm" if prefilled else "")
+    at, *cuts = given.places(len(given.body))
+    begun = given.body[:at]
+    streamed = given.choose(2, (True, False))
+    told: list[Any] = []
+    for each in ([begun], [begun[one:other] for one, other in pairwise(sorted({0, at, *cuts})) if other <= at]):
+        exchange = begin(client, request(client, streamed=streamed), fallbacks=[second])
+        follows = stream(["So.\n", _CALL]) if streamed else whole(_CALL)
+        body = answer(exchange, each, follows, cause="transport")
+        assert exchange.head is not None
+        told.append(collect(client, body))
+        assert len({id for id, _, _ in told[-1].calls}) == len(told[-1].calls)
+    assert told[0] == told[1]
+
+    text = given.text.encode(errors="replace").decode()
+    shown, rest = text[: (at := given.places(len(text))[0])], text[at:]
+    options: dict[str, Any] = {"mode": "native", "fallbacks": [second]}
+    asked = request(client, tools=())
+    if not shown.strip() or collect(client, answer(begin(client, asked, **options), stream([text]))).text != text:
+        return  # there is no text to go on with, or a part of it is none
+    goes_on = text if how == "begins anew" else shown[len(shown.rstrip()) :] + rest if prefilled else rest
+    exchange = begin(client, asked, **options)
+    got = collect(client, answer(exchange, stream([shown], None, done=False), stream([goes_on]), cause="transport"))
+    yield f"{client} {how}"
+    assert got.error is None
+    assert got.text.startswith(shown)
+    assert got.text.endswith(rest)
+    assert got.text == text or not prefilled
+
+
 def _requests() -> list[bytes]:
     bodies = [(number, request(client)) for number, client in enumerate(CLIENTS)]
     return [seed(json.dumps(body), _5=number) for number, body in bodies]
@@ -68,6 +103,18 @@ def _requests() -> list[bytes]:
 def _answers() -> list[bytes]:
     made = [stream(["So.\n", _CALL], reasoning="Hm."), whole(_CALL), stream(["~~~tool_call\n{oops}\n~~~"], None)]
     return [seed(body, _5=number, _6=at == 1) for at, body in enumerate(made) for number in range(3)]
+
+
+def _broken() -> list[bytes]:
+    text = "The capital of France is Paris. It lies on the Seine, and many people visit it each year."
+    bodies: list[bytes | str] = [
+        stream(["So.\n", _CALL], reasoning="Hm."),
+        stream([text]),
+        text,
+        f"  {text}\n\n{text}",
+        "a " * 40,
+    ]
+    return [seed(body, _0=at, _1=how, _13=at, _14=how) for at, body in enumerate(bodies) for how in range(3)]
 
 
 _WORDS = [
@@ -81,6 +128,7 @@ _WORDS = [
 ]
 MAKE = {
     "gateway:request": lambda: Target("gateway:request", check_request, _requests, _WORDS),
+    "gateway:failover": lambda: Target("gateway:failover", check_failover, _broken, _WORDS),
     "gateway:answer": lambda: Target("gateway:answer", check_answer, _answers, _WORDS),
 }
 
