@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from streamtools import ToolRegistry, chat
@@ -21,11 +22,10 @@ class Bank:
 
     def __init__(self, **options: Any) -> None:
         self.paid: list[tuple[str, int]] = []
-        self.tools = ToolRegistry(
-            Tool(self.pay, **({"requires_approval": True} | options)),
-            self.look,
-            Tool(self.sign, client=True),
-        )
+        pay, *others = _tools_of(type(self))
+        if options:
+            pay = pay.replace(**options)
+        self.tools = ToolRegistry(*(tool.__get__(self, type(self)) for tool in (pay, *others)))
 
     async def pay(self, to: str, amount: int) -> str:
         self.paid.append((to, amount))
@@ -36,6 +36,12 @@ class Bank:
 
     async def sign(self, text: str) -> dict[str, int]:
         raise AssertionError("a tool of the front end is not run here")
+
+
+@cache
+def _tools_of(banks: Any) -> list[Tool[..., Any]]:
+    """Return them unbound: a scene has a bank of its own, and to read a signature takes milliseconds."""
+    return [Tool(banks.pay, requires_approval=True), Tool(banks.look), Tool(banks.sign, client=True)]
 
 
 def calls(*wanted: tuple[str, dict[str, Any]]) -> ScriptedReply:
