@@ -22,10 +22,11 @@ class Bank:
 
     def __init__(self, **options: Any) -> None:
         self.paid: list[tuple[str, int]] = []
-        pay, *others = _tools_of(type(self))
+        own: Any = type(self)
+        pay, *others = _tools_of(own)
         if options:
             pay = pay.replace(**options)
-        self.tools = ToolRegistry(*(tool.__get__(self, type(self)) for tool in (pay, *others)))
+        self.tools = ToolRegistry(*(tool.__get__(self, own) for tool in (pay, *others)))
 
     async def pay(self, to: str, amount: int) -> str:
         self.paid.append((to, amount))
