@@ -64,6 +64,7 @@ class AGUIEncoder(PairedEncoder):
         self._run_id = run_id or ""
         declared = _version.fullmatch(protocol_version or "")
         self._current = declared is not None and int(declared[1]) >= 1
+        self._own_id = ""  # of the run: one that goes on behind an approval may have the client's id of that before
         self._messages = 0
         self._state = state
         self._grows = False  # the reader has been sent the beginning of the value
@@ -73,6 +74,7 @@ class AGUIEncoder(PairedEncoder):
 
     def _write_start(self, run_id: str | None) -> bytes:
         self._run_id = self._run_id or run_id or "run"
+        self._own_id = run_id or self._run_id
         thread_id = self._thread_id or self._run_id
         return encode_part("RUN_STARTED", threadId=thread_id, runId=self._run_id, protocolVersion=PROTOCOL_VERSION)
 
@@ -211,7 +213,7 @@ class AGUIEncoder(PairedEncoder):
 
     def _new_id(self) -> str:
         self._messages += 1
-        return f"{self._run_id}-{self._messages}"
+        return f"{self._own_id}-{self._messages}"
 
 
 def _escape(key: str | int) -> str:

@@ -76,6 +76,13 @@ def test_a_run_has_the_ids_of_its_request() -> None:
     assert "run" == body(Text("late"), FINISHED)[0]["runId"]
 
 
+def test_a_run_that_goes_on_has_other_messages() -> None:
+    """Although its client, as CopilotKit does behind an approval, gives it the id of the run before."""
+    said = [each for run in ("a", "b") for each in body(Start(run), StepStart(1), Text("Hi"), FINISHED, run_id="r-1")]
+    ids = {each["messageId"] for each in said if each["type"] == "TEXT_MESSAGE_START"}
+    assert {"a-1", "b-1"} == ids
+
+
 def test_text_and_reasoning_are_messages() -> None:
     """Each stretch is one, with an id that begins with the run's; nothing empty is sent."""
     assert [

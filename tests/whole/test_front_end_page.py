@@ -48,9 +48,12 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def serving(
-    name: str, *answers: Loopback, model: Provider | None = None, user: str = ""
+    name: str, *answers: Loopback, model: Provider | None = None, user: str = "", within: float = 20
 ) -> AsyncIterator[tuple[Served, httpx.AsyncClient]]:
-    """Serve a program of the page, whose model gives these answers; whoever brings no cookie is this `user`."""
+    """Serve a program of the page, whose model gives these answers; whoever brings no cookie is this `user`.
+
+    What is done there has so many seconds.
+    """
     async with model or Provider(*answers or [Loopback([TEXT, END])]) as provider:
         module = ModuleType("app")  # where what the program annotates is looked up
         sys.modules[module.__name__] = module
@@ -66,7 +69,7 @@ async def serving(
             async with Served(visit) as server, httpx.AsyncClient(trust_env=False) as client:
                 client.base_url = httpx.URL(server.url)
                 client.cookies["session"] = "ann"
-                with anyio.fail_after(20):
+                with anyio.fail_after(within):
                     yield server, client
         finally:
             del sys.modules[module.__name__]
