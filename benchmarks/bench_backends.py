@@ -54,6 +54,7 @@ class Row:
 ROWS = [
     Row("bare pass-through", "bare", "/bare", b"[DONE]"),
     Row("bare, uvloop and httptools", "bare", "/bare", b"[DONE]", recommended=True),
+    Row("bare, 20 readers of one answer", "bare_broadcast", "/bare_broadcast", b"[DONE]", readers=20),
     Row("loop by hand over httpx-sse", "by_hand", "/by_hand", b"[DONE]"),
     Row("streamtools, native", "native", "/native", b"event: done", 1.0),
     Row("streamtools, ai_sdk", "ai_sdk", "/ai_sdk", b"[DONE]", 1.0),

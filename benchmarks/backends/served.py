@@ -53,6 +53,48 @@ async def bare(request: Request) -> Response:
     return StreamingResponse(pieces(), media_type=EVENT_STREAM)
 
 
+class Broadcast:
+    """The bytes of one answer, for several who read them as they come."""
+
+    def __init__(self, body: bytes) -> None:
+        self._chunks: list[bytes] = []
+        self._news = asyncio.Event()
+        self._task = asyncio.ensure_future(self._read(body))
+        self._task.add_done_callback(self._wake)
+
+    async def _read(self, body: bytes) -> None:
+        async with client.stream("POST", url, content=body) as response:
+            async for chunk in response.aiter_bytes():
+                self._chunks.append(chunk)
+                self._wake()
+
+    def _wake(self, *_: object) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield what is there, and then what comes."""
+        had = 0
+        while had < len(self._chunks) or not self._task.done():
+            if had < len(self._chunks):
+                data = b"".join(self._chunks[had:])
+                had = len(self._chunks)
+                yield data
+            else:
+                await self._news.wait()
+
+
+broadcasts: dict[str, Broadcast] = {}
+
+
+async def bare_broadcast(request: Request) -> Response:
+    """Pass the bytes of one answer to all who ask with the same `?run=`: what readers of a run cost at least."""
+    body, asked = await request.body(), request.query_params["run"]
+    if asked not in broadcasts:
+        broadcasts[asked] = Broadcast(body)
+    return StreamingResponse(broadcasts[asked].pieces(), media_type=EVENT_STREAM)
+
+
 async def by_hand(request: Request) -> Response:
     """Write a loop over httpx-sse: no calls, no errors, no sign of life."""
     body = await request.json()
@@ -161,6 +203,7 @@ def application(upstream: str, redis: str) -> Any:
     url = f"{upstream}/chat/completions"
     pages: dict[str, Any] = {
         "bare": bare,
+        "bare_broadcast": bare_broadcast,
         "by_hand": by_hand,
         "native": written_as("native"),
         "ai_sdk": written_as("ai_sdk"),
