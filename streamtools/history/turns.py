@@ -78,7 +78,8 @@ class Reader:
         self._history: list[Message] = []
         self._results: list[CallResult] = []  # those of the last message
         self._open: dict[str, ToolCall] = {}  # calls without an answer
-        self._waiting: dict[str | None, deque[str]] = {}  # their ids, by the tool's name and for any; once asked for
+        # Those and answered ones, in order, by the tool's name and for any; once asked for.
+        self._waiting: dict[str | None, deque[ToolCall]] = {}
         self._again: dict[str, deque[str]] = {}  # the ids of further calls of one id
         self._numbers: dict[str, int] = {}  # and how far they have been numbered
         self._turn = 0  # the place of their turn in the history
@@ -191,13 +192,16 @@ class Reader:
     def find(self, name: object) -> str | None:
         """Return the id of the first call without an answer to the tool of this name, or of all with None."""
         if not self._waiting:
-            for id, call in self._open.items():
-                for each in (call.name, None):
-                    self._waiting.setdefault(each, deque()).append(id)
+            for call in self._open.values():
+                self._wait_for(call)
         waiting = self._waiting.get(name) if name is None or isinstance(name, str) else None
-        while waiting and waiting[0] not in self._open:
+        while waiting and self._open.get(waiting[0].id) is not waiting[0]:
             waiting.popleft()
-        return waiting[0] if waiting else None
+        return waiting[0].id if waiting else None
+
+    def _wait_for(self, call: ToolCall) -> None:
+        for each in (call.name, None):
+            self._waiting.setdefault(each, deque()).append(call)
 
     def _ask(self, place: int) -> None:
         """Begin a turn at this place, without calls so far."""
@@ -208,7 +212,6 @@ class Reader:
 
     def _asked(self, call: ToolCall) -> ToolCall:
         """Return a call of the turn, open from now on, under an id that no other has."""
-        self._waiting.clear()
         if call.id in self._open:
             number = self._numbers.get(call.id, 1) + 1
             while (made := f"{call.id}_{number}") in self._open:
@@ -217,6 +220,8 @@ class Reader:
             self._again.setdefault(call.id, deque()).append(made)
             call = msgspec.structs.replace(call, id=made)
         self._open[call.id] = call
+        if self._waiting:
+            self._wait_for(call)
         return call
 
 

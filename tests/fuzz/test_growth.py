@@ -86,6 +86,17 @@ def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reader, "find", search)
 
 
+def calls_are_gathered_again(patch: pytest.MonkeyPatch) -> None:
+    """All that wait, for a result that names its tool alone, after each further call."""
+    ask = Reader._asked
+
+    def gather_again(reader: Reader, call: Any) -> Any:
+        reader._waiting.clear()
+        return ask(reader, call)
+
+    patch.setattr(Reader, "_asked", gather_again)
+
+
 def numbers_are_tried_again(patch: pytest.MonkeyPatch) -> None:
     """From the first, for each further call of an id."""
     ask = Reader._asked
@@ -251,6 +262,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("history", (rising, call), (rising, ("output'",))), results_are_copied),
         (*steps("history", (once, call), (rising, ("output_text", "abc"))), texts_are_joined),
         (*steps("history", (once, ("tool_calls", MANY)), (falling, ("tool_name",))), calls_are_searched),
+        (*steps("history", (in_turn, call), (rising, ("functionResponse", MANY))), calls_are_gathered_again),
         (*steps("history", (rising, ("'d_",)), (rising, ("'d'",))), numbers_are_tried_again),
         (*steps("source:openai", (rising, ("'id'",)), (rising, ("[5]",))), any_number_of_chat_calls),
         (*steps("source:openai", (once, ("'id'", LONG)), bad), open_calls_are_read_again),
