@@ -80,6 +80,14 @@ export function makeScenes(lib, how, base) {
     },
     approve: async (client) => hear(client.ask(ask("Pay.")), decide((event, answer) => answer.approve(event))),
     deny: async (client) => hear(client.ask(ask("Pay.")), decide((event, answer) => answer.deny(event, "too much"))),
+    async input(client) {
+      const written = [];
+      const heard = await hear(client.ask(ask("Pay.")), async (event, answer) => {
+        if (event.type === "call-delta") written.push(answer.turn.parts.at(-1).written);
+        if (event.type === "approval-requested") await answer.approve(event);
+      });
+      return { ...heard, written };
+    },
     async twice(client) {
       let second = null;
       const heard = await hear(client.ask(ask("Pay.")), async (event, answer) => {

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from tests.support.chat_chunks import chunk
 from tests.support.loopback import Loopback
-from tests.support.talks import calls, ends, refuses, says
+from tests.support.talks import calls, ends, native, refuses, says
 
 Answers: TypeAlias = Callable[[], list[Loopback]]
 Check: TypeAlias = Callable[[Any, str], None]
@@ -88,6 +88,17 @@ def _malformed(end: Any, how: str) -> None:
     assert "{oops" in end["turn"]["parts"][0]["raw"]
 
 
+def _input(end: Any, how: str) -> None:
+    assert [("pay", "executed"), "Paid."] == _fine(end)
+    assert ['{"to":', '{"to": "Ann", "amount"', '{"to": "Ann", "amount": 50}'] == end["written"]
+
+
+def _writes() -> Loopback:
+    pieces = ['{"to":', ' "Ann", "amount"', ": 50}"]
+    more = [chunk({"tool_calls": [{"index": 0, "function": {"arguments": each}}]}) for each in pieces[1:]]
+    return Loopback([chunk({"tool_calls": [native(0, "pay", pieces[0])]}), *more, *ends("tool_calls", None)])
+
+
 def _gone(end: Any, how: str) -> None:
     assert ("HttpError: 404" if how == "http" else "SocketError: run_not_found") == end["failure"]
 
@@ -113,6 +124,7 @@ SCENES: dict[str, tuple[Answers, Check]] = {
     "stop": (lambda: [Loopback(says("On and on")._script[:1], hold=True)], _stop),
     "error": (lambda: [refuses(400, "No such model.")], _error),
     "malformed": (lambda: [calls(("pay", "{oops")), says("I could not.")], _malformed),
+    "input": (lambda: [_writes(), says("Paid.")], _input),
     "gone": (lambda: [says("")], _gone),
     "again": (lambda: [says("Hello, ", "Ann.")], _again),
     "talks": (lambda: [says("1"), says("2"), says("3")], _talks),
