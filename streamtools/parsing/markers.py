@@ -333,7 +333,7 @@ class Group(Generic[T]):
     def __init__(self, entries: Sequence[tuple[Marker, T]], all_begin: int = 0) -> None:
         """Take markers. The text begins like them all, and they go on, where it has `all_begin` characters or fewer."""
         self._entries = entries
-        self._all_begin = all_begin
+        self.all_begin = all_begin
 
     @cached_property
     def begun(self) -> Match:
@@ -367,7 +367,7 @@ class Group(Generic[T]):
 
     def at(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
         """Return what `Markers.at` does."""
-        if len(text) - at <= self._all_begin:  # to compile the patterns of all that begin with `<` takes 80 ms
+        if len(text) - at <= self.all_begin:  # to compile the patterns of all that begin with `<` takes 80 ms
             return None if not ended and self._allowed(text, at) else False
         begins = self.begun  # called as a variable: what looks like a method is looked up in the type first
         if begins(text, at) is None:

@@ -255,7 +255,7 @@ class Prose:
             if cut:
                 return cut[0], cut[1] - back
         if isinstance(found, Group):
-            self._awaited = None if self._thinks_anywhere else found
+            self._awaited = None if self._thinks_anywhere or found.all_begin else found  # few of all that begin so
             return None
         if found is False and self._thinks_anywhere and not (self._fresh or place & IN_CODE or self._visible.refuses):
             self._awaited = None

@@ -51,10 +51,16 @@ from streamtools.parsing.dialects import choose_dialects
 
 compile, made = re._compiler.compile, []
 re._compiler.compile = lambda *given: made.append(given) or compile(*given)
-Parser().feed("Hello, ")
+parser = Parser()
+parser.feed("Hello, ")
 assert 0 < len(made) <= len(choose_dialects("auto")), len(made)
+made.clear()
+for delta in ("a", " <", " b and ", "`", "x < y", "`", "."):
+    parser.feed(delta)
+written = sum(len(str(pattern)) for pattern, *_ in made)
+assert written < 4000, written
 """
-"""What fails if the first parser of a process compiles more patterns than it arms dialects."""
+"""What fails if the first parser of a process compiles more patterns than it arms dialects, or many for a `<`."""
 
 
 def modules_behind(code: str) -> set[str]:
