@@ -18,6 +18,7 @@ async function visit(id, how = "pushState") {
   leaveEdit();
   waiting.length = 0;
   held = false;
+  unsent = "";
   banner("");
   say("");
   await refresh();

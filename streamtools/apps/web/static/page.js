@@ -13,6 +13,7 @@ let suggestions = [];
 let records = false; // whether the server keeps the bytes of answers
 const waiting = []; // messages that were sent while an answer was being given
 let held = false; // one could not be sent, so that the others wait for the user
+let unsent = ""; // why
 let asking = false;
 let editing = null; // the run whose question is asked anew
 let sent = 0; // when the last question was sent
@@ -134,7 +135,7 @@ async function catchUp() {
   }
   server = known.server;
   const isForgotten = turns.size > 0 && [...turns.values()].every((turn) => turn.server !== server);
-  banner(isForgotten && !known.turns.length ? RESTARTED : "");
+  banner(isForgotten && !known.turns.length ? RESTARTED : unsent);
   suggestions = known.suggestions;
   records = known.records;
   for (const name of known.client_tools) clientTools.add(name);
@@ -192,8 +193,8 @@ async function read(turn) {
   }
   if (!turn.left.signal.aborted) turn.node.append(doings(turn));
   draw();
-  arrange();
-  if (!turn.left.signal.aborted && turn === [...turns.values()].at(-1)) refresh(); // the list says that it is answered
+  if (!turn.left.signal.aborted && turn === [...turns.values()].at(-1)) await refresh(); // the list says that it is answered
+  arrange(); // what waits is sent behind that, so that its own fault stays in sight
 }
 
 // Forgets the turns from one on.
@@ -217,6 +218,7 @@ async function ask(asked) {
     const { run, question: text, conversation: id } = await tell("/runs", { ...asked, ...parameters(), conversation: chosen || null });
     if (id !== chosen) go(id, "replaceState");
     held = false;
+    unsent = "";
     editing = null;
     if (asked.question === question.value) question.value = "";
     resize();
@@ -228,8 +230,8 @@ async function ask(asked) {
     await refresh();
   } catch (error) {
     say("");
-    if (error instanceof Refusal) banner(sentence(`The question was not sent: ${error.message}`));
-    else banner("The question was not sent: there is no connection to the server.");
+    unsent = error instanceof Refusal ? sentence(`The question was not sent: ${error.message}`) : "The question was not sent: there is no connection to the server.";
+    banner(unsent);
     held = true;
     if (asked.question !== undefined && !question.value) question.value = asked.question;
     else if (asked.question !== undefined && asked.question !== question.value) waiting.unshift(asked.question);
