@@ -68,8 +68,11 @@ class Choices:
                 continue
             if value.get("usage"):
                 yield Piece(0, self._reader(0).take({**value, "choices": []}))
+            told: set[int] = set()
             for index, choice in _apart(choices, self._most):
-                one = {**value, "choices": [{**choice, "index": 0}], "usage": None}
+                beside = {} if index in told else value  # once, however often a choice stands there
+                told.add(index)
+                one = {**beside, "choices": [{**choice, "index": 0}], "usage": None}
                 yield Piece(index, self._reader(index).take(one), logprobs_of(choice))
 
     def _reader(self, index: int) -> FrameAdapter:
@@ -79,9 +82,13 @@ class Choices:
 
 
 def read_choices(value: Body, limits: Limits, most: int) -> Iterator[Piece]:
-    """Yield the choices of a whole answer, `most` of them."""
+    """Yield the choices of a whole answer, `most` of them, each as it stands there first."""
     choices = value.get("choices")
+    told: set[int] = set()
     for index, choice in _apart(choices if isinstance(choices, list) else [], most):
+        if index in told:
+            continue
+        told.add(index)
         one = {**value, "choices": [{**choice, "index": 0}], "usage": None if index else value.get("usage")}
         yield Piece(index, finished(one, limits), logprobs_of(choice))
 

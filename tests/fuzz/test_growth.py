@@ -15,6 +15,7 @@ from streamtools.conversation.continuation import Continuation
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
 from streamtools.gateway import exchange
+from streamtools.gateway.choices import Choices, Piece, _apart, _value
 from streamtools.history import Assistant, TextPart, formats
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import Rejected
@@ -212,6 +213,18 @@ def any_number_of_choices(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(exchange, "wanted", lambda n: 10**6)
 
 
+def what_is_beside_is_read_again(patch: pytest.MonkeyPatch) -> None:
+    """With each of many choices that are all the same one."""
+
+    def read(choices: Choices, frames: Any) -> Iterator[Piece]:
+        for value in map(_value, frames):
+            for index, choice in _apart((value or {}).get("choices") or [], 2):
+                one = {**(value or {}), "choices": [{**choice, "index": 0}], "usage": None}
+                yield Piece(index, choices._reader(index).take(one))
+
+    patch.setattr(Choices, "_read", read)
+
+
 def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:
     """With each character of it that a second answer repeats."""
 
@@ -274,6 +287,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("encoders", (in_turn, ("text-delta", "a ")), (rising, ("reasoning-delta",))), an_item_is_searched),
         (*steps("gateway:answered", (rising, ("tool_result",))), texts_are_added),
         (*steps("gateway:answered", (once, ("finish", MANY)), (rising, ("event: odd",))), any_number_of_choices),
+        (*steps("gateway:answered", (once, ("citations", MANY))), what_is_beside_is_read_again),
         (*steps("continuations", (rising, (" ",))), white_space_is_cut_off),
         (*steps("schema", (once, ("d0",)), (rising, ("'b'", "$defs"))), references_are_written_out),
     ]

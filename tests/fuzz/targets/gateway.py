@@ -156,6 +156,7 @@ _TOLD: list[Any] = [
     {"choices": [{"index": NUMBER, "delta": {"content": "a"}}]},
     {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"token": "a"}]}}]},
     {"choices": [MANY, {"index": NUMBER, "delta": {"content": "a"}, "finish_reason": "stop"}]},
+    {"choices": [MANY, {"index": 0, "delta": {"content": "a"}}], "citations": [MANY, "a"]},
     *({"choices": [{"index": 0, "delta": {kind: "a"}}]} for kind in ("content", "reasoning_content")),
     {"choices": [{"index": 0, "delta": {"content": " "}}]},
     {"choices": [{"index": 0, "delta": {"content": _CALL + "\n"}}]},
