@@ -152,6 +152,28 @@ async def test_a_very_long_line_is_harmless(browsing: Browsing, text: str) -> No
 
 
 @pytest.mark.parametrize(
+    "formula",
+    [
+        "\\def\\a#1{" + "#1" * 300 + "}\\a{\\a{" + "x" * 300 + "}}",
+        "\\newcommand\\a{b}\\a",
+        "\\begin{matrix}" + "&" * 400 + "\\\\" * 200 + "\\end{matrix}",
+        "\\begin{matrix}" + "&" * 400 + "\\cr " * 200 + "\\end{matrix}",
+        "\\begin{CD}" + "A @>>>" * 150 + "\\\\" * 450 + "\\end{CD}",
+        "\\begin{alignedat}{999999999}a\\end{alignedat}",
+        '\\begin{aligned\\char"61 t}{999999999}a\\end{alignedat}',
+    ],
+)
+async def test_a_formula_that_would_become_large_is_text(browsing: Browsing, formula: str) -> None:
+    """It is not even made, while one beside it is."""
+    page = await browsing.open(
+        saying(f"\\({formula}\\)\n\n$x^2$ and $\\left(\\begin{{alignedat}}{{2}}a&b\\end{{alignedat}}\\right)$")
+    )
+    await ask(page, "Hi")
+    await ended(page)
+    await expect(page.locator(".prose math")).to_have_count(2)
+
+
+@pytest.mark.parametrize(
     "text",
     ["> " * 8000, "1. " * 5000, "|a" * 2000 + "|\n" + "|-" * 2000 + "|\n" + "|\n" * 4000],
     ids=["quotes", "numbers", "table"],

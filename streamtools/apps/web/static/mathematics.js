@@ -23,6 +23,16 @@ const MATH_ATTRIBUTES = ["accent", "accentunder", "columnalign", "depth", "displ
   "largeop", "linethickness", "lspace", "mathvariant", "maxsize", "minsize", "movablelimits", "rspace", "scriptlevel",
   "separator", "stretchy", "symmetric", "voffset", "width"];
 
+// What makes very much of a few characters, before anybody can tell how much it is: definitions, which repeat what they
+// are given, environments with a number of columns or an odd name, and rows, each of which is filled up to the longest.
+const EXPLODES = /\\(?:[egx]?def|let|futurelet|(?:re)?newcommand|providecommand)(?![A-Za-z@])|\\begin(?!\s*\{(?:(?!align(?:ed)?at)[A-Za-z]+\*?\}|align(?:ed)?at\*?\}\s*\{\d\}))/;
+const CELLS = 10000;
+
+function explodes(text) {
+  const [columns, rows] = [/[&@]/, /\\(?:\\|cr|newline)/].map((each) => text.split(each).length);
+  return columns * rows > CELLS || EXPLODES.test(text);
+}
+
 const formulas = new Map(); // that were made last: the end of a text is made anew with each frame
 
 // Returns MathML, or null.
@@ -31,7 +41,7 @@ function formula(text, isBlock) {
   if (!formulas.has(key)) {
     let made = null;
     try {
-      made = temml.renderToString(text, { displayMode: isBlock, throwOnError: true, maxExpand: 200, maxSize: [30, 30] })
+      if (!explodes(text)) made = temml.renderToString(text, { displayMode: isBlock, throwOnError: true, maxExpand: 200, maxSize: [30, 30] })
         .replace(/ style="[^"]*"/g, ""); // which the policy of the page refuses
     } catch (error) {
       // it is none
