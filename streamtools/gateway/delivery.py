@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import anyio
 import httpx
 from anyio.abc import TaskGroup
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Send
 
@@ -121,6 +122,27 @@ def below(upstream: httpx.URL, endpoint: str) -> httpx.URL:
     """Return where an endpoint of an upstream is."""
     path = path_for(f"{upstream.path.rstrip('/')}/chat/completions", endpoint)
     return upstream.copy_with(raw_path=path.encode())
+
+
+async def read_whole(route: Route, endpoint: str, body: bytes, most: int) -> bytes:
+    """Return what the upstream answers to be read here: `most` bytes at most, with status 200. Raises HTTPException."""
+    held = bytearray()
+    try:
+        with anyio.fail_after(route.longest):
+            asked: dict[str, Any] = {"content": body, "headers": route.headers, "follow_redirects": False}
+            async with route.client.stream("POST", route.url(endpoint), **asked) as response:
+                status = response.status_code
+                if status != 200:
+                    raise HTTPException(status if status >= 400 else 502, f"the upstream has no {endpoint} for this")
+                if is_packed_twice(as_text(response.headers.raw)):
+                    raise HTTPException(502, "the upstream has packed its answer twice")
+                async for piece in response.aiter_bytes():
+                    held += piece
+                    if len(held) > most:
+                        raise HTTPException(502, "the upstream's answer is too long")
+    except (httpx.RequestError, TimeoutError) as error:
+        raise HTTPException(502, f"the upstream does not answer: {type(error).__name__}") from None
+    return bytes(held)
 
 
 class Delivery:

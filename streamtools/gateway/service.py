@@ -34,7 +34,7 @@ from streamtools.conversation.prompts import Example
 from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, path_below
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
-from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, below, without_key
+from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, below, read_whole, without_key
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.fallbacks import FallbackUpstream
 from streamtools.gateway.plan import Modes
@@ -360,14 +360,10 @@ class _Gateway:
         return 200
 
     async def _ask(self, route: Route, endpoint: str, body: bytes) -> dict[str, Any]:
+        body = await read_whole(route, endpoint, body, self._rewrite.limits.frame)
         try:
-            response = await route.client.post(route.url(endpoint), content=body, headers=route.headers)
-            if response.status_code != 200:
-                raise HTTPException(
-                    response.status_code if response.status_code >= 400 else 502, "the upstream does not count tokens"
-                )
-            return msgspec.json.decode(response.content, type=dict[str, Any])
-        except (httpx.RequestError, ValueError) as error:
+            return msgspec.json.decode(body, type=dict[str, Any])
+        except ValueError as error:
             raise HTTPException(502, f"the upstream does not count tokens: {type(error).__name__}") from None
 
     def _route(self, request: Request, client: Client) -> Route:

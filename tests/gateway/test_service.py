@@ -20,7 +20,9 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Matched, Warning
 from streamtools.gateway.counters import Counters
+from streamtools.gateway.rewrite import Rewrite
 from streamtools.gateway.service import app
+from streamtools.limits import Limits
 from streamtools.serving.requests import read_body
 from tests.support.gateway import CLIENTS, collect, request, stream, whole
 from tests.support.loopback import Loopback
@@ -433,6 +435,11 @@ async def test_tokens_are_counted_where_the_upstream_can() -> None:
         async with gateway(answer, **options) as (http, _):
             response = await http.post(path, json=asked)
             assert (response.status_code, response.json()["type"]) == (status, "error")
+    bounded = Rewrite(upstream="vllm", limits=Limits(frame=1000))
+    many = b'{"tokens": [' + b"1, " * 400 + b"1]}"
+    for answer in (Loopback([many], **JSON), Loopback([b""], headers={"content-encoding": "gzip, gzip"}, **JSON)):
+        async with gateway(answer, rewrite=bounded) as (http, _):  # which is not read to its end, or not at all
+            assert (await http.post(path, json=asked)).status_code == 502
 
 
 async def test_exchanges_are_recorded_without_keys(tmp_path: Path) -> None:
