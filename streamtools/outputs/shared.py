@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from functools import lru_cache
-from itertools import count
+from hashlib import sha256
 from typing import cast
 from weakref import ref
 
@@ -29,7 +28,6 @@ ALONE = 2 * 1024
 TOGETHER = 32 * 1024
 """Bytes, and one batch, that are kept for the slower ones of several."""
 
-_numbers = count()
 _SHARED = (NativeEncoder, AISDKEncoder, AGUIEncoder, TextEncoder)
 
 
@@ -44,7 +42,7 @@ class Shelf:
         self._written.append(ref(written))
         return written
 
-    def find(self, key: int, position: int, *, beside: Written | None = None) -> Written | None:
+    def find(self, key: bytes, position: int, *, beside: Written | None = None) -> Written | None:
         """Return what goes on behind a `seq` in a format, or ends there; `beside` something, what is ahead of it."""
         if beside is not None and len(self._written) == 1:
             return None
@@ -61,7 +59,7 @@ class Written:
 
     __slots__ = ("__weakref__", "_joined", "_parts", "begin", "encoder", "end", "key", "readers", "size")
 
-    def __init__(self, key: int, encoder: Encoder, position: int) -> None:
+    def __init__(self, key: bytes, encoder: Encoder, position: int) -> None:
         self.key = key
         self.encoder = encoder
         self.begin = self.end = position
@@ -132,7 +130,7 @@ class Sharing:
     def _write_alone(self, events: Sequence[UIEvent]) -> bytes:
         return b"".join(map(self._encoder.encode, events))
 
-    def _choose(self, written: Written | None, key: int) -> Written | None:
+    def _choose(self, written: Written | None, key: bytes) -> Written | None:
         """Find out where the next events are written."""
         position = self._position
         if written is not None and position == written.end:
@@ -182,17 +180,14 @@ class Sharing:
         return rest
 
 
-def _key(encoder: Encoder) -> int | None:
-    """Return what is the same for encoders that write alike; None for one that writes for its own reader."""
+def _key(encoder: Encoder) -> bytes | None:
+    """Return what is the same for encoders that write alike; None for one that writes for its own reader.
+
+    It is a digest, since options come from clients, and may be long.
+    """
     if type(encoder) not in _SHARED or not _is_plain(vars(encoder)):
         return None
-    return _number(f"{type(encoder)} {vars(encoder)!r}")
-
-
-@lru_cache(maxsize=256)
-def _number(written: str) -> int:
-    """Return a number that stands for a text, which may be long, and another one if it comes back late."""
-    return next(_numbers)
+    return sha256(f"{type(encoder)} {vars(encoder)!r}".encode("utf-8", "surrogatepass")).digest()
 
 
 def _is_plain(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -190,6 +191,19 @@ def test_who_writes_for_one_reader() -> None:
         writing = [Sharing(shelf, make(), 0) for _ in range(2)]
         assert len(writing[0].write(RUNS["text"])) == len(writing[1].write(RUNS["text"]))
         assert shelf._written == []
+
+
+def test_long_options_are_not_kept() -> None:
+    """They come from clients, and readers are told apart without them when they have gone."""
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            Sharing(Shelf(), outputs.ag_ui(thread_id=f"{number}\ud800" + "x" * 100_000), 0)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < 500_000
 
 
 def test_options_are_told_apart() -> None:
