@@ -99,7 +99,7 @@ def _fence_of(dialects: Iterable[Dialect]) -> Dialect | None:
 
 def _schema_of(asked: Asked) -> dict[str, Any]:
     """Return the schema of one call, or of a list of them where a client wants as many as there are."""
-    names = (asked.choice.name,) if asked.choice.name else asked.allowed
+    names = {asked.choice.name} if asked.choice.name else None if asked.allowed is None else {*asked.allowed}
     calls = [
         {
             "type": "object",
