@@ -15,12 +15,12 @@ from streamtools.errors import Code
 from streamtools.events import Error, SourceError, SourceEvent, TextDelta
 from streamtools.gateway.addresses import JSON, Head, without_hop
 from streamtools.gateway.answer import Answer, Watch
-from streamtools.gateway.choices import Choices, Piece, read_choices, wanted
 from streamtools.gateway.client_encoders import encoder_for, write_refusal
 from streamtools.gateway.client_requests import Client, Refused, as_tools, model_in, read_request, say_dropped
 from streamtools.gateway.forced_calls import REFUSES, CallAlone, ask_freely, keep_to_call
 from streamtools.gateway.plan import WRITTEN, calls_in, make_plan, mode_of
 from streamtools.gateway.settings import Settings
+from streamtools.gateway.several_answers import Choices, Piece, read_choices, wanted
 from streamtools.gateway.template_route import NO_TEMPLATE, Template, say_once, template_of, unfit_for_template
 from streamtools.gateway.upstream_requests import UpstreamRequest, write_request
 from streamtools.machine.state_machine import StreamMachine

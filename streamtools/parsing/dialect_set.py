@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from streamtools.parsing.beginnings import MarkerBeginnings, beginnings_of
 from streamtools.parsing.declared import Signatures
 from streamtools.parsing.dialects import Dialect, Opener, Tag, not_named
-from streamtools.parsing.markdown import IN_CODE, LINE_START, MarkerBeginnings
+from streamtools.parsing.markdown import IN_CODE, LINE_START
 from streamtools.parsing.markers import Marker, Markers
 from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
 from streamtools.parsing.rehearsal import RunMarkers
@@ -79,15 +80,15 @@ class DialectSet:
         )
         inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]
         lines = [entry for entry in self._entries if entry.marker.where == "line_start"]
-        anywhere = {entry.marker.head for entry in inline}
+        anywhere = beginnings_of(entry.marker for entry in inline)
         if reasoning == "anywhere":
-            anywhere |= {*self.tags.firsts}
+            anywhere |= {(first,) for first in self.tags.firsts}
         self.near = near = _near_misses([*dialects, *not_named(dialects)], calls, names)
         self.starts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts} | near.starts
         self.beginnings = MarkerBeginnings(
             anywhere=anywhere | near.anywhere,
-            line_start={entry.marker.head for entry in lines} | near.line_start,
-            in_code={entry.marker.head for entry in inline if entry.in_code} | near.in_code,
+            line_start=beginnings_of(entry.marker for entry in lines) | near.line_start,
+            in_code=beginnings_of(entry.marker for entry in inline if entry.in_code) | near.in_code,
         )
 
     def _add(self, begins: Opener | Tag, dialect: Dialect, in_code: bool, at_start: str) -> None:

@@ -16,11 +16,7 @@ with its line, list markers are recognised by their shape alone.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Set
-from functools import cached_property
-
-from streamtools.parsing.markers import Match
+from streamtools.parsing.beginnings import MarkerBeginnings
 from streamtools.parsing.reader import matcher
 
 BODY = 0  # the block of the line is known; the rest is its text
@@ -184,8 +180,8 @@ class Markdown:
             self.end_line()
         elif self.fence:
             if char != self.fence or self._column > self._fence_column + 3:
-                self.phase = BODY
-                return False
+                self.phase = BODY  # and its first character is read: what begins there has been looked for
+                return True
             self.phase, self._run = CLOSING, 1
         elif char == "~":
             self.phase, self._run = TILDES, 1
@@ -198,7 +194,7 @@ class Markdown:
             self.phase, self._digits = ORDINAL, 1
         else:
             self.phase = BODY
-            return False
+            return char != "\\"
         return True
 
     def _read_run(self, char: str) -> bool:
@@ -284,117 +280,3 @@ _READ = {
     CLOSED_CR: Markdown._read_closing,
     QUOTE: Markdown._read_run,
 }
-
-
-# The places where reading has to stop: beginnings of markers, and characters with a meaning in Markdown.
-#
-# Most text is ordinary: no marker begins in it, and it does not change the Markdown context, line ends included. One
-# regular expression for each kind of text finds the first place where that is not certain. To find few places in vain,
-# a marker is recognised by its first characters and not by one, and a line end does not count if the next line begins
-# like ordinary text. Where the text is too short to decide, the place counts.
-
-_BLANKS = r"[ \t]{0,32}+"
-_BLANK_LINES = r"[ \t\n]{0,32}+"
-_STRUCTURE = frozenset(">-*+0123456789~`\\ \t\n")  # what means something at the beginning of a line
-
-
-class MarkerBeginnings:
-    """The beginnings of markers, and patterns of text in which none of them begins, compiled when they are wanted."""
-
-    def __init__(self, anywhere: Set[str], line_start: Set[str], in_code: Set[str]) -> None:
-        """Take the beginnings that matter anywhere, at line starts, and also in code."""
-        self._in_code = _by_first(in_code)
-        self._inline = _by_first(anywhere | in_code)
-        self._all = _by_first(anywhere | in_code | line_start)
-        self.firsts = frozenset(self._inline)
-        self.indentation = matcher(" ?" if " " in self._all else " *")
-        """Matches indentation that can be read at once, from a space before the text of a line on."""
-        self.inline = _match(self._inline)
-        """Matches where a marker may begin in the middle of a line; a line feed is one of its places."""
-        self.all = _match(self._all)
-        """Matches where one may begin behind the indentation of a line."""
-        self.line_begin = re.compile(self._line()).match
-        """Matches what a line of text begins with, indentation and list markers too, if it is ordinary text then."""
-        self.text_search = self._search(self._inline, "`\\", _BLANK_LINES + self._line())
-
-    @cached_property
-    def in_code(self) -> Match:
-        """Matches where one may begin in code."""
-        return _match(self._in_code)
-
-    @cached_property
-    def fence_line_begin(self) -> Match:
-        """Matches what `line_begin` does, in a fence."""
-        return re.compile(self._fence_line()).match
-
-    @cached_property
-    def span_search(self) -> Match:
-        """Finds the first place that may not be ordinary, as `text_search` does, in a code span."""
-        return self._search(self._in_code, "`", "(?!)")
-
-    @cached_property
-    def fence_search(self) -> Match:
-        """Finds that in a fence."""
-        return self._search(self._in_code, "", _BLANK_LINES + self._fence_line())
-
-    @cached_property
-    def quote_search(self) -> Match:
-        """Finds that in a quote."""
-        return self._search(self._in_code, "", self._quote_line())
-
-    def _search(self, beginnings: dict[str, str], others: str, line: str) -> Match:
-        """Return what finds beginnings, `others`, and line feeds but for those behind which a `line` begins."""
-        # Each begins with a character of its own: the expression then jumps from one of them to the next.
-        begun = self._inline.get("\n", "(?!)")
-        feed = f"\n(?!(?!{begun}){line})"
-        marks = [_head(first, rest) for first, rest in beginnings.items() if first not in {"\n", *others}]
-        return re.compile("|".join([feed, *map(re.escape, others), *marks])).search
-
-    def _line(self) -> str:
-        bullets = "".join(sorted({*"-*+"} - self._all.keys()))
-        bullet = f"[{re.escape(bullets)}]" if bullets else "(?!)"
-        number = "(?!)" if self._all.keys() & {*"0123456789.)"} else "[0-9]{1,9}+"
-        items = rf"(?:(?:{bullet}|{number}[.)])[ \t]{{1,8}}+){{0,4}}+"
-        ordinary = self._ordinary(_STRUCTURE)
-        return rf"(?:{ordinary}|{_BLANKS}{items}(?:{ordinary}|{bullet}(?=\S)|{number}(?=[^\s.)0-9])))"
-
-    def _fence_line(self) -> str:
-        return f"{_BLANKS}(?:{self._ordinary(frozenset('`~'))})"
-
-    def _quote_line(self) -> str:
-        return rf"{_BLANKS}>[ \t>]{{0,8}}+(?:{self._ordinary(frozenset())})" if ">" not in self._all else "(?!)"
-
-    def _ordinary(self, structure: Set[str]) -> str:
-        """Return a pattern for a character that is not white space, not of the structure, and begins no marker."""
-        if self._all.keys() & {" ", "\t"}:
-            return "(?!)"
-        never = structure | {first for first in self._all if first.isspace()}
-        begins = [f"{re.escape(first)}(?!{rest})" for first, rest in self._all.items() if first not in never]
-        others = re.escape("".join(sorted(never | self._all.keys())))
-        return "|".join([rf"[^\s{others}]", *begins])
-
-
-def _match(beginnings: dict[str, str]) -> Match:
-    """Return what matches where a head stands, or the beginning of one at the end of the text."""
-    return re.compile("|".join(_head(first, rest) for first, rest in beginnings.items()) or "(?!)").match
-
-
-def _head(first: str, rest: str) -> str:
-    return re.escape(first) + (f"(?={rest})" if rest else "")
-
-
-def _by_first(beginnings: Set[str]) -> dict[str, str]:
-    """Return a pattern for what may follow, by the first character of a head."""
-    return {
-        first: _rest({head[1:] for head in beginnings if head[0] == first})
-        for first in sorted({h[0] for h in beginnings})
-    }
-
-
-def _rest(rests: Set[str]) -> str:
-    """Return a pattern for one of `rests`, or for the beginning of one at the end of the text."""
-    if "" in rests:
-        return ""  # whatever follows
-    firsts = sorted({rest[0] for rest in rests})
-    branches = [re.escape(first) + _rest({rest[1:] for rest in rests if rest[0] == first}) for first in firsts]
-    return "(?:" + "|".join([*branches, r"\Z"]) + ")"

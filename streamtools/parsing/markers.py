@@ -143,7 +143,7 @@ class Marker:
 
     def begun_pattern(self) -> str:
         """Return a pattern, without groups, that finds every beginning of the marker at the end of the text."""
-        return self.behind + _going(self.parts + self.ahead, _NEVER)
+        return self.behind + going(self.parts + self.ahead, _NEVER)
 
     @property
     def behind(self) -> str:
@@ -168,7 +168,7 @@ class Pattern:
     @cached_property
     def going(self) -> Match:
         """Matches all of it, with a group, or what may yet become it."""
-        return re.compile(_going(self._parts, _MARK)).match
+        return re.compile(going(self._parts, _MARK)).match
 
     @cached_property
     def ending(self) -> Match:
@@ -184,7 +184,7 @@ class Pattern:
         return found.end() if found.lastindex else None
 
 
-def _going(parts: Sequence[Part], rest: str) -> str:
+def going(parts: Sequence[Part], rest: str = "") -> str:
     """Return a pattern for `parts` and then `rest`, with the end of the text allowed everywhere in between."""
     for part, behind in reversed(_in_pairs(parts)):
         rest = _followed(part, behind, rest)
@@ -197,7 +197,7 @@ def _any_going(sequences: Iterable[tuple[Part, ...]]) -> str:
     for parts in sequences:
         first = parts[0] if parts else None
         alike.setdefault(first[0] if isinstance(first, str) else first, []).append(parts)
-    return "|".join(_going(each[0], _MARK) if len(each) == 1 else _going_alike(each) for each in alike.values())
+    return "|".join(going(each[0], _MARK) if len(each) == 1 else _going_alike(each) for each in alike.values())
 
 
 def _going_alike(sequences: list[tuple[Part, ...]]) -> str:
@@ -219,7 +219,7 @@ def _followed(part: Part, behind: Part | None, rest: str) -> str:
     if isinstance(part, LineEnd):
         return rf"(?:\r?\Z|\r?\n{_or_end(rest)})"
     if isinstance(part, Maybe):
-        return f"(?:{_going(part.parts, '')})?{_or_end(rest)}"
+        return f"(?:{going(part.parts, '')})?{_or_end(rest)}"
     if isinstance(part, OneOf):
         short = "".join(f"{beginning(word)}\\Z|" for word in part.words if len(word) > 1)
         return f"(?:{short}{complete(part, behind)}{_or_end(rest)})"

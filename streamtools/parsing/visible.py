@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 from streamtools.calls import NAME_FIELDS
 from streamtools.errors import Code
 from streamtools.events import Markup, Text, Warning
+from streamtools.parsing.beginnings import beginnings_of
 from streamtools.parsing.call_life import Output
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, Some
 from streamtools.parsing.policies import Options
@@ -171,9 +172,9 @@ class NearMisses:
             for known in (prose, code)
             for begins in (False, True)
         ]
-        self.anywhere = {marker.head for marker, _ in prose if marker.where == "anywhere"}
-        self.line_start = {marker.head for marker, _ in prose if marker.where != "anywhere"}
-        self.in_code = {marker.head for marker, _ in code if marker.where == "anywhere"}
+        self.anywhere = beginnings_of(marker for marker, _ in prose if marker.where == "anywhere")
+        self.line_start = beginnings_of(marker for marker, _ in prose if marker.where != "anywhere")
+        self.in_code = beginnings_of(marker for marker, _ in code if marker.where == "anywhere")
         self._start = _look_at_start(names) if names else None
         self.starts = set(_JSON_STARTS) if names else set()
 
