@@ -15,7 +15,7 @@ from streamtools.conversation.continuation import Continuation
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
 from streamtools.gateway import exchange
-from streamtools.gateway.choices import Choices, Piece, _apart, _value
+from streamtools.gateway.several_answers import Choices, Piece, _apart, _value
 from streamtools.history import Assistant, TextPart, formats
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import Rejected
