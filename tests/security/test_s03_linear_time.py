@@ -103,6 +103,7 @@ HARMLESS = {
     r"""\\*+["']""": "matched at a place that is known",
     r"[A-Za-z_.]++(?:\(.*": "matched against the whole of a value",
     r"[ \t]*(`{3,}|~{3,})": "matched against one line, which always fits once it has begun to",
+    r"[ \t>]*+(?:[-=+*_#": "matched against a line that has just begun, from its beginning",
     r"^<tool_instructions>": "each search stops where the next could begin",
     r"(.+?[.!?])(?:": "matched at the beginning of a description",
     r"[\r\n]*\{(?=": "matched at the beginning of a file of one's own",

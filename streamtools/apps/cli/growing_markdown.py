@@ -26,14 +26,11 @@ from streamtools.apps.cli.complaints import printable
 from streamtools.apps.cli.live_region import styled_lines
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(["reference", "image"])
-_UNDECIDED = re.compile(r"[ \t>]*(?:[-=+*_#`~|:\s]*|\d{1,9}[.)]?|`{3,}[^`]*)\s*")
+_UNDECIDED = re.compile(r"[ \t>]*+(?:[-=+*_#`~|:\s]*+|\d{1,9}+[.)]?+\s*+|`{3,}+[^`]*+)")
 """An unfinished line which may be text or the beginning of something else: it is not shown yet."""
 
 _LONGEST = 8_000
 """Characters of a block that is drawn anew with each piece; behind them it is cut, also where the screen is larger."""
-
-
-_LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 @dataclass(frozen=True)
@@ -113,9 +110,14 @@ class GrowingMarkdown:
         return [""] * place.gap + lines[start:]  # rich leaves blank lines around some
 
 
+def _lines(source: str) -> list[str]:
+    *lines, last = source.split("\n")
+    return [f"{line}\n" for line in lines] + [last] * (last != "")
+
+
 def _blocks(source: str, place: _Place) -> list[tuple[str, _Place]]:
     """Divide text into its blocks, and lists into their items, none of which but the last can change any more."""
-    lines = _LINES.findall(source)
+    lines = _lines(source)
     begun: list[tuple[int, _Place]] = []
     number: int | None = None  # of the next item
     for token in _PARSER.parse(source):
@@ -175,13 +177,13 @@ def _carried_on(source: str) -> tuple[str, _Place]:
 
 def _opener(source: str, kind: str) -> str:
     """Return the lines that a fence or a table begins with, if they are short enough to be repeated."""
-    opener = "".join(_LINES.findall(source)[: {"fence": 1, "table_open": 2}.get(kind, 0)])
+    opener = "".join(_lines(source)[: {"fence": 1, "table_open": 2}.get(kind, 0)])
     return opener if len(opener) < _LONGEST // 4 else ""
 
 
 def _is_closed(fence: Token, source: str) -> bool:
     start, end = fence.map or (0, 0)
-    last = _LINES.findall(source)[end - 1].strip()
+    last = _lines(source)[end - 1].strip()
     return end - start > 1 and last.startswith(fence.markup) and not last.strip(fence.markup[0])
 
 
