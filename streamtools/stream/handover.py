@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import anyio
 
@@ -28,8 +28,11 @@ from streamtools.stream.result import TOGETHER, Collector, TurnResult
 
 if TYPE_CHECKING:
     from streamtools.machine.state_machine import StreamMachine
+    from streamtools.stream.early_calls import EarlyCalls
     from streamtools.stream.judging import Judging, TextJudge
     from streamtools.stream.shown_arguments import ShownArguments
+    from streamtools.stream.step import StepCalls
+    from streamtools.tools import ToolRegistry
 
 BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
 BUFFERED_BYTES = 4 * 1024 * 1024  # and how much they hold; what one network chunk brings comes on top
@@ -203,6 +206,15 @@ class Handover:
             from streamtools.stream.judging import Judging  # loaded when it is used
 
             self._judging = Judging(judge, run_id)
+
+    def _begin_early(
+        self, step: StepCalls, registry: ToolRegistry, concurrency: int, timeout: float, state: Any
+    ) -> EarlyCalls:
+        from streamtools.stream.early_calls import EarlyCalls  # loaded when it is used
+
+        early = EarlyCalls(step, registry, concurrency, timeout, state)
+        self._looks = early.look
+        return early
 
     def _apply_to_arguments(self, options: ParserOptions | None) -> None:
         """Show the arguments of calls as the rules among some options leave them, if there are any."""

@@ -23,7 +23,6 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource, close
-from streamtools.stream.early_calls import EarlyCalls
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
 from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
@@ -162,8 +161,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
             note=self._collector.new.append,
         )
         self._machine = self._step.machine
-        self._early = EarlyCalls(self._step, registry, concurrency, tool_timeout, tool_state) if early else None
-        self._looks = self._early.look if self._early else None
+        self._early = self._begin_early(self._step, registry, concurrency, tool_timeout, tool_state) if early else None
         self._have_judged(text_judge, self.run_id)
         self._apply_to_arguments(options if rules_in_arguments else None)
         self._ended: anyio.Event | None = None
