@@ -542,7 +542,9 @@ async def under_an_sdk(client: streamtools.gateway.Client, sent: bytes) -> bytes
         "http://localhost/v1", mode="native", dialects=["hermes_json"], key="k", client_key="c", record="a.jsonl"
     )
     gateway_app("http://localhost/v1", fallbacks=[second])
+    gateway_app("http://localhost/v1", mode={"gemma": "text", "*": "native"}, text_judge=TextJudge(is_fine))
     ToolCallTransport(fallbacks=[second])
+    ToolCallTransport(mode={"gemma": "text", "*": "native"}, text_judge=TextJudge(is_fine))
     return exchange.feed(b"") + exchange.close()
 
 
