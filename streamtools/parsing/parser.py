@@ -78,7 +78,8 @@ class Parser:
         self._closed = self._ended = False
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta that changes no state
         self._hidden: Span | ReasoningText | None = None  # takes such a delta, unless it is text for the reader
-        self._shows = False  # such a delta is text for the reader
+        self._shows: type[Text] | None = None  # makes such a delta text for the reader, where events have no numbers
+        self._counts: Callable[[], int] | None = None
         self._begin()
 
     def feed(self, delta: str) -> list[UIEvent]:
@@ -89,10 +90,14 @@ class Parser:
         except TypeError:
             raise TypeError(f"a delta is a str, and not {type(delta).__name__}: {NO_TEXT}") from None
         if changes is None and delta:
-            if self._shows:  # the commonest of all: text for the reader
+            shows = self._shows
+            if shows is not None:  # the commonest of all: text for the reader
                 self._prose.last = delta
-                number = self._number
-                return [Text(delta) if number is None else Text(delta, number())]
+                return [shows(delta)]
+            number = self._counts
+            if number is not None:
+                self._prose.last = delta
+                return [Text(delta, number())]
             span = self._span
             if span is not None and span.room >= len(delta):
                 # `Span.skim`, inlined: text inside a string.
@@ -280,7 +285,7 @@ class Parser:
         if self._ended and not prose.direct:  # else nothing is withheld
             visible.flush()
         # Choose the search for deltas that change no state, and what takes them.
-        self._hidden, self._shows = None, False
+        self._hidden = self._shows = self._counts = None
         self._leaves = always
         if self._span is not None:
             self._hidden, self._leaves = self._span, self._span.leaves or always
@@ -288,7 +293,11 @@ class Parser:
             if not self._reasoning.held:
                 self._hidden, self._leaves = self._reasoning, self._reasoning.leaves
         else:
-            self._leaves, self._shows = prose.leaves, True
+            self._leaves = prose.leaves
+            if self._number is None:
+                self._shows = Text
+            else:
+                self._counts = self._number
         return events
 
     def _think(self, closing: ReasoningEnd, *, opened: bool = True) -> None:

@@ -99,14 +99,15 @@ class Prose:
         text = held + delta if held else delta
         self._ended = ended
         markdown, candidates = self.markdown, self._candidates
+        waits = held != "" and not self._fresh
         # Held text begins where a marker may begin; only a line feed may turn out to end an ordinary line.
-        begun = held != "" and held[0] != "\n" and not self._fresh
+        begun = waits and held[0] != "\n"
         met: tuple[int, _Mark] | None = None
         if self._line_feeds:
             text = self._skip_line_feeds(text)
         if candidates.open:
             candidates.resume(text, ended)
-        elif begun and (awaited := self._awaited) is not None and not ended:
+        elif waits and (awaited := self._awaited) is not None and not ended:
             before = self.last[-1:]
             goes_on = awaited.final not in delta  # as the header of a channel does for twenty deltas
             found = None if goes_on else awaited.at(before + text, len(before))
@@ -242,6 +243,7 @@ class Prose:
         char = text[at]
         place = self.markdown.place(char)
         if char == "\n" and at + 1 == len(text) and self._holds_line_feeds and not (place & IN_CODE or self._ended):
+            self._awaited = None
             return None
         if self._fresh:
             place |= (START if self._start else 0) | (BEHIND_CALL if self._behind_call else 0)

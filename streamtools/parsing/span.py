@@ -103,12 +103,12 @@ class Span(WrittenCalls):
         The `body` is asked only where it has to decide: not while what it `waits` for may still come, nor inside the
         JSON that it has asked for. What has been read, or skimmed, is no longer at hand.
         """
-        place = self._length - self.room
-        if self.room >= 0:
+        place = self._length - (room := self.room)
+        if room >= 0:
             self.parts.append(text)
         else:
             self.keep_end(text)
-        self.room -= len(text)
+        self.room = room = room - len(text)
         scanner = self.scanner
         if scanner is not None and scanner.passes and text and scanner.pass_over(text, place):  # the end has no text
             self.leaves = scanner.leaves
@@ -119,7 +119,7 @@ class Span(WrittenCalls):
             return True
         if self.at < len(self.text):
             text = self.text[self.at :] + text
-        self.text, self.at, self.base = text, 0, self._length - self.room - len(text)
+        self.text, self.at, self.base = text, 0, self._length - room - len(text)
         if self.waits is not None and not self.ended:
             begun = self.waits(text)
             if begun is not None and not begun.lastindex:
