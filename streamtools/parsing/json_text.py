@@ -125,7 +125,7 @@ class JsonText(Nesting):
         One loop over all kinds of tokens: most pieces of text hold one or two, and a function call costs more than a
         token.
         """
-        stack, inside = self._stack, self._inside
+        stack = self._stack
         text, at, base = reader.text, reader.at, reader.base
         taken = at  # what comes before has been given to the envelope, if it is wanted
         end = len(text)
@@ -143,7 +143,7 @@ class JsonText(Nesting):
                     if at < 0:
                         at = end
                 else:
-                    at = inside(text, at).end()
+                    at = self._inside(text, at).end()
                 if at == end:
                     break
                 char = text[at]
@@ -152,12 +152,14 @@ class JsonText(Nesting):
                     if depth <= self.outer:
                         if self.want == FIELD:  # as `take` would, and `end_value`: keys are most of a small call
                             self.kept.append(text[taken:at])
-                        elif self.want:
-                            self.take(text[taken:at])
-                        field = "".join(self.kept) if self.want == FIELD and depth == self.members else "\\"
-                        if self.key and len(field) <= _KEPT and "\\" not in field:
-                            self._field, self.want = field, ""
+                            field = "".join(self.kept)
+                            if self.key and len(field) <= _KEPT and "\\" not in field and depth == self.members:
+                                self._field, self.want = field, ""
+                            else:
+                                self.end_value(depth, base + at + 1)
                         else:
+                            if self.want:
+                                self.take(text[taken:at])
                             self.end_value(depth, base + at + 1)
                     at += 1
                     if not depth:  # the value is a string

@@ -86,45 +86,42 @@ class Parser:
         """Return the events that are certain now that `delta` has come."""
         leaves = self._leaves  # called as a variable: what looks like a method is looked up in the type first
         try:
-            changes = leaves(delta)
-        except TypeError:
-            raise TypeError(f"a delta is a str, and not {type(delta).__name__}: {NO_TEXT}") from None
-        if changes is None and delta:
-            shows = self._shows
-            if shows is not None:  # the commonest of all: text for the reader
-                self._prose.last = delta
-                return [shows(delta)]
-            number = self._counts
-            if number is not None:
-                self._prose.last = delta
-                return [Text(delta, number())]
-            span = self._span
-            if span is not None and span.room >= len(delta):
-                # `Span.skim`, inlined: text inside a string.
-                span.room -= len(delta)
-                span.parts.append(delta)
-                if span.call_id is None:
-                    new: list[UIEvent] = []
-                    take = span.take
-                    if take is not None:
+            if leaves(delta) is None and delta:
+                shows = self._shows
+                if shows is not None:  # the commonest of all: text for the reader
+                    self._prose.last = delta
+                    return [shows(delta)]
+                number = self._counts
+                if number is not None:
+                    self._prose.last = delta
+                    return [Text(delta, number())]
+                span = self._span
+                if span is not None and (room := span.room - len(delta)) >= 0:
+                    # `Span.skim`, inlined: text inside a string.
+                    span.room = room
+                    span.parts.append(delta)
+                    if (call_id := span.call_id) is None:
+                        new: list[UIEvent] = []
                         self._output.events = new
-                        take(delta)
-                    return new
-                number = self._number
-                return [CallDelta(span.call_id, delta) if number is None else CallDelta(span.call_id, delta, number())]
-            if self._hidden is not None:
-                skimmed = self._hidden.skim(delta)
-                if skimmed is not None:
+                        if span.take is not None:
+                            span.take(delta)
+                        return new
+                    number = self._number
+                    return [CallDelta(call_id, delta) if number is None else CallDelta(call_id, delta, number())]
+                if self._hidden is not None and (skimmed := self._hidden.skim(delta)) is not None:
                     return skimmed
-        elif not (delta or self._closed):
-            return []
-        if len(delta) > _BLOCK:
+            elif not (delta or self._closed):
+                return []
+        except TypeError:
+            if isinstance(delta, str):
+                raise
+            raise TypeError(f"a delta is a str, and not {type(delta).__name__}: {NO_TEXT}") from None
+        if (size := len(delta)) > _BLOCK:
             return self._feed_in_blocks(delta)
         events: list[UIEvent] = []
         self._output.events = events
-        span = self._span
-        if span is not None:
-            if len(delta) <= span.room and span.read(delta, self._body):
+        if (span := self._span) is not None:
+            if size <= span.room and span.read(delta, self._body):
                 self._leaves = span.leaves or always
                 return events
         elif self._prose.direct and self._reasoning is None and not self._closed:
@@ -140,8 +137,7 @@ class Parser:
         if self._closed:
             return []
         self._ended = True
-        events: list[UIEvent] = []
-        self._output.events = events
+        self._output.events = events = list[UIEvent]()
         self._run("", events)
         self._closed = True
         self._hidden, self._leaves = None, always  # so that a later `feed` is noticed
@@ -152,8 +148,7 @@ class Parser:
         if self._closed or self._span is not None or self._reasoning is not None:
             return []
         self._ended = True
-        events: list[UIEvent] = []
-        self._output.events = events
+        self._output.events = events = list[UIEvent]()
         self._run("", events)
         self._ended = False
         return events
@@ -289,15 +284,11 @@ class Parser:
         self._leaves = always
         if self._span is not None:
             self._hidden, self._leaves = self._span, self._span.leaves or always
-        elif self._reasoning is not None:
-            if not self._reasoning.held:
-                self._hidden, self._leaves = self._reasoning, self._reasoning.leaves
-        else:
-            self._leaves = prose.leaves
-            if self._number is None:
-                self._shows = Text
-            else:
-                self._counts = self._number
+        elif self._reasoning is None:
+            self._leaves, self._counts = prose.leaves, self._number
+            self._shows = Text if self._number is None else None
+        elif not self._reasoning.held:
+            self._hidden, self._leaves = self._reasoning, self._reasoning.leaves
         return events
 
     def _think(self, closing: ReasoningEnd, *, opened: bool = True) -> None:

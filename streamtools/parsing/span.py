@@ -103,12 +103,13 @@ class Span(WrittenCalls):
         The `body` is asked only where it has to decide: not while what it `waits` for may still come, nor inside the
         JSON that it has asked for. What has been read, or skimmed, is no longer at hand.
         """
-        place = self._length - (room := self.room)
+        room = self.room
+        place = self._length - room
         if room >= 0:
             self.parts.append(text)
         else:
             self.keep_end(text)
-        self.room = room = room - len(text)
+        self.room = room - len(text)
         scanner = self.scanner
         if scanner is not None and scanner.passes and text and scanner.pass_over(text, place):  # the end has no text
             self.leaves = scanner.leaves
@@ -118,8 +119,10 @@ class Span(WrittenCalls):
                 self.take(text)
             return True
         if self.at < len(self.text):
-            text = self.text[self.at :] + text
-        self.text, self.at, self.base = text, 0, self._length - room - len(text)
+            rest = self.text[self.at :]
+            text = rest + text
+            place -= len(rest)
+        self.text, self.at, self.base = text, 0, place
         if self.waits is not None and not self.ended:
             begun = self.waits(text)
             if begun is not None and not begun.lastindex:
