@@ -213,6 +213,11 @@ class RedisStore:
                 await self.process.patiently("ZREM", runs, id)
         return found
 
+    async def forget(self, run_id: str, *, owner: str) -> None:
+        """Delete what is kept of a run that has ended."""
+        await self.process.patiently("DEL", *self.process.keys(log_key(owner, run_id)))
+        await self.process.patiently("ZREM", self.process.of_owner(owner)[0], run_id)
+
     async def tail(self, key: str) -> tuple[int, bool]:
         """Return the `seq` of the last event of a run that is there, and whether the run has ended with it."""
         look = await self.process.look(key)

@@ -201,6 +201,19 @@ class Runs:
                 found.append(await self.find(run_id, owner=owner))
         return found
 
+    async def forget(self, run_id: str, *, owner: str) -> None:
+        """Stop a run, and keep nothing of it any more. Raises what `find` and the run's `stop` do."""
+        run = await self.find(run_id, owner=owner)
+        await run.stop()
+        key = log_key(owner, run_id)
+        if self._kept.pop(key, None) is not None:
+            self._ended.discard(key)
+            self._forget(run)
+        if self._store is not None:
+            await self._store.forget(run_id, owner=owner)
+        elif isinstance(self.log, MemoryEventLog):
+            self.log.forget(key)
+
     async def aclose(self) -> None:
         """Start no other runs, let those that go on finish for as long as they may, stop them, and wait until what is
         behind them is closed. From any task.

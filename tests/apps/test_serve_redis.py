@@ -96,8 +96,11 @@ def test_processes_share_their_conversations(redis: str) -> None:
         first, second = (each["id"] for each in page.get("/conversation").json()["conversations"])
         assert other["conversation"] == first
         shown = page.get(f"/conversation?of={second}").json()
-        assert ([run, again], False) == ([each["run"] for each in shown["turns"]], shown["forgets"])
-        assert 409 == page.post(f"/conversation/{second}/delete").status_code
+        assert [run, again] == [each["run"] for each in shown["turns"]]
+        assert [200, 404] == [page.post(f"/conversation/{second}/delete").status_code for _ in range(2)]
+        assert [404, 404] == [page.get(f"/runs/{each}/events").status_code for each in (run, again)]
+        assert [first] == [each["id"] for each in page.get("/conversation").json()["conversations"]]
+        assert [200] == [page.get(f"/runs/{each}/events").status_code for each in (other["run"],)]
 
 
 def test_a_question_is_asked_anew_in_its_place(redis: str) -> None:
@@ -112,6 +115,11 @@ def test_a_question_is_asked_anew_in_its_place(redis: str) -> None:
         for _ in range(6):
             assert [runs[0], runs[3]] == [each["run"] for each in page.get("/conversation").json()["turns"]]
         assert 409 == page.post("/runs", ASKED | {"replace": runs[2]}).status_code
+        last = page.post("/runs", ASKED).json()
+        page.until(last["run"], "approval-requested")  # it goes on
+        assert 200 == page.post(f"/conversation/{last['conversation']}/delete").status_code
+        assert [[]] * 6 == [page.get("/conversation").json()["conversations"] for _ in range(6)]
+        assert 201 == page.post("/runs", ASKED).status_code
 
 
 def test_a_server_that_is_killed_takes_its_workers_along(redis: str) -> None:

@@ -1,4 +1,4 @@
-"""The page for everybody: no serious fault of accessibility, light and dark, wide and narrow."""
+"""The page for everybody: no fault of accessibility, light and dark, wide and narrow."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
 
 async def faults(page: Any) -> list[str]:
-    """Return what axe-core finds that is serious."""
+    """Return what axe-core finds."""
     from axe_playwright_python.async_playwright import Axe
 
     # By the test's own channel: the policy of the page lets no script in, and this one neither.
     session = await page.context.new_cdp_session(page)
     await session.send("Page.setBypassCSP", {"enabled": True})
     found = (await Axe().run(page)).response["violations"]
-    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in ("serious", "critical")]
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-async def test_axe_finds_no_serious_fault(browsing: Browsing, scheme: str, width: int) -> None:
+async def test_axe_finds_no_fault(browsing: Browsing, scheme: str, width: int) -> None:
     """Before the first question, while a call asks, after an answer with all that there is, and beside its events."""
-    everything = "# One\n\n## Two\n\n> quote\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n[link](http://a.example)\n\n$x^2$\n\n$$\n\\frac{1}{2}\n$$\n\n"
+    everything = "# One\n\n## Two\n\n> quote\n\n| $a_1$ | b | |\n|---|---|---|\n| 1 | 2 | 3 |\n\n```py\nx = 1\n```\n\n[link](http://a.example)\n\n$x^2$\n\n$$\n\\frac{1}{2}\n$$\n\n"
     page = await browsing.open(
         saying(everything, calling("pay", to="Ann", amount=5), "\n", '~~~tool_call\n{"name": 5\n~~~\n'),
         saying("<think>Hm.</think>Done."),

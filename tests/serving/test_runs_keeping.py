@@ -170,6 +170,20 @@ async def test_only_some_ended_runs_are_kept() -> None:
             assert run is await runs.find(run.id, owner="ann")
 
 
+async def test_a_run_is_forgotten() -> None:
+    """It is stopped, and neither found nor listed, and what it said is gone; for its owner alone."""
+    log = MemoryEventLog()
+    async with Runs(log) as runs:
+        run = await runs.start(held("a"), owner="ann", conversation="c")
+        with pytest.raises(RunNotFound):
+            await runs.forget(run.id, owner="eve")
+        await runs.forget(run.id, owner="ann")
+        assert ("cancelled", 0) == (run.result.reason, len(log))
+        assert ([], None) == (await runs.list("ann"), await runs.latest("c", owner="ann"))
+        with pytest.raises(RunNotFound):
+            await runs.forget(run.id, owner="ann")
+
+
 @pytest.mark.parametrize(
     "bounds", [{"max_running": 0}, {"keep": -1}, {"max_kept": -1}, {"grace": -1}, {"stop_when_abandoned": -1}]
 )

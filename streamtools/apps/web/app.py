@@ -6,7 +6,7 @@
     GET  /recording?of=             the recording itself
     GET  /conversation?of=          which conversations there are; what has been said in one, and by which runs it is
                                     being answered. `of` is its id; without one, that which was used last
-    POST /conversation/{id}/delete  forget one
+    POST /conversation/{id}/delete  forget one, and stop its answer
     POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}; with {"replace": run}, in the
                                     place of a question that was asked before, and of all behind it; "conversation"
                                     is its id, or null for a new one; "temperature", "max_tokens" as `parameters`
@@ -245,7 +245,6 @@ class _Chats:
                     for each in known
                     if each.turns
                 ],
-                "forgets": self._redis is None,
                 "conversation": conversation.id if turns and conversation is not None else None,
                 "dropped": conversation.dropped if conversation is not None else 0,
                 "turns": [{"run": turn.run.id, "question": turn.question} for turn in turns],
@@ -253,13 +252,17 @@ class _Chats:
         )
 
     async def delete(self, request: Request) -> Response:
-        """Forget a conversation. On Redis, runs are kept for their time."""
-        conversation = choose(await self._of(self._owner(request)), request.path_params["id"])
+        id, owner = request.path_params["id"], self._owner(request)
+        conversation = choose(await self._of(owner), id)
         if conversation is None:
             raise HTTPException(404, "there is no such conversation")
-        if self._redis is not None:
-            raise HTTPException(409, f"conversations on Redis are kept for {_KEPT / 3600:.0f} hours")
-        self._conversations.forget(conversation)
+        if self._redis is None:
+            self._conversations.forget(conversation)
+        while self._redis is not None and conversation is not None:  # behind its turns stand those that they replaced
+            for turn in conversation.turns:
+                with suppress(RunNotFound):
+                    await self._runs.forget(turn.run.id, owner=owner)
+            conversation = choose(await self._of(owner), id)
         return JSONResponse({})
 
     async def ask(self, request: Request) -> Response:

@@ -25,16 +25,16 @@ async function visit(id, how = "pushState") {
   question.focus();
 }
 
-function listed({ conversations, forgets }) {
+function listed({ conversations }) {
   find("none").hidden = conversations.length > 0;
-  const now = JSON.stringify([conversations, chosen, forgets]);
+  const now = JSON.stringify([conversations, chosen]);
   if (now === drawn) return; // a button that is about to be pressed stays
   drawn = now;
   find("kept").replaceChildren(...conversations.map(({ id, title, running }) => element("li", {},
     element("button", { type: "button", class: "quiet title", "aria-current": id === chosen ? "true" : null, onclick: () => visit(id) },
       running ? element("span", { class: "runs" }, element("span", { "aria-hidden": "true" }, "● "), element("span", { class: "unseen" }, "Being answered: ")) : "",
       title.replace(/\s+/g, " ")),
-    forgets ? button("Delete", (event) => drop(id, title, event.currentTarget), { class: "quiet", "aria-label": `Delete “${crop(title, 60)}”` }) : "")));
+    button("Delete", (event) => drop(id, title, event.currentTarget), { class: "quiet", "aria-label": `Delete “${crop(title, 60)}”` }))));
 }
 
 // Deletes a conversation, once it has been said twice.

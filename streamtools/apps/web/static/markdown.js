@@ -33,6 +33,7 @@ const markdown = new marked.Marked({
       return `<a href="${escaped(token.href)}">${text} (image)</a>`;
     },
     code: ({ text, lang }) => `<pre data-language="${escaped((lang ?? "").split(/\s/, 1)[0].slice(0, 30))}"><code>${escaped(text)}\n</code></pre>`,
+    tablecell: ({ text }) => (text ? false : "<td></td>"), // a head that says nothing is none
     checkbox: (token) => (token.checked ? "☑ " : "☐ "),
   },
 });
@@ -44,6 +45,10 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
     if (node.hasAttribute("href")) node.title = node.getAttribute("href");
   }
   if (node.nodeName === "IMG" && !IMAGE.test(node.getAttribute("src") ?? "")) node.remove();
+  if (node.nodeName === "math" && node.closest("th")) { // or the head would have no name
+    node.setAttribute("role", "math");
+    node.setAttribute("aria-label", node.textContent);
+  }
   if (node.nodeName === "PRE" || node.nodeName === "TABLE") node.setAttribute("tabindex", "0"); // to be scrolled by keys
 });
 
