@@ -233,7 +233,10 @@ class Answer:
             return (Error(Code.STREAM_INTERRUPTED, "the text was not judged in time"), done)
         if self._gate is not None and self._gate.drops and done.reason != "failed":
             return (msgspec.structs.replace(done, finish_reason="content_filter", pending=[]),)
-        pending = [*self._good, *(self._restored(call) for call in done.pending if call.id in self._seen)]
+        pending = [self._restored(call) for call in done.pending if call.id in self._seen]
+        if self._good:  # nobody has asked for them again, though a model may write them again
+            known = {call.fingerprint() for call in self._good}
+            pending = [*self._good, *(call for call in pending if call.fingerprint() not in known)]
         if self._retried and done.reason == "failed":
             self._malformed = self._before
             done = msgspec.structs.replace(done, reason="finished", finish_reason="stop")

@@ -82,8 +82,13 @@ class Exchange:
             asked = read_request(client, body)
             say_dropped(rewrite.logged, asked)
             plan = make_plan(mode_of(rewrite.mode, asked.model), rewrite.dialects, asked, host)
-            if self.judged and (wanted(asked.options.get("n")) > 1 or asked.options.get("logprobs")):
-                raise Refused("an answer is judged here before it is sent: leave out `n` and `logprobs`")
+            if self.judged and wanted(asked.options.get("n")) > 1:
+                raise Refused("an answer is judged here before it is sent: leave out `n`", "n")
+            for name in ("logprobs", "top_logprobs"):
+                if (self.judged or rewrite.text_rules) and asked.options.get(name):
+                    raise Refused(
+                        f"text is held back here, and log probabilities would tell it: leave out `{name}`", name
+                    )
             self._asked, self._plan = keep_to_call(asked, plan, rewrite.upstream)
             rewritten = (self._plan.dialects, self._plan.taught, rewrite.text_rules, rewrite.fallbacks, self.judged)
             if client == speaks and not any(rewritten):
@@ -346,7 +351,7 @@ class Exchange:
         parts = []
         for index, events, logprobs in pieces:
             parts.append(self._send(events, index))
-            if logprobs is not None and index in self._answers and not self._rewrite.text_rules:  # which hold the text
+            if logprobs is not None and index in self._answers:
                 parts.append(self._keep(self._answers[index].tell(logprobs)))
         return b"".join(parts)
 

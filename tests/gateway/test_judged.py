@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -10,7 +11,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from streamtools import TextJudge
+from streamtools import TextJudge, rules
 from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
 from streamtools.gateway.service import app
 from tests.support.blocking_provider import BlockingProvider
@@ -184,7 +185,16 @@ def test_what_cannot_be_judged_is_refused() -> None:
     exchange = begin("openai", request("openai", n=2), text_judge=judge)
     assert exchange.head is not None
     assert (exchange.head.status, "judged" in json.loads(exchange.close())["error"]["message"]) == (400, True)
-    for options in ({"ask_again": 1}, {"fallbacks": [FallbackUpstream(url="http://127.0.0.1:2/v1")]}):
+    other: dict[str, Any] = {"fallbacks": [FallbackUpstream(url="http://127.0.0.1:2/v1")]}
+    by_rules: dict[str, Any] = {"text_rules": [rules.email()]}
+    probable: Any = ({"logprobs": True}, {"logprobs": 1, "top_logprobs": 3})
+    for options, asked in itertools.product(({"text_judge": judge}, by_rules, by_rules | other), probable):
+        for mode in ("text", "native"):
+            exchange = begin("openai", request("openai", **asked), mode=mode, **options)
+            told = json.loads(exchange.close())["error"]
+            assert (exchange.head and exchange.head.status, told["param"]) == (400, "logprobs"), (options, mode)
+    assert begin("openai", request("openai", logprobs=False, top_logprobs=0), text_judge=judge).request is not None
+    for options in ({"ask_again": 1}, other):
         with pytest.raises(ValueError, match="is not judged"):
             Rewrite(text_judge=judge, **options)
     with pytest.raises(ValueError, match="is a TextJudge"):

@@ -29,7 +29,7 @@ def test_each_scene_streamed_and_not(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_rules_on_the_text_of_every_answer(client: str) -> None:
-    """Also of one that nothing else changes, and of its log probabilities, which hold the text too."""
+    """Also of one that nothing else changes."""
     found = [rules.email(), rules.stop("END")]
     for streamed, asked in itertools.product((True, False), ({}, {"tools": (), "mode": "native"})):
         body = request(client, streamed=streamed, **{key: each for key, each in asked.items() if key == "tools"})
@@ -110,6 +110,20 @@ def test_a_malformed_call_is_asked_for_again() -> None:
             calls = [WEATHER, ("call_text_3", "get_time", {"city": "Bern"})]
             assert collect(client, body) == Collected("I look.", "", calls, "tool_calls"), (client, streamed)
             assert b'_tokens":22' in body, client
+
+
+def test_what_is_kept_comes_once_though_the_model_repeats_it() -> None:
+    """A call of the first answer, and of the second; what stands twice in one answer is meant twice."""
+    bad, other = "~~~tool_call\n{oops}\n~~~\n", CALL.replace("Zürich", "Bern")
+    for client in CLIENTS:
+        for streamed in (True, False):
+            exchange = begin(client, request(client, streamed=streamed), ask_again=2)
+            texts = f"{CALL}\n{bad}", f"{CALL}\n{other}\n{other}\n{bad}", f"{other}\n{CALL}\n"
+            body = answer(exchange, *[stream([each]) if streamed else whole(each) for each in texts])
+            seen = collect(client, body)
+            cities = [each[2]["city"] for each in seen.calls]
+            assert (cities, seen.finish) == (["Zürich", "Bern", "Bern"], "tool_calls"), (client, streamed)
+            assert len({each[0] for each in seen.calls}) == 3, (client, streamed)
 
 
 def test_an_answer_without_end_is_one_that_broke_off() -> None:
