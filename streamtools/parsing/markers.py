@@ -163,17 +163,17 @@ class Pattern:
     """A sequence of parts that can be looked for in text that goes on. It is compiled when it is wanted."""
 
     def __init__(self, *parts: Part) -> None:
-        self._parts = parts
+        self.parts = parts
 
     @cached_property
     def going(self) -> Match:
         """Matches all of it, with a group, or what may yet become it."""
-        return re.compile(going(self._parts, _MARK)).match
+        return re.compile(going(self.parts, _MARK)).match
 
     @cached_property
     def ending(self) -> Match:
         """The same, where the text does not go on."""
-        return re.compile(_joined(self._parts, complete) + _MARK).match
+        return re.compile(_joined(self.parts, complete) + _MARK).match
 
     def match(self, text: str, at: int, ended: bool) -> int | Literal[False] | None:
         """Return where the parts end, None if they may yet match, or False if they cannot."""
@@ -191,8 +191,8 @@ def going(parts: Sequence[Part], rest: str = "") -> str:
     return rest
 
 
-def _any_going(sequences: Iterable[tuple[Part, ...]]) -> str:
-    """Return what `_going` does, for one of several sequences; what they begin with alike stands once."""
+def any_going(sequences: Iterable[tuple[Part, ...]]) -> str:
+    """Return what `going` does, for one of several sequences; what they begin with alike stands once."""
     alike: dict[Part | None, list[tuple[Part, ...]]] = {}
     for parts in sequences:
         first = parts[0] if parts else None
@@ -212,7 +212,7 @@ def _going_alike(sequences: list[tuple[Part, ...]]) -> str:
     else:
         rests = [rest[1:] for rest in sequences]
     behind = next((rest[0] for rest in rests if rest and complete(shared, rest[0]) != complete(shared)), None)
-    return _followed(shared, behind, f"(?:{_any_going(rests)})")
+    return _followed(shared, behind, f"(?:{any_going(rests)})")
 
 
 def _followed(part: Part, behind: Part | None, rest: str) -> str:
@@ -341,7 +341,7 @@ class Group(Generic[T]):
         alike: dict[str, list[tuple[Part, ...]]] = {}
         for marker, _ in self._entries:
             alike.setdefault(marker.behind, []).append(marker.parts + marker.ahead)
-        return re.compile("|".join(f"{behind}(?:{_any_going(each)})" for behind, each in alike.items())).match
+        return re.compile("|".join(f"{behind}(?:{any_going(each)})" for behind, each in alike.items())).match
 
     @cached_property
     def _allowed(self) -> Match:
