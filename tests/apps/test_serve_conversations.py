@@ -9,7 +9,9 @@ from typing import Any
 
 import anyio
 import pytest
+from starlette.exceptions import HTTPException
 
+from streamtools.apps.web.asked import check_images
 from streamtools.apps.web.conversations import Conversations
 from streamtools.conversation import Ask, Message, OpenAIChat, ScriptedModel, User, chat
 from streamtools.sources import Source
@@ -87,6 +89,7 @@ async def test_what_a_page_says_of_how_the_model_is_asked() -> None:
             *,
             suggestion: str | None = None,
             request: Mapping[str, Any] | None = None,
+            images: Sequence[str] = (),
         ) -> chat:
             """Return the answer."""
             model = OpenAIChat("m", base_url=provider.url, api_key="k")
@@ -106,6 +109,44 @@ async def test_what_a_page_says_of_how_the_model_is_asked() -> None:
             if status == 201:
                 await page.events(response.json()["run"])
         assert [0.5, None] == [each.get("temperature") for each in provider.bodies]
+
+
+DOT = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
+
+
+async def test_images_of_a_question() -> None:
+    """They go to the model, with each later question too, and to the page of their owner; anything else is refused."""
+    part = {"type": "image_url", "image_url": {"url": DOT}}
+    said = [{"role": "user", "content": [{"type": "text", "text": "What?"}, part, part]}]
+    async with opened(saying("Dots."), saying("Two.")) as page:
+        large = DOT.replace("=", "A" * 200_000)
+        for images, status in (
+            ([DOT.replace("gif", "svg+xml")], 400),
+            (["https://a.example/x.png"], 400),
+            ([f"{DOT}\n"], 400),
+            ([DOT] * 9, 413),
+            ([DOT, DOT], 201),
+        ):
+            answer = await page.tell("/runs", {"question": "What?", "images": images})
+            assert status == answer.status_code, images
+        run = answer.json()["run"]
+        await page.events(run)
+        await page.events(await page.ask("How many?"))
+        assert [said, said] == [body["messages"][:1] for body in page.provider.bodies]
+        assert [2, None] == [each.get("images") for each in (await page.known())["turns"]]
+        assert [DOT, DOT] == (await page.client.get(f"/runs/{run}/images")).json()
+        async with browser(page.server) as other:
+            assert [] == (await other.get(f"/runs/{run}/images")).json()
+        Answering.images = False
+        try:
+            refused = await page.tell("/runs", {"question": "What?", "images": [DOT]})
+            assert (400, "who answers here takes no images") == (refused.status_code, refused.json()["error"])
+        finally:
+            Answering.images = True
+    with pytest.raises(HTTPException) as raised:
+        check_images([DOT], [large] * 11)
+    assert 413 == raised.value.status_code
+    check_images([], [large] * 11)
 
 
 async def test_a_suggestion_is_asked_by_its_name() -> None:

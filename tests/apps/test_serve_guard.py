@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import anyio
 import httpx
@@ -210,10 +211,10 @@ async def test_a_conversation_that_is_ended_while_it_is_asked_gets_no_answer() -
     conversations = Conversations()
 
     class Ending(Answering):
-        def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
+        def answer(self, question: str, history: Sequence[Message], **options: Any) -> chat:
             (kept,) = conversations._kept.values()
             conversations.forget(kept[1])
-            return super().answer(question, history, suggestion=suggestion)
+            return super().answer(question, history, **options)
 
     async with (
         Provider(saying(hold=True)) as provider,

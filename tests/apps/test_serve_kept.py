@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -67,6 +68,24 @@ async def test_the_next_server_goes_on(tmp_path: Path) -> None:
             *told["messages"][:-2],
             *(each["content"] for each in told["messages"][-2:]),
         ]
+
+
+async def test_images_are_kept(tmp_path: Path) -> None:
+    """A file of before there were any is read, too."""
+    path, image = tmp_path / "kept.db", "data:image/gif;base64,R0lGODlhAQABAAAAACw="
+    async with opened(saying("A dot."), keep=str(path)) as page:
+        run = (await page.tell("/runs", {"question": "What?", "images": [image]})).json()["run"]
+        await page.events(run)
+        cookies = page.client.cookies
+    for old, images in ((False, [image]), (True, [])):
+        if old:
+            with closing(sqlite3.connect(path)) as file:
+                file.executescript("ALTER TABLE turns DROP COLUMN images; PRAGMA user_version = 1;")
+        async with opened(saying("Yes."), keep=str(path)) as page:
+            page.client.cookies = cookies
+            assert images == (await page.client.get(f"/runs/{run}/images")).json()
+            await page.events(await page.ask("Sure?"))
+            assert bool(images) == (image in str(page.provider.bodies[0]["messages"][0]))
 
 
 async def test_what_is_deleted_is_not_in_the_file(tmp_path: Path) -> None:

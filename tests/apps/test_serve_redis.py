@@ -14,11 +14,18 @@ import pytest
 from streamtools.apps.cli import main
 from tests.apps.test_cli_bad_input import complaint
 from tests.apps.test_serve import started
+from tests.support.answering import opened, saying
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.servers
 
 ASKED = {"suggestion": "postcard"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of uvicorn."""
+    return "asyncio"
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +127,18 @@ def test_a_question_is_asked_anew_in_its_place(redis: str) -> None:
         assert 200 == page.post(f"/conversation/{last['conversation']}/delete").status_code
         assert [[]] * 6 == [page.get("/conversation").json()["conversations"] for _ in range(6)]
         assert 201 == page.post("/runs", ASKED).status_code
+
+
+@pytest.mark.anyio
+async def test_images_are_kept(redis: str) -> None:
+    """With the run."""
+    image = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
+    async with opened(saying("A dot."), saying("Yes."), redis=redis) as page:
+        run = (await page.tell("/runs", {"question": "What?", "images": [image]})).json()["run"]
+        await page.events(run)
+        assert [image] == (await page.client.get(f"/runs/{run}/images")).json()
+        await page.events(await page.ask("Sure?"))
+        assert image in str(page.provider.bodies[1]["messages"][0])
 
 
 def test_a_server_that_is_killed_takes_its_workers_along(redis: str) -> None:

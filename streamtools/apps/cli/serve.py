@@ -26,7 +26,7 @@ from streamtools.apps.cli.complaints import Complaints, Refused
 from streamtools.apps.cli.demo import TOOLS
 from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server, workers
 from streamtools.apps.cli.model_arguments import NamedModel, import_tools, proxy_for
-from streamtools.apps.web import Suggestion, adapter_of, question_of
+from streamtools.apps.web import Suggestion, adapter_of, question_of, user_message
 from streamtools.conversation import Ask, Chat, Message, User, chat
 from streamtools.conversation.models.http_model import HTTPModel
 from streamtools.errors import RecordingError
@@ -92,6 +92,7 @@ class _Model:
     """Answers by a model that the command line names. What it sends is recorded in `directory`."""
 
     note = ""
+    images = True
     suggestions: Sequence[Suggestion] = ()
 
     def __init__(self, asked: Serve, directory: Path) -> None:
@@ -112,9 +113,10 @@ class _Model:
         *,
         suggestion: str | None = None,
         request: Mapping[str, Any] | None = None,
+        images: Sequence[str] = (),
     ) -> chat:
         named = self._named
-        before = [*named.beginning, *history, User(question)]
+        before = [*named.beginning, *history, user_message(question, images)]
         path = self._directory / f"{secrets.token_hex(8)}.jsonl"
         client: Any = _Recorder(path, named.model())  # a model asks by `stream` alone
         answer = named.chat(before, named.model(client), request=request, ask="now", call_deltas=True)

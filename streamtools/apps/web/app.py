@@ -9,7 +9,9 @@
     POST /conversation/{id}/delete  forget one, and stop its answer
     POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}; with {"replace": run}, in the
                                     place of a question that was asked before, and of all behind it; "conversation"
-                                    is its id, or null for a new one; "temperature", "max_tokens" as `parameters`
+                                    is its id, or null for a new one; "temperature", "max_tokens" as `parameters`;
+                                    "images" are some, as `data:` addresses
+    GET  /runs/{id}/images          those of its question
     GET  /runs/{id}/events          the events of a run behind `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop it, and wait until what is behind it is closed
     POST /runs/{id}/calls/{call}    {"approve": true, "shown": event}, {"approve": false, "reason": "…"},
@@ -26,7 +28,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -37,6 +39,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from streamtools.apps.web.asked import MAX_QUESTION, DecisionBody, QuestionBody, check_images, shown_digest
 from streamtools.apps.web.conversations import (
     MAX_TURNS,
     PARAMETERS,
@@ -60,7 +63,6 @@ from streamtools.errors import (
     RunNotFound,
     TooManyRuns,
 )
-from streamtools.events import ApprovalRequested, read_ui_event
 from streamtools.outputs.asgi import Shutdown, event_stream_response, last_event_id, read_body, shutdown_signal
 from streamtools.recording.exchanges import exchanges_in, open_exchange
 from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
@@ -72,31 +74,11 @@ MAX_BODY = 256 * 1024
 _Body = TypeVar("_Body")
 _NUMBER = re.compile("[0-9]{1,9}")
 
-MAX_QUESTION = 100_000
-"""Characters of a question."""
-
 _ABANDONED = 900.0  # seconds that an answer without a reader goes on
 _MOST_RECORDED = 100  # answers whose bytes can be looked at
 _KEPT = 12 * 3600.0  # seconds that the events of an answer are kept in memory
 _IN_FILE = 90 * 24 * 3600.0  # seconds that a conversation is kept in a file, behind its last use
 _TITLE = 80  # characters
-
-
-class _QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
-    question: str | None = None
-    suggestion: str | None = None
-    replace: str | None = None
-    conversation: str | msgspec.UnsetType | None = msgspec.UNSET
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] | None = None
-
-
-class _DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
-    approve: bool | None = None
-    shown: str = ""
-    reason: str = ""
-    result: Any = msgspec.UNSET
-    error: str | None = None
 
 
 def make_app(
@@ -130,6 +112,7 @@ def make_app(
         ("POST", "/conversation/{id}/delete", chats.delete),
         ("POST", "/runs", chats.ask),
         ("GET", "/runs/{run}/events", chats.events),
+        ("GET", "/runs/{run}/images", chats.images),
         ("POST", "/runs/{run}/stop", chats.stop),
         ("POST", "/runs/{run}/calls/{call:path}", chats.decide),
     ]
@@ -238,6 +221,7 @@ class _Chats:
                 "client_tools": [*getattr(self._answerer, "client_tools", ())],
                 "tools": [*getattr(self._answerer, "tools", ())],
                 "parameters": [*getattr(self._answerer, "parameters", ())],
+                "images": MAX_BODY * 3 // 4 if getattr(self._answerer, "images", False) else 0,
                 "records": hasattr(self._answerer, "recording_of"),
                 "suggestions": [each._asdict() for each in self._answerer.suggestions],
                 "conversations": [
@@ -247,7 +231,11 @@ class _Chats:
                 ],
                 "conversation": conversation.id if turns and conversation is not None else None,
                 "dropped": conversation.dropped if conversation is not None else 0,
-                "turns": [{"run": turn.run.id, "question": turn.question} for turn in turns],
+                "turns": [
+                    {"run": turn.run.id, "question": turn.question}
+                    | ({"images": len(turn.images)} if turn.images else {})
+                    for turn in turns
+                ],
             }
         )
 
@@ -266,7 +254,7 @@ class _Chats:
         return JSONResponse({})
 
     async def ask(self, request: Request) -> Response:
-        asked = await _read_body(request, _QuestionBody)
+        asked = await _read_body(request, QuestionBody)
         by_name = {each.name: each.question for each in self._answerer.suggestions}
         question = asked.question if asked.suggestion is None else by_name.get(asked.suggestion)
         if question is None or not question.strip() or (asked.suggestion is not None and asked.question is not None):
@@ -276,6 +264,8 @@ class _Chats:
         parameters = {name: value for name in PARAMETERS if (value := getattr(asked, name)) is not None}
         if not parameters.keys() <= set(getattr(self._answerer, "parameters", ())):
             raise HTTPException(400, "that is not for the page to say here")
+        if asked.images and not getattr(self._answerer, "images", False):
+            raise HTTPException(400, "who answers here takes no images")
         known = await self._of(self._owner(request))
         key = request.cookies[self._cookie] if known else secrets.token_urlsafe(24)  # one that somebody made is none
         conversation = choose(known, asked.conversation) or self._begin(owner_of(key))
@@ -286,14 +276,17 @@ class _Chats:
             place = conversation.place(asked.replace)
         except LookupError:
             raise HTTPException(409, "what is to be asked anew is not in this conversation any more") from None
+        check_images(asked.images, [image for turn in conversation.turns[:place] for image in turn.images])
         conversation.is_asking = True
         try:
             if before is not None:  # has said its end, and is closing what is behind it
                 with suppress(Exception):
                     await before.wait()
             how: dict[str, Any] = {"request": parameters} if parameters else {}
+            how |= {"images": asked.images} if asked.images else {}
             answer = self._answerer.answer(question, conversation.history(place), suggestion=asked.suggestion, **how)
-            run = await self._runs.start(answer, owner=conversation.owner, note=conversation.note(question, place))
+            note = conversation.note(question, place, asked.images)
+            run = await self._runs.start(answer, owner=conversation.owner, note=note)
         except (TooManyRuns, ClosedError):
             if not conversation.turns:  # nobody knows of it
                 self._conversations.forget(conversation)
@@ -306,7 +299,7 @@ class _Chats:
         if self._redis is None and conversation not in self._conversations:  # there was no run to be stopped
             run.cancel()
             raise HTTPException(409, "the conversation was deleted meanwhile")
-        self._conversations.add(conversation, Turn(question, run), place)
+        self._conversations.add(conversation, Turn(question, run, asked.images), place)
         self._keep(run.id, answer)
         response = JSONResponse({"run": run.id, "question": question, "conversation": conversation.id}, 201)
         age = None if self._kept is None else int(_IN_FILE)
@@ -324,13 +317,18 @@ class _Chats:
             return Response(events, media_type="text/event-stream")
         return event_stream_response(run, request=request, shutdown=self._shutdown)
 
+    async def images(self, request: Request) -> Response:
+        known = await self._of(self._owner(request))
+        turns = [turn for each in known for turn in each.turns if turn.run.id == request.path_params["run"]]
+        return JSONResponse([image for turn in turns for image in turn.images])
+
     async def stop(self, request: Request) -> Response:
         run = await self._find(request, request.path_params["run"])
         await run.stop()
         return JSONResponse({"reason": run.result.reason})
 
     async def decide(self, request: Request) -> Response:
-        decided = await _read_body(request, _DecisionBody)
+        decided = await _read_body(request, DecisionBody)
         if [decided.approve is None, decided.result is msgspec.UNSET, decided.error is None].count(False) != 1:
             raise HTTPException(400, "a decision is one of approve, result and error")
         run = await self._find(request, request.path_params["run"])
@@ -340,7 +338,7 @@ class _Chats:
                 result = None if decided.result is msgspec.UNSET else decided.result
                 await run.answer(call, result, error=decided.error)
             elif decided.approve:
-                await run.approve(call, digest=_shown(decided.shown, call))
+                await run.approve(call, digest=shown_digest(decided.shown, call))
             else:
                 await run.deny(call, decided.reason)
         except DecisionRefused as error:
@@ -382,17 +380,6 @@ def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:
 
 async def _read_body(request: Request, kind: type[_Body]) -> _Body:
     return await read_body(request, partial(msgspec.json.decode, type=kind), max_body=MAX_BODY)
-
-
-def _shown(text: str, call_id: str) -> str:
-    """Return the digest of the call that the page has shown, which sends back the event that asked."""
-    try:
-        event = read_ui_event(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        event = None
-    if not isinstance(event, ApprovalRequested) or event.call.id != call_id:
-        raise HTTPException(400, "to approve takes the event that asked")
-    return event.call.digest
 
 
 async def _say(request: Request, error: Exception) -> Response:

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from streamtools.apps.web.asked import user_message
 from streamtools.apps.web.kept import EndedRun, Kept
 from streamtools.conversation.chatting import Chat
-from streamtools.history import Assistant, Message, User, steps_to_history
+from streamtools.history import Assistant, Message, steps_to_history
 from streamtools.history.messages import settle
 from streamtools.runs import Run, Runs
 
@@ -42,7 +43,8 @@ class Answerer(Protocol):
     `tools`, if it has them, are dicts of a `name` and what there is to say `about` it. `recordings`, if it has them,
     are files by the names under which the debugger shows them, and `recording_of` returns the file in which what a
     model sends for an answer is recorded, or None. `parameters`, if it has them, are those of `PARAMETERS` that a
-    question may bring along: `answer` gets them as its `request`, by their names.
+    question may bring along: `answer` gets them as its `request`, by their names. If it has `images`, and they are
+    true, it may also bring these, and `answer` gets their `data:` addresses as its `images`.
     """
 
     @property
@@ -66,6 +68,7 @@ class Turn(NamedTuple):
 
     question: str
     run: Run | EndedRun
+    images: Sequence[str] = ()
 
 
 class Conversation:
@@ -108,12 +111,12 @@ class Conversation:
             result = turn.run.result
             answer = settle(steps_to_history(result.steps), None if result.reason == "finished" else "cancelled")
             if any(isinstance(message, Assistant) for message in answer):
-                history += [User(turn.question), *answer]
+                history += [user_message(turn.question, turn.images), *answer]
         return history
 
-    def note(self, question: str, place: int) -> dict[str, Any]:
+    def note(self, question: str, place: int, images: Sequence[str]) -> dict[str, Any]:
         """Return what is kept with a run: its question, and how many turns of which conversation stand before it."""
-        return {"question": question, "conversation": self.id, "before": self.dropped + place}
+        return {"question": question, "conversation": self.id, "before": self.dropped + place, "images": images}
 
     def add(self, turn: Turn, place: int) -> list[str]:
         """Note a turn that has begun, in the place of those that stood there and behind. Return which runs are gone."""
@@ -146,7 +149,7 @@ class Conversations:
         for turn in kept.turns() if kept is not None else ():
             made = Conversation(max_turns, turn.owner, turn.conversation)
             _, conversation = self._kept.setdefault(made.id, (turn.used, made))
-            conversation.turns.append(Turn(turn.question, turn.run))
+            conversation.turns.append(Turn(turn.question, turn.run, turn.images))
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -178,7 +181,7 @@ class Conversations:
         gone = conversation.add(turn, place)
         if self._file is not None and isinstance(turn.run, Run):
             self._file.use(conversation.id, conversation.owner, self._clock())
-            self._file.add(conversation.id, turn.question, turn.run, gone)
+            self._file.add(conversation.id, turn.question, turn.run, turn.images, gone)
 
     def forget(self, conversation: Conversation) -> None:
         """Forget one, and have its run stopped."""
@@ -205,7 +208,8 @@ async def shared_conversations(runs: Runs, owner: str) -> list[Conversation]:
         if conversation is None:
             conversation = Conversation(MAX_TURNS, owner, id)
             conversation.dropped = before
-        conversation.add(Turn(run.note["question"], run), max(0, before - conversation.dropped))
+        turn = Turn(run.note["question"], run, run.note.get("images", ()))
+        conversation.add(turn, max(0, before - conversation.dropped))
         found[id] = conversation
     return [*reversed(found.values())]
 

@@ -31,6 +31,7 @@ _DOCUMENTS = {
             *_SHARED,
             "static/inspector.js",
             "static/server.js",
+            "static/images.js",
             "static/page.js",
             "static/conversations.js",
             "static/doings.js",
@@ -59,7 +60,7 @@ def make_documents() -> Documents:
         f"script-src {_digests(file for _, scripts in _DOCUMENTS.values() for file in scripts)}",
         f"style-src {_digests(f'static/{name}.css' for styles, _ in _DOCUMENTS.values() for name in styles)}",
         "connect-src 'self'",
-        "img-src data:",  # the icon
+        "img-src data:",  # the icon, and what is written out
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",

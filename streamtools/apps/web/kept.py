@@ -6,6 +6,7 @@ read when the server starts, and for answers whose events are not in memory. Of 
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -32,7 +33,7 @@ log = Logger(__name__)
 _PAUSE = 0.25  # seconds between two writes
 _UNSEEN = 1_000_000  # by how much the numbers of an end jump behind events that may have been shown and not written
 _NUMBER = re.compile(rb"^id: (\d+)$", re.MULTILINE)
-_VERSION = 1
+_VERSION = 2
 _TABLES = """
 CREATE TABLE conversations (id TEXT PRIMARY KEY, owner TEXT NOT NULL, used REAL NOT NULL);
 CREATE TABLE turns (
@@ -40,7 +41,8 @@ CREATE TABLE turns (
     run TEXT NOT NULL UNIQUE,
     conversation TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE,
     question TEXT NOT NULL,
-    result BLOB
+    result BLOB,
+    images TEXT NOT NULL DEFAULT '[]'
 );
 CREATE INDEX turns_conversation ON turns (conversation);
 CREATE TABLE events (
@@ -49,8 +51,9 @@ CREATE TABLE events (
     frames BLOB NOT NULL,
     PRIMARY KEY (run, last)
 ) WITHOUT ROWID;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 """
+_IMAGES = "ALTER TABLE turns ADD COLUMN images TEXT NOT NULL DEFAULT '[]'; PRAGMA user_version = 2;"
 _ADD_EVENTS = "INSERT OR IGNORE INTO events SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM turns WHERE run = ?1)"
 
 _Statement: TypeAlias = "tuple[str, Sequence[Any]]"
@@ -72,6 +75,7 @@ class KeptTurn(NamedTuple):
     conversation: str
     question: str
     run: EndedRun
+    images: Sequence[str]
 
 
 class Kept:
@@ -94,16 +98,16 @@ class Kept:
     def turns(self) -> Iterator[KeptTurn]:
         """Yield what is there, of the conversation that was used last at last. What broke off gets an end."""
         rows = self._db.execute(
-            "SELECT owner, used, conversation, question, run, result FROM turns JOIN conversations "
+            "SELECT owner, used, conversation, question, run, result, images FROM turns JOIN conversations "
             "ON conversations.id = conversation ORDER BY used, place"
         )
-        for owner, used, conversation, question, run, stored in rows.fetchall():
+        for owner, used, conversation, question, run, stored, images in rows.fetchall():
             try:
                 result = self._end(run) if stored is None else stored_result.read(stored).result
             except ValueError as error:  # of a later version
                 log.warning("result_not_read", **loggable(error))
                 result = TurnResult(reason="failed")
-            yield KeptTurn(owner, used, conversation, question, EndedRun(run, result))
+            yield KeptTurn(owner, used, conversation, question, EndedRun(run, result), json.loads(images))
 
     def use(self, conversation: str, owner: str, used: float) -> None:
         """Note that a conversation was used."""
@@ -114,11 +118,11 @@ class Kept:
             used,
         )
 
-    def add(self, conversation: str, question: str, run: Run, gone: Sequence[str]) -> None:
+    def add(self, conversation: str, question: str, run: Run, images: Sequence[str], gone: Sequence[str]) -> None:
         """Note a turn that has begun; the answers of these runs are in its conversation no more."""
         for each in gone:
             self.do("DELETE FROM turns WHERE run = ?", each)
-        self.do("INSERT INTO turns VALUES (NULL, ?, ?, ?, NULL)", run.id, conversation, question)
+        self.do("INSERT INTO turns VALUES (NULL, ?, ?, ?, NULL, ?)", run.id, conversation, question, json.dumps(images))
         self._going[run.id] = run
 
     def forget(self, conversation: str) -> None:
@@ -225,9 +229,9 @@ class Kept:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if not version and self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
             raise ValueError("it is the file of something else")
-        if version not in (0, _VERSION):
+        if version not in (0, 1, _VERSION):
             raise ValueError(f"it is of version {version}, and this is version {_VERSION}")
-        self._db.executescript("BEGIN IMMEDIATE;" + ("" if version else _TABLES) + "COMMIT;")
+        self._db.executescript("BEGIN IMMEDIATE;" + {0: _TABLES, 1: _IMAGES}.get(version, "") + "COMMIT;")
 
 
 class _Log(MemoryEventLog):

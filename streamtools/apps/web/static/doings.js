@@ -5,7 +5,7 @@ const hasRun = ({ state, call, code }) => call && (state === "executed" || (stat
 
 function doings(turn) {
   const row = element("div", { class: "doings" });
-  const again = () => renew(row, turn, () => ask({ question: turn.question, replace: turn.run }));
+  const again = () => renew(row, turn, () => ask({ question: turn.question, images: turn.images, replace: turn.run }));
   row.append(
     button("Copy", (event) => copy(turn.markdown, event.currentTarget), { class: "quiet" }),
     button(turn.failed ? "Retry" : "Ask again", again, { class: "quiet" }),

@@ -60,9 +60,9 @@ function arrange() {
   find("more").hidden = turns.size === 0 || suggestions.length === 0;
   question.placeholder = goesOn ? "Write what comes next: it waits for the end of the answer" : "Ask something";
   find("queue").hidden = waiting.length === 0;
-  find("queue").replaceChildren(...waiting.map((text, at) => element("li", {}, element("span", {}, crop(text, 200)),
+  find("queue").replaceChildren(...waiting.map(({ question: text, images }, at) => element("li", {}, element("span", {}, ...pictures(images), crop(text, 200)),
     button("Remove", () => { waiting.splice(at, 1); arrange(); question.focus(); }, { "aria-label": `Remove “${crop(text, 60)}”` }))));
-  if (waiting.length && !goesOn && !asking && !held) ask({ question: waiting.shift() });
+  if (waiting.length && !goesOn && !asking && !held) ask(waiting.shift());
 }
 
 // Sends what is written, or keeps it until the answer that is being given has ended.
@@ -70,15 +70,21 @@ function submit() {
   const text = question.value;
   if (!text.trim()) return;
   if (!asking && !running()) {
-    ask(editing === null ? { question: text } : { question: text, replace: editing });
+    ask({ question: text, images: attached, ...(editing === null ? {} : { replace: editing }) });
     return;
   }
-  waiting.push(text);
+  waiting.push({ question: text, images: attached });
   editing = null;
-  question.value = "";
-  resize();
+  empty();
   say("The message waits for the end of the answer.");
   arrange();
+}
+
+// Leaves nothing written.
+function empty() {
+  question.value = "";
+  attach([]);
+  resize();
 }
 
 function banner(text) {
@@ -138,6 +144,8 @@ async function catchUp() {
   banner(isForgotten && !known.turns.length ? RESTARTED : unsent);
   suggestions = known.suggestions;
   records = known.records;
+  room = known.images;
+  find("attach").hidden = !room;
   for (const name of known.client_tools) clientTools.add(name);
   find("label").textContent = known.label;
   find("note").textContent = known.note;
@@ -151,13 +159,15 @@ async function catchUp() {
   arrange();
 }
 
-function show({ run, question: asked }, begun = 0) {
+function show({ run, question: asked, images }, begun = 0, given = []) {
   if (turns.has(run)) return;
   const turn = new Turn(asked, run, decide);
   turn.server = server;
   turn.begun = begun;
   turns.set(run, turn);
   find("transcript").append(turn.node);
+  turn.picture(given);
+  if (images) imagesOf(run).then((kept) => turn.picture(kept)).catch(() => {}); // they come when the page is loaded anew
   follows = true;
   draw();
   reading = reading.then(() => read(turn)); // one after the other: only the last can still be going on
@@ -220,12 +230,11 @@ async function ask(asked) {
     held = false;
     unsent = "";
     editing = null;
-    if (asked.question === question.value) question.value = "";
-    resize();
+    if (asked.question === question.value) empty();
     find("more").open = false;
     say("The answer is being written.");
     if (asked.replace) forget([...turns.keys()].indexOf(asked.replace));
-    show({ run, question: text }, sent);
+    show({ run, question: text }, sent, asked.images);
     tabs.postMessage("changed");
     await refresh();
   } catch (error) {
@@ -233,8 +242,10 @@ async function ask(asked) {
     unsent = error instanceof Refusal ? sentence(`The question was not sent: ${error.message}`) : "The question was not sent: there is no connection to the server.";
     banner(unsent);
     held = true;
-    if (asked.question !== undefined && !question.value) question.value = asked.question;
-    else if (asked.question !== undefined && asked.question !== question.value) waiting.unshift(asked.question);
+    if (asked.question !== undefined && !question.value) {
+      question.value = asked.question;
+      attach(asked.images);
+    } else if (asked.question !== undefined && asked.question !== question.value) waiting.unshift(asked);
     if (error.status === 409) refresh();
   } finally {
     asking = false;
@@ -247,6 +258,7 @@ async function ask(asked) {
 function edit(turn) {
   editing = turn.run;
   question.value = turn.question;
+  attach(turn.images);
   resize();
   say("Sent, it takes the place of the question. Esc leaves it as it is.");
   question.focus();
@@ -255,8 +267,7 @@ function edit(turn) {
 function leaveEdit() {
   if (editing === null) return;
   editing = null;
-  question.value = "";
-  resize();
+  empty();
   say("");
 }
 

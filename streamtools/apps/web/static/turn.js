@@ -8,6 +8,7 @@ class Turn {
   constructor(question, run, decide) {
     this.run = run;
     this.question = question;
+    this.images = []; // of the question
     this.state = emptyTurn;
     this.last = ""; // the kind of the last event
     this.asked = new Map(); // the events that asked for approval, as they came, by their calls
@@ -26,6 +27,12 @@ class Turn {
     this.node = element("article", { class: "turn", "data-run": run },
       element("h2", { class: "unseen" }, "Question"), element("p", { class: "question" }, question),
       element("h2", { class: "unseen" }, "Answer"), this.body);
+  }
+
+  // Shows the images of the question.
+  picture(images) {
+    if (images.length) this.node.querySelector(".question").append(element("span", { class: "pictures" }, ...pictures(images)));
+    this.images = images;
   }
 
   // The number of the last event.
