@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from streamtools.errors import DecisionRefused, Draining, RunNotFound, StreamToolsError, TooManyRuns
 from streamtools.json_values import count_values
 from streamtools.serving.shutdown import RETRY_AFTER
-from streamtools.stream.long_work import in_thread
+from streamtools.stream.long_work import IN_THREAD, in_thread
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of a request's body."""
@@ -28,9 +28,12 @@ MAX_BODY = 4 * 1024 * 1024
 MAX_VALUES = 100_000
 """Values of its JSON."""
 
-IN_THREAD = 64 * 1024
-"""Bytes of a body that is read in a thread, if it has more."""
+MOST_BODIES = 256 * 1024 * 1024
+"""Bytes of all bodies that a process receives, or reads, at the same time."""
 
+_coming = 0  # of these
+
+_LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}
 _Read = TypeVar("_Read")
 
 
@@ -60,31 +63,38 @@ async def read_body(
     Raises Starlette's HTTPException, with which its frameworks answer: 413 for more than `max_body` bytes, or, in a
     long one, more than `max_values` values of JSON (None: they are not counted, as in a body that is something else);
     408 for one that has not come in `timeout` seconds (None: no bound), 400 for one that breaks off or that `read`
-    refuses.
+    refuses; 503, with `Retry-After`, where all bodies that the process receives and reads have more than 256 MiB, or
+    than `max_body`.
     """
+    global _coming
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and (len(declared) > 18 or int(declared) > max_body):
         raise _too_large(max_body)
     body = bytearray()
     try:
-        with anyio.fail_after(timeout):
-            async with aclosing(request.stream()) as chunks:
-                async for chunk in chunks:
-                    body += chunk
-                    if len(body) > max_body:
-                        raise _too_large(max_body)
-    except TimeoutError:
-        raise HTTPException(408, "the body has not come in time", {"connection": "close"}) from None
-    except ClientDisconnect:
-        raise HTTPException(400, "the request breaks off") from None
-    try:
+        try:
+            with anyio.fail_after(timeout):
+                async with aclosing(request.stream()) as chunks:
+                    async for chunk in chunks:
+                        body += chunk
+                        _coming += len(chunk)
+                        if len(body) > max_body:
+                            raise _too_large(max_body)
+                        if _coming > max(MOST_BODIES, max_body):
+                            raise HTTPException(503, "too many bodies come at the same time", _LATER)
+        except TimeoutError:
+            raise HTTPException(408, "the body has not come in time", {"connection": "close"}) from None
+        except ClientDisconnect:
+            raise HTTPException(400, "the request breaks off") from None
         if len(body) > IN_THREAD:
             return await in_thread(partial(_count_and_read, read, bytes(body), max_values))
         return read(bytes(body))
-    except StreamToolsError:
+    except (HTTPException, StreamToolsError):
         raise
     except (ValueError, LookupError, TypeError, RecursionError):
         raise HTTPException(400, "the body is not what is wanted here") from None
+    finally:
+        _coming -= len(body)
 
 
 def _count_and_read(read: Callable[[bytes], _Read], body: bytes, max_values: int | None) -> _Read:

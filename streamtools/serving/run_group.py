@@ -205,14 +205,15 @@ class Runs:
         """Stop a run, and keep nothing of it any more. Raises what `find` and the run's `stop` do."""
         run = await self.find(run_id, owner=owner)
         await run.stop()
-        key = log_key(owner, run_id)
-        if self._kept.pop(key, None) is not None:
-            self._ended.discard(key)
-            self._forget(run)
+        self.let_go(run_id, owner=owner)
         if self._store is not None:
             await self._store.forget(run_id, owner=owner)
-        elif isinstance(self.log, MemoryEventLog):
-            self.log.forget(key)
+
+    def let_go(self, run_id: str, *, owner: str) -> None:
+        """Keep a run of this process no more, if it has ended."""
+        if (key := log_key(owner, run_id)) in self._kept:
+            self._ended.discard(key)
+            self._drop(key)
 
     async def aclose(self) -> None:
         """Start no other runs, let those that go on finish for as long as they may, stop them, and wait until what is
@@ -303,9 +304,12 @@ class Runs:
 
     def _forget_old(self) -> None:
         for key in self._ended.pop_old():
-            self._forget(self._kept.pop(key))
-            if isinstance(self.log, MemoryEventLog):
-                self.log.forget(key)
+            self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        self._forget(self._kept.pop(key))
+        if isinstance(self.log, MemoryEventLog):
+            self.log.forget(key)
 
     def _forget(self, run: Run) -> None:
         if run.conversation is not None and self._latest.get(log_key(run.owner, run.conversation)) is run:

@@ -14,6 +14,8 @@ from starlette.exceptions import HTTPException
 from streamtools.apps.web.asked import check_images
 from streamtools.apps.web.conversations import Conversations
 from streamtools.conversation import Ask, Message, OpenAIChat, ScriptedModel, User, chat
+from streamtools.errors import TooManyRuns
+from streamtools.runs import Run
 from streamtools.sources import Source
 from tests.support.answering import Answering, browser, calling, opened, saying
 from tests.support.loopback import Loopback
@@ -377,6 +379,51 @@ async def test_conversations_have_bounds() -> None:
     kept.use(third)
     now = 11.0
     assert [third] == kept.of("ann")
+
+
+async def test_a_stranger_pushes_out_nobody_who_came_back() -> None:
+    """Nor whoever has most, before the own ones are gone; an owner has a bound of the own, and what goes on stays."""
+    kept = Conversations(most=4, each=2)
+    ann = kept.begin("ann")
+    assert [ann] == kept.of("ann")
+    for number in range(9):
+        kept.begin(f"stranger {number}")
+    assert ([ann], 4) == (kept.of("ann"), len(kept))
+    more = [kept.begin("ann") for _ in range(5)]
+    assert [more[4], more[3]] == kept.of("ann")
+    assert [1, 1] == [len(kept.of(f"stranger {number}")) for number in (7, 8)]
+    kept.begin("bob")
+    assert [more[4]] == kept.of("ann")
+    for _, each in kept._kept.values():
+        each.is_asking = True
+    for newcomer in ("eve", "stranger 8"):
+        with pytest.raises(TooManyRuns):
+            kept.begin(newcomer)
+    assert [more[4]] == kept.of("ann")
+
+
+async def test_questions_without_a_cookie_leave_the_answers_of_others() -> None:
+    """However many are asked; where all are being answered it is said what to do. What goes takes its answer along."""
+    conversations = Conversations(most=3)
+    async with opened(saying("Mine."), *(saying("No.") for _ in range(5)), conversations=conversations) as page:
+        run = await page.ask("One?")
+        events = await page.events(run)
+        for _ in range(5):
+            async with browser(page.server) as stranger:
+                assert 201 == (await stranger.post("/runs", json={"question": "Hi"})).status_code
+            for _, each in conversations._kept.values():
+                run_of = each.turns[-1].run
+                assert isinstance(run_of, Run)
+                await run_of.wait()
+        assert events == await page.events(run)
+        assert conversations.runs is not None
+        assert 3 == len(conversations) == len(conversations.runs._kept)
+        for _, each in conversations._kept.values():
+            each.is_asking = True
+        async with browser(page.server) as stranger:
+            refused = await stranger.post("/runs", json={"question": "Hi"})
+
+    assert (503, True) == (refused.status_code, "ask again" in refused.json()["error"])
 
 
 async def test_conversations_show_as_many_turns_as_they_may() -> None:

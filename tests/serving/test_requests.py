@@ -6,6 +6,7 @@ import gc
 import json
 import threading
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,8 @@ from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import DecisionRefused
 from streamtools.json_values import count_values
 from streamtools.outputs import asgi
-from streamtools.serving.requests import IN_THREAD, MAX_BODY, MAX_VALUES
+from streamtools.serving.requests import MAX_BODY, MAX_VALUES
+from streamtools.stream.long_work import IN_THREAD
 from tests.support.loops import ONE_LOOP
 from tests.support.serving import Served
 
@@ -77,6 +79,29 @@ async def test_a_body_that_is_too_long() -> None:
     assert (413, 5) == (await refused(endless, json.loads, max_body=4096), endless.given)
     lying = Posted(b"x" * 100, declared=1)
     assert 413 == await refused(lying, json.loads, max_body=10)
+
+
+async def test_bodies_that_come_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is too many is told to come again; when others have been read, broken off or refused, it may."""
+    monkeypatch.setattr("streamtools.serving.requests.MOST_BODIES", 100)
+    ends = [anyio.Event(), anyio.Event()]
+    async with anyio.create_task_group() as group:
+        for one in (Posted(b"x" * 50, ends[0]), Posted(b"x" * 50, ends[1], ClientDisconnect())):
+            group.start_soon(partial(suppressed, one, len, max_body=100))
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(HTTPException) as raised:
+            await asgi.read_body(Posted(b"x"), len, max_body=100)
+        assert (503, True) == (raised.value.status_code, "retry-after" in (raised.value.headers or {}))
+        assert 101 == await asgi.read_body(Posted(b"x"), lambda body: len(body) + 100, max_body=200)
+        for end in ends:
+            end.set()
+    assert 100 == await asgi.read_body(Posted(b"x" * 100), len, max_body=100)
+
+
+async def suppressed(request: Posted, read: Callable[[bytes], Any], **options: Any) -> None:
+    """Read a body, whatever becomes of it."""
+    with suppress(HTTPException):
+        await asgi.read_body(request, read, **options)
 
 
 async def test_a_body_of_too_many_values() -> None:

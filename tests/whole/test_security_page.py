@@ -18,8 +18,9 @@ from streamtools.events.event import AT_ONCE
 from streamtools.outputs.asgi import event_stream_response, read_body, serve_websocket, shutdown_signal
 from streamtools.outputs.shared import TOGETHER
 from streamtools.runs import MemoryEventLog, Runs
-from streamtools.serving.requests import IN_THREAD
+from streamtools.serving.requests import MOST_BODIES
 from streamtools.stream.handover import BUFFERED, BUFFERED_BYTES
+from streamtools.stream.long_work import IN_THREAD
 from streamtools.tools import MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger, Tool, mcp
 from tests.security.test_s10_template_tokens import FAMILIES
 from tests.support.readme import ROOT, read_blocks, read_tables, write_table
@@ -110,7 +111,12 @@ def defaults_table() -> str:
         ),
         ("bytes of a request's body", default(read_body, "max_body"), "`read_body(max_body=…)`"),
         ("values of its JSON", default(read_body, "max_values"), "`read_body(max_values=…)`"),
-        ("bytes of a body that is read in the event loop", IN_THREAD, "fixed"),
+        (
+            "bytes of all bodies that a process receives, or reads, at a time",
+            MOST_BODIES,
+            "fixed; one body always fits",
+        ),
+        ("bytes of a body, or of an upstream's whole answer, that is read in the event loop", IN_THREAD, "fixed"),
         ("seconds in which a body has to come", default(read_body, "timeout"), "`read_body(timeout=…)`"),
         ("characters of a client's frame", default(serve_websocket, "max_frame"), "`serve_websocket(max_frame=…)`"),
         ("values of its JSON", default(serve_websocket, "max_values"), "`serve_websocket(max_values=…)`"),

@@ -42,6 +42,7 @@ from starlette.types import ASGIApp
 from streamtools.apps.web.asked import MAX_QUESTION, DecisionBody, QuestionBody, check_images, shown_digest
 from streamtools.apps.web.conversations import (
     MAX_TURNS,
+    MOST,
     PARAMETERS,
     Answerer,
     Conversation,
@@ -79,6 +80,8 @@ _MOST_RECORDED = 100  # answers whose bytes can be looked at
 _KEPT = 12 * 3600.0  # seconds that the events of an answer are kept in memory
 _IN_FILE = 90 * 24 * 3600.0  # seconds that a conversation is kept in a file, behind its last use
 _TITLE = 80  # characters
+_ONE = "an answer is being given already: wait for its end, or stop it"
+_FULL = "too many answers are being given at the same time: ask again when one of them has ended"
 
 
 def make_app(
@@ -101,7 +104,7 @@ def make_app(
     """
     kept = Kept(keep) if keep is not None else None
     if conversations is None:
-        conversations = Conversations() if kept is None else Conversations(max_age=_IN_FILE, kept=kept)
+        conversations = Conversations(most=MOST + max_running, max_age=_KEPT if kept is None else _IN_FILE, kept=kept)
     chats = _Chats(answerer, cookie, conversations, max_running, redis, kept)
     routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
         ("GET", "/", chats.page),
@@ -119,7 +122,7 @@ def make_app(
     app = Starlette(
         routes=[Route(path, function, methods=[method]) for method, path, function in routes],
         lifespan=chats.lifespan,
-        exception_handlers={HTTPException: _say, RunNotFound: _say, OwnerUnreachable: _say},
+        exception_handlers=dict.fromkeys((HTTPException, RunNotFound, OwnerUnreachable, TooManyRuns), _say),
     )
     return Guard(app, hosts=hosts, policy=make_documents().policy, max_body=MAX_BODY)
 
@@ -167,6 +170,7 @@ class _Chats:
                 await stack.enter_async_context(self._kept.writing())
             self._shutdown = await stack.enter_async_context(shutdown_signal())
             self._runs = await stack.enter_async_context(Runs(log, **options))
+            self._conversations.runs = self._runs
             yield
 
     async def page(self, request: Request) -> Response:
@@ -268,10 +272,11 @@ class _Chats:
             raise HTTPException(400, "who answers here takes no images")
         known = await self._of(self._owner(request))
         key = request.cookies[self._cookie] if known else secrets.token_urlsafe(24)  # one that somebody made is none
-        conversation = choose(known, asked.conversation) or self._begin(owner_of(key))
+        begin = self._conversations.begin if self._redis is None else partial(Conversation, MAX_TURNS)
+        conversation = choose(known, asked.conversation) or begin(owner_of(key))
         before = conversation.running
         if conversation.is_asking or conversation.is_answered:
-            raise HTTPException(409, "an answer is being given already: wait for its end, or stop it")
+            raise HTTPException(409, _ONE)
         try:
             place = conversation.place(asked.replace)
         except LookupError:
@@ -292,8 +297,8 @@ class _Chats:
                 self._conversations.forget(conversation)
             last = await self._runs.list(conversation.owner, limit=1)
             if last and not last[0].ended:  # asked at the same moment in another process
-                raise HTTPException(409, "an answer is being given already: wait for its end, or stop it") from None
-            raise HTTPException(503, "too many answers are being given at the same time") from None
+                raise HTTPException(409, _ONE) from None
+            raise HTTPException(503, _FULL) from None
         finally:
             conversation.is_asking = False
         if self._redis is None and conversation not in self._conversations:  # there was no run to be stopped
@@ -313,8 +318,7 @@ class _Chats:
         except RunNotFound:
             if self._kept is None or not self._knows(request, id):
                 raise
-            events = await self._kept.read(id, last_event_id(request))
-            return Response(events, media_type="text/event-stream")
+            return Response(await self._kept.read(id, last_event_id(request)), media_type="text/event-stream")
         return event_stream_response(run, request=request, shutdown=self._shutdown)
 
     async def images(self, request: Request) -> Response:
@@ -335,8 +339,7 @@ class _Chats:
         call = request.path_params["call"]
         try:
             if decided.approve is None:
-                result = None if decided.result is msgspec.UNSET else decided.result
-                await run.answer(call, result, error=decided.error)
+                await run.answer(call, None if decided.result is msgspec.UNSET else decided.result, error=decided.error)
             elif decided.approve:
                 await run.approve(call, digest=shown_digest(decided.shown, call))
             else:
@@ -344,9 +347,6 @@ class _Chats:
         except DecisionRefused as error:
             raise HTTPException(409, str(error)) from None
         return JSONResponse({})
-
-    def _begin(self, owner: str) -> Conversation:
-        return self._conversations.begin(owner) if self._redis is None else Conversation(MAX_TURNS, owner)
 
     async def _of(self, owner: str) -> list[Conversation]:
         return self._conversations.of(owner) if self._redis is None else await shared_conversations(self._runs, owner)
@@ -385,6 +385,6 @@ async def _read_body(request: Request, kind: type[_Body]) -> _Body:
 async def _say(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return refuse(error.status_code, error.detail)
-    if isinstance(error, OwnerUnreachable):
-        return refuse(503, "the server that has this run does not answer")
+    if isinstance(error, TooManyRuns | OwnerUnreachable):
+        return refuse(503, _FULL if isinstance(error, TooManyRuns) else "the server that has this run does not answer")
     return refuse(404, "there is no such run")

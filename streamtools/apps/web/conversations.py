@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
@@ -18,12 +19,16 @@ import msgspec
 from streamtools.apps.web.asked import user_message
 from streamtools.apps.web.kept import EndedRun, Kept
 from streamtools.conversation.chatting import Chat
+from streamtools.errors import TooManyRuns
 from streamtools.history import Assistant, Message, steps_to_history
 from streamtools.history.messages import settle
 from streamtools.runs import Run, Runs
 
 MAX_TURNS = 200
 """How many turns of a conversation are shown."""
+
+MOST = 200
+"""How many conversations are kept, of all owners together."""
 
 PARAMETERS = ("temperature", "max_tokens")
 """What a page may say of how a model is asked, where its answerer lets it."""
@@ -82,6 +87,8 @@ class Conversation:
         """How many turns, the first ones, are shown no more."""
         self.is_asking = False
         """Whether a question is about to become a turn."""
+        self.came_back = False
+        """Whether its browser has shown its cookie, as all do that have one."""
         self._max_turns = max_turns
 
     @property
@@ -94,6 +101,11 @@ class Conversation:
     def is_answered(self) -> bool:
         """Whether an answer is being given: its run may have said its end, and go on to close what is behind it."""
         return self.running is not None and self.running.result.reason is None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it cannot be forgotten without an answer that is broken off."""
+        return self.is_asking or self.running is not None
 
     def place(self, run: str | None) -> int:
         """Return which turn a run answers, or how many there are; raise `LookupError` for a run that answers none."""
@@ -129,18 +141,27 @@ class Conversation:
 
 
 class Conversations:
-    """All conversations: the `most` that were used last, within `max_age` seconds. `kept` has those of before."""
+    """All conversations: `most`, and `each` of an owner, used within `max_age` seconds. `kept` has those of before.
+
+    Where there is no room, one goes whose owner has never come back, as nobody does who keeps no cookie and is another
+    owner with each question; then one of the owner who has the most: of these the one that was used least recently, and
+    none that is being answered. Its answers go with it.
+    """
 
     def __init__(
         self,
         *,
-        most: int = 100,
+        most: int = MOST,
+        each: int = 100,
         max_age: float = 12 * 3600.0,
         max_turns: int = MAX_TURNS,
         clock: Callable[[], float] = time.time,
         kept: Kept | None = None,
     ) -> None:
+        self.runs: Runs | None = None
+        """Those that keep the answers."""
         self._most = most
+        self._each = each
         self._max_age = max_age
         self._max_turns = max_turns
         self._clock = clock
@@ -150,6 +171,7 @@ class Conversations:
             made = Conversation(max_turns, turn.owner, turn.conversation)
             _, conversation = self._kept.setdefault(made.id, (turn.used, made))
             conversation.turns.append(Turn(turn.question, turn.run, turn.images))
+            conversation.came_back = True
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -160,7 +182,10 @@ class Conversations:
     def of(self, owner: str) -> list[Conversation]:
         """Return those of an owner, the one that was used last before the others."""
         self._forget_old()
-        return [each for _, each in reversed(self._kept.values()) if each.owner == owner]
+        found = [each for _, each in reversed(self._kept.values()) if each.owner == owner]
+        for each in found:
+            each.came_back = True
+        return found
 
     def use(self, conversation: Conversation) -> None:
         """Note that one is used."""
@@ -170,10 +195,22 @@ class Conversations:
             self._file.use(conversation.id, conversation.owner, now)
 
     def begin(self, owner: str) -> Conversation:
-        """Return a new one."""
+        """Return a new one. Raises `TooManyRuns` if all those are being answered that could go for it."""
+        self._forget_old()
+        while True:
+            known = [each for _, each in self._kept.values()]
+            counts = Counter(each.owner for each in known)
+            idle = [each for each in known if not each.is_busy]
+            if counts[owner] >= self._each:
+                idle = [each for each in idle if each.owner == owner]
+            elif len(known) < self._most:
+                break
+            if not idle:
+                raise TooManyRuns("all conversations are being answered")
+            back = {each.owner for each in known if each.came_back}
+            self.forget(max(idle, key=lambda each: (each.owner not in back, counts[each.owner])))  # the first of them
         made = Conversation(self._max_turns, owner)
         self.use(made)
-        self._forget_old()
         return made
 
     def add(self, conversation: Conversation, turn: Turn, place: int) -> None:
@@ -190,13 +227,16 @@ class Conversations:
             conversation.running.cancel()
         if self._file is not None:
             self._file.forget(conversation.id)
+        if self.runs is not None:
+            for turn in conversation.turns:
+                self.runs.let_go(turn.run.id, owner=conversation.owner)
 
     def _forget_old(self) -> None:
-        while self._kept:
-            used, oldest = next(iter(self._kept.values()))
-            if len(self._kept) <= self._most and self._clock() - used < self._max_age:
+        for used, oldest in [*self._kept.values()]:
+            if self._clock() - used < self._max_age:
                 break
-            self.forget(oldest)
+            if not oldest.is_busy:
+                self.forget(oldest)
 
 
 async def shared_conversations(runs: Runs, owner: str) -> list[Conversation]:
