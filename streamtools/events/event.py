@@ -28,6 +28,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
     """What all events share: a `type`, and JSON in both directions."""
 
     type: ClassVar[str]
+    weight: ClassVar[int | None] = None  # bytes of memory, where no JSON is needed to know them
 
     def to_json(self) -> str:
         """Return the event as one line of JSON. Half a surrogate pair, which UTF-8 cannot hold, becomes U+FFFD."""
@@ -89,7 +90,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def weigh(event: Event) -> int:
-    """Return about how many bytes an event holds: those of its text or else of its JSON, and itself."""
+    """Return about how many bytes an event holds: itself, and its text or else its JSON, or its own `weight`."""
+    if (known := event.weight) is not None:
+        return known
     text = getattr(event, "text", None)
     if type(text) is str:
         return ITSELF + size_of(text) + len(getattr(event, "signature", None) or "")
@@ -106,6 +109,8 @@ def size_of(text: str) -> int:
 
 def is_large(event: Event) -> bool:
     """Return whether an event is counted at once."""
+    if (known := event.weight) is not None:
+        return known > LARGE
     text = getattr(event, "text", None)
     return len(text) > LARGE if type(text) is str else weigh(event) > LARGE + ITSELF
 

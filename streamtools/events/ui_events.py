@@ -9,8 +9,9 @@ import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events.event import Event, Kept, Usage, schema_of
+from streamtools.events.event import ITSELF, Event, Kept, Usage, schema_of
 
+_NESTING = (dict, list)
 _DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # in the message of a near miss
 
 DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
@@ -112,6 +113,17 @@ class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=Tr
     complete: bool = False
     seq: int = 0
     call_id: str | None = None
+
+    @property
+    def weight(self) -> int | None:  # type: ignore[override]
+        """Return about how many bytes of memory it takes, with its path."""
+        value = self.value
+        if type(value) in _NESTING and value:  # which nobody here makes
+            return None
+        size: int = ITSELF + value.__sizeof__()
+        for part in self.path:
+            size += part.__sizeof__()
+        return size
 
     @property
     def instance(self) -> Any:

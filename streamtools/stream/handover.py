@@ -19,8 +19,8 @@ import anyio
 
 from streamtools import observing
 from streamtools.errors import ClosedError
-from streamtools.events import Progress, SourceError, SourceEvent, SourceWarning, Text, UIEvent
-from streamtools.events.event import AT_ONCE, LARGE, is_large, taken_together, weigh
+from streamtools.events import Partial, Progress, SourceError, SourceEvent, SourceWarning, Text, UIEvent
+from streamtools.events.event import AT_ONCE, ITSELF, LARGE, is_large, taken_together, weigh
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource, Take, read_into
@@ -63,6 +63,7 @@ class Handover:
         self._room: anyio.Event | None = None  # for the producer, when the buffer is full
         self._low = 0  # the number of events at which there is room again
         self._held = 0  # bytes of the events that wait, or more: of all since the last count
+        self._place: object = None  # of the last value that has grown, unless that is large
         self._looks: Callable[[Sequence[UIEvent]], bool] | None = None  # sees events first; whether the provider waits
         self._observed: observing.Observed | None = None  # told what happens, where somebody watches
         self._push: Push | None = None
@@ -293,8 +294,14 @@ class Handover:
             behind = self._looks(events) or behind
         large = False
         for event in events:
-            if len(event.text) > LARGE if type(event) is Text else is_large(event):
+            if type(event) is Text:
+                large = large or len(event.text) > LARGE
+            elif type(event) is Partial and event.path is self._place:  # another piece of the same string
+                large = large or event.value.__sizeof__() > LARGE
+            elif is_large(event):
                 large = True
+            elif type(event) is Partial:
+                self._place = event.path
         collector = self._collector  # as its `add` does; a call fewer for each event
         collector.new += events
         if large or len(collector.new) >= TOGETHER:
@@ -308,8 +315,8 @@ class Handover:
         if len(ready) <= AHEAD and not large:
             return behind
         held = self._held
-        for event in events:
-            held += weigh(event)
+        for event in events:  # of a small text at most so much: it is counted anew where that matters
+            held += weigh(event) if large or type(event) is not Text else ITSELF + 4 * len(event.text)
         self._held = held
         return behind or held >= BUFFERED_BYTES or len(ready) >= BUFFERED
 

@@ -60,6 +60,7 @@ from streamtools.events import (
     read_source_event,
     read_ui_event,
 )
+from streamtools.events.event import LARGE, is_large, weigh
 from tests.support.cases import together
 
 MADE = ToolCall(
@@ -367,3 +368,18 @@ def test_a_bare_parser_does_not_number() -> None:
     parser = Parser()
 
     assert {0} == {event.seq for event in parser.feed('a ###:{"name":"f"} b') + parser.close()}
+
+
+def test_what_has_grown_weighs_what_it_holds_without_its_json() -> None:
+    """Its value and its path, however large; never less than the JSON would."""
+    at: list[str | int] = [0, "name"]
+    values: list[Any] = ["", "x" * 9000, "é" * 9000, "🙂" * 9000, True, None, 1.5, -3, 10**4000, {}, []]
+    for value in values:
+        paths: list[list[str | int]] = [[], at, ["k" * 9000], ["🙂" * 9000, 10**300]]
+        for path in paths:
+            event = Partial(path, value, True)
+            held = value.__sizeof__() + sum(each.__sizeof__() for each in path)
+            assert weigh(event) >= held, (str(value)[:20], str(path)[:20])
+            assert is_large(event) or held <= LARGE, (str(value)[:20], str(path)[:20])
+    assert not is_large(Partial(at, "some"))
+    assert weigh(Partial(at, {"a": "x" * 9000})) > 9000
