@@ -71,6 +71,7 @@ class AGUIEncoder(PairedEncoder):
         self._pieces: list[str] = []  # of the text that is open in it
         self._size = self._sent = 0  # its characters, and how many of them the reader has
         self._parent = ""  # the assistant's message that calls belong to; "" until there is one in this step
+        self._block_id, self._delta_head = "", b""  # of the block; here, so that CPython shares the keys of all dicts
 
     def _write_start(self, run_id: str | None) -> bytes:
         self._run_id = self._run_id or run_id or "run"

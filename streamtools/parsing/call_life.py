@@ -87,7 +87,7 @@ class Output:
         self.errors: list[Error] = []
         # A block of ids is used for one turn only, so that a forked process does not make the same ids.
         new_id = self.options.new_id
-        self.new_id = _call_ids().__next__ if new_id is new_call_id else new_id
+        self.new_id = None if new_id is new_call_id else new_id
         self.count = 0  # calls that were begun
         self.repairs = MOST_IN_TURN  # characters that may still be put right
 
@@ -99,7 +99,10 @@ class Output:
 
     def begin_call(self, begin: int = 0, call_id: str | None = None, provider_id: str | None = None) -> CallDraft:
         """Show that a call is being written, from a place of its span on."""
-        call_id = call_id or self.new_id()
+        if not call_id:
+            if self.new_id is None:  # until the first call, since most turns have none
+                self.new_id = _call_ids().__next__
+            call_id = self.new_id()
         self.events.append(Thinking(True, call_id, self.number()))
         self.count += 1
         return CallDraft(call_id, begin, provider_id)

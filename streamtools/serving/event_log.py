@@ -15,10 +15,9 @@ import asyncio
 import math
 import time
 from bisect import bisect_right
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Protocol, Self
 from urllib.parse import quote
 
@@ -202,7 +201,7 @@ class _Kept:
         self.events: list[UIEvent] = []
         self.counted = 0  # of how many, among all that there were, the bytes are known
         self.size = 0  # and what those of them hold that are kept
-        self.sizes: deque[tuple[int, int]] = deque()  # how many, among all, had been counted when, and what was new
+        self.sizes: list[tuple[int, int]] = []  # how many, among all, had been counted when, and what was new
         self.count_at = 0  # the seq at which they are counted, at the latest: each is higher than the one before
         self.first = 0  # how many events have been dropped
         self.dropped = 0  # the seq of the last of them
@@ -245,8 +244,9 @@ class _Kept:
             self.dropped = self.events[many - 1].seq
             del self.events[:many]
             self.first += many
-            while self.sizes and self.sizes[0][0] <= self.first:
-                self.size -= self.sizes.popleft()[1]
+            gone = bisect_right(self.sizes, self.first, key=itemgetter(0))
+            self.size -= sum(size for _, size in self.sizes[:gone])
+            del self.sizes[:gone]
 
     async def wait(self) -> None:
         """Wait until something new is there, or what is read is closed."""

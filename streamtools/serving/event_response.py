@@ -30,6 +30,7 @@ from streamtools.serving.journal import Attachment
 from streamtools.serving.requests import unavailable
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
+from streamtools.stream.driver import Flag
 from streamtools.stream.handover import Handover
 
 _PATIENCE = 0.05  # seconds that a stream may take to open until the headers go out without it
@@ -128,7 +129,7 @@ class EventStreamResponse(Response):
                 await send({"type": "http.response.body", "body": b""})
             return
         outlet = Outlet(send, keep_alive=self._keep_alive, send_timeout=self._send_timeout)
-        reading.head, reading.put, reading.opened = head, outlet.put, anyio.Event()
+        reading.head, reading.put = head, outlet.put
 
         async def listen(group: TaskGroup) -> None:
             if reading.smoothing is not None:
@@ -164,12 +165,12 @@ class _Body(Reading):
 
     head: Message | None  # until it has been sent
     put: Send
-    opened: anyio.Event
 
     def __init__(self, encoder: Encoder, readable: Readable, after: int, on_disconnect: OnDisconnect | None) -> None:
         super().__init__(readable, after=after, on_disconnect=on_disconnect)
         self._encoder = encoder
         self._sharing: Sharing | None = None  # of a run, what its readers have in common
+        self.opened = Flag()
         self._finished = False
         self._take_ready: Callable[[], Sequence[UIEvent]] | None = None
         self.smoothing: Smoothing | None = None

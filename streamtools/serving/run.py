@@ -22,7 +22,7 @@ from streamtools.logs import Logger
 from streamtools.serving.client_frames import Mailbox
 from streamtools.serving.event_log import EventLog
 from streamtools.serving.journal import Attachment, Journal
-from streamtools.stream.driver import Driver, Startable, close, read_into
+from streamtools.stream.driver import Driver, Flag, Startable, close, read_into
 from streamtools.stream.handover import Handover
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
@@ -72,7 +72,7 @@ class Run:
         self._fault: BaseException | None = None
         self._raised_at: TracebackType | None = None
         self._on_end = on_end
-        self._over = anyio.Event()
+        self._over = Flag()
         self._patience = patience
         self._readers: set[int] = set()
         self._thread = threading.get_ident()

@@ -54,6 +54,11 @@ class Handover:
     An exception of the caller's source (`_fault`) is raised to the consumer behind the last event.
     """
 
+    __slots__ = (  # since CPython shares the keys of an instance's dict up to thirty only, and a stream has more
+        "_arguments", "_collector", "_fault", "_held", "_judging", "_looks", "_low", "_most", "_news", "_observed",
+        "_over", "_push", "_push_fault", "_reading", "_ready", "_room", "_waiting", "_woken",
+    )  # fmt: skip
+
     def __init__(self, dialects: tuple[Dialect, ...]) -> None:
         self._collector = Collector(dialects)
         self._ready: deque[UIEvent] = deque()

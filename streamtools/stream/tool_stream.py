@@ -22,7 +22,7 @@ from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions
-from streamtools.stream.driver import EventSource, close
+from streamtools.stream.driver import EventSource, Flag, close
 from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
 from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
@@ -164,7 +164,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         self._early = self._begin_early(self._step, registry, concurrency, tool_timeout, tool_state) if early else None
         self._have_judged(text_judge, self.run_id)
         self._apply_to_arguments(options if rules_in_arguments else None)
-        self._ended: anyio.Event | None = None
+        self._ended = Flag()
         self._scope: anyio.CancelScope | None = None
         self._bound: anyio.CancelScope  # the run is driven in it until it has to stop, for the reason `_why`
         self._why: Stop = "time_limit"
@@ -198,7 +198,6 @@ class ToolStream(Handover, Decidable, TypedOutput):
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._over:
             raise ClosedError("a stream is entered once")
-        self._ended = anyio.Event()
         self._task = anyio.get_current_task().id
         self._scope = anyio.CancelScope()
         self._tasks = await anyio.create_task_group().__aenter__()
@@ -232,7 +231,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
     async def aclose(self) -> None:
         """Stop the tools, close the response, and wait until both are done. What was not handed out still is."""
-        if self._scope is None or self._ended is None:
+        if self._scope is None:
             self._over = True
             await self._source.aclose()
         else:
@@ -245,37 +244,39 @@ class ToolStream(Handover, Decidable, TypedOutput):
         unreadable: str | None = None  # the name of what made it so
         try:
             with scope:
-                with anyio.move_on_after(self._watch.begin(anyio.current_time())) as self._bound:
-                    async with anyio.create_task_group() as tools:
-                        try:
-                            if self._judging is not None:
-                                self._judging.begin(tools, self._hand_out, self._refuse)
-                            take, step, reads = self._taker(tools), self._step, await self._resume(tools)
-                            while True:
-                                self._machine.source = self._source
-                                self._collector.read_from(self._source)
-                                if reads:
-                                    await self._read(self._source, take, self._machine)
-                                    if step.running:  # eager calls of a turn that never became complete
-                                        self._hand_out(await step.end())
-                                reads = True
-                                await self._settle()
-                                following = await self._follow()
-                                if following is None:
-                                    break
-                                await self._close_source()
-                                self._source = following
-                            if self._judging is not None:  # while there is somebody to ask about the last text
-                                self._hand_out(self._machine.close())
-                        except BaseException as error:
-                            if isinstance(error, Exception):
-                                self._fault = error  # and the group is not shown it: it would wrap it
-                            elif not is_stray(error):  # which our consumer would take for its own
-                                raise
-                            unreadable = type(error).__qualname__
-                            tools.cancel_scope.cancel()
+                async with anyio.create_task_group() as tools:
+                    self._bound = tools.cancel_scope
+                    if (left := self._watch.begin(now := anyio.current_time())) is not None:
+                        self._bound.deadline = now + left
+                    try:
+                        if self._judging is not None:
+                            self._judging.begin(tools, self._hand_out, self._refuse)
+                        take, step, reads = self._taker(tools), self._step, await self._resume(tools)
+                        while True:
+                            self._machine.source = self._source
+                            self._collector.read_from(self._source)
+                            if reads:
+                                await self._read(self._source, take, self._machine)
+                                if step.running:  # eager calls of a turn that never became complete
+                                    self._hand_out(await step.end())
+                            reads = True
+                            await self._settle()
+                            following = await self._follow()
+                            if following is None:
+                                break
+                            await self._close_source()
+                            self._source = following
+                        if self._judging is not None:  # while there is somebody to ask about the last text
+                            self._hand_out(self._machine.close())
+                    except BaseException as error:
+                        if isinstance(error, Exception):
+                            self._fault = error  # and the group is not shown it: it would wrap it
+                        elif not is_stray(error):  # which our consumer would take for its own
+                            raise
+                        unreadable = type(error).__qualname__
+                        tools.cancel_scope.cancel()
                 self._stop_judging()
-                if self._bound.cancelled_caught:
+                if self._bound.cancelled_caught and unreadable is None:
                     self._hand_out(self._step.end_calls())
                     self._hand_out(self._machine.stop(self._why))
                 if unreadable is not None:
@@ -294,7 +295,6 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
     def _finish(self) -> None:
         """End the run with its one `done`, and wake all that wait."""
-        assert self._ended is not None
         self._stop_judging()
         self._hand_out(self._step.end_calls())
         self._hand_out(self._machine.cancel())
