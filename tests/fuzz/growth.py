@@ -159,16 +159,19 @@ def target(name: str, grammar: Grammar) -> Target:
 def _seeds(name: str, grammar: Grammar) -> Iterator[bytes]:
     """Yield the families of one production, then those of two, each with one work, and then with the others.
 
-    Of two, those that most likely grow come first: one that is as long as there are repetitions, with many of another,
-    which answer it in either order; then two in turn, and then many of one with many of another behind.
+    Of two, those that most likely grow come first: one in turn with many of another; one that is as long as there are
+    repetitions, with many of another, which answer it in either order; then two in turn, and then many of one with many
+    of another behind.
     """
     kinds, works = range(len(grammar.productions)), len(grammar.works)
     shown = [str(each) for each in grammar.productions]
     long = [kind for kind in kinds if LONG in shown[kind] or MANY in shown[kind]]
+    many = [kind for kind in long if MANY in shown[kind]]
     short = [kind for kind in kinds if kind not in long]
     numbered = [kind for kind in kinds if NUMBER in shown[kind]]
     for families in (
         [[Step(kind, mode)] for kind in kinds for mode in (RISING, SAME, ONCE)],
+        [[Step(one, IN_TURN), Step(other)] for one in numbered for other in many if one != other],
         [[Step(one, ONCE), Step(other)] for one in long for other in kinds]
         + [[Step(one, ONCE), Step(other, FALLING)] for one in long for other in numbered],
         [[Step(one, IN_TURN), Step(other)] for one, other in itertools.combinations(kinds, 2)],
