@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import re
-from base64 import b64decode
+import struct
+import zlib
+from base64 import b64decode, b64encode
 
 import anyio
 import pytest
@@ -351,6 +354,33 @@ async def test_images_of_a_question(browsing: Browsing) -> None:
     await ask(page, "And now?")
     await expect(page.locator(".answer")).to_contain_text("Else.")
     assert [said["content"][1:]] * 3 == [body["messages"][0]["content"][1:] for body in browsing.provider.bodies]
+
+
+async def test_a_large_image_that_is_written_out(browsing: Browsing) -> None:
+    """It is one, in pieces too, and none of its characters is seen; one that has no end is text."""
+    rows = zlib.compress(b"".join(b"\0" + random.Random(1).randbytes(600) for _ in range(200)), 0)
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", 200, 200, 8, 2, 0, 0, 0)), (b"IDAT", rows), (b"IEND", b"")]
+    png = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(d)) + n + d + struct.pack(">I", zlib.crc32(n + d)) for n, d in chunks
+    )
+    url = f"data:image/png;base64,{b64encode(png).decode()}"
+    assert len(url) > 8 * 16_384
+    half, end = anyio.Event(), anyio.Event()
+    cuts = [url[at : at + 1000] for at in range(0, len(url), 1000)]
+    page = await browsing.open(
+        saying("**Look**: ![", "noise](", *cuts[:80], half, *cuts[80:], ") *there*", end), saying(f"![no]({url}")
+    )
+    await ask(page, "Hi")
+    await expect(page.locator(".prose strong")).to_have_text("Look")
+    half.set()
+    await expect(page.locator(".prose em")).to_have_text("there")
+    assert "Look: there" == (await page.locator(".prose").inner_text()).replace("  ", " ")
+    assert 200 == await page.locator(".prose img").evaluate("(image) => image.decode().then(() => image.naturalWidth)")
+    end.set()
+    await ended(page)
+    await ask(page, "And?")
+    await ended(page, 2)
+    await expect(page.locator(".answer").nth(1)).to_contain_text("![no](data:image/png;base64,")
 
 
 async def test_recordings_take_no_images(browsing: Browsing) -> None:

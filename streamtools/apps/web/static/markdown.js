@@ -11,6 +11,22 @@ const TAGS = ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h
 const ATTRIBUTES = ["start", "align", "data-language", "alt", ...MATH_ATTRIBUTES]; // that hold no address
 const IMAGE = /^data:image\/(?:gif|jpeg|png|webp);base64,[\w+/=]+$/;
 
+const LONGEST_IMAGE = 2 * 1024 * 1024; // characters of those that a block may have beside its text
+const WRITTEN_OUT = /\]\(data:image\/(?:gif|jpeg|png|webp);base64,[\w+/=]+\)/g;
+
+// How much a block has to be laid out: an image that is written out is one thing.
+function weigh(text) {
+  const bare = text.length > BLOCK ? text.replace(WRITTEN_OUT, "") : text;
+  return text.length - bare.length > LONGEST_IMAGE ? text.length : bare.length;
+}
+
+// Up to where a text can be shown: not into an image that is written out, while its end has still to come.
+function closed(text) {
+  const at = text.lastIndexOf("](data:image/");
+  const begin = at < 0 ? -1 : text.lastIndexOf("![", at);
+  return begin >= 0 && text.length - at < LONGEST_IMAGE && /^\]\([\w:/+;,=]*$/.test(text.slice(at)) ? begin : text.length;
+}
+
 const escaped = (text) => text.replace(/[&<>"']/g, (each) => `&#${each.charCodeAt(0)};`);
 
 // Whether a table would have more cells than characters: each row is filled up to the width of its head.
@@ -92,9 +108,10 @@ class MarkdownText {
     const begin = performance.now();
     this.attempt(() => {
       this.settle();
-      if (this.text.length > BLOCK) this.turnPlain();
+      const shown = final ? this.text : this.text.slice(0, closed(this.text));
+      if (weigh(shown) > BLOCK) this.turnPlain();
       else {
-        const made = render(markdown.lexer(this.text));
+        const made = render(markdown.lexer(shown));
         this.tail.replaceChildren(final ? finishCode(made) : made);
       }
     });
