@@ -91,12 +91,10 @@ class Parser:
                 if shows is not None:  # the commonest of all: text for the reader
                     self._prose.last = delta
                     return [shows(delta)]
-                number = self._counts
-                if number is not None:
+                if (number := self._counts) is not None:
                     self._prose.last = delta
                     return [Text(delta, number())]
-                span = self._span
-                if span is not None and (room := span.room - len(delta)) >= 0:
+                if (span := self._span) is not None and (room := span.room - len(delta)) >= 0:
                     # `Span.skim`, inlined: text inside a string.
                     span.room = room
                     span.parts.append(delta)
@@ -179,6 +177,8 @@ class Parser:
     def number_by(self, number: Callable[[], int]) -> None:
         """Number events from here on."""
         self._number = number
+        if self._shows or self._counts:
+            self._shows, self._counts = None, number
         self._output.number_by(number)
 
     def lose(self) -> None:

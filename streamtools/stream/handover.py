@@ -56,7 +56,7 @@ class Handover:
 
     __slots__ = (  # since CPython shares the keys of an instance's dict up to thirty only, and a stream has more
         "_arguments", "_collector", "_fault", "_held", "_judging", "_looks", "_low", "_most", "_news", "_observed",
-        "_over", "_push", "_push_fault", "_reading", "_ready", "_room", "_waiting", "_woken",
+        "_over", "_place", "_push", "_push_fault", "_reading", "_ready", "_room", "_waiting", "_woken",
     )  # fmt: skip
 
     def __init__(self, dialects: tuple[Dialect, ...]) -> None:
