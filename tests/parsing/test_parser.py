@@ -28,7 +28,8 @@ def test_events_are_numbered_by_another_from_here_on() -> None:
         parser.number_by(count(7).__next__)
         deltas = (" text", " and more\n", F, " end")
         seqs = [event.seq for delta in deltas for event in parser.feed(delta)]
-        assert len(seqs) > 3 and seqs == [*range(7, 7 + len(seqs))]
+        assert len(seqs) > 3
+        assert seqs == [*range(7, 7 + len(seqs))]
 
 
 def test_the_life_of_a_call() -> None:
