@@ -116,7 +116,7 @@ def defaults_table() -> str:
             MOST_BODIES,
             "fixed; one body always fits",
         ),
-        ("bytes of a body, or of an upstream's whole answer, that is read in the event loop", IN_THREAD, "fixed"),
+        ("bytes of a body that is read in the event loop", IN_THREAD, "fixed"),
         ("seconds in which a body has to come", default(read_body, "timeout"), "`read_body(timeout=…)`"),
         ("characters of a client's frame", default(serve_websocket, "max_frame"), "`serve_websocket(max_frame=…)`"),
         ("values of its JSON", default(serve_websocket, "max_values"), "`serve_websocket(max_values=…)`"),
