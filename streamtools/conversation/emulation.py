@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeAlias
 from msgspec.structs import replace
 
 from streamtools.calls import EMULATED as PREFIX
-from streamtools.conversation.decision import (
+from streamtools.conversation.emulated_decision import (
     ModelDecision,
     ask_for_decision,
     ask_without_tools,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,17 @@ _HOP = frozenset(
 
 _AT_THE_ROOT = ("api/chat", "apply-template", "completion", "tokenize")
 """Endpoints that are not below `/v1`."""
+
+_NO_TEXT = re.compile(
+    r"/(?:models(?:/[^:]{1,256})?|embeddings|moderations|audio/speech|count_tokens|input_tokens"
+    r"|files(?:/[^/]{1,256})?|uploads(?:/[^/]{1,256}){0,2})\Z"
+)
+"""How paths end behind which no text of a model comes."""
+
+UNREAD = (
+    "what comes from here would be read by no rule and no judge, and some are set: ask for chat completions, "
+    "Responses or Messages, or ask the upstream itself"
+)
 
 ONCE = "idempotency-key"
 """A header for the first request of an exchange alone: those behind it are others, and not the same once more."""
@@ -43,6 +55,15 @@ def client_of(method: str, path: str) -> Client | None:
     """
     ends = (client for end, client in CLIENTS.items() if path.rstrip("/").endswith(end))
     return next(ends, None) if method == "POST" else None
+
+
+def holds_text(path: str) -> bool:
+    """Return whether an answer that passes as it is may hold a text of a model, for which there may be rules.
+
+    >>> holds_text("/v1/completions"), holds_text("/v1/embeddings")
+    (True, False)
+    """
+    return _NO_TEXT.search(path.rstrip("/")) is None
 
 
 def path_below(scope: Mapping[str, Any]) -> str:

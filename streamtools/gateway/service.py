@@ -31,7 +31,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamtools.conversation.prompts import Example
-from streamtools.gateway.addresses import CLIENTS, JSON, as_bytes, headers_for, path_below
+from streamtools.gateway.addresses import CLIENTS, JSON, UNREAD, as_bytes, headers_for, holds_text, path_below
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
 from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, below, read_whole, without_key
@@ -317,7 +317,9 @@ class _Gateway:
         return status
 
     async def _pass(self, endpoint: str, request: Request, send: Send) -> int:
-        """Answer with what the upstream answers."""
+        """Answer with what the upstream answers, if that is no text that rules and a judge are to read."""
+        if (self._rewrite.text_rules or self._rewrite.text_judge) and holds_text(f"/{endpoint}"):
+            raise HTTPException(400, UNREAD)
         body = await self._read(request, bytes, max_values=None) if request.method == "POST" else b""
         route = self._route(request, "openai")._replace(method=request.method)
         return await self._deliver(Delivery(Passing(endpoint, body), route, untouched=True), request, send)
@@ -344,7 +346,7 @@ class _Gateway:
         exchange = await self._read(request, read)
         wanted = exchange.request
         if wanted is None:
-            raise HTTPException(400, _message(exchange.close()))
+            raise HTTPException(400, str(msgspec.json.decode(exchange.close())["error"]["message"]))
         if wanted.endpoint not in ("apply-template", "tokenize"):
             raise HTTPException(404, "the upstream has no tokens to count; see the option api")
         route = self._route(request, "anthropic")
@@ -390,7 +392,3 @@ class _Gateway:
 
 def _refuse(form: str, status: int, message: str) -> Response:
     return Response(write_fault(form, status, message), status, media_type=JSON)
-
-
-def _message(fault: bytes) -> str:
-    return str(msgspec.json.decode(fault)["error"]["message"])

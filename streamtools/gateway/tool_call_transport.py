@@ -5,7 +5,8 @@
 It is a transport of asynchronous clients and of blocking ones, of httpx and of httpx2; neither is imported here, since
 who asks has imported it. Requests that ask for no answer of a model pass as they are, and so does whatever else the
 SDK relies on: statuses, headers, timeouts, and what the network raises before an answer has begun. A stream that breaks
-off ends with an error in the client's form.
+off ends with an error in the client's form. Where rules or a judge are set, what is not rewritten passes only if it is
+known to bring no text of a model.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from streamtools.conversation.prompts import Example
 from streamtools.gateway.addresses import (
+    JSON,
     ONCE,
+    UNREAD,
     Headers,
     as_bytes,
     as_text,
     client_of,
     headers_for,
+    holds_text,
     is_packed_twice,
     path_for,
 )
@@ -31,6 +35,7 @@ from streamtools.gateway.fallbacks import FallbackUpstream
 from streamtools.gateway.plan import Modes
 from streamtools.gateway.rewrite import Rewrite
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
+from streamtools.outputs.whole_answers import write_fault
 from streamtools.parsing.dialects import Dialects
 from streamtools.recording.transports import Transport, library_of, of_library
 from streamtools.rules.rule import Rule
@@ -85,7 +90,7 @@ class ToolCallTransport(Transport):
         inner = self._transport(library, "AsyncHTTPTransport", "handle_async_request")
         client = client_of(request.method, request.url.path)
         if client is None:
-            return await inner.handle_async_request(request)
+            return self._refusal(library, request) or await inner.handle_async_request(request)
         content = await request.aread()
         exchange = self._rewrite.begin(client, content, host=request.url.host)
         if exchange.request is None:
@@ -127,7 +132,7 @@ class ToolCallTransport(Transport):
         inner = self._transport(library, "HTTPTransport", "handle_request")
         client = client_of(request.method, request.url.path)
         if client is None:
-            return inner.handle_request(request)
+            return self._refusal(library, request) or inner.handle_request(request)
         content = request.read()
         exchange = self._rewrite.begin(client, content, host=request.url.host)
         if exchange.request is None:
@@ -162,6 +167,14 @@ class ToolCallTransport(Transport):
             body.close()
             raise
         return _response(library, exchange, b"".join(body.ahead) if body.ended else body, first.extensions)
+
+    def _refusal(self, library: ModuleType, request: Any) -> Any:
+        """Return the response to a request whose answer would pass by the rules and the judge, which someone wants."""
+        path = request.url.path
+        if not (self._rewrite.text_rules or self._rewrite.text_judge) or not holds_text(path):
+            return None
+        body = write_fault("anthropic" if "/v1/messages" in path else "openai", 400, UNREAD)
+        return library.Response(400, headers=[("content-type", JSON)], content=body)
 
     def _request(self, library: ModuleType, request: Any, headers: Headers, wanted: UpstreamRequest) -> Any:
         url = request.url

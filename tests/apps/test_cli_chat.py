@@ -17,6 +17,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from streamtools.apps.cli import main
+from streamtools.apps.cli.kept_talk import read_talk, write_talk
 from streamtools.apps.cli.model_arguments import _CLIENTS, API
 from streamtools.conversation import models
 from streamtools.conversation.models import HTTPModel
@@ -524,6 +525,14 @@ def test_calls_are_decided_about_in_a_real_terminal(tmp_path: Path) -> None:
     saved = json.loads((tmp_path / "talk.json").read_text())
     assert "In March." == saved[-1]["content"]
     assert "/" not in {str(each[-1]["content"])[:1] for each in asked}
+
+
+def test_half_a_surrogate_pair_is_kept(tmp_path: Path) -> None:
+    """A model may write one; into a new file, and over one."""
+    path, messages = str(tmp_path / "talk.json"), [{"role": "user", "content": "half \ud83d of it"}]
+    for anew in (True, False):
+        write_talk(path, messages, anew=anew)
+        assert read_talk(path)[0] == messages
 
 
 def test_a_conversation_that_was_saved_goes_on(tmp_path: Path) -> None:

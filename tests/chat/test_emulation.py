@@ -10,7 +10,7 @@ import pytest
 
 from streamtools import Emulation, chat
 from streamtools.conversation import ScriptedModel
-from streamtools.conversation.decision import refuses_tools, write_question
+from streamtools.conversation.emulated_decision import refuses_tools, write_question
 from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import (

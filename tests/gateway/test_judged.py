@@ -199,3 +199,23 @@ def test_what_cannot_be_judged_is_refused() -> None:
             Rewrite(text_judge=judge, **options)
     with pytest.raises(ValueError, match="is a TextJudge"):
         Rewrite(text_judge=fine)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_what_no_rule_would_read_does_not_pass() -> None:
+    """A text of a model that is not rewritten is refused by both, and whatever brings none passes."""
+    passes = ["/v1/embeddings", "/v1/moderations", "/v1/models"]
+    refused = ["/v1/completions", "/v1/audio/transcriptions", "/v1/models/gemini:generateContent", "/v1/responses/r_1"]
+    options: list[dict[str, Any]] = [{"text_rules": [rules.email()]}, {"text_judge": TextJudge(fine)}]
+    for chosen in options:
+        async with Provider(*[Loopback([b"{}"], declared="application/json") for _ in range(20)]) as upstream:
+            transport = ToolCallTransport(**chosen)
+            async with httpx.AsyncClient(base_url=upstream.url, transport=transport) as http:
+                told = [(await http.post(path, json={})).status_code for path in (*passes, *refused)]
+            gateway = httpx.ASGITransport(app(f"{upstream.url}v1", **chosen))
+            async with httpx.AsyncClient(base_url="http://localhost", transport=gateway) as http:
+                answers = [await http.post(path, json={}) for path in ("/v1/embeddings", "/v1/completions")]
+        assert told == [200] * 3 + [400] * 4
+        assert [answer.status_code for answer in answers] == [200, 400]
+        assert "no rule" in answers[1].json()["error"]["message"]
+        assert len(upstream.requests) == 4

@@ -8,10 +8,13 @@ import os
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from streamtools.apps.cli.complaints import one_line
 from streamtools.history import Message, read_messages
+
+_TEXT: Final[dict[str, Any]] = {"encoding": "utf-8", "errors": "surrogatepass"}
+"""A model's half of a surrogate pair is kept as it is."""
 
 
 class Unusable(Exception):
@@ -21,7 +24,7 @@ class Unusable(Exception):
 def read_talk(path: str) -> tuple[list[Any], list[Message]]:
     """Return what stands in the file, and the messages that it means. Raises `Unusable`, and FileNotFoundError."""
     try:
-        written = json.loads(Path(path).read_text(encoding="utf-8"))
+        written = json.loads(Path(path).read_text(**_TEXT))
         if not isinstance(written, list):
             raise ValueError("a list of messages was expected")
         return written, read_messages(written, system=True)
@@ -39,13 +42,11 @@ def write_talk(path: str, messages: list[Any], *, anew: bool) -> None:
     Raises OSError.
     """
     if anew:
-        with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
+        with open(path, "x", opener=partial(os.open, mode=0o600), **_TEXT) as file:
             json.dump(messages, file, ensure_ascii=False, indent=2)
         return
     where = Path(os.path.realpath(path))  # a symbolic link stays one
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=where.parent, prefix=f".{where.name}.", delete=False
-    ) as file:
+    with tempfile.NamedTemporaryFile("w", dir=where.parent, prefix=f".{where.name}.", delete=False, **_TEXT) as file:
         try:
             json.dump(messages, file, ensure_ascii=False, indent=2)
             file.flush()
