@@ -7,7 +7,7 @@ is driven is left out by its name, with the reason.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from types import ModuleType
 from typing import Any, Self
@@ -98,6 +98,14 @@ class Two:
         """Find the last run of a conversation there."""
         found = await self._there.latest(conversation, owner=owner)
         return None if found is None else self._found.setdefault((owner, found.id), found)
+
+    async def list(self, owner: str) -> Sequence[Run]:
+        """List an owner's runs there."""
+        return await self._there.list(owner)
+
+    async def forget(self, run_id: str, *, owner: str) -> None:
+        """Have there forgotten what runs here."""
+        await self._there.forget(run_id, owner=owner)
 
     async def aclose(self) -> None:
         """Close both."""
