@@ -16,15 +16,17 @@ import os
 import secrets
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from fastapi import Body, FastAPI, HTTPException
+import msgspec
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
 from streamtools import chat, tool
 from streamtools.conversation import Chat, Message
 from streamtools.conversation.models import OpenAIChat
 from streamtools.history import read_messages
+from streamtools.outputs import asgi
 from streamtools.tools import Approve, Deny, MemoryLedger, Question, Suspension
 
 SECRET = os.environ.get("LINK_SECRET", "").encode() or secrets.token_bytes(32)
@@ -85,10 +87,16 @@ async def answer(stream: Chat) -> dict[str, str]:
     return {"answer": text, "waits": "for an approval by e-mail"}
 
 
+def begin(body: bytes) -> Chat:
+    """Return the chat that a posted body asks for."""
+    messages = read_messages(msgspec.json.decode(body)["messages"], client=True)
+    return chat(model, messages, tools=[pay], decision_timeout=VALID)
+
+
 @app.post("/chat")
-async def ask(messages: Annotated[list[dict[str, Any]], Body(embed=True)]) -> dict[str, str]:
+async def ask(request: Request) -> dict[str, str]:
     """Answer a client's messages."""
-    return await answer(chat(model, read_messages(messages, client=True), tools=[pay], decision_timeout=VALID))
+    return await answer(await asgi.read_body(request, begin))
 
 
 @app.get("/decide/{run_id}/{call_id}/{expires}/{signature}")

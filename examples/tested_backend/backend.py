@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import httpx
-from fastapi import Depends, FastAPI, Response
-from pydantic import BaseModel
+import msgspec
+from fastapi import Depends, FastAPI, Request, Response
 
 from streamtools import chat, tool
-from streamtools.conversation import Chat
+from streamtools.conversation import Chat, Message
 from streamtools.conversation.models import OpenAIChat
 from streamtools.history import read_messages
 from streamtools.outputs import asgi
@@ -20,12 +20,6 @@ from streamtools.outputs import asgi
 MODEL_URL = os.environ.get("MODEL_URL", "http://127.0.0.1:8080/v1")
 
 app = FastAPI()
-
-
-class Asked(BaseModel):
-    """What the page posts."""
-
-    messages: list[dict[str, Any]]
 
 
 @tool
@@ -40,15 +34,20 @@ def make_client() -> httpx.AsyncClient:
 
 
 @asynccontextmanager
-async def converse(client: httpx.AsyncClient, asked: Asked) -> AsyncIterator[Chat]:
+async def converse(client: httpx.AsyncClient, messages: list[Message]) -> AsyncIterator[Chat]:
     """Yield a chat, and close its client behind it."""
     async with client:
         model = OpenAIChat("local", base_url=MODEL_URL, api_key="", client=client)
-        async with chat(model, read_messages(asked.messages, client=True), tools=[get_weather]) as events:
+        async with chat(model, messages, tools=[get_weather]) as events:
             yield events
 
 
+def read(body: bytes) -> list[Message]:
+    """Return the messages that the page posts."""
+    return read_messages(msgspec.json.decode(body)["messages"], client=True)
+
+
 @app.post("/chat")
-def answer(asked: Asked, client: Annotated[httpx.AsyncClient, Depends(make_client)]) -> Response:
+async def answer(request: Request, client: Annotated[httpx.AsyncClient, Depends(make_client)]) -> Response:
     """Answer with the events of a chat."""
-    return asgi.event_stream_response(converse(client, asked))
+    return asgi.event_stream_response(converse(client, await asgi.read_body(request, read)))

@@ -61,3 +61,10 @@ async def test_a_connection_that_breaks_in_a_call(client: httpx.AsyncClient) -> 
 
     assert not any(isinstance(event, Executed) for event in events)
     assert_events(events, [..., {"type": "error", "code": "truncated"}, ..., {"type": "done", "reason": "failed"}])
+
+
+@pytest.mark.recording(unplayed="ignore")
+async def test_what_is_no_message_is_refused(client: httpx.AsyncClient) -> None:
+    """With 400, before the model is asked."""
+    response = await client.post("/chat", json={"messages": [{"role": "nobody", "content": "Hello"}]})
+    assert response.status_code == 400

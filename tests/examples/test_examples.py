@@ -90,6 +90,16 @@ async def test_an_email_decides_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [("<b>Ann</b>", 50)] == module.paid
 
 
+async def test_what_is_no_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 400, and no e-mail."""
+    monkeypatch.setenv("MODEL_URL", "http://127.0.0.1:1/v1")
+    module = load("approvals_by_email")
+    async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
+        bodies: list[object] = [{}, {"messages": [{"role": "nobody", "content": "Pay Ann 50."}]}]
+        assert [400, 400] == [(await client.post("/chat", json=body)).status_code for body in bodies]
+    assert [] == module.outbox
+
+
 async def test_an_email_denies(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is told, and nobody is paid."""
     async with Provider(call("pay", to="Ann", amount=50), say("As you wish.")) as model:
@@ -233,4 +243,4 @@ def test_a_suite_with_recordings() -> None:
         capture_output=True,
         encoding="utf-8",
     )
-    assert "9 passed" in done.stdout, done.stdout
+    assert "10 passed" in done.stdout, done.stdout
