@@ -27,7 +27,7 @@ class Code(StrEnum):
     CONFLICTING_FIELDS = "conflicting_fields"
     """Two spellings of the same field (`name` and `tool`, say) hold different values."""
     UNRECOGNISED_TOOL_CALL = "unrecognised_tool_call"
-    """JSON where a call was expected, but no object."""
+    """The body of a call is JSON, but not an object."""
     TRUNCATED = "truncated"
     """The stream or the turn ended inside the call, or a frame that may belong to it was lost."""
     TOO_LARGE = "too_large"
@@ -51,21 +51,22 @@ class Code(StrEnum):
     TOOL_CHOICE_VIOLATION = "tool_choice_violation"
     """The model did not keep to the `tool_choice` of the request."""
     SUPERSEDED = "superseded"
-    """The turn carries the same work in another protocol, which counts instead."""
+    """The turn holds native calls and calls in text, and the other kind counts."""
     TOOL_INPUT = "tool_input"
     """The arguments do not fit the tool's schema."""
     TOOL_FAILED = "tool_failed"
-    """The tool raised."""
+    """The tool raised an exception."""
     TOOL_TIMEOUT = "tool_timeout"
-    """The tool did not end in time."""
+    """The tool did not finish within its time limit."""
     TOOL_DENIED = "tool_denied"
-    """Somebody who was asked said no."""
+    """The call needed approval and was denied."""
     OUTCOME_UNKNOWN = "outcome_unknown"
-    """The tool may have begun before, and nobody knows what it has done: its process died, say. It is not run again."""
+    """The tool may have started earlier and its outcome is unknown, for example because its process died. It does not
+    run again."""
     TOOL_CANCELLED = "tool_cancelled"
-    """The run was left while the tool was at work."""
+    """The run was cancelled while the tool was running."""
     TOOL_OUTPUT = "tool_output"
-    """The tool returned what cannot be written as JSON."""
+    """The tool returned a value that cannot be written as JSON."""
 
     # The stream itself.
     UPSTREAM_ERROR = "upstream_error"
@@ -73,23 +74,23 @@ class Code(StrEnum):
     STREAM_INTERRUPTED = "stream_interrupted"
     """The stream ended without its terminator."""
     GUARD_FAILED = "guard_failed"
-    """The answer holds what a rule of the application's forbids."""
+    """The answer contains text that a `rules.fail` rule forbids."""
 
     # Warnings.
     FORGED_RESULT = "forged_result"
-    """The model wrote a tool result itself; it was hidden and counts for nothing."""
+    """The model wrote a tool result itself; it is hidden and ignored."""
     NEAR_MISS = "near_miss"
     """Text looked like a call and was not one; it stays visible."""
     CALL_IN_REASONING = "call_in_reasoning"
     """The reasoning contains what would be a call outside of it; it was not run."""
     TEXT_MISMATCH = "text_mismatch"
-    """The provider's completed text differs from its deltas; what was shown stands."""
+    """The provider's completed text differs from its deltas; the shown text is kept."""
     HIDDEN_AFTER_CALL = "hidden_after_call"
-    """Text after a call, hidden by `after_call="hide"`."""
+    """Text after a call was hidden by `after_call="hide"`."""
     MISSING_CLOSE = "missing_close"
     """A complete call lacks its closing marker at the end of the stream; it counts."""
     SKIPPED = "skipped"
-    """`count` characters or bytes were dropped unread because a limit had been met."""
+    """`count` characters or bytes were dropped unread because a limit was reached."""
     BAD_FRAME = "bad_frame"
     """A frame of the stream could not be decoded; the stream goes on."""
     ARGUMENTS_MISMATCH = "arguments_mismatch"
@@ -102,23 +103,23 @@ class Code(StrEnum):
     """The provider refused to read a call, which was found in what the model had written; it runs if its dialect is
     armed, and else the model is asked to send it again."""
     EMULATED = "emulated"
-    """The model makes no calls by itself; it was asked which tools are needed."""
+    """The model makes no calls itself, and was asked which tools are needed."""
     UNKNOWN_DROPPED = "unknown_dropped"
-    """A decision asked for tools that do not exist."""
+    """An emulation decision named tools that do not exist."""
     DECISIONS_DIFFER = "decisions_differ"
-    """An answer held several decisions, and the last counts; it calls no tool that needs approval, or more trust."""
+    """An emulation answer held several decisions; the last counts, without tools that need approval or more trust."""
     DECISION_UNREADABLE = "decision_unreadable"
-    """The decision whether tools are needed could not be read; none were called."""
+    """The emulation decision could not be read; no tool is called."""
     NOT_EMULATED = "not_emulated"
-    """Calls were to be emulated, and the request holds no function tools, only the provider's own."""
+    """Emulation was requested, but the request holds only the provider's own tools."""
     UNDECLARED_NATIVE = "undeclared_native"
-    """A native call came from a model that is declared to make none."""
+    """A model declared with `native_tool_calls=False` made a native call."""
     ABANDONED = "abandoned"
-    """The thread of a tool that ran out of time, or was cancelled, cannot be stopped; what it returns is dropped."""
+    """A tool's thread cannot be stopped after a time-out or cancellation; its late result is dropped."""
     RESULT_TOO_LONG = "result_too_long"
-    """A tool's result is longer than the model may get, which the model knows; the interface has all of it."""
+    """A tool's result exceeds `result_limit`; the model gets the beginning and is told so, the interface gets all."""
     RESYNC = "resync"
-    """Events between the position of this reader and the next event are kept no more."""
+    """Events between this reader's position and the next event are no longer kept."""
     DUPLICATE_TOOL = "duplicate_tool"
     """A tool of that name was already registered."""
 
@@ -140,7 +141,7 @@ def check_names(where: str, given: Iterable[str], known: Iterable[str]) -> None:
 
 
 class StreamToolsError(Exception):
-    """The base of everything that streamtools raises on purpose."""
+    """The base class of all exceptions of streamtools."""
 
 
 class ClosedError(StreamToolsError):
@@ -152,23 +153,23 @@ class RecordingError(StreamToolsError):
 
 
 class RunNotFound(StreamToolsError, LookupError):
-    """There is no such run of this owner's: it never was, it is another owner's, or it is kept no more."""
+    """The run does not exist for this owner: it never existed, belongs to another owner, or is no longer kept."""
 
 
 class OwnerUnreachable(StreamToolsError, TimeoutError):
-    """The process that drives a run, or the server between, does not answer in time; it may have heard all the same."""
+    """The process that drives a run, or Redis, does not answer in time; the request may still have arrived."""
 
 
 class Draining(ClosedError):
-    """The server is about to end: what goes on is finished, and nothing new is begun."""
+    """The server is shutting down: active runs finish, and new ones are refused."""
 
 
 class TooManyRuns(StreamToolsError):
-    """As many runs are going on as are allowed at the same time."""
+    """The maximum number of concurrent runs is reached."""
 
 
 class EventOrderError(StreamToolsError, ValueError):
-    """An event stands where the order of events does not allow it.
+    """An event breaks the order of events.
 
     `place` counts from 1, `event` is None where one is missing at the end, and `rule` is what does not hold.
     """
@@ -184,23 +185,23 @@ class EventOrderError(StreamToolsError, ValueError):
 
 
 class UnrecordedRequest(RecordingError, LookupError):
-    """A request was to be answered from recordings, and none is of it; the message tells how the nearest differs."""
+    """No recording holds this request; the message says how the nearest one differs."""
 
 
 class UnreadableSource(StreamToolsError, TypeError):
-    """An object was given as a source that no adapter knows how to read."""
+    """No adapter can read the object that was passed as a source."""
 
 
 class DecisionRefused(StreamToolsError, ValueError):
-    """A decision about a call does not fit: nobody asked, it comes a second time, or the call is another than shown."""
+    """A decision does not match a waiting call: none waits, it was already decided, or a different call was shown."""
 
 
 class CallRefused(StreamToolsError):
-    """A ledger refuses that a call begins: it has no room for it, or another process has taken the run over."""
+    """A ledger refuses to start a call: it is full, or another process has taken over the run."""
 
 
 class ToolCallFailed(StreamToolsError):
-    """A tool that was called by name did not give a result. `name` is the tool's."""
+    """A tool called by name gave no result. `name` is the tool's name."""
 
     code = Code.TOOL_FAILED
 
@@ -222,16 +223,16 @@ class ToolInputError(ToolCallFailed, ValueError):
 
 
 class ToolFailed(ToolCallFailed):
-    """The tool raised; the cause is chained."""
+    """The tool raised an exception, which is chained."""
 
 
 class ToolTimeout(ToolCallFailed, TimeoutError):
-    """The tool did not end in time."""
+    """The tool did not finish within its time limit."""
 
     code = Code.TOOL_TIMEOUT
 
 
 class ToolOutputError(ToolCallFailed):
-    """The tool returned what cannot be written as JSON."""
+    """The tool returned a value that cannot be written as JSON."""
 
     code = Code.TOOL_OUTPUT

@@ -1,4 +1,4 @@
-"""What one model may make us hold: how large a call, a frame or a text may become before it is refused with a code.
+"""Size limits on what a model sends: how large a call, a frame or a text may become before it is refused with a code.
 
 Each bound is for one answer. What a client may make a server hold is bounded where it is read (`serving`).
 """
@@ -18,13 +18,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     digits: int = 300
     """Digits of one JSON number."""
     values: int = 100_000
-    """Values of one JSON text, which is read in one go."""
+    """Values in one JSON text."""
     calls: int = 32
     """Calls in one turn."""
     frame: int = 16 * 1024 * 1024
     """Bytes of one SSE event or one line of NDJSON. Latitude repeats the whole conversation in each event."""
     text: int = 16 * 1024 * 1024
-    """Characters of one turn that are kept to be compared with the provider's completed text."""
+    """Characters of one turn that are kept for comparison with the provider's completed text."""
 
 
 DEFAULT_LIMITS = Limits()

@@ -23,7 +23,7 @@ class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):
 
 
 class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
-    """A piece of reasoning that came in a channel of its own.
+    """A piece of reasoning that the provider sends separately from the text.
 
     A `signature` ends one block of it, and goes back to the provider unchanged with the next request, as does the `id`
     that some providers give the block. `redacted`: the signature is all there is, the provider hides the text. `own`
@@ -40,7 +40,7 @@ class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
 
 
 class ToolCallStart(Event, frozen=True, gc=False, tag="tool-call-start"):
-    """A native call begins, or something more of it is known: its id, or its name, which is certain then.
+    """A native call begins, or its id or final name becomes known.
 
     `key` is one for each call of a turn, whatever the provider makes of its indexes and ids.
     """
@@ -60,7 +60,7 @@ class ToolCallDelta(Event, frozen=True, gc=False, tag="tool-call-delta"):
 
 
 class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
-    """A complete native call, which may have begun before or not.
+    """A complete native call, with or without an earlier `tool-call-start`.
 
     `arguments` is JSON text or an object; with None, the arguments are those of the deltas. `signature` goes back to
     the provider unchanged with the call. `provider_executed`: the provider runs the tool itself, and it must not run
@@ -132,7 +132,7 @@ class SourceError(Event, frozen=True, gc=False, tag="error"):
 
 
 class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
-    """An adapter could not read a part of the stream, and went on."""
+    """The adapter could not read a part of the stream and continues."""
 
     type: ClassVar[Literal["warning"]] = "warning"
     code: Code
@@ -142,7 +142,7 @@ class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
 
 
 class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
-    """What an adapter does not understand, passed on as it came.
+    """Provider data that the adapter does not interpret, unchanged.
 
     With a `format`, that of the messages of a provider, it is a part of the turn, and goes back to that provider in its
     place: it is an `"item"` by itself, or about the `"text"` since the part before it, what stands beside that.

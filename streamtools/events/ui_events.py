@@ -53,7 +53,7 @@ class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=T
 
 
 class StepSuperseded(Event, frozen=True, gc=False, tag="step-superseded"):
-    """The step that has just ended broke off and counts for nothing: another model begins its answer anew.
+    """The last step broke off and is discarded: another model starts the answer again.
 
     An interface takes back what it has shown of it; the history leaves it out. No call of it has run.
     """
@@ -72,7 +72,7 @@ class Text(Event, frozen=True, gc=False, tag="text"):
 
 
 class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_defaults=True):
-    """What the model thinks before it answers.
+    """A piece of the model's reasoning.
 
     `signature`, `id`, `redacted` and `own` are for the next request to the provider, as in `ReasoningDelta`.
     """
@@ -100,7 +100,7 @@ class KeptReasoning(Reasoning, frozen=True, gc=True, dict=True, tag="reasoning",
 
 
 class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=True):
-    """The value that was asked for by `output` has grown: `value` is what was added at `path`.
+    """The typed value of `output` has grown: `value` was added at `path`.
 
     With a `call_id`, it is the arguments of that call which have (`call_partials`). A string grows by pieces; a number,
     true, false and null come whole; an object or an array begins empty, and its members and items follow with paths of
@@ -145,7 +145,8 @@ class ValidPartial(Partial, frozen=True, gc=True, dict=True, tag="partial", repr
 
 
 class Thinking(Event, frozen=True, gc=False, tag="thinking"):
-    """A call is being written (`active`), or no longer: the interface shows that it waits."""
+    """The model has started (`active` is true) or finished writing a call; an interface can show a spinner
+    meanwhile."""
 
     type: ClassVar[Literal["thinking"]] = "thinking"
     active: bool
@@ -154,7 +155,7 @@ class Thinking(Event, frozen=True, gc=False, tag="thinking"):
 
 
 class CallStart(Event, frozen=True, gc=False, tag="call-start"):
-    """The name of the call that is being written is certain."""
+    """The name of the call that is being written is known."""
 
     type: ClassVar[Literal["call-start"]] = "call-start"
     call_id: str
@@ -180,7 +181,7 @@ class Call(Kept, frozen=True, gc=True, tag="call"):
 
 
 class ApprovalRequested(Event, frozen=True, gc=False, tag="approval-requested"):
-    """Somebody has to allow the call before `expires` (seconds since 1970).
+    """The call needs approval before `expires` (seconds since 1970).
 
     An approval that brings the `digest` back is one of exactly this call.
     """
@@ -193,7 +194,7 @@ class ApprovalRequested(Event, frozen=True, gc=False, tag="approval-requested"):
 
 
 class Executing(Event, frozen=True, gc=False, tag="executing"):
-    """A tool has begun to work on the call."""
+    """The tool has started."""
 
     type: ClassVar[Literal["executing"]] = "executing"
     call: ToolCall
@@ -201,7 +202,7 @@ class Executing(Event, frozen=True, gc=False, tag="executing"):
 
 
 class Progress(Event, frozen=True, gc=False, tag="progress"):
-    """What a tool tells while it works; never sent to the model."""
+    """Progress data from a running tool; the model never gets it."""
 
     type: ClassVar[Literal["progress"]] = "progress"
     call_id: str
@@ -210,7 +211,7 @@ class Progress(Event, frozen=True, gc=False, tag="progress"):
 
 
 class Executed(Event, frozen=True, gc=False, tag="executed"):
-    """A tool has answered. `message` is the result's own `message`, if it has one; `elapsed` is in seconds."""
+    """The tool has returned. `message` is the `message` of the result, if it has one; `elapsed` is in seconds."""
 
     type: ClassVar[Literal["executed"]] = "executed"
     call: ToolCall
@@ -221,7 +222,7 @@ class Executed(Event, frozen=True, gc=False, tag="executed"):
 
 
 class Error(Kept, frozen=True, gc=True, tag="error"):
-    """A call that is not or was not run well (`call_id`), or a fault of the whole stream (no `call_id`).
+    """A call failed or does not run (with `call_id`), or the whole stream failed (without).
 
     `message` may be shown. `raw` is the text of a malformed call and `dialect` its way of writing; `call` is the call
     where it was well formed.
@@ -239,7 +240,7 @@ class Error(Kept, frozen=True, gc=True, tag="error"):
 
 
 class Warning(Event, frozen=True, gc=False, tag="warning"):
-    """Something that a developer wants to know and a reader need not."""
+    """A diagnostic for developers, not for readers."""
 
     type: ClassVar[Literal["warning"]] = "warning"
     code: Code
@@ -256,7 +257,7 @@ class Warning(Event, frozen=True, gc=False, tag="warning"):
 
 
 class FollowUp(Kept, frozen=True, gc=True, tag="follow-up"):
-    """The messages that go to the model next; front ends are not sent them unless somebody says so.
+    """The messages that go to the model next; encoders leave this event out by default.
 
     Where rules have taken something out of them, `written` are those that the model gets.
     """
@@ -267,7 +268,7 @@ class FollowUp(Kept, frozen=True, gc=True, tag="follow-up"):
 
 
 class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=True):
-    """Tokens of the turn that ends; where several models gave its answer, those of one of them, by its name."""
+    """Token usage of the ending turn; one event for each model, with its name, if several answered."""
 
     type: ClassVar[Literal["usage"]] = "usage"
     usage: Usage
@@ -276,7 +277,7 @@ class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=
 
 
 class Raw(Kept, frozen=True, gc=True, tag="raw", repr_omit_defaults=True):
-    """What the provider sent and no adapter understands.
+    """Provider data that the adapter does not interpret.
 
     `format` and `about` are for the next request to the provider, as in `SourceRaw`; `item` is what goes back if that
     is not `data`.
@@ -311,7 +312,7 @@ class Markup(Event, frozen=True, gc=False, tag="markup"):
 
 
 class Matched(Kept, frozen=True, gc=True, tag="matched", repr_omit_defaults=True):
-    """One of the `text_rules` has found something, and has taken it out of the text.
+    """One of the `text_rules` has matched, and the match was taken out of the text.
 
     `position` counts the characters of the turn's text as the model wrote it, and `length` those of the match; what is
     shown in its place follows, of `shown` characters. `fields` are what the rule tells of it. With

@@ -23,42 +23,44 @@ class Options:
     """How text is read. Every field has the default that fits a model which is taught a dialect."""
 
     in_reasoning: bool = False
-    """The template has already opened the reasoning, so the text starts inside it."""
+    """Whether the prompt template has already opened the reasoning, so that the text starts inside it."""
     call_deltas: bool = False
-    """Report arguments while they arrive, as pieces of their JSON."""
+    """Whether `call-delta` events report arguments while they arrive, as pieces of their JSON."""
     call_partials: bool = False
-    """Report what each piece of them adds to the arguments as a value: `partial` events with the call's id."""
+    """Whether `partial` events with the call's id report arguments while they arrive, as parsed values."""
     reasoning: Literal["start", "anywhere", "off"] = "start"
     """Where tags like `<think>` count: where the text or what follows a call starts; anywhere but in code; never."""
     on_malformed: Literal["error", "text"] = "error"
     """Whether a malformed call is an `error` and stays hidden, or a `warning` and is shown as the text that it is."""
     after_call: Literal["show", "hide", "stop"] = "show"
-    """What becomes of text behind a call: weak models invent the tool's result there."""
+    """What happens to text after a call, where weak models invent the tool's result: it is shown, it is hidden, or the
+    answer ends."""
     in_code: Literal["text", "call"] | None = None
-    """What a complete call in a fence, a code span or a quote is; None leaves it to each dialect."""
+    """Whether a complete call inside Markdown code or a quote is text or a call; None leaves it to each dialect."""
     strict: bool = False
-    """Refuse raw control characters inside JSON strings, the only repair that is on by default."""
+    """Whether raw control characters inside JSON strings are an error. Accepting them is the only repair that is on by
+    default."""
     repair: bool = False
-    """Put the JSON of malformed calls right where that can be guessed; needs the extra `repair`. Never of cut calls."""
+    """Whether malformed JSON of a call is repaired by a guess (extra `repair`). A call that was cut off never is."""
     calls_at: Literal["start", "anywhere"] = "start"
-    """Where calls count in dialects without a marker: at the start of a message, or behind prose as well."""
+    """Where a dialect without a marker finds calls: only at the start of a message, or after prose too."""
     trim: bool = False
-    """Take white space next to a call out of the visible text."""
+    """Whether white space next to a call is removed from the visible text."""
     keep_markup: bool = False
-    """Yield `markup` events too, so that all events together hold every character."""
+    """Whether the parser yields `markup` events too, so that its events together hold every character."""
     limits: Limits = DEFAULT_LIMITS
-    """What one model may make us hold."""
+    """Size limits on what a model sends."""
     new_id: IdFactory = new_call_id
-    """Makes the ids of calls; inject one to make replays repeat."""
+    """A function that returns a new call id. A deterministic one makes replays repeatable."""
     text_rules: Sequence[Rule] = ()
-    """What is looked for in the visible text, and what becomes of it; `streamtools.rules` makes them."""
+    """Rules that find and replace, remove or mark parts of the visible text. `streamtools.rules` creates them."""
     rules_in_reasoning: bool = False
-    """Whether the rules read what the model thinks, too, apart from the text."""
+    """Whether the rules apply to reasoning too, separately from the text."""
     history: Literal["as_written", "as_shown"] = "as_written"
-    """Whether the history that goes back to the model has what rules have found, or what was shown."""
+    """Whether the history sent back to the model holds the text as the model wrote it, or as the rules left it."""
     pace: Literal["as_it_comes", "words", "links", "graphemes"] = "as_it_comes"
-    """Whether visible text comes as it does, in whole words, in these and whole links, or in whole graphemes: no half
-    emoji, no mark apart."""
+    """How visible text is split: as it arrives, in whole words, in whole words and links, or in whole graphemes (no
+    half emoji)."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():

@@ -120,21 +120,22 @@ class Guards:
     """What one run may do at most; None is no bound. Raises ValueError for a bound that is not positive."""
 
     repeated_calls: int | None = 5
-    """The same call, name and arguments, so many times in a row: the last of them is not run (`repeated_call`)."""
+    """Identical calls (name and arguments) in a row. The call that reaches this number does not run
+    (`repeated_call`)."""
     calls_per_turn: int | None = 32
-    """Calls that are run in one turn; the others are not (`call_limit`)."""
+    """Calls that run in one turn; further ones do not (`call_limit`)."""
     calls: int | None = 100
-    """Calls that are run in all (`call_limit`)."""
+    """Calls that run in the whole run (`call_limit`)."""
     failed_turns: int | None = 3
-    """Turns in a row with calls of which none succeeded, malformed ones counted (`failed_turns`). A turn without calls
-    and calls that somebody has denied do not count."""
+    """Consecutive turns in which every call failed or was malformed (`failed_turns`). Turns without calls and denied
+    calls do not count."""
     tokens: int | None = None
-    """Tokens of all turns, as far as the provider tells them: from there on, no call is run (`token_limit`)."""
+    """Tokens of all turns, as the provider reports them. No call runs once they are used (`token_limit`)."""
     seconds: float | None = None
-    """Time on the wall since the run began: then all of it stops where it stands (`time_limit`)."""
+    """Wall-clock seconds since the run began. The run stops immediately (`time_limit`)."""
     size: int | None = 16 * 1024 * 1024
-    """Characters of text, reasoning and calls that one stream says, and its result keeps, or a few hundred events more:
-    then all of it stops where it stands (`size_limit`)."""
+    """Characters of text, reasoning and calls in one stream. The run stops a few hundred events later at most
+    (`size_limit`)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

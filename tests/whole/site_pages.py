@@ -39,7 +39,8 @@ def write_list() -> str:
     lines = [f"# {CONFIGURATION['site_name']}", "", f"> {CONFIGURATION['site_description']}"]
     for section in CONFIGURATION["nav"]:
         for title, part in section.items():
-            lines += ["", f"## {title}", "", *(entry(page) for page in pages(part))]
+            listed = [page for page in pages(part) if page.parent == DOCS]  # those of the API are made by the site
+            lines += ["", f"## {title}", "", *map(entry, listed)]
     return "\n".join(lines) + "\n"
 
 

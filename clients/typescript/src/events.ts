@@ -113,7 +113,7 @@ export interface StepEndEvent {
   model?: string | null;
 }
 
-/** The step that has just ended broke off and counts for nothing: another model begins its answer anew.
+/** The last step broke off and is discarded: another model starts the answer again.
  *
  * An interface takes back what it has shown of it; the history leaves it out. No call of it has run. */
 export interface StepSupersededEvent {
@@ -129,7 +129,7 @@ export interface TextEvent {
   seq: number;
 }
 
-/** What the model thinks before it answers.
+/** A piece of the model's reasoning.
  *
  * `signature`, `id`, `redacted` and `own` are for the next request to the provider, as in `ReasoningDelta`. */
 export interface ReasoningEvent {
@@ -142,7 +142,7 @@ export interface ReasoningEvent {
   own?: Record<string, unknown> | null;
 }
 
-/** The value that was asked for by `output` has grown: `value` is what was added at `path`.
+/** The typed value of `output` has grown: `value` was added at `path`.
  *
  * With a `call_id`, it is the arguments of that call which have (`call_partials`). A string grows by pieces; a number,
  * true, false and null come whole; an object or an array begins empty, and its members and items follow with paths of
@@ -156,7 +156,8 @@ export interface PartialEvent {
   call_id?: string | null;
 }
 
-/** A call is being written (`active`), or no longer: the interface shows that it waits. */
+/** The model has started (`active` is true) or finished writing a call; an interface can show a spinner
+ * meanwhile. */
 export interface ThinkingEvent {
   type: "thinking";
   active: boolean;
@@ -164,7 +165,7 @@ export interface ThinkingEvent {
   seq: number;
 }
 
-/** The name of the call that is being written is certain. */
+/** The name of the call that is being written is known. */
 export interface CallStartEvent {
   type: "call-start";
   call_id: string;
@@ -187,7 +188,7 @@ export interface CallEvent {
   seq: number;
 }
 
-/** Somebody has to allow the call before `expires` (seconds since 1970).
+/** The call needs approval before `expires` (seconds since 1970).
  *
  * An approval that brings the `digest` back is one of exactly this call. */
 export interface ApprovalRequestedEvent {
@@ -198,14 +199,14 @@ export interface ApprovalRequestedEvent {
   digest?: string;
 }
 
-/** A tool has begun to work on the call. */
+/** The tool has started. */
 export interface ExecutingEvent {
   type: "executing";
   call: ToolCall;
   seq: number;
 }
 
-/** What a tool tells while it works; never sent to the model. */
+/** Progress data from a running tool; the model never gets it. */
 export interface ProgressEvent {
   type: "progress";
   call_id: string;
@@ -213,7 +214,7 @@ export interface ProgressEvent {
   seq: number;
 }
 
-/** A tool has answered. `message` is the result's own `message`, if it has one; `elapsed` is in seconds. */
+/** The tool has returned. `message` is the `message` of the result, if it has one; `elapsed` is in seconds. */
 export interface ExecutedEvent {
   type: "executed";
   call: ToolCall;
@@ -223,7 +224,7 @@ export interface ExecutedEvent {
   seq: number;
 }
 
-/** A call that is not or was not run well (`call_id`), or a fault of the whole stream (no `call_id`).
+/** A call failed or does not run (with `call_id`), or the whole stream failed (without).
  *
  * `message` may be shown. `raw` is the text of a malformed call and `dialect` its way of writing; `call` is the call
  * where it was well formed. */
@@ -239,7 +240,7 @@ export interface ErrorEvent {
   seq: number;
 }
 
-/** Something that a developer wants to know and a reader need not. */
+/** A diagnostic for developers, not for readers. */
 export interface WarningEvent {
   type: "warning";
   code: Code;
@@ -249,7 +250,7 @@ export interface WarningEvent {
   seq: number;
 }
 
-/** The messages that go to the model next; front ends are not sent them unless somebody says so.
+/** The messages that go to the model next; encoders leave this event out by default.
  *
  * Where rules have taken something out of them, `written` are those that the model gets. */
 export interface FollowUpEvent {
@@ -258,7 +259,7 @@ export interface FollowUpEvent {
   seq: number;
 }
 
-/** Tokens of the turn that ends; where several models gave its answer, those of one of them, by its name. */
+/** Token usage of the ending turn; one event for each model, with its name, if several answered. */
 export interface UsageReportEvent {
   type: "usage";
   usage: Usage;
@@ -266,7 +267,7 @@ export interface UsageReportEvent {
   model?: string | null;
 }
 
-/** What the provider sent and no adapter understands.
+/** Provider data that the adapter does not interpret.
  *
  * `format` and `about` are for the next request to the provider, as in `SourceRaw`; `item` is what goes back if that
  * is not `data`. */
@@ -297,7 +298,7 @@ export interface MarkupEvent {
   seq: number;
 }
 
-/** One of the `text_rules` has found something, and has taken it out of the text.
+/** One of the `text_rules` has matched, and the match was taken out of the text.
  *
  * `position` counts the characters of the turn's text as the model wrote it, and `length` those of the match; what is
  * shown in its place follows, of `shown` characters. `fields` are what the rule tells of it. With
