@@ -107,7 +107,7 @@ class Code(StrEnum):
     UNKNOWN_DROPPED = "unknown_dropped"
     """An emulation decision named tools that do not exist."""
     DECISIONS_DIFFER = "decisions_differ"
-    """An emulation answer held several decisions; the last counts, and calls no tool that needs approval or trust."""
+    """An emulation answer held several decisions; the last counts, without tools that need approval or more trust."""
     DECISION_UNREADABLE = "decision_unreadable"
     """The emulation decision could not be read; no tool is called."""
     NOT_EMULATED = "not_emulated"

@@ -66,4 +66,5 @@ async def test_a_connection_that_breaks_in_a_call(client: httpx.AsyncClient) -> 
 @pytest.mark.recording(unplayed="ignore")
 async def test_what_is_no_message_is_refused(client: httpx.AsyncClient) -> None:
     """With 400, before the model is asked."""
-    assert (await client.post("/chat", json={"messages": [{"role": "nobody", "content": "Hello"}]})).status_code == 400
+    response = await client.post("/chat", json={"messages": [{"role": "nobody", "content": "Hello"}]})
+    assert response.status_code == 400

@@ -134,8 +134,8 @@ class Guards:
     seconds: float | None = None
     """Wall-clock seconds since the run began. The run stops immediately (`time_limit`)."""
     size: int | None = 16 * 1024 * 1024
-    """Characters of text, reasoning and calls in one stream, counted at the latest every few hundred events. The run
-    stops immediately (`size_limit`)."""
+    """Characters of text, reasoning and calls in one stream. The run stops a few hundred events later at most
+    (`size_limit`)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
