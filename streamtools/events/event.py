@@ -28,7 +28,6 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
     """What all events share: a `type`, and JSON in both directions."""
 
     type: ClassVar[str]
-    weight: ClassVar[int | None] = None  # bytes of memory, where no JSON is needed to know them
 
     def to_json(self) -> str:
         """Return the event as one line of JSON. Half a surrogate pair, which UTF-8 cannot hold, becomes U+FFFD."""
@@ -36,6 +35,13 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
             return _encode(self).decode()
         except UnicodeEncodeError:
             return _encode(writable(msgspec.to_builtins(self))).decode()
+
+    def _weigh(self) -> int:
+        """Return about how many bytes it holds, if it is no text."""
+        try:
+            return ITSELF + size_of(self.to_json())
+        except Exception:  # of what a tool or an SDK has given us and JSON does not know
+            return _UNKNOWN
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -90,16 +96,11 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def weigh(event: Event) -> int:
-    """Return about how many bytes an event holds: itself, and its text or else its JSON, or its own `weight`."""
-    if (known := event.weight) is not None:
-        return known
+    """Return about how many bytes an event holds: itself, and its text or else its JSON."""
     text = getattr(event, "text", None)
     if type(text) is str:
         return ITSELF + size_of(text) + len(getattr(event, "signature", None) or "")
-    try:
-        return ITSELF + size_of(event.to_json())
-    except Exception:  # of what a tool or an SDK has given us and JSON does not know
-        return _UNKNOWN
+    return event._weigh()
 
 
 def size_of(text: str) -> int:
@@ -109,10 +110,8 @@ def size_of(text: str) -> int:
 
 def is_large(event: Event) -> bool:
     """Return whether an event is counted at once."""
-    if (known := event.weight) is not None:
-        return known > LARGE
     text = getattr(event, "text", None)
-    return len(text) > LARGE if type(text) is str else weigh(event) > LARGE + ITSELF
+    return len(text) > LARGE if type(text) is str else event._weigh() > LARGE + ITSELF
 
 
 def taken_together(events: Iterable[Event]) -> int:

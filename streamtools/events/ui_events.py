@@ -114,13 +114,11 @@ class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=Tr
     seq: int = 0
     call_id: str | None = None
 
-    @property
-    def weight(self) -> int | None:  # type: ignore[override]
-        """Return about how many bytes of memory it takes, with its path."""
+    def _weigh(self) -> int:
         value = self.value
         if type(value) in _NESTING and value:  # which nobody here makes
-            return None
-        size: int = ITSELF + value.__sizeof__()
+            return Event._weigh(self)
+        size: int = ITSELF + value.__sizeof__()  # without its JSON, since there is one for each delta
         for part in self.path:
             size += part.__sizeof__()
         return size

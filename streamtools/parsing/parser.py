@@ -79,7 +79,7 @@ class Parser:
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta that changes no state
         self._hidden: Span | ReasoningText | None = None  # takes such a delta, unless it is text for the reader
         self._shows: type[Text] | None = None  # makes such a delta text for the reader, where events have no numbers
-        self._counts: Callable[[], int] | None = None
+        self._counts: Callable[[], int] | None = None  # numbers it, where they have
         self._begin()
 
     def feed(self, delta: str) -> list[UIEvent]:

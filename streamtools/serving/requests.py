@@ -20,13 +20,16 @@ from starlette.responses import PlainTextResponse, Response
 from streamtools.errors import DecisionRefused, Draining, RunNotFound, StreamToolsError, TooManyRuns
 from streamtools.json_values import count_values
 from streamtools.serving.shutdown import RETRY_AFTER
-from streamtools.stream.long_work import IN_THREAD, in_thread
+from streamtools.stream.long_work import in_thread
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of a request's body."""
 
 MAX_VALUES = 100_000
 """Values of its JSON."""
+
+IN_THREAD = 64 * 1024
+"""Bytes of a body that is read in a thread, if it has more."""
 
 MOST_BODIES = 256 * 1024 * 1024
 """Bytes of all bodies that a process receives, or reads, at the same time."""

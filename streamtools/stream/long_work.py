@@ -14,9 +14,6 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-IN_THREAD = 64 * 1024
-"""Bytes of what is read in a thread, if it has more."""
-
 _Returned = TypeVar("_Returned")
 
 _pausing = threading.Lock()  # one at a time, so that the collector has its turn between any two

@@ -108,6 +108,8 @@ async def outlive(model: ScriptedModel) -> TurnResult:
             async for event in events:
                 assert_type(event, UIEvent)
         await (await runs.find(run.id, owner="ann")).stop()
+        await runs.forget(run.id, owner="ann")
+        runs.let_go(run.id, owner="ann")
         return await run.wait()
 
 
