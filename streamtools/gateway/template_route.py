@@ -26,7 +26,7 @@ from streamtools.outputs.encoder import to_json
 from streamtools.parsing.dialects import Dialect, families_for
 from streamtools.sources.adapter import FrameAdapter, decode
 from streamtools.sources.frames import Frame
-from streamtools.sources.openai import ChatCompletions
+from streamtools.sources.wire_formats.openai import ChatCompletions
 
 log = Logger(__name__)
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history import ag_ui_messages as ag_ui
+from streamtools.history import ai_sdk_messages as ui
 from streamtools.history import anthropic_messages as anthropic
 from streamtools.history import bedrock_messages as bedrock
 from streamtools.history import chat_messages as chat
@@ -15,7 +16,6 @@ from streamtools.history import gemini_contents as gemini
 from streamtools.history import interactions_steps as interactions
 from streamtools.history import mistral_entries as mistral
 from streamtools.history import responses_items as responses
-from streamtools.history import ui_messages as ui
 from streamtools.history.content import read_content, text_in
 from streamtools.history.in_text import answered_by_user, tell_in_text
 from streamtools.history.messages import Unanswered, for_provider, settle

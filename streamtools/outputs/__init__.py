@@ -11,12 +11,12 @@ from typing import TypeAlias
 
 from streamtools.machine.event_order import Grammar, validate
 from streamtools.outputs.ag_ui import AGUIEncoder
+from streamtools.outputs.ai_sdk_parts import AISDKEncoder
 from streamtools.outputs.anthropic_events import AnthropicEncoder
 from streamtools.outputs.encoder import Encoder, NativeEncoder
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.plain_text import TextEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
-from streamtools.outputs.ui_message_stream import AISDKEncoder
 
 __all__ = [
     "FORMATS", "Encoder", "Format", "Grammar", "ag_ui", "ai_sdk", "anthropic", "make_encoder", "native", "openai",

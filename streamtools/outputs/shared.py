@@ -19,9 +19,9 @@ from weakref import ref
 from streamtools.errors import Code
 from streamtools.events import UIEvent, Warning
 from streamtools.outputs.ag_ui import AGUIEncoder
+from streamtools.outputs.ai_sdk_parts import AISDKEncoder
 from streamtools.outputs.encoder import Encoder, NativeEncoder
 from streamtools.outputs.plain_text import TextEncoder
-from streamtools.outputs.ui_message_stream import AISDKEncoder
 
 ALONE = 2 * 1024
 """Bytes that are kept of what a single reader has had, for others who come at the same time."""

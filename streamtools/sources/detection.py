@@ -12,6 +12,7 @@ too, are read one by one, so that one that is no call hides none of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -33,18 +34,8 @@ from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, S
 from streamtools.json_values import Rejected, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, FrameAdapter, decode
-from streamtools.sources.ai_sdk import AISDKMessages
-from streamtools.sources.anthropic import Anthropic
-from streamtools.sources.bedrock import Bedrock
-from streamtools.sources.cohere import Cohere
+from streamtools.sources.first_event import format_of
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder, as_frame
-from streamtools.sources.gemini import Gemini
-from streamtools.sources.latitude import Latitude
-from streamtools.sources.mistral import MistralConversations
-from streamtools.sources.ollama import Ollama
-from streamtools.sources.openai import ChatCompletions
-from streamtools.sources.provider_terms import format_of
-from streamtools.sources.responses import Responses
 
 _ENOUGH = 64 * 1024
 """Bytes, or objects, that are looked at; what then has shown nothing is read as the format that most servers speak."""
@@ -52,17 +43,28 @@ _ENOUGH = 64 * 1024
 _BY_FIRST = {b"[": "gemini", b"\0": "bedrock"}
 """Formats that the first byte shows: one array of chunks, and the length of a binary message."""
 
+
+def _reads(module: str, name: str) -> Callable[[Limits], FrameAdapter]:
+    """Return what makes an adapter. Its module is imported for the first one: a process reads few of the formats."""
+
+    def make(limits: Limits) -> FrameAdapter:
+        adapter: FrameAdapter = getattr(import_module(f"streamtools.sources.wire_formats.{module}"), name)(limits)
+        return adapter
+
+    return make
+
+
 ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
-    "openai": ChatCompletions,
-    "responses": Responses,
-    "anthropic": Anthropic,
-    "gemini": Gemini,
-    "ollama": Ollama,
-    "ai_sdk": AISDKMessages,
-    "latitude": Latitude,
-    "bedrock": Bedrock,
-    "cohere": Cohere,
-    "mistral": MistralConversations,
+    "openai": _reads("openai", "ChatCompletions"),
+    "responses": _reads("responses", "Responses"),
+    "anthropic": _reads("anthropic", "Anthropic"),
+    "gemini": _reads("gemini", "Gemini"),
+    "ollama": _reads("ollama", "Ollama"),
+    "ai_sdk": _reads("ai_sdk", "AISDKMessages"),
+    "latitude": _reads("latitude", "Latitude"),
+    "bedrock": _reads("bedrock", "Bedrock"),
+    "cohere": _reads("cohere", "Cohere"),
+    "mistral": _reads("mistral", "MistralConversations"),
 }
 """The adapters of byte streams, by the name under which a recording asks for them."""
 
@@ -177,20 +179,20 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
     found = take_apart(value)
     match found.kind:
         case "gemini":
-            return _read_by(Gemini(limits), [value], [])
+            return _read_by(ADAPTERS["gemini"](limits), [value], [])
         case "responses":
             kind = "response." + str(value.get("status") or "completed")
-            return _read_by(Responses(limits), [{"type": kind, "response": value}], [])
+            return _read_by(ADAPTERS["responses"](limits), [{"type": kind, "response": value}], [])
         case "anthropic":
             return _read_blocks({key: each for key, each in value.items() if key != "content"}, found, limits)
         case "call":
             return _read_blocks({}, take_blocks_apart([value]), limits)
     message = {key: each for key, each in found.written.items() if key not in ("tool_calls", "function_call")}
     if found.kind == "ollama":
-        return _read_by(Ollama(limits), [{"done": True, **value, "message": message}], found.calls)
+        return _read_by(ADAPTERS["ollama"](limits), [{"done": True, **value, "message": message}], found.calls)
     choice = {"index": 0, "delta": message, "finish_reason": found.ending or "stop"}
     head = value if "choices" in value else {}
-    return _read_by(ChatCompletions(limits), [{**head, "choices": [choice]}], found.calls)
+    return _read_by(ADAPTERS["openai"](limits), [{**head, "choices": [choice]}], found.calls)
 
 
 def _read_blocks(head: dict[str, Any], found: Finished, limits: Limits) -> list[SourceEvent]:
@@ -199,7 +201,7 @@ def _read_blocks(head: dict[str, Any], found: Finished, limits: Limits) -> list[
         events.append({"type": "content_block_start", "index": index, "content_block": block})
         events.append({"type": "content_block_stop", "index": index})
     end = {"type": "message_delta", "delta": {"stop_reason": found.ending or "end_turn"}, "usage": head.get("usage")}
-    return _read_by(Anthropic(limits), [*events, end, {"type": "message_stop"}], found.calls)
+    return _read_by(ADAPTERS["anthropic"](limits), [*events, end, {"type": "message_stop"}], found.calls)
 
 
 def _read_by(adapter: Adapter, items: Iterable[dict[str, Any]], calls: Iterable[Any]) -> list[SourceEvent]:

@@ -1,4 +1,4 @@
-"""What all providers say, each in terms of its own: why a turn ended, what it cost, what went wrong, and whose it is.
+"""What all providers say, each in terms of its own: why a turn ended, what it cost and what went wrong.
 
 The adapters look terms up here, so that one meaning has one spelling downstream. Nothing in this module trusts a
 shape: values of an unexpected type count as not sent.
@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from streamtools.events import FinishReason, ReasoningDelta, SourceError, SourceEvent, Usage
-from streamtools.json_values import fits, whole
-from streamtools.limits import Limits
+from streamtools.events import FinishReason, SourceError, Usage
+from streamtools.json_values import whole
 
 MESSAGE_LENGTH = 500
 """Characters of a provider's message that are shown; some echo the whole prompt."""
@@ -209,134 +208,3 @@ def _count(value: dict[str, Any], paths: tuple[str, ...]) -> int | None:
         if isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < 2**53:
             return int(found)
     return None
-
-
-# Which format an event is of. Each shows itself in the first event that says anything: by the event's name, by its
-# `type`, or by a key that no other format has at that place.
-
-_BY_TYPE = {
-    "event": "latitude",  # of a proxy, around one of Latitude's
-    **dict.fromkeys(("latitude-event", "provider-event"), "latitude"),
-    **dict.fromkeys(("message_start", "message_delta", "message_stop"), "anthropic"),
-    **dict.fromkeys(("content_block_start", "content_block_delta", "content_block_stop"), "anthropic"),
-    **dict.fromkeys(("start", "start-step", "text-start", "reasoning-start", "tool-input-start", "abort"), "ai_sdk"),
-    **dict.fromkeys(("text-delta", "reasoning-delta", "tool-input-available", "finish"), "ai_sdk"),
-    **dict.fromkeys(("message-start", "content-start", "content-delta", "message-end", "tool-plan-delta"), "cohere"),
-    **dict.fromkeys(("tool-call-start", "tool-call-delta", "citation-start"), "cohere"),
-    **dict.fromkeys(("conversation.response.started", "message.output.delta", "function.call.delta"), "mistral"),
-    **dict.fromkeys(("conversation.response.done", "tool.execution.started"), "mistral"),
-}
-_BY_KEY = {
-    "choices": "openai",
-    "candidates": "gemini",
-    "promptFeedback": "gemini",
-    "usageMetadata": "gemini",
-    "event_type": "gemini",  # of its interactions
-    "done": "ollama",
-    **dict.fromkeys(("messageStart", "contentBlockStart", "contentBlockDelta", "messageStop", "chunk"), "bedrock"),
-}
-_UNREAD = {
-    "thread": "they are OpenAI's Assistants, which no source reads: ask its Responses",
-    "response": "they are Ollama's /api/generate, which no source reads: ask /api/chat",
-}
-"""What no source reads, by the name under which `seen_in` knows it, and what to ask for instead."""
-
-
-def format_of(event: str, value: Any) -> str | None:
-    """Return the name of the adapter that reads an event, by its name and its decoded data, or None."""
-    if event in ("latitude-event", "provider-event"):
-        return "latitude"
-    if not isinstance(value, dict) or unread_format(event, value) is not None:
-        return None
-    kind = value.get("type")
-    if isinstance(kind, str) and kind.startswith("response."):
-        return "responses"
-    if isinstance(kind, str) and kind in _BY_TYPE:
-        return _BY_TYPE[kind]
-    if isinstance(value.get("message"), dict):
-        return "ollama"
-    return next((name for key, name in _BY_KEY.items() if key in value), None)
-
-
-def unread_format(event: str, value: Any) -> str | None:
-    """Return whose an event is that no source reads, and what to ask for instead; None for any other."""
-    if event.startswith("thread."):
-        return _UNREAD["thread"]
-    if isinstance(value, dict) and isinstance(value.get("response"), str) and "done" in value:
-        return _UNREAD["response"]
-    return None
-
-
-def seen_in(event: str, value: Any) -> str:
-    """Return what an event is, in a few words that hold nothing of what it says."""
-    kinds = [value.get(key) for key in ("type", "event_type", "object")] if isinstance(value, dict) else []
-    kind = event if event != "message" else next((each for each in kinds if isinstance(each, str) and each), None)
-    if kind is not None:
-        return f"`{bounded(kind, 60)}`"
-    if isinstance(value, dict):
-        return f"an object of {bounded(', '.join(map(str, [*value][:6])), 100) or 'nothing'}"
-    return "no JSON" if value is None else f"a JSON {type(value).__name__}"
-
-
-# Reasoning has a term of its own with each server that speaks as chat completions, and goes back by that one. Its text
-# is told as it comes, whatever its field. Beside it stand the details of OpenRouter, whose pieces become whole here:
-# one entry for each block of reasoning, with its signature or what is encrypted.
-
-_GROWING = ("text", "summary")
-
-
-class ReasoningFields:
-    """Gathers the fields of one turn in which its reasoning came, for the next request."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._seen: set[str] = set()
-        self._entries: list[dict[str, Any]] = []
-        self._pieces: dict[str, list[str]] = {}  # of the last of them
-        self._room = limits.text
-
-    def note(self, events: list[SourceEvent], *names: str) -> bool:
-        """Tell with the last event the fields in which it came, if they are new and it is a piece of reasoning."""
-        new = [name for name in names if name not in self._seen]
-        if not (events and isinstance(last := events[-1], ReasoningDelta)):
-            return False
-        if new:
-            self._seen.update(new)
-            events[-1] = msgspec.structs.replace(last, own={"openai": dict.fromkeys(new)})
-        return True
-
-    def add(self, details: Any) -> None:
-        """Add a value of `reasoning_details`."""
-        for entry in details if isinstance(details, list) else (details,):
-            if isinstance(entry, dict) and fits(entry, self._limits.depth):
-                self._add(entry)
-
-    def _add(self, entry: dict[str, Any]) -> None:
-        self._room -= sum(len(value) for value in entry.values() if isinstance(value, str))
-        if self._room < 0:
-            return
-        last = self._entries[-1] if self._entries else None
-        same = last is not None and all(last.get(name) == entry.get(name) for name in ("type", "index"))
-        if last is None or not same or "data" in entry or (last.get("signature") and entry.get("text")):
-            self._settle()
-            last = dict.fromkeys(entry)
-            self._entries.append(last)
-        for name, value in entry.items():
-            if name in _GROWING and isinstance(value, str):
-                self._pieces.setdefault(name, []).append(value)
-                last.setdefault(name, None)
-            elif value is not None or name not in last:
-                last[name] = value
-
-    def _settle(self) -> None:
-        for name, pieces in self._pieces.items():
-            self._entries[-1][name] = whole("".join(pieces))
-        self._pieces.clear()
-
-    def close(self) -> list[SourceEvent]:
-        """Return what tells the details of the turn, if there are any."""
-        self._settle()
-        entries = [{name: each[name] for name in each if each[name] is not None} for each in self._entries]
-        self._entries = []
-        fits_in = entries and self._room >= 0
-        return [ReasoningDelta("", own={"openai": {"reasoning_details": entries}})] if fits_in else []

@@ -25,12 +25,12 @@ from streamtools.machine.native_calls import NativeCalls
 from streamtools.outputs import paired, whole_answers
 from streamtools.outputs.paired import PairedEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
-from streamtools.sources.anthropic import Anthropic
-from streamtools.sources.chat_calls import ChatCalls
-from streamtools.sources.gemini import Gemini
-from streamtools.sources.interactions import Interactions
 from streamtools.sources.open_call import OpenCall
-from streamtools.sources.responses import Responses
+from streamtools.sources.wire_formats.anthropic import Anthropic
+from streamtools.sources.wire_formats.chat_calls import ChatCalls
+from streamtools.sources.wire_formats.gemini import Gemini
+from streamtools.sources.wire_formats.interactions import Interactions
+from streamtools.sources.wire_formats.responses import Responses
 from streamtools.tools import descriptions, registry
 from tests.fuzz import growth, plain, running
 from tests.fuzz.growth import LONG, MANY, NEXT, NUMBER, Grammar, Step, fill, hold, measure

@@ -11,12 +11,12 @@ import pytest
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, SourceEvent, SourceRaw, SourceWarning, TextDelta, ToolCallDelta
 from streamtools.sources.adapter import FrameAdapter
-from streamtools.sources.ai_sdk import AISDKMessages
-from streamtools.sources.anthropic import Anthropic
-from streamtools.sources.gemini import Gemini
-from streamtools.sources.latitude import Latitude
-from streamtools.sources.openai import ChatCompletions
-from streamtools.sources.responses import Responses
+from streamtools.sources.wire_formats.ai_sdk import AISDKMessages
+from streamtools.sources.wire_formats.anthropic import Anthropic
+from streamtools.sources.wire_formats.gemini import Gemini
+from streamtools.sources.wire_formats.latitude import Latitude
+from streamtools.sources.wire_formats.openai import ChatCompletions
+from streamtools.sources.wire_formats.responses import Responses
 from tests.support.cases import together
 
 _ADAPTERS: tuple[Callable[[], FrameAdapter], ...] = (

@@ -25,7 +25,7 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import Limits
-from streamtools.sources.ai_sdk import AISDKMessages
+from streamtools.sources.wire_formats.ai_sdk import AISDKMessages
 from tests.machine.test_machine import story
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
 from tests.support.cases import together

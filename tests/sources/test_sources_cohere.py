@@ -23,7 +23,7 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import Limits
-from streamtools.sources.cohere import Cohere
+from streamtools.sources.wire_formats.cohere import Cohere
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read, who_answers
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, sse

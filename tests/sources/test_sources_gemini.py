@@ -28,7 +28,7 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import Limits
-from streamtools.sources.gemini import Gemini
+from streamtools.sources.wire_formats.gemini import Gemini
 from tests.machine.test_machine import story
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
 from tests.support.cases import together

@@ -35,13 +35,13 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.machine import StreamMachine
 from streamtools.sources import FrameAdapter
-from streamtools.sources.ai_sdk import AISDKMessages
-from streamtools.sources.anthropic import Anthropic
-from streamtools.sources.gemini import Gemini
-from streamtools.sources.latitude import Latitude
-from streamtools.sources.ollama import Ollama
-from streamtools.sources.openai import ChatCompletions
-from streamtools.sources.responses import Responses
+from streamtools.sources.wire_formats.ai_sdk import AISDKMessages
+from streamtools.sources.wire_formats.anthropic import Anthropic
+from streamtools.sources.wire_formats.gemini import Gemini
+from streamtools.sources.wire_formats.latitude import Latitude
+from streamtools.sources.wire_formats.ollama import Ollama
+from streamtools.sources.wire_formats.openai import ChatCompletions
+from streamtools.sources.wire_formats.responses import Responses
 from streamtools.stream.result import extract_tool_calls
 from tests.machine.test_machine import story
 from tests.sources.adapters import assert_same_at_every_cut, cuts, read, who_answers

@@ -25,7 +25,7 @@ from streamtools.events import (
     Usage,
     read_source_event,
 )
-from streamtools.sources.latitude import Latitude
+from streamtools.sources.wire_formats.latitude import Latitude
 from tests.machine.test_machine import story
 from tests.support.cases import cases, together
 from tests.support.cuts import cut, places, usual_cuts

@@ -24,7 +24,7 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import Limits
-from streamtools.sources.mistral import MistralConversations
+from streamtools.sources.wire_formats.mistral import MistralConversations
 from tests.machine.test_machine import story
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
 from tests.support.chat_chunks import sse

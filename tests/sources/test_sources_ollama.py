@@ -22,7 +22,7 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import Limits
-from streamtools.sources.ollama import Ollama
+from streamtools.sources.wire_formats.ollama import Ollama
 from tests.machine.test_machine import story
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
 from tests.support.cases import together

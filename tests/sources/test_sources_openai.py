@@ -28,7 +28,7 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.frames import Frame
-from streamtools.sources.openai import ChatCompletions
+from streamtools.sources.wire_formats.openai import ChatCompletions
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, read, sse, stop
 from tests.support.cuts import cut, places, usual_cuts

@@ -30,7 +30,7 @@ from streamtools.events import (
     read_source_event,
 )
 from streamtools.limits import Limits
-from streamtools.sources.chat_calls import ChatCalls
+from streamtools.sources.wire_formats.chat_calls import ChatCalls
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, read, sse, stop
 from tests.support.cuts import usual_cuts

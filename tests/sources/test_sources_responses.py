@@ -33,7 +33,7 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.sources import adapter
-from streamtools.sources.responses import Responses
+from streamtools.sources.wire_formats.responses import Responses
 from tests.sources.adapters import (
     assert_dicts_give_the_same,
     assert_ends_are_earned,

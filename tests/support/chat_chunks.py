@@ -7,7 +7,7 @@ from typing import Any
 
 from streamtools.events import ProviderCompleted, SourceEvent, Usage
 from streamtools.limits import Limits
-from streamtools.sources.openai import ChatCompletions
+from streamtools.sources.wire_formats.openai import ChatCompletions
 
 DONE = b"data: [DONE]\n\n"
 

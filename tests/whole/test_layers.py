@@ -403,7 +403,11 @@ def test_a_name_means_one_module() -> None:
         ("parsing/reader.py", "from time import monotonic", "parsing.reader is sans-IO and does not use time"),
         ("parsing/reader.py", "async def read(): ...", "parsing.reader is sans-IO and does not wait"),
         ("machine/turn.py", "print('hello')", "machine.turn is sans-IO and does not call print"),
-        ("sources/openai.py", "import asyncio", "sources.openai is sans-IO and does not use asyncio"),
+        (
+            "sources/wire_formats/openai.py",
+            "import asyncio",
+            "openai is sans-IO and does not use asyncio",
+        ),
         ("tools/signature.py", "eval('1')", "nobody calls eval"),
         ("tools/signature.py", "from ast import literal_eval", "nobody imports ast"),
         ("recording/file_reader.py", "import pickle", "nobody imports pickle"),

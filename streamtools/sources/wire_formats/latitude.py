@@ -26,9 +26,9 @@ from streamtools.events import ChainCompleted, NativeToolCall, SourceEvent, Text
 from streamtools.json_values import whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, without_strays
-from streamtools.sources.ai_sdk import TurnsAdapter
 from streamtools.sources.frames import Frame
 from streamtools.sources.provider_terms import Fault, bounded, read_fault, read_usage, text_in
+from streamtools.sources.wire_formats.ai_sdk import TurnsAdapter
 
 _USAGE = {
     "input": ("inputTokens", "promptTokens"),

@@ -31,9 +31,10 @@ from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceU
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, without_strays
-from streamtools.sources.chat_calls import ChatCalls
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.provider_terms import Fault, ReasoningFields, bounded, finish_reason, read_usage, string
+from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
+from streamtools.sources.wire_formats.chat_calls import ChatCalls
+from streamtools.sources.wire_formats.reasoning_fields import ReasoningFields
 
 _USAGE = {
     "input": ("prompt_tokens",),

@@ -34,9 +34,9 @@ from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE
 from streamtools.sources.frames import Frame
-from streamtools.sources.interactions import Interactions, read_sums
 from streamtools.sources.open_call import CallOfValues
 from streamtools.sources.provider_terms import bounded, finish_reason, text_in
+from streamtools.sources.wire_formats.interactions import Interactions, read_sums
 
 _FORMAT = "gemini"
 _COUNTS = {

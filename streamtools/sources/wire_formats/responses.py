@@ -24,8 +24,8 @@ from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsa
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.output_items import CALLS, HOSTED, TEXTS, Item, Items, kind_of, objects, text_of
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
+from streamtools.sources.wire_formats.output_items import CALLS, HOSTED, TEXTS, Item, Items, kind_of, objects, text_of
 
 _FORMAT = "responses"
 _USAGE = {

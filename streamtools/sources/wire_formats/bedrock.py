@@ -24,20 +24,20 @@ from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsa
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, FrameAdapter
-from streamtools.sources.anthropic import Anthropic
+from streamtools.sources.first_event import format_of
 from streamtools.sources.frames import Frame
 from streamtools.sources.open_call import OpenCall, end_doubtful
-from streamtools.sources.openai import ChatCompletions
 from streamtools.sources.provider_terms import (
     Fault,
     bounded,
     finish_reason,
-    format_of,
     read_fault,
     read_usage,
     string,
     text_in,
 )
+from streamtools.sources.wire_formats.anthropic import Anthropic
+from streamtools.sources.wire_formats.openai import ChatCompletions
 
 _FORMAT = "bedrock"
 _HOSTED = "server_tool_use"
@@ -59,7 +59,9 @@ class Bedrock(FrameAdapter):
     format = _FORMAT
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        from streamtools.sources.aws_event_stream import EventStreamDecoder  # loaded where somebody has such a stream
+        from streamtools.sources.wire_formats.aws_event_stream import (
+            EventStreamDecoder,  # loaded where somebody has such a stream
+        )
 
         super().__init__(EventStreamDecoder(limits.frame), limits)
         self._inner: FrameAdapter | None = None  # of the model's own API
