@@ -22,7 +22,7 @@ _SHARED = (
     "vendor/marked.umd.js",
     "vendor/purify.min.js",
     "vendor/temml.min.js",
-    *(f"static/{name}.js" for name in ("words", "dom", "code", "mathematics", "markdown", "cards", "turn")),
+    *(f"static/{name}.js" for name in ("words", "dom", "code", "mathematics", "markdown", "cards", "turn_view")),
 )
 _DOCUMENTS = {
     "page": (
