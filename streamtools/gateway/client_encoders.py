@@ -8,6 +8,7 @@ from typing import Any
 from streamtools.calls import IdFactory
 from streamtools.gateway.client_requests import Asked, Client
 from streamtools.history.messages import fit
+from streamtools.logs import Logger
 from streamtools.outputs.anthropic_events import AnthropicEncoder
 from streamtools.outputs.encoder import Encoder
 from streamtools.outputs.openai_chunks import OpenAIEncoder
@@ -16,6 +17,8 @@ from streamtools.outputs.whole_answers import write_fault
 from streamtools.sources.adapter import decode
 from streamtools.sources.provider_terms import read_fault
 
+_log = Logger(__name__)
+
 
 def write_refusal(client: Client, status: int, held: bytes) -> bytes:
     """Return an upstream's refusal, as far as it has come, in the client's form."""
@@ -23,9 +26,11 @@ def write_refusal(client: Client, status: int, held: bytes) -> bytes:
         value = decode(held)
     except ValueError:
         value = None
+    _log.warning("upstream_refused", status=status)
     if client == "openai" and isinstance(value, dict) and "error" in value:
         return held
-    return write_fault(client, status, read_fault(value).message or f"the upstream answered with status {status}")
+    hint = ": does the URL of the upstream end as it should, with /v1 mostly?" if status == 404 else ""
+    return write_fault(client, status, read_fault(value).message or f"the upstream answered with status {status}{hint}")
 
 
 def encoder_for(

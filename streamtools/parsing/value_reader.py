@@ -238,7 +238,8 @@ class ValueReader:
         if self._expects > FIRST:
             raise _invalid()
         if not self._shape.allows(kind):
-            raise Rejected(Code.INVALID_OUTPUT, f"{self._here()} cannot be of the type {kind}")
+            wanted = " or ".join(sorted(self._shape.kinds or ()))
+            raise Rejected(Code.INVALID_OUTPUT, f"{self._here()} is of the type {kind}, and not {wanted}")
 
     def _end_value(self) -> None:
         if self._stack:

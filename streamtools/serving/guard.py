@@ -104,7 +104,7 @@ class Guard:
             return self._refuse(403, "only the page of this server may do that")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" and not (kind == "multipart/form-data" and path in self._forms):
-            return self._refuse(415, "the body has to be JSON")
+            return self._refuse(415, "the body has to be JSON, and its header Content-Type: application/json")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 9 or int(length) > self._max_body:
             return self._refuse(413, f"the body may have {self._max_body} bytes")

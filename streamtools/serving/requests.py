@@ -19,6 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from streamtools.errors import DecisionRefused, Draining, RunNotFound, StreamToolsError, TooManyRuns
 from streamtools.json_values import count_values
+from streamtools.logs import Logger, loggable
 from streamtools.serving.shutdown import RETRY_AFTER
 from streamtools.stream.long_work import in_thread
 
@@ -33,6 +34,8 @@ IN_THREAD = 64 * 1024
 
 MOST_BODIES = 256 * 1024 * 1024
 """Bytes of all bodies that a process receives, or reads, at the same time."""
+
+_log = Logger(__name__)
 
 _coming = 0  # of these
 
@@ -60,8 +63,9 @@ async def read_body(
 
     A body of more than 64 KiB is read in a thread, so that other clients are answered meanwhile: let `read` do all that
     takes long, such as `chat(…)` itself, which reads the messages, and wait for nothing, because the process collects
-    no garbage as long. What it raises as ValueError, as pydantic and
-    msgspec do too, or as LookupError or TypeError, is the client's fault; our own errors are raised as they are.
+    no garbage as long. What it raises as ValueError, as pydantic and msgspec do too, or as LookupError or TypeError,
+    counts as the client's fault, and the log has its type and line (`body_refused`), as it may be a mistake in `read`;
+    our own errors are raised as they are.
 
     Raises Starlette's HTTPException, with which its frameworks answer: 413 for more than `max_body` bytes, or, in a
     long one, more than `max_values` values of JSON (None: they are not counted, as in a body that is something else);
@@ -94,7 +98,8 @@ async def read_body(
         return read(bytes(body))
     except (HTTPException, StreamToolsError):
         raise
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError, RecursionError) as fault:
+        _log.warning("body_refused", **loggable(fault))
         raise HTTPException(400, "the body is not what is wanted here") from None
     finally:
         _coming -= len(body)

@@ -180,3 +180,14 @@ def test_a_call_ends_before_the_next_one_begins() -> None:
         first = {"openai": b'"index":0,"function"', "responses": b'"output_index":0', "anthropic": b'"index":0'}[client]
         assert first in before, client
         assert (first in behind.partition(b"response.completed")[0]) is False, client
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_404_without_a_word_asks_for_the_url(client: str) -> None:
+    """It is the commonest mistake of those who set up a gateway; what the upstream says itself goes first."""
+    for said, message in (("", "/v1"), ('{"error": {"message": "no such model"}}', "no such model")):
+        exchange = begin(client, request(client))
+        exchange.begin(404, HEADERS)
+        assert message in (exchange.feed(said.encode()) + exchange.close()).decode()
+        assert exchange.head is not None
+        assert exchange.head.status == 404

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
@@ -153,9 +154,15 @@ def ask(body: bytes) -> Chat:
         (ask, b"{}"),
     ],
 )
-async def test_what_is_the_clients_fault(read: Callable[[bytes], Any], body: bytes, length: int) -> None:
-    """400, whoever reads the body, and wherever."""
-    assert 400 == await refused(Posted(body + b" " * length), read)
+async def test_what_is_the_clients_fault(
+    read: Callable[[bytes], Any], body: bytes, length: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """400, whoever reads the body, and wherever; the log says which line has refused it."""
+    with caplog.at_level(logging.WARNING, "streamtools"):
+        assert 400 == await refused(Posted(body + b" " * length), read)
+    told = [vars(each)["streamtools"] for each in caplog.records if each.getMessage().startswith("body_refused ")]
+    assert [{"error", "raised_at"}] == [each.keys() for each in told]
+    assert ":" in told[0]["raised_at"]
 
 
 async def test_what_is_not() -> None:

@@ -220,6 +220,7 @@ async def test_a_chat_asks_for_the_type() -> None:
     assert items == TABLE.rows
     assert stream.result.reason == "finished"
     assert [each.code for each in stream.result.warnings] == [Code.INVALID_OUTPUT] * 2
+    assert "title is of the type number, and not string" in stream.result.warnings[1].message
     for ask in model.asks:
         assert isinstance(ask.history[0], System)
         assert ask.history[0].text.startswith("Be kind.\n\nYour final answer is one JSON value")
