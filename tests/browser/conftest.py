@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +19,9 @@ from tests.support.answering import Answering
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.serving import Served
+
+if TYPE_CHECKING:
+    from tests.browser.front_ends import Kind
 
 _OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
@@ -48,6 +52,14 @@ async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
     """A browser, which all tests share; each has contexts of its own."""
     async with launched() as browser:
         yield browser
+
+
+@pytest.fixture(scope="session")
+def pages() -> dict[Kind, Path]:
+    """The folders with the pages of front ends."""
+    from tests.browser.front_ends import bundle  # which needs this module
+
+    return bundle()
 
 
 def watch(page: Any, faults: list[str] | None = None) -> list[str]:

@@ -1,7 +1,7 @@
 """Pages of real front ends, each in front of the program of docs/front-end.md that is for it, and a model to ask.
 
-What the pages have from npm stands in `pages/package.json`, what the documentation tells their authors to write comes
-from its blocks, and esbuild makes one script of it. The script comes from the test, everything else from the program.
+What the pages have from npm stands in a `package.json`, what the documentation tells their authors to write comes from
+its blocks, `@streamtools/client` is what npm packs, and esbuild makes one script of each page.
 """
 
 from __future__ import annotations
@@ -14,37 +14,53 @@ from pathlib import Path
 from typing import Any, Literal
 
 import anyio.lowlevel
+from starlette.staticfiles import StaticFiles
 
 from streamtools.tools import MemoryLedger
 from tests.browser.conftest import watch
 from tests.browser.looking import expect
 from tests.clients.programs import install, run_node
+from tests.clients.typescript_package import pack, unpack
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
+from tests.support.readme import ROOT
 from tests.whole.test_front_end_page import BLOCKS, serving
 
-Kind = Literal["ai_sdk", "ag_ui"]
+Kind = Literal["ai_sdk", "ag_ui", "copilot", "client"]
 
 _PAGES = Path(__file__).parent / "pages"
-_FOLDER = _PAGES.parents[2] / ".cache" / "pages"
+_PROGRAMS: dict[Kind, str] = {"ai_sdk": "ai-sdk", "ag_ui": "ag-ui", "copilot": "ag-ui", "client": "client"}
+_HTML = (
+    '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,">'
+    '<body><div id="root"></div><script src="/{}.js"></script>'
+)
 
 
-def bundle() -> Path:
-    """Return the folder with a script for each kind of page."""
-    install(_PAGES / "package.json", _FOLDER)
-    for page in _PAGES.glob("*.js"):
-        shutil.copy(page, _FOLDER)
-    for block in BLOCKS:
-        if "page" in block.notes:
-            name = block.notes["page"].replace("-", "_")
-            (_FOLDER / f"documented_{name}.js").write_text(block.text, encoding="utf-8")
-    build = ("--bundle", "--outdir=built", "--log-level=warning", '--define:process.env.NODE_ENV="production"')
-    run_node(_FOLDER, "node_modules/esbuild/bin/esbuild", "ai_sdk.js", "ag_ui.js", *build)
-    return _FOLDER / "built"
+def bundle() -> dict[Kind, Path]:
+    """Return the folder with the page of each kind."""
+    pages, copilot = ROOT / ".cache" / "pages", ROOT / ".cache" / "copilot"  # whose client of AG-UI is an older one
+    folders: dict[Kind, Path] = {"ai_sdk": pages, "ag_ui": pages, "client": pages, "copilot": copilot}
+    build = ("--bundle", "--minify", "--outdir=built", "--log-level=error", "--loader:.css=empty")
+    production = '--define:process.env.NODE_ENV="production"'
+    for folder, source in ((pages, _PAGES), (copilot, _PAGES.parent / "copilot")):
+        install(source / "package.json", folder)
+        for page in source.glob("*.js"):
+            shutil.copy(page, folder)
+        for block in BLOCKS:
+            if "page" in block.notes:
+                name = block.notes["page"].replace("-", "_")
+                (folder / f"documented_{name}.js").write_text(block.text, encoding="utf-8")
+    unpack(pack(), pages)
+    for kind, folder in folders.items():
+        run_node(folder, "node_modules/esbuild/bin/esbuild", f"{kind}.js", *build, production)
+        (folder / "built" / f"{kind}.html").write_text(_HTML.format(kind), encoding="utf-8")
+    return {kind: folder / "built" for kind, folder in folders.items()}
 
 
 class FrontEnd:
     """What a user does on a page, and what is seen there and behind it."""
+
+    box = "#question"
 
     def __init__(self, page: Any, model: Provider) -> None:
         self.page = page
@@ -53,23 +69,34 @@ class FrontEnd:
 
     async def ask(self, question: str) -> None:
         """Write a question, and send it."""
-        await self.page.locator("#question").fill(question)
-        await self.page.locator("#question").press("Enter")
+        await self.page.locator(self.box).fill(question)
+        await self.page.locator(self.box).press("Enter")
 
     async def click(self, button: str) -> None:
         """Click the one button of that name."""
         await self.page.get_by_role("button", name=button).click()
 
+    async def stop(self) -> None:
+        """End the answer."""
+        await self.click("Stop")
+
+    async def sees(self, *texts: str) -> None:
+        """Wait until this is seen."""
+        for text in texts:
+            await expect(self.page.get_by_text(text).last).to_be_visible()
+
+    async def sees_reasoning(self, text: str) -> None:
+        """Wait until this is seen of what the model thinks."""
+        await self.sees(text)
+
     async def ended(self, *answer: str, status: str = "ready") -> None:
-        """Wait until nothing goes on any more, and the last message says this."""
-        for text in answer:
-            await expect(self.page.locator(".message p").last).to_contain_text(text)
+        """Wait until this is seen, and nothing goes on any more."""
+        await self.sees(*answer)
         await expect(self.page.locator("body")).to_have_attribute("data-status", status)
 
     async def asked(self) -> None:
         """Wait until a call waits for approval."""
-        await expect(self.page.get_by_role("button", name="Approve")).to_be_visible()
-        await self.ended()
+        await expect(self.page.get_by_role("button", name="Approve")).to_be_enabled()
 
     async def answers(self) -> list[str]:
         """Return the texts of all answers."""
@@ -79,6 +106,10 @@ class FrontEnd:
         """Wait until the server answers nobody any more."""
         while vars(sys.modules["app"])["app"].state.runs.running:
             await anyio.lowlevel.checkpoint()
+
+    def told(self) -> list[tuple[str, Any]]:
+        """Return who said what, as the model is told."""
+        return [(each["role"], each["content"]) for each in self.model.bodies[-1]["messages"]]
 
     async def calls(self) -> list[tuple[str, str]]:
         """Return the states and the words of all calls."""
@@ -91,7 +122,10 @@ class FrontEnd:
         await self.ended()
 
     async def change(self, change: str) -> None:
-        """Run JavaScript on what the page has `kept`, and load the page anew."""
+        """Run JavaScript on what the page has `kept`, and load the page anew, or on its `agent`."""
+        if "agent" in change:
+            await self.page.evaluate(f"{change}, refresh()")
+            return
         script = "const kept = JSON.parse(localStorage.c1); %s; localStorage.c1 = JSON.stringify(kept)"
         await self.page.evaluate(f"(() => {{ {script % change} }})()")
         await self.reload()
@@ -105,28 +139,30 @@ class FrontEnd:
         ]
 
 
+class Copilot(FrontEnd):
+    """CopilotKit has a chat of its own."""
+
+    box = "textarea"
+
+    async def stop(self) -> None:
+        await self.page.get_by_test_id("copilot-send-button").click()
+
+    async def sees_reasoning(self, text: str) -> None:
+        await self.page.get_by_text("Thought for").click()
+        await self.sees(text)
+
+
 @asynccontextmanager
-async def opened(chromium: Any, scripts: Path, kind: Kind, *answers: Loopback) -> AsyncIterator[FrontEnd]:
+async def opened(chromium: Any, pages: dict[Kind, Path], kind: Kind, *answers: Loopback) -> AsyncIterator[FrontEnd]:
     """Serve a program whose model gives these answers, and open its page."""
     context = await chromium.new_context()
     try:
         model = Provider(*answers)
-        async with serving(kind.replace("_", "-"), model=model) as (server, _):
-            script = (scripts / f"{kind}.js").read_text(encoding="utf-8")
-
-            async def send(route: Any) -> None:
-                body = "<!doctype html><body></body><script src=/page.js></script>"
-                is_script = route.request.url.endswith(".js")
-                await route.fulfill(
-                    body=script if is_script else body,
-                    content_type="text/javascript" if is_script else "text/html; charset=utf-8",
-                )
-
-            for path in ("/", "/page.js"):
-                await context.route(server.url + path, send)
+        async with serving(_PROGRAMS[kind], model=model, within=60) as (server, _):
+            vars(sys.modules["app"])["app"].mount("/", StaticFiles(directory=pages[kind]))
             await context.add_cookies([{"name": "session", "value": "ann", "url": server.url}])
-            front = FrontEnd(await context.new_page(), model)
-            await front.page.goto(server.url)
+            front = (Copilot if kind == "copilot" else FrontEnd)(await context.new_page(), model)
+            await front.page.goto(f"{server.url}/{kind}.html")
             await front.ended()
             yield front
     finally:

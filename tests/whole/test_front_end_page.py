@@ -476,20 +476,29 @@ async def test_nobody_decides_about_the_chats_of_others() -> None:
     assert "paid 5 to Ann" in ours
 
 
-async def test_nobody_reads_or_stops_the_chats_of_others() -> None:
+@pytest.mark.parametrize(
+    ("program", "read", "stop", "begun", "stopped"),
+    [
+        ("ai-sdk", "/api/chat/c1/stream", "/api/chat/c1/stop", b"text-delta", b'"abort"'),
+        ("ag-ui", "/agent/t1", "/agent/t1/stop", b"TEXT_MESSAGE_CONTENT", b'"cancelled"'),
+    ],
+)
+async def test_nobody_reads_or_stops_the_chats_of_others(
+    program: str, read: str, stop: str, begun: bytes, stopped: bytes
+) -> None:
     """For whoever does not own it, it is one that never was."""
-    posted = {"id": "c1", "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}]}
-    async with serving("ai-sdk", Loopback([TEXT], hold=True)) as (_, client):
-        await begin(client, b"text-delta", posted, "/api/chat")
-        assert 204 == (await client.get("/api/chat/c1/stream", headers=BOB)).status_code
-        assert 204 == (await client.post("/api/chat/c1/stop", headers=BOB)).status_code
-        async with client.stream("GET", "/api/chat/c1/stream") as response:
+    question = {"id": "m1", "role": "user", "content": "Hello", "parts": [{"type": "text", "text": "Hello"}]}
+    posted = {"id": "c1", "threadId": "t1", "runId": "r1", "tools": [], "messages": [question]}
+    async with serving(program, Loopback([TEXT], hold=True)) as (_, client):
+        await begin(client, begun, posted, POSTS[program])
+        assert b"" == (await client.get(read, headers=BOB)).content
+        assert 204 == (await client.post(stop, headers=BOB)).status_code
+        async with client.stream("GET", read) as response:
             assert 200 == response.status_code, "it goes on"
-        for address in ("/api/chat/c1/stream", "/api/chat/c1/stop"):
-            method = "GET" if address.endswith("stream") else "POST"
+        for method, address in (("GET", read), ("POST", stop)):
             assert 401 == (await client.request(method, address, headers={"cookie": "x=y"})).status_code
-        assert 204 == (await client.post("/api/chat/c1/stop")).status_code
-        assert b'"abort"' in (await client.get("/api/chat/c1/stream")).content
+        assert 204 == (await client.post(stop)).status_code
+        assert stopped in (await client.get(read)).content
 
 
 async def test_nobody_decides_about_the_threads_of_others() -> None:

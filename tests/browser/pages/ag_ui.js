@@ -1,6 +1,6 @@
 // A page with AG-UI's `HttpAgent`, which keeps its messages as docs/front-end.md says.
 
-import { decide, open, run } from "./documented_ag_ui.js";
+import { decide, KeptAgent } from "./documented_ag_ui.js";
 import { show } from "./shown.js";
 
 const tools = [
@@ -10,8 +10,9 @@ const tools = [
     parameters: { type: "object", properties: { title: { type: "string" } }, required: ["title"] },
   },
 ];
-const agent = open("c1");
+const agent = new KeptAgent("c1");
 let status = "ready";
+let fault = "";
 
 function readCall({ id, function: { name, arguments: input } }, results) {
   const asks = agent.pendingInterrupts.some(({ toolCallId }) => toolCallId === id);
@@ -36,26 +37,29 @@ function refresh() {
     text: content ?? "",
     calls: toolCalls.map((call) => readCall(call, results)),
   });
-  show(shown.map(read), status, (content) => say({ role: "user", content }));
+  show(shown.map(read), status, fault, (content) => say({ role: "user", content }), () => agent.abortRun());
 }
 
-async function go(resume) {
+async function until(running) {
   status = "streaming";
+  fault = "";
   refresh();
   try {
-    await run(agent, tools, resume);
-    status = "ready";
-  } catch {
-    status = "error";
+    await running;
+  } catch (error) {
+    fault = error.message;
   }
+  status = fault ? "error" : "ready";
   refresh();
 }
+
+const go = (resume) => until(agent.runAgent({ tools, resume }));
 
 function say(message) {
   agent.addMessage({ id: crypto.randomUUID(), ...message });
   return go();
 }
 
-agent.subscribe({ onMessagesChanged: refresh });
-window.send = go;
-refresh();
+agent.subscribe({ onMessagesChanged: refresh, onRunErrorEvent: ({ event }) => { fault = event.code === "abort" ? "" : event.message; } });
+Object.assign(window, { agent, refresh, send: go });
+until(agent.connectAgent());

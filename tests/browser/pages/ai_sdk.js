@@ -32,12 +32,14 @@ function readCall(part, chat) {
 function Page() {
   const chat = useKeptChat("c1");
   useEffect(() => {
+    const said = (parts, type) => parts.map((part) => (part.type === type ? part.text : "")).join("");
     const messages = chat.messages.map(({ role, parts }) => ({
       role,
-      text: parts.map((part) => (part.type === "text" ? part.text : "")).join(""),
+      thought: said(parts, "reasoning"),
+      text: said(parts, "text"),
       calls: parts.filter((part) => "toolCallId" in part).map((part) => readCall(part, chat)),
     }));
-    show(messages, chat.status, (text) => chat.sendMessage({ text }));
+    show(messages, chat.status, chat.error?.message, (text) => chat.sendMessage({ text }), chat.stop);
     window.send = () => chat.sendMessage(); // what stands there, without a question
   });
   return null;

@@ -1,4 +1,4 @@
-// What both pages show, in one form: each message with its text and its calls, whoever keeps them.
+// What the pages show, in one form: each message with its text and its calls, whoever keeps them.
 
 const element = (name, attributes, ...children) => {
   const made = Object.assign(document.createElement(name), attributes);
@@ -19,11 +19,11 @@ function showCall({ name, input, state, told, approve, deny, pick }, disabled) {
   return shown;
 }
 
-// Shows `messages`: [{role, text, calls: [{name, input, state, told, approve, deny, pick}]}].
-export function show(messages, status, send) {
-  const list = messages.map(({ role, text, calls }) => {
-    const shown = element("section", { className: "message" }, element("p", { textContent: text }));
-    shown.append(...calls.map((call) => showCall(call, status !== "ready")));
+// Shows `messages`: [{role, thought, text, calls: [{name, input, state, told, approve, deny, pick}]}].
+export function show(messages, status, fault, send, stop) {
+  const list = messages.map(({ role, thought = "", text, calls }) => {
+    const shown = element("section", { className: "message" }, element("i", { textContent: thought }), element("p", { textContent: text }));
+    shown.append(...calls.map((call) => showCall(call, status !== "ready" && status !== "answering")));
     shown.dataset.role = role;
     return shown;
   });
@@ -33,6 +33,7 @@ export function show(messages, status, send) {
     event.preventDefault();
     send(box.value);
   };
-  document.body.replaceChildren(...list, form);
+  const button = element("button", { textContent: "Stop", onclick: stop, disabled: status === "ready" });
+  document.body.replaceChildren(...list, fault ?? "", form, button);
   document.body.dataset.status = status;
 }

@@ -1,0 +1,153 @@
+"""What every front end shows: `useChat`, AG-UI's own client, CopilotKit and `@streamtools/client`, in Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, get_args
+
+import anyio
+import pytest
+
+from tests.browser.front_ends import FrontEnd, Kind, opened
+from tests.browser.looking import expect
+from tests.support.chat_chunks import chunk
+from tests.support.loopback import Loopback
+from tests.support.talks import calls, ends, native, refuses, says
+
+pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+
+PAY = ("pay", {"to": "Ann", "amount": 50})
+
+Open: TypeAlias = Callable[..., AbstractAsyncContextManager[FrontEnd]]
+
+
+@pytest.fixture(params=get_args(Kind))
+def open(request: pytest.FixtureRequest, chromium: Any, pages: dict[Kind, Path]) -> Open:
+    """What opens a page, given the answers of a model."""
+    return partial(opened, chromium, pages, request.param)
+
+
+async def test_text(open: Open) -> None:
+    """It is seen as it comes."""
+    goes_on = anyio.Event()
+    async with open(says("Hello, ", goes_on, "Ann.")) as front:
+        await front.ask("Hi")
+        await front.sees("Hello,")
+        goes_on.set()
+        await front.ended("Hello, Ann.")
+        assert [] == front.faults
+
+
+async def test_three_turns(open: Open) -> None:
+    """All stay there, and the model is told those before."""
+    async with open(says("One."), says("Two."), says("Three.")) as front:
+        for question, answer in (("A?", "One."), ("B?", "Two."), ("C?", "Three.")):
+            await front.ask(question)
+            await front.ended(answer)
+        await front.sees("A?", "One.", "B?", "Two.", "C?")
+        assert ["A?", "One.", "B?", "Two.", "C?"] == [said for _, said in front.told()]
+        assert [] == front.faults
+
+
+async def test_reasoning(open: Open) -> None:
+    """It is seen beside the answer."""
+    thinks = [chunk({"reasoning_content": "Who is it? "}), chunk({"reasoning_content": "It is Ann."})]
+    async with open(Loopback([*thinks, chunk({"content": "Hello, Ann."}), *ends("stop", None)])) as front:
+        await front.ask("Hi")
+        await front.ended("Hello, Ann.")
+        await front.sees_reasoning("Who is it? It is Ann.")
+        assert [] == front.faults
+
+
+async def test_input_grows(open: Open) -> None:
+    """The arguments of a call are seen while the model writes them."""
+    goes_on = anyio.Event()
+    begins = chunk({"tool_calls": [native(0, "pay", '{"amount": 50, "to": "Ann Mil')]})
+    more = chunk({"tool_calls": [{"index": 0, "function": {"arguments": 'ton"}'}}]})
+    async with open(Loopback([begins, goes_on, more, *ends("tool_calls", None)])) as front:
+        await front.ask("Pay.")
+        await expect(front.page.locator(".call")).to_contain_text("Ann Mil")
+        await expect(front.page.locator(".call")).not_to_contain_text("Milton")
+        goes_on.set()
+        await front.asked()
+        await expect(front.page.locator(".call")).to_contain_text("Ann Milton")
+        assert [] == front.faults
+
+
+@pytest.mark.parametrize(("button", "told"), [("Approve", "paid 50 to Ann"), ("Deny", "was denied: too much")])
+async def test_approval(open: Open, button: str, told: str) -> None:
+    """What comes of the call is seen, and the model goes on."""
+    async with open(calls(PAY), says("So be it.")) as front:
+        await front.ask("Pay.")
+        await front.click(button)
+        await front.ended("So be it.")
+        await expect(front.page.locator(".call")).to_contain_text(told)
+        assert told in front.told()[-1][1]
+        assert [] == front.faults
+
+
+async def test_a_tool_of_the_page(open: Open) -> None:
+    """The user carries it out."""
+    async with open(calls(("pick_date", {"title": "Departure"})), says("In March.")) as front:
+        await front.ask("When?")
+        await front.click("Pick")
+        await front.ended("In March.")
+        await front.sees("2027-03-01")
+        assert ("tool", "2027-03-01") == front.told()[-1]
+        assert [] == front.faults
+
+
+async def test_an_error_of_the_provider(open: Open) -> None:
+    """It is seen, and the next question is answered."""
+    async with open(refuses(404, "no such model"), says("On.")) as front:
+        await front.ask("Hi")
+        await front.ended("no such model", status="error")
+        await front.ask("Again?")
+        await front.ended("On.")
+        assert ["Hi", "Again?"] == [said for role, said in front.told() if role == "user"]
+
+
+async def test_stop(open: Open) -> None:
+    """The provider is left at once; what had come stays, and the next question is answered."""
+    held = Loopback([chunk({"content": "As far as th"})], hold=True)
+    async with open(held, says("On.")) as front:
+        await front.ask("More?")
+        await front.sees("As far as th")
+        await front.stop()
+        await held.disconnected.wait()
+        await front.ended("As far as th")
+        await front.ask("And now?")
+        await front.ended("On.")
+        assert ["More?", "As far as th", "And now?"] == [said for _, said in front.told()]
+        assert [] == front.faults
+
+
+async def test_the_page_is_loaded_anew(open: Open) -> None:
+    """In the midst of an answer, which goes on where it is."""
+    goes_on = anyio.Event()
+    async with open(says("It is ", goes_on, "warm."), says("You are welcome.")) as front:
+        await front.ask("How warm?")
+        await front.sees("It is")
+        await front.page.reload()
+        await front.sees("It is")
+        goes_on.set()
+        await front.ended("It is warm.")
+        await front.ask("Thanks!")
+        await front.ended("You are welcome.")
+        assert ["How warm?", "It is warm.", "Thanks!"] == [said for _, said in front.told()]
+        assert [] == front.faults
+
+
+async def test_a_malformed_call(open: Open) -> None:
+    """It is seen as a failure, with what the model wrote; what the page sends of it later can be read."""
+    async with open(calls(("pay", '{"to": "An')), says("I could not."), says("You are welcome.")) as front:
+        await front.ask("Pay.")
+        await front.ended("I could not.")
+        await expect(front.page.locator(".call")).to_contain_text("the arguments break off")
+        await front.ask("Thanks!")
+        await front.ended("You are welcome.")
+        assert ["I could not.", "Thanks!"] == [said for _, said in front.told()][-2:]
+        assert [] == front.faults
