@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ class Circuits:
         self._clock = clock
         self._failures = failures
         self._rest = rest
+        self._lock = threading.Lock()  # the gateway reads long answers in threads
 
     def order(self, failed: Collection[int] = ()) -> list[int]:
         """Return the places of the models in the order in which they are asked, where some have `failed` in a run."""
@@ -46,8 +48,9 @@ class Circuits:
     def note(self, at: int, *, failed: bool) -> None:
         """Take note that a model has failed, or has given an answer."""
         circuit = self.each[at]
-        circuit.failures = circuit.failures + 1 if failed else 0
-        if not failed:
-            circuit.open_until = 0.0
-        elif circuit.failures >= self._failures:
-            circuit.open_until = self._clock() + self._rest
+        with self._lock:
+            circuit.failures = circuit.failures + 1 if failed else 0
+            if not failed:
+                circuit.open_until = 0.0
+            elif circuit.failures >= self._failures:
+                circuit.open_until = self._clock() + self._rest

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from time import monotonic
 from types import coroutine
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import anyio
 import httpx
@@ -28,10 +28,13 @@ from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.encoder import EVENT_STREAM, KEEP_ALIVE
 from streamtools.outputs.whole_answers import write_fault
 from streamtools.serving.connection import Outlet, attend
-from streamtools.serving.shutdown import Shutdown
+from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
+from streamtools.stream.long_work import in_thread, in_thread_if
 
 GONE = 499
 """The status under which a request is counted whose client did not wait for an answer."""
+
+_T = TypeVar("_T")
 
 _OURS = {
     *("accept-ch", "activate-storage-access", "alt-svc", "authorization", "clear-site-data", "critical-ch", "date"),
@@ -65,6 +68,8 @@ class Asking(Protocol):
     def asks(self) -> Collection[object]: ...
     @property
     def over(self) -> bool: ...
+    @property
+    def is_long(self) -> bool: ...
     def settle(self) -> Awaitable[bytes]: ...
     def give_up(self) -> None: ...
 
@@ -73,7 +78,7 @@ class Passing:
     """A request whose answer passes as it is, and about which nobody is asked."""
 
     asks: Collection[object] = ()
-    judged = over = False
+    judged = over = is_long = False
 
     def __init__(self, endpoint: str, body: bytes) -> None:
         self.request: UpstreamRequest | None = UpstreamRequest(endpoint, body)
@@ -145,6 +150,31 @@ async def read_whole(route: Route, endpoint: str, body: bytes, most: int) -> byt
     return bytes(held)
 
 
+async def attended(work: Callable[[], Awaitable[_T]], receive: Receive, shutdown: Shutdown | None) -> _T:
+    """Return what `work` does, which ends when its client leaves: HTTPException is raised then, with `GONE`."""
+    scope, made = anyio.CancelScope(), list[_T]()
+
+    async def do() -> None:
+        with scope:
+            made.append(await work())
+
+    async def listen(group: TaskGroup) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def stop() -> None:
+        scope.cancel()
+
+    fault = await attend(do, listen=listen, watch=anyio.sleep_forever, leave=lambda: None, shutdown=shutdown, stop=stop)
+    if fault is not None:
+        raise fault
+    if not made and scope.cancel_called:
+        raise HTTPException(503, "the server is about to end", {"retry-after": str(RETRY_AFTER)})
+    if not made:
+        raise HTTPException(GONE, "the client has gone")
+    return made[0]
+
+
 class Delivery:
     """Sends one answer; `untouched` is one whose bytes pass as they are, and which can only break where those do."""
 
@@ -204,7 +234,7 @@ class Delivery:
                     await self._ask(exchange.request)
             if self._scope.cancelled_caught and not self._sending:
                 exchange.give_up()
-                ends = self._end(self._why)
+                ends = await in_thread(partial(self._end, self._why))
                 while exchange.request is not None:  # which is not asked again
                     self._begun = False
                     ends += self._end(self._why)
@@ -242,9 +272,9 @@ class Delivery:
             fault = Fault(504, "the upstream does not answer in time")
         except httpx.RequestError as error:
             fault = Fault(502, f"the upstream cannot be reached: {type(error).__name__}")
-        ends = self._end(fault)
+        ends = await in_thread_if(exchange.is_long, partial(self._end, fault))
         while exchange.asks:
-            ends += await exchange.settle() + exchange.close()
+            ends += await exchange.settle() + await in_thread_if(exchange.is_long, exchange.close)
         if not self._broken:
             await self._send(ends, more=exchange.request is not None)
 

@@ -30,6 +30,7 @@ from streamtools.sources import adapter
 from streamtools.sources.adapter import decode, interrupted
 from streamtools.sources.detection import finished
 from streamtools.sources.provider_terms import read_fault
+from streamtools.stream.long_work import IN_THREAD
 
 if TYPE_CHECKING:
     from streamtools.stream.judging import Gate
@@ -63,6 +64,7 @@ class Exchange:
         self.may_fail = False
         """Another upstream is asked where this one fails."""
         self._rewrite = rewrite
+        self._asked_long = len(body) > IN_THREAD  # and would be written anew
         self._host = host
         self._watch = watch
         self._failed = self._untouched = self._whole = False
@@ -180,6 +182,11 @@ class Exchange:
 
     def _end_stream(self, cause: str | None) -> bytes:
         return self._send_all(self._choices.close(cause)) if self._choices else self._send(self._adapter.close(cause))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether `close` may read, or write, too much at once for an event loop."""
+        return self._asked_long or max(len(self._held), sum(map(len, self._parts))) > IN_THREAD
 
     def close(self, cause: str | None = None) -> bytes:
         """Return the end of the client's body; `cause` says why the upstream's broke off, if it did."""

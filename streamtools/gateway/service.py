@@ -34,12 +34,12 @@ from streamtools.conversation.prompts import Example
 from streamtools.gateway.addresses import CLIENTS, JSON, UNREAD, as_bytes, headers_for, holds_text, path_below
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
-from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, below, read_whole, without_key
+from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, attended, below, read_whole, without_key
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.fallbacks import FallbackUpstream
 from streamtools.gateway.plan import Modes
 from streamtools.gateway.rewrite import Rewrite
-from streamtools.gateway.upstream_requests import Upstream
+from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.outputs.whole_answers import write_fault
 from streamtools.parsing.dialects import Dialects
 from streamtools.recording import RecordingTransport
@@ -49,6 +49,7 @@ from streamtools.serving.guard import Guard, digest, is_here
 from streamtools.serving.requests import read_body
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal
 from streamtools.stream.judging import TextJudge
+from streamtools.stream.long_work import one_at_a_time
 
 __all__ = ["app"]
 
@@ -179,6 +180,7 @@ class _Gateway:
         self._upstream = upstream
         self._limits = limits
         self._counters = Counters()
+        self._see = one_at_a_time(self._counters.see)  # long answers are read in threads
         self._shutdown: Shutdown | None = None
         self._reading = 0  # requests whose bodies come
         transport: Any = httpx.AsyncHTTPTransport(
@@ -216,7 +218,7 @@ class _Gateway:
         elif (method, path) == ("GET", "/"):
             await HTMLResponse(self._counters.page(str(self._upstream)))(scope, receive, send)
         elif client is not None:
-            begin = partial(self._rewrite.begin, client, host=self._upstream.host, watch=self._counters.see)
+            begin = partial(self._rewrite.begin, client, host=self._upstream.host, watch=self._see)
             await self._answer(kind, form, request, partial(self._begin, begin), send)
         elif (method, path) == ("POST", _COUNT):
             await self._answer(kind, form, request, self._count, send)
@@ -306,9 +308,8 @@ class _Gateway:
         if exchange.request is None:
             body = exchange.close()
             assert exchange.head is not None
-            await Response(body, exchange.head.status, dict(exchange.head.headers))(
-                request.scope, request.receive, send
-            )
+            refused = Response(body, exchange.head.status, dict(exchange.head.headers))
+            await refused(request.scope, request.receive, send)
             return exchange.head.status
         delivery = Delivery(exchange, self._route(request, exchange.client), untouched=untouched)
         status = await self._deliver(delivery, request, send)
@@ -350,16 +351,19 @@ class _Gateway:
         if wanted.endpoint not in ("apply-template", "tokenize"):
             raise HTTPException(404, "the upstream has no tokens to count; see the option api")
         route = self._route(request, "anthropic")
-        made = await self._ask(route, wanted.endpoint, wanted.body)
-        if wanted.endpoint == "apply-template":
-            text = {"content": made.get("prompt"), "add_special": False, "parse_special": True}
-            made = await self._ask(route, "tokenize", msgspec.json.encode(text))
-        tokens = made.get("tokens")
-        if not isinstance(tokens, list):
+        made = await attended(partial(self._tokens, route, wanted), request.receive, self._shutdown)
+        if not isinstance(tokens := made.get("tokens"), list):
             raise HTTPException(404, "the upstream does not count tokens")
         body = msgspec.json.encode({"input_tokens": len(tokens)})
         await Response(body, media_type=JSON)(request.scope, request.receive, send)
         return 200
+
+    async def _tokens(self, route: Route, wanted: UpstreamRequest) -> dict[str, Any]:
+        made = await self._ask(route, wanted.endpoint, wanted.body)
+        if wanted.endpoint == "apply-template":
+            text = {"content": made.get("prompt"), "add_special": False, "parse_special": True}
+            made = await self._ask(route, "tokenize", msgspec.json.encode(text))
+        return made
 
     async def _ask(self, route: Route, endpoint: str, body: bytes) -> dict[str, Any]:
         body = await read_whole(route, endpoint, body, self._rewrite.limits.frame)

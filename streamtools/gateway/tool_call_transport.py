@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -40,6 +41,7 @@ from streamtools.parsing.dialects import Dialects
 from streamtools.recording.transports import Transport, library_of, of_library
 from streamtools.rules.rule import Rule
 from streamtools.sources.source import unwind
+from streamtools.stream.long_work import in_thread_if
 
 if TYPE_CHECKING:
     from streamtools.stream.judging import TextJudge
@@ -272,9 +274,9 @@ class _AsyncBody:
     async def _end(self, cause: str | None = None) -> bytes:
         """Return the end of an answer, behind which the model may be asked again."""
         exchange = self._exchange
-        piece = exchange.close(cause)
+        piece = await in_thread_if(exchange.is_long, partial(exchange.close, cause))
         while exchange.asks:
-            piece += await exchange.settle() + exchange.close()
+            piece += await exchange.settle() + await in_thread_if(exchange.is_long, exchange.close)
         self._pieces = None
         await self._response.aclose()
         if exchange.request is not None:

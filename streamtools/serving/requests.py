@@ -21,16 +21,13 @@ from streamtools.errors import DecisionRefused, Draining, RunNotFound, StreamToo
 from streamtools.json_values import count_values
 from streamtools.logs import Logger, loggable
 from streamtools.serving.shutdown import RETRY_AFTER
-from streamtools.stream.long_work import in_thread
+from streamtools.stream.long_work import IN_THREAD, in_thread
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of a request's body."""
 
 MAX_VALUES = 100_000
 """Values of its JSON."""
-
-IN_THREAD = 64 * 1024
-"""Bytes of a body that is read in a thread, if it has more."""
 
 MOST_BODIES = 256 * 1024 * 1024
 """Bytes of all bodies that a process receives, or reads, at the same time."""

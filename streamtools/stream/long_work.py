@@ -14,7 +14,11 @@ from typing import TypeVar
 
 import anyio.to_thread
 
+IN_THREAD = 64 * 1024
+"""Bytes of what is read in a thread, if it has more."""
+
 _Returned = TypeVar("_Returned")
+_Told = TypeVar("_Told")
 
 _pausing = threading.Lock()  # one at a time, so that the collector has its turn between any two
 
@@ -26,6 +30,22 @@ async def in_thread(work: Callable[[], _Returned]) -> _Returned:
     stopped it already.
     """
     return await anyio.to_thread.run_sync(_without_collections, work)
+
+
+async def in_thread_if(is_long: bool, work: Callable[[], _Returned]) -> _Returned:
+    """Do so if the work is long, and else do it at once."""
+    return await in_thread(work) if is_long else work()
+
+
+def one_at_a_time(tell: Callable[[_Told], object]) -> Callable[[_Told], None]:
+    """Return what calls a function from any thread, and from one at a time."""
+    lock = threading.Lock()
+
+    def tell_alone(told: _Told) -> None:
+        with lock:
+            tell(told)
+
+    return tell_alone
 
 
 def _without_collections(work: Callable[[], _Returned]) -> _Returned:

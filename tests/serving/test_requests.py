@@ -28,7 +28,8 @@ from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import DecisionRefused
 from streamtools.json_values import count_values
 from streamtools.outputs import asgi
-from streamtools.serving.requests import IN_THREAD, MAX_BODY, MAX_VALUES
+from streamtools.serving.requests import MAX_BODY, MAX_VALUES
+from streamtools.stream.long_work import IN_THREAD
 from tests.support.loops import ONE_LOOP
 from tests.support.serving import Served
 

@@ -60,7 +60,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
         "gateway.service",  # the door hands out `app`
     },
     "gateway.counters": {"calls", "errors", "events"},
-    "gateway.delivery": {"gateway", "outputs", "serving"},
+    "gateway.delivery": {"gateway", "outputs", "serving", "stream"},
     "gateway.service": {
         *("rules", "parsing", "conversation", "outputs", "recording", "serving", "stream"),
         *("gateway", "gateway.counters", "gateway.delivery"),

@@ -18,8 +18,9 @@ from streamtools.events.event import AT_ONCE
 from streamtools.outputs.asgi import event_stream_response, read_body, serve_websocket, shutdown_signal
 from streamtools.outputs.shared import TOGETHER
 from streamtools.runs import MemoryEventLog, Runs
-from streamtools.serving.requests import IN_THREAD, MOST_BODIES
+from streamtools.serving.requests import MOST_BODIES
 from streamtools.stream.handover import BUFFERED, BUFFERED_BYTES
+from streamtools.stream.long_work import IN_THREAD
 from streamtools.tools import MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger, Tool, mcp
 from tests.security.test_s10_template_tokens import FAMILIES
 from tests.support.readme import ROOT, read_blocks, read_tables, write_table
