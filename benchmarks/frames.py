@@ -4,10 +4,10 @@
 
 Both read the same answer of Markdown from the same server, in the same Chromium, one after the other, and take turns.
 The figure is the 95th percentile of the time between two frames; of each page the best run counts, because whatever
-made another slower was not the page. What the second half of the answer costs the renderer, beside the first half,
-tells whether a delta costs more the longer the answer is; what the heap has grown by meanwhile, behind a collection of
-garbage, whether more is kept than what stands there. With `--smoke` the answer is short, and only what the pages
-show is checked.
+made another slower was not the page. What scripts, layout and style take in the second half of the answer, beside the
+first half, tells whether a delta costs more the longer the answer is; what the heap has grown by meanwhile, behind a
+collection of garbage, whether more is kept than what stands there. With `--smoke` the answer is short, and only what
+the pages show is checked.
 """
 
 from __future__ import annotations
@@ -77,10 +77,11 @@ _BARE = """async (question) => {
 
 
 class Shown(NamedTuple):
-    """The 95th percentile of the times between frames, in ms, the renderer's seconds for each half, and how many bytes
-    the heap of scripts has grown by in the second half, for each character."""
+    """The 95th percentile of the times between frames, in ms; the renderer's seconds, and those of scripts, layout and
+    style in each half; how many bytes the heap of scripts has grown by in the second half, for each character."""
 
     frame: float
+    work: float
     first: float
     second: float
     kept: float
@@ -121,10 +122,10 @@ def until(page: Any, holds: str) -> None:
         page.wait_for_timeout(100)
 
 
-def renderer(session: Any) -> float:
-    """Return the seconds that the renderer has worked."""
+def renderer(session: Any) -> tuple[float, float]:
+    """Return the seconds that the renderer has worked, and those of scripts, layout and style among them."""
     told = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
-    return float(told["TaskDuration"])
+    return told["TaskDuration"], sum(told[f"{part}Duration"] for part in ("Script", "Layout", "RecalcStyle"))
 
 
 def heap(session: Any) -> float:
@@ -160,7 +161,10 @@ def show(browser: Any, url: str, text: str, *, bare: bool) -> Shown:
     frames = sorted(page.evaluate("cancelAnimationFrame(window.looking), window.frames_"))
     assert text == page.evaluate(said), "the page shows another text"
     context.close()
-    return Shown(frames[int(len(frames) * 0.95)], middle - begin, end - collected, grown / max(1, len(text) - shown))
+    (work, first), (rest, second) = (
+        [after - before for before, after in zip(*each, strict=True)] for each in ((begin, middle), (collected, end))
+    )
+    return Shown(frames[int(len(frames) * 0.95)], work + rest, first, second, grown / max(1, len(text) - shown))
 
 
 def main(size: int = 50_000, repeats: int = 3) -> None:
@@ -177,12 +181,12 @@ def main(size: int = 50_000, repeats: int = 3) -> None:
         print(f"both pages show the answer of {size:,} characters")
         return
     bare, ours = (min(pair[which].frame for pair in runs) for which in (0, 1))
-    growth = min(pair[1].second / pair[1].first for pair in runs)
-    work = min((pair[1].first + pair[1].second) / (pair[0].first + pair[0].second) for pair in runs)
+    work = min(pair[1].work / pair[0].work for pair in runs)
+    first, second = (min(getattr(pair[1], half) for pair in runs) for half in ("first", "second"))
     print(f"{size:,} characters: a frame in 95 of 100 is there within {ours:.1f} ms, on a bare page {bare:.1f} ms")
     print(f"beside the bare page: {ours / bare:.2f} x (target 1.50), and {work:.2f} x the work of the renderer")
     kept, bare_kept = (min(pair[which].kept for pair in runs) for which in (1, 0))
-    print(f"the second half beside the first: {growth:.2f} x the work")
+    print(f"scripts, layout, style: first half {first:.2f} s, second half {second:.2f} s, {second / first:.2f} x")
     print(f"the heap grows by {kept:.1f} bytes a character of it, that of the bare page by {bare_kept:.1f}")
 
 

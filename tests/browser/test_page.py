@@ -433,7 +433,7 @@ async def test_reasoning_is_folded(browsing: Browsing) -> None:
 
 
 async def test_a_long_answer_is_the_same_after_a_reload(browsing: Browsing) -> None:
-    """However much of it comes between two frames."""
+    """However much of it comes between two frames; what is not in sight is not laid out, and the end is in sight."""
     paragraph = "Some **bold** words, a `span` and a [link](http://a.example/).\n\n- one\n- two\n\n"
     page = await browsing.open(saying(*[paragraph] * 2000))
     await ask(page, "Hi")
@@ -445,6 +445,9 @@ async def test_a_long_answer_is_the_same_after_a_reload(browsing: Browsing) -> N
 
     await expect(page.locator(".prose strong")).to_have_count(2000)
     assert before == await page.locator(".prose").inner_html()
+    await expect(page.locator(".part")).to_have_count(167)
+    assert "auto" == await page.locator(".part").first.evaluate("(part) => getComputedStyle(part).contentVisibility")
+    await expect(page.locator(".prose li").last).to_be_in_viewport()
 
 
 async def test_failures_are_told_in_words(browsing: Browsing) -> None:

@@ -6,6 +6,7 @@
 // that is very long, or nested deeper than the renderer can follow, stays as the text that it is.
 
 const BLOCK = 16384; // characters up to which one block is Markdown
+const PART = 24; // blocks
 const TAGS = ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre",
   "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"];
 const ATTRIBUTES = ["start", "align", "data-language", "alt", ...MATH_ATTRIBUTES]; // that hold no address
@@ -85,6 +86,7 @@ class MarkdownText {
     this.node = element("div", { class: "prose" });
     this.tail = element("div", { class: "tail" });
     this.node.append(this.tail);
+    this.part = null; // that the next complete blocks are put into: the browser passes over those that are not in sight
     this.text = ""; // of the blocks that are not complete
     this.settled = 0; // up to where in it lines have been looked at
     this.plain = null;
@@ -141,7 +143,10 @@ class MarkdownText {
     const length = done.reduce((sum, token) => sum + token.raw.length, 0);
     if (!length || !this.text.startsWith(done.map((token) => token.raw).join(""))) return;
     done.links = tokens.links;
-    this.tail.before(finishCode(render(done)));
+    for (const node of [...finishCode(render(done)).childNodes]) {
+      if (!this.part || (node instanceof Element && this.part.childElementCount >= PART)) this.tail.before(this.part = element("div", { class: "part" }));
+      this.part.append(node);
+    }
     this.text = this.text.slice(length);
     this.settled = 0;
   }
