@@ -159,13 +159,14 @@ def _settings(item: pytest.Item, defaults: Mapping[str, Any], cut: Any) -> tuple
 def place_of(item: pytest.Item, name: str | Path | None) -> Path:
     """Return the path of the recording of a test.
 
-    A plain `name` is that of a recording among those of the test's module; one with a folder or a suffix, and a `Path`,
-    is a path as seen from the test's folder.
+    A plain `name` is that of a recording among those of the test's module, or of the test that records it, with its
+    parameters as pytest writes them; one with a folder or a suffix, and a `Path`, is a path as seen from the test's
+    folder.
     """
     if isinstance(name, Path) or (name and ("/" in name or Path(name).suffix)):
         return item.path.parent / name
-    folder = item.path.parent / FOLDER / item.path.stem
-    return folder / f"{_safe(name or _name_of(item))}.jsonl"
+    named = re.sub(r"\[(.*)\]\Z", r"-\1", name) if name else _name_of(item)
+    return item.path.parent / FOLDER / item.path.stem / f"{_safe(named)}.jsonl"
 
 
 def owner_of(path: Path, item: pytest.Item) -> str | None:

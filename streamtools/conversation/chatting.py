@@ -166,6 +166,8 @@ class Chat(ToolStream):
         best = [self._named.taught] if isinstance(self._named, ByName) and self._dialects else usual
         self._taught = next(filter(None, [*best, *usual, *self._dialects]), None)
         self._teach_when = teach
+        if self._native is False and teach == "auto" and self._taught and not self._taught.teachable and tools:
+            log.warning("tools_not_told", dialect=self._taught.id, advice="leave native_tool_calls unset")
         self._few_shot = few_shot
         self._parsing: Any = {name: value for name, value in options.items() if name in _PROBED}
         self._messages = answered_by_user(history, self._dialects)

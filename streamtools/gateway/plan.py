@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.calls import ToolCall
@@ -26,8 +27,11 @@ from streamtools.history import (
     read_messages,
     settle,
 )
+from streamtools.logs import Logger
 from streamtools.parsing.dialects import DIALECTS, Dialect, Dialects, choose_dialects, dialects_for, for_model
 from streamtools.parsing.dialects.base import neutralise
+
+_log = Logger(__name__)
 
 Mode: TypeAlias = Literal["text", "native", "auto"]
 """How models are made to call: taught in text, by the upstream, or by the upstream unless calls leak into its text."""
@@ -81,7 +85,16 @@ def make_plan(mode: Mode, dialects: Dialects, asked: Asked, host: str | None) ->
         return Plan(() if dialects is None else choose_dialects(dialects), None)
     if calls_natively_at(host or "") or _holds_native(asked.history):
         return Plan((), None)
-    return Plan(choose_dialects(dialects_for(asked.model) if dialects is None else dialects), None)
+    if dialects is None:
+        dialects = dialects_for(asked.model) or _tell_unknown(asked.model)
+    return Plan(choose_dialects(dialects), None)
+
+
+@lru_cache(maxsize=256)
+def _tell_unknown(model: str) -> tuple[str, ...]:
+    """Log, once for each name, that calls in the text of this model are not found: nobody knows how it writes them."""
+    _log.warning("model_unknown", model=model, advice="name its dialects: mode 'auto' finds no call in its text")
+    return ()
 
 
 def teaching(dialects: Dialects, model: str = "") -> Plan:
@@ -96,7 +109,8 @@ def teaching(dialects: Dialects, model: str = "") -> Plan:
     chosen = choose_dialects(dialects)
     if not chosen or not chosen[0].teachable:
         named = f"{chosen[0].id!r} cannot" if chosen else "none can"
-        raise ValueError(f"mode 'text' teaches the first of the dialects, and {named} be taught; 'tilde_fence' can")
+        advice = "'tilde_fence' can, and mode 'native' only reads them"
+        raise ValueError(f"mode 'text' teaches the first of the dialects, and {named} be taught; {advice}")
     return Plan(chosen, chosen[0])
 
 

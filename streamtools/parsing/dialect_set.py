@@ -14,7 +14,7 @@ from streamtools.parsing.markdown import IN_CODE, LINE_START
 from streamtools.parsing.markers import Marker, Markers
 from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
 from streamtools.parsing.rehearsal import RunMarkers
-from streamtools.parsing.visible import NearMisses
+from streamtools.parsing.visible import NearMisses, json_of
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
 """What begins at a marker, its dialect, and how many characters of white space before it belong to it."""
@@ -130,8 +130,10 @@ def _near_misses(dialects: list[Dialect], calls: list[Entry], names: tuple[str, 
         for dialect in dialects
         for near in dialect.near
     ]
-    bare = any(entry.marker.where == "start" and entry.marker.first in "{[" for entry in calls)
-    return NearMisses(prose, code, () if bare else names)
+    if any(entry.marker.where == "start" and entry.marker.first in "{[" for entry in calls):
+        names = ()
+    markerless = [json_of(names)] if calls and names else []
+    return NearMisses(prose + markerless, code + markerless, names)
 
 
 def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -> Iterator[Opener]:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from streamtools.calls import NAME_FIELDS
+from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
 from streamtools.errors import Code
 from streamtools.events import Markup, Text, Warning
 from streamtools.parsing.beginnings import beginnings_of
 from streamtools.parsing.call_life import Output
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, Some
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, OneOf, Some
 from streamtools.parsing.policies import Options
 from streamtools.parsing.reader import not_white_space
 
@@ -144,9 +144,9 @@ class Visible:
 # A near miss is text. It is shown at once, like all text, and the report comes behind the character that decides it,
 # so nothing is held back for it. A candidate begins only at a character at which the search for markers stops anyway,
 # and is one bounded pattern from there to its last character: a marker where markers do not count, a marker with a
-# fault, or, at the start of a message, JSON that names a declared tool within 256 characters. What follows it is never
-# looked at: no body is parsed in prose. Candidates that overlap are one occurrence, that of the first to be complete;
-# and a turn reports no more of them than it may hold calls.
+# fault, or JSON of a declared tool: its name and then arguments, or, at the start of a message, its name within 256
+# characters. What follows it is never looked at: no body is parsed in prose. Candidates that overlap are one
+# occurrence, that of the first to be complete; and a turn reports no more of them than it may hold calls.
 
 Look: TypeAlias = Callable[[str, int, bool], tuple[str, int] | Literal[False] | None]
 """Given a text, a place and whether the text has ended: what stands there and its end, None if it may, or False."""
@@ -159,6 +159,7 @@ NEVER: Final = 2**62
 
 _WINDOW = 256  # characters of JSON in which the name of a declared tool has to stand
 _JSON_STARTS = "{`~"  # a brace, or a fence before it
+_MARKERLESS = "the JSON of a declared tool without a marker is text"
 _LABEL = (BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END, SPACES, "{")
 
 
@@ -187,6 +188,15 @@ class NearMisses:
         return self._start if first in _JSON_STARTS else None
 
 
+def json_of(names: Sequence[str]) -> Known:
+    """Return the near miss that is an object whose first members are the name of one of these tools and arguments."""
+    key, tool, arguments = (
+        OneOf(tuple(f'"{each}"' for each in words)) for words in (NAME_FIELDS, names, ARGUMENT_FIELDS)
+    )
+    parts = ("{", SPACES, key, SPACES, ":", SPACES, tool, SPACES, ",", SPACES, arguments, SPACES, ":")
+    return Marker(parts), _MARKERLESS
+
+
 def _look(known: Sequence[Known]) -> Look | None:
     return Markers(known).at if known else None
 
@@ -197,7 +207,6 @@ def _look_at_start(names: Sequence[str]) -> Look:
     fenced = Markers([(fence, None) for fence in fences]).at
     keys, tools = "|".join(NAME_FIELDS), "|".join(map(re.escape, names))
     named = re.compile(rf'\{{.{{0,{_WINDOW}}}?"(?:{keys})"\s{{0,8}}:\s{{0,8}}"(?:{tools})"', re.DOTALL).match
-    message = "the JSON of a declared tool without a marker is text"
 
     def look(text: str, at: int, ended: bool) -> tuple[str, int] | Literal[False] | None:
         if text[at] != "{":
@@ -207,7 +216,7 @@ def _look_at_start(names: Sequence[str]) -> Look:
             at = found[1] - 1
         end = at + _WINDOW
         if name := named(text, at, end):
-            return message, name.end()
+            return _MARKERLESS, name.end()
         return False if ended or len(text) >= end else None
 
     return look

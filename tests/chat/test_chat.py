@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 import streamtools
 from streamtools import Guards, ToolError, ToolOutcome, ToolRegistry, chat, conversation
@@ -676,6 +677,19 @@ async def test_who_is_taught() -> None:
         _, model, _ = await hold([ANSWER], native=native, **options)
         prompt, roles, tools = taught(model)
         assert (told, offered, ["User"]) == ("weather" in prompt, tools, roles), (native, options)
+
+
+async def test_tools_that_nobody_tells_the_model_of_are_logged() -> None:
+    """No prompt can write the tokens of a chat template; the model's own template may."""
+    for dialects, native, expected in (
+        ("kimi_k2", False, ["kimi_k2"]),
+        ("kimi_k2", None, []),
+        ("hermes_json", False, []),
+    ):
+        with capture_logs() as logs:
+            _, model, _ = await hold([ANSWER], native=native, dialects=dialects)
+        assert expected == [each["dialect"] for each in logs if each["event"] == "tools_not_told"], (dialects, native)
+        assert (expected == []) == any(taught(model)[::2]), (dialects, native)
 
 
 @together(

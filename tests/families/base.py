@@ -85,6 +85,7 @@ CLOSED_AGAIN: Mapping[str, tuple[str, ...]] = {
     "apertus_list": ("<|tools_suffix|>",),
     "iquest_q1": ("</iquest_tool_call>",),
     "longcat_json": ("</longcat_tool_call>",),
+    "lm_studio": ("[END_TOOL_REQUEST]",),
     "olmo3_pythonic": ("</function_calls>",),
     "seed_oss_xml": ("</seed:tool_call>",),
     "solar_open2": ("<|tool_call:end|>",),

@@ -53,6 +53,10 @@ FAMILY = Family(
             "<longcat_tool_call>", "<longcat_tool_call>\n{", "</longcat_tool_call>", "</longcat_", "<longcat_think>",
             "</longcat_think>", "<longcat_", "</longcat_s>",
         ),
+        "lm_studio": (
+            "[TOOL_REQUEST]", "[TOOL_REQUEST]{", "[TOOL_REQUEST]\n[", "[END_TOOL_REQUEST]", "[END_", "[TOOL_",
+            "[TOOL_CALLS]",
+        ),
         "apertus_list": (
             "<|tools_prefix|>", "<|tools_prefix|>[", '<|tools_prefix|>[{"f":{}', '{"f":', '{"f":{}},',
             '{"f":{},"f":{}}',
@@ -82,6 +86,7 @@ FAMILY = Family(
         "hunyuan_a13b_list": _begun("<tool_calls>"),
         "ernie45_json": _begun("<tool_call>", line_feeds=1),
         "longcat_json": _begun("<longcat_tool_call>"),
+        "lm_studio": _begun("[TOOL_REQUEST]"),
         "apertus_list": (Marker(("<|tools_prefix|>", SPACES, "["), ends_reasoning=True),),
         "hyperclovax_think": (
             Marker(("<|im_start|>assistant -> tool/function_call\n[",)),
@@ -132,7 +137,7 @@ FAMILY = Family(
         {
             "granite_list", "granite20b_function_call", "internlm2", "interns1", "tool_calls_list", "toolcall_list",
             "functools_list", "cohere_legacy_action", "hunyuan_a13b_list", "ernie45_json", "longcat_json",
-            "json_begin_end", "hyperclovax_think",
+            "json_begin_end", "hyperclovax_think", "lm_studio",
         }
     ),
 )  # fmt: skip

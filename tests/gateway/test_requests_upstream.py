@@ -201,6 +201,14 @@ def test_auto_reads_no_text_where_native_calls_are_made() -> None:
     )
 
 
+def test_auto_tells_once_of_a_model_that_nobody_knows() -> None:
+    """Its calls in text reach the client as text, which nobody would look for."""
+    with capture_logs() as logs:
+        for model in ("house-model", "house-model", "Qwen/Qwen3-8B"):
+            begin("openai", request("openai", model=model), mode="auto")
+    assert ["house-model"] == [each["model"] for each in logs if each["event"] == "model_unknown"]
+
+
 def test_native_calls_of_the_answer_reach_every_client() -> None:
     begun: Any = {"index": 0, "id": "c9", "type": "function", "function": {"name": "get_time", "arguments": '{"ci'}}
     parts: list[Any] = [{"tool_calls": [begun]}]

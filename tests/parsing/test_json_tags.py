@@ -21,6 +21,7 @@ TAGS = {
     "hunyuan_a13b_list": ("<tool_calls>", "</tool_calls>"),
     "longcat_json": ("<longcat_tool_call>", "</longcat_tool_call>"),
     "ernie45_json": ("<tool_call>", "</tool_call>"),
+    "lm_studio": ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"),
 }
 BARE = {"granite_list": "<|tool_call|>", "functools_list": "functools", "xlam_json": "[TOOL_CALLS]"}
 

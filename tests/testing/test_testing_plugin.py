@@ -222,6 +222,27 @@ def test_a_recording_that_is_opened_in_any_way_is_used(
     result.stdout.no_fnmatch_line("*has not used*")
 
 
+def test_a_recording_is_named_like_the_test_with_its_parameters(
+    pytester: pytest.Pytester, provider: BlockingProvider
+) -> None:
+    """As pytest writes it, and as the file is called."""
+    several = """
+    @pytest.mark.parametrize("x", ["text"])
+    def test_hello(recording, x): ask(recording)
+
+    @pytest.mark.recording("test_hello[text]")
+    def test_other(recording): ask(recording)
+
+    @pytest.mark.recording("test_hello-text")
+    def test_third(recording): ask(recording)
+    """
+    write(pytester, provider, several)
+
+    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=3)
+
+    assert ["test_hello-text.jsonl"] == [each.name for each in pytester.path.rglob("*.jsonl")]
+
+
 NAMED = """
     from streamtools.testing import every_cut
 

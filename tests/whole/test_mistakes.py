@@ -68,10 +68,6 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: parse("a", dialects=["tilde_fense"]),
         *(ValueError, "no dialect 'tilde_fense'; did you mean 'tilde_fence'?"),
     ),
-    "auto beside others": (
-        lambda: parse("a", dialects=["auto"]),
-        *(ValueError, "'auto' stands for a set of dialects, and alone"),
-    ),
     "a parameter of a stream": (
         lambda: ToolStream(sources.text("a"), dialect="auto"),  # type: ignore[call-arg]
         *(TypeError, "ToolStream() has no parameter 'dialect'; did you mean 'dialects'?"),

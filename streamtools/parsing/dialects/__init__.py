@@ -108,6 +108,7 @@ _HOMES = {
     "tool_code": "pythonic",
     "granite_lines": "pythonic",
     "cwm_tool": "parameter_xml",
+    "lm_studio": "json_with_name",
 }
 """The module of each dialect, which has a function of that name."""
 
@@ -138,7 +139,9 @@ TAUGHT_DIALECTS = ("hash_marker", "tilde_fence")
 """Those that a prompt teaches where nobody chooses; no template knows them."""
 
 Dialects: TypeAlias = "Sequence[str | Dialect] | Dialect | str | None"
-"""Ids, `Dialect` objects, or `"auto"`; None is `"auto"` as long as no native call is known; `()` for none."""
+"""Ids, `Dialect` objects, and `"auto"`, alone or for all others; None is `"auto"` as long as no native call is known;
+`()` is none.
+"""
 
 
 class ByName(tuple[Dialect, ...]):
@@ -256,12 +259,13 @@ def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
         dialects = (dialects,)
     chosen: dict[str, Dialect] = {}
     for each in dialects:
+        if each == "auto":
+            continue
         dialect = DIALECTS.get(each) if isinstance(each, str) else each
         if not isinstance(dialect, Dialect):
-            if each == "auto":
-                raise ValueError("'auto' stands for a set of dialects, and alone: dialects=\"auto\"")
             raise ValueError(f"no dialect {each!r}{_nearest(each)}")
         if dialect.id in chosen:
             raise ValueError(f"two dialects have the id {dialect.id!r}")
         chosen[dialect.id] = dialect
-    return tuple(chosen.values())
+    others = (each for each in _unmistakable() if each.id not in chosen) if "auto" in dialects else ()
+    return (*chosen.values(), *others)

@@ -99,6 +99,11 @@ def longcat_json() -> Dialect:
     return _tagged("longcat_json", layout, ("</longcat_s>",), tags=tags)
 
 
+def lm_studio() -> Dialect:
+    """Return the dialect that LM Studio teaches models whose template knows no tools."""
+    return _tagged("lm_studio", ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"), ())
+
+
 def tool_calls_list() -> Dialect:
     """Return the dialect of ai21labs/AI21-Jamba and ServiceNow-AI/Apriel."""
     thoughts, answer, end = "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"

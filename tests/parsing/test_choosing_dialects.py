@@ -1,0 +1,25 @@
+"""Which dialects are looked for."""
+
+from __future__ import annotations
+
+from streamtools import parse
+from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects, hash_marker
+
+
+def test_auto_beside_others_is_all_others() -> None:
+    """Wherever it stands; what is named goes first, as it is."""
+    usual = [each.id for each in choose_dialects("auto")]
+    house = Dialect("house", hash_marker().openers, DIALECTS["hermes_json"].write_call)
+
+    ways: list[list[str | Dialect]] = [["auto", house, "hermes_json"], [house, "hermes_json", "auto"]]
+    for given in ways:
+        chosen = choose_dialects(given)
+        assert [each.id for each in chosen] == [
+            "house",
+            "hermes_json",
+            *(each for each in usual if each != "hermes_json"),
+        ]
+        assert chosen[:2] == (house, DIALECTS["hermes_json"])
+    assert ["house", "functools_list"] == [
+        call.dialect for call in parse('###:{"name":"a"}\nfunctools[{"name":"b"}]', dialects=[house, "auto"]).calls
+    ]
