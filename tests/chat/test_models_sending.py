@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -99,6 +100,21 @@ async def test_an_answer() -> None:
         assert "POST /chat/completions HTTP/1.1" == server.heads[0][""]
         assert "application/json" == server.heads[0]["content-type"]
         assert "authorization" not in server.heads[0]
+
+
+async def test_certificates_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a client each request makes one; to read them for each stops the event loop for longer than all else."""
+    read, make = list[object](), ssl.create_default_context
+
+    def count(**options: Any) -> ssl.SSLContext:
+        read.append(options)
+        return make(**options)
+
+    monkeypatch.setattr(ssl, "create_default_context", count)
+    async with Provider(Loopback(STREAM)) as server:
+        for _ in range(2):
+            assert EVENTS == await ask(model(server))
+    assert len(read) <= 1, "as often as no request was sent before"
 
 
 @pytest.mark.parametrize(
