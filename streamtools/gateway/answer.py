@@ -31,6 +31,7 @@ from streamtools.gateway.forced_calls import CallAlone
 from streamtools.gateway.plan import WRITTEN
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.encoder import Encoder
+from streamtools.outputs.model_answers import BOUND, CompletionEncoder
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import restore
@@ -105,6 +106,44 @@ class Answer:
         else:
             made = [event for each in events for event in self._feed(each)]
         return self._write(made)
+
+    def passing(self, around: tuple[bytes, bytes] | None, longest: int) -> Callable[[bytes], bytes | None] | None:
+        """Return what writes a chunk of text that means nothing else, in one step, or returns None; until `feed` is
+        called. Text stands between what is `around` it, in a chunk of at most so many bytes.
+        """
+        if around is None or self._alone is not None or self._encode is None:
+            return None
+        if not isinstance(encoder := self._encoder, CompletionEncoder):
+            return None
+        if (written := encoder.around) is None or (read := self._machine.passing) is None:
+            return None
+        head, tail = around
+        first, last = len(head), -len(tail)
+        before, behind, space = written
+        before, behind = before + b'"', b'"' + behind
+        turn, prose = read
+        keep, leaves = turn.deltas.append, prose.leaves
+
+        def write(chunk: bytes) -> bytes | None:
+            if not (chunk.startswith(head) and chunk.endswith(tail)) or len(chunk) > longest:
+                return None
+            try:
+                text = chunk[first:last].decode()
+            except UnicodeDecodeError:
+                return None
+            if leaves(text) is not None or not text.isprintable() or '"' in text or "\\" in text:
+                return None
+            body, room = text.rstrip(" "), turn.room - len(text)
+            if not body or room < 0 or len(text) - len(body) > BOUND:
+                return None
+            turn.room = room
+            keep(text)
+            prose.last = text
+            shown = space.held + body
+            space.held = text[len(body) :]
+            return before + shown.encode() + behind
+
+        return write
 
     def close(self) -> bytes:
         """Return the end of the answer; nothing, if the model is asked again."""

@@ -76,6 +76,7 @@ class Exchange:
         self._said: list[str] = []  # by the model, in this try
         self._left = _FRAMES * rewrite.limits.frame  # bytes that the upstream may send, in all tries
         self._take: Callable[[bytes], list[SourceEvent]] | None = None  # of a stream that is read like most
+        self._passing: Callable[[bytes], bytes | None] | None = None  # writes a chunk of mere text, most of the time
         self._identity: tuple[str | None, str | None] | None = None  # what a whole answer calls itself
         self._template: Template | None = None
         self._preparing = self._in_reasoning = False
@@ -164,8 +165,14 @@ class Exchange:
         """Return what goes to the client for bytes of the upstream's body, without its content encoding."""
         if self._take is not None and self._left >= len(chunk):
             self._left -= len(chunk)
+            if self._passing is not None and (written := self._passing(chunk)) is not None:
+                return written
             events = self._take(chunk)
-            return self._tell(events) if events else b""
+            written = self._tell(events) if events else b""
+            plain = len(events) == 1 and type(events[0]) is TextDelta
+            answer, longest = self._answers[0], self._rewrite.limits.frame
+            self._passing = answer.passing(self._adapter.around, longest) if plain else None
+            return written
         if self._untouched:
             return chunk
         self._left -= len(chunk)

@@ -11,6 +11,7 @@ known to bring no text of a model.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
@@ -163,7 +164,7 @@ class ToolCallTransport(Transport):
         first = ask(exchange.request)
         body: _Body = of_library(_Body, library)(exchange, first, ask, library.TransportError)
         try:
-            while exchange.head is None and (piece := next(body, None)) is not None:
+            while exchange.head is None and (piece := next(body.rest, None)) is not None:
                 body.ahead.append(piece)
         except BaseException:
             body.close()
@@ -310,23 +311,23 @@ class _Body:
         self._response = response
         self._pieces: Iterator[bytes] | None = _pieces_of(response, "iter_bytes")
         self.ahead: list[bytes] = []
+        self.rest = self._read()
 
     @property
     def ended(self) -> bool:
         """Whether all has been read."""
         return self._pieces is None
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> Iterator[bytes]:
+        return itertools.chain(self.ahead, self.rest)
 
-    def __next__(self) -> bytes:
-        if self.ahead and self._exchange.head is not None:
-            return self.ahead.pop(0)
+    def _read(self) -> Iterator[bytes]:
         exchange = self._exchange
-        while self._pieces is not None:
+        feed, judged = exchange.feed, exchange.judged
+        while (pieces := self._pieces) is not None:
             try:
-                piece = exchange.feed(next(self._pieces))
-                if exchange.judged:
+                piece = feed(next(pieces))
+                if judged:
                     piece += exchange.settle_now()
                     if exchange.over:
                         piece += self._end()
@@ -337,8 +338,7 @@ class _Body:
                     raise
                 piece = self._end("transport")
             if piece:
-                return piece
-        raise StopIteration
+                yield piece
 
     def _end(self, cause: str | None = None) -> bytes:
         exchange = self._exchange

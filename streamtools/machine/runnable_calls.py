@@ -9,6 +9,7 @@ from streamtools.calls import ToolCall
 from streamtools.events import FollowUp, StepSuperseded, UIEvent, Usage
 from streamtools.machine.ending import EndingRun
 from streamtools.machine.turn import Turn
+from streamtools.parsing.prose import Prose
 
 
 class RunnableCalls(EndingRun):
@@ -46,6 +47,7 @@ class RunnableCalls(EndingRun):
     _noticed: int  # how many calls of this turn have been added to `runnable` or `pending`
     _turn: Turn
     _usage: Usage | None  # of the turn that is open
+    _flowing: bool  # a text delta needs nothing but to be remembered and parsed
     _earlier: list[tuple[str, Usage]]  # of models that broke off in this turn, and were not the last
     _lost: bool  # a part of the turn, or of what led to it
 
@@ -64,6 +66,16 @@ class RunnableCalls(EndingRun):
     def salvaged(self) -> set[str]:
         """Ids of native calls that were found in a text which the provider could not read."""
         return self._turn.native.adopted
+
+    @property
+    def passing(self) -> tuple[Turn, Prose] | None:
+        """What a text is added to, and what says whether it is shown as it is, while no more depends on text.
+
+        Who does as `feed` would with such a text needs no event of it.
+        """
+        turn = self._turn
+        prose = turn.parser.prose if self._flowing and not turn.ruled and turn.output is None else None
+        return None if prose is None else (turn, prose)
 
     def clean(self, event: UIEvent) -> UIEvent:
         """Return an event as rules leave it, for what others show of the model's words."""

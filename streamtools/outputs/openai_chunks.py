@@ -10,7 +10,7 @@ from typing import Any
 from streamtools import events
 from streamtools.errors import Code
 from streamtools.outputs.encoder import DONE, encode_json, present, to_json
-from streamtools.outputs.model_answers import CompletionEncoder, input_in
+from streamtools.outputs.model_answers import CompletionEncoder, TrailingSpace, input_in
 
 
 class OpenAIEncoder(CompletionEncoder):
@@ -51,6 +51,12 @@ class OpenAIEncoder(CompletionEncoder):
         self._before_text, self._behind_text = self._before + b'{"content":', b"}" + self._behind
         self._include_usage = include_usage
         self._begun = False
+
+    @property
+    def around(self) -> tuple[bytes, bytes, TrailingSpace] | None:
+        space = self._space
+        more = self._separates or space.too_long or space.behind_call or self._ended or self._failed
+        return None if more or not self._has_text else (self._before_text, self._behind_text, space)
 
     def write_logprobs(self, logprobs: Mapping[str, Any]) -> bytes:
         """Return the chunk that holds log probabilities of the text before it."""

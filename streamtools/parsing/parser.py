@@ -80,7 +80,7 @@ class Parser:
         self._hidden: Span | ReasoningText | None = None  # takes such a delta, unless it is text for the reader
         self._shows: type[Text] | None = None  # makes such a delta text for the reader, where events have no numbers
         self._counts: Callable[[], int] | None = None  # numbers it, where they have
-        self._begin()
+        self.reset()
 
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain now that `delta` has come."""
@@ -137,8 +137,7 @@ class Parser:
         self._ended = True
         self._output.events = events = list[UIEvent]()
         self._run("", events)
-        self._closed = True
-        self._hidden, self._leaves = None, always  # so that a later `feed` is noticed
+        self._closed, self._hidden, self._leaves = True, None, always  # so that a later `feed` is noticed
         return events
 
     def release(self) -> list[UIEvent]:
@@ -162,10 +161,6 @@ class Parser:
     def think(self, thought: Reasoning) -> list[UIEvent]:
         """Return reasoning of others than the parser as rules leave it, behind the text that it ends."""
         return [thought]
-
-    def reset(self) -> None:
-        """Begin a new turn, in whatever state the last one is. The numbers of events go on."""
-        self._begin()
 
     def discard(self) -> list[UIEvent]:
         """End the call that is being written, if there is one, as superseded. Nothing but `close` comes behind this."""
@@ -198,7 +193,13 @@ class Parser:
         """Whether text behind a call (`after_call="stop"`) or a rule has ended the answer: nothing later is read."""
         return self._visible.stopped
 
-    def _begin(self) -> None:
+    @property
+    def prose(self) -> Prose | None:
+        """What says which text is shown as it is, while text is prose."""
+        return self._prose if self._shows or self._counts else None
+
+    def reset(self) -> None:
+        """Begin a new turn, in whatever state the last one is. The numbers of events go on."""
         self._closed = self._ended = False
         self._span: Span | None = None
         self._body: Iterator[None] = iter(())  # the grammar that reads the span
@@ -256,8 +257,7 @@ class Parser:
                 if self._read_span(span, text) if long else span.read(text, self._body):
                     break
             elif found is not None:
-                begun, dialect, marker, text = found
-                found = None
+                (begun, dialect, marker, text), found = found, None
                 if isinstance(begun, ReasoningEnd):
                     self._think(begun)
                 else:
@@ -377,10 +377,10 @@ class _GuardedParser(Parser):
     def stopped(self) -> bool:
         return self._guard.stopped_by is not None or super().stopped
 
-    def _begin(self) -> None:
+    def reset(self) -> None:
         self._guard.begin()
         self._passed = 0, 0
-        super()._begin()
+        super().reset()
 
     def _show(self, events: list[UIEvent], pieces: str | Pieces = "", *, ends: bool = False) -> list[UIEvent]:
         """Return what is seen of events; calls and errors behind the end of the answer are none."""
