@@ -78,6 +78,25 @@ async def test_an_answer_of_the_page_leads_there(browsing: Browsing) -> None:
     browsing.faults[:] = [each for each in browsing.faults if "404" not in each]
 
 
+async def test_each_mark_is_looked_at_a_few_times(browsing: Browsing) -> None:
+    """However many there are: with each for each piece of the text, a long one would take minutes a step."""
+    page = await browsing.open(answerer=Recorded(speed=0))
+    await page.goto(f"{browsing.server.url}/debugger?of=tilde-call")
+    await expect(page.locator("#shown .card .name")).to_have_text("get_weather")
+    reads = await page.evaluate(
+        """() => {
+            let reads = 0;
+            const get = (mark, key) => { reads++; return mark[key]; };
+            shown.written = "x".repeat(2000);
+            shown.marks = Array.from({ length: 1000 }, (_, at) => new Proxy([2 * at, 2 * at + 1, "call", "f"], { get }));
+            drawWritten(2000, 0);
+            return reads;
+        }"""
+    )
+    assert 1000 < reads < 100_000
+    await expect(page.locator("#written .in-call")).to_have_count(1000)
+
+
 async def test_nothing_of_an_answer_runs(browsing: Browsing, tmp_path: Path) -> None:
     """It is text in all panes, and nobody is asked for anything."""
     path = tmp_path / "hostile.jsonl"

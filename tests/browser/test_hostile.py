@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -100,6 +103,31 @@ async def test_nothing_that_is_written_runs_or_is_loaded(browsing: Browsing, cut
         "href", "http://evil.example/picture.png"
     )
     await expect(page.locator(".question")).to_have_text("<img src=x onerror=window.harmed=1>")
+
+
+def png(width: int, height: int) -> str:
+    """Return a picture of one colour as an address: a byte of it holds thousands of pixels."""
+    rows = zlib.compress(bytes((width // 8 + 1) * height), 9)
+    head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    body = b"\x89PNG\r\n\x1a\n"
+    for kind, data in ((b"IHDR", head), (b"IDAT", rows), (b"IEND", b"")):
+        body += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return f"data:image/png;base64,{b64encode(body).decode()}"
+
+
+async def test_images_are_drawn_up_to_so_many_pixels(browsing: Browsing) -> None:
+    """Of all together; one whose bytes are none is told by its name."""
+    huge, large, broken = png(8000, 8000), png(5600, 5600), "data:image/png;base64,AAAA"
+    images = [("huge", huge), ("large", large), ("too", png(1000, 1000)), ("same", large), ("small", png(8, 8))]
+    text = "\n\n".join(f"![{name}]({address})" for name, address in [*images, ("broken", broken)])
+    page = await browsing.open(saying(*(text[at : at + 999] for at in range(0, len(text), 999))))
+    await ask(page, "Hi")
+    await ended(page)
+    drawn = page.locator(".prose img:visible")
+    await expect(page.locator(".prose img[data-fits]")).to_have_count(4)
+    await expect(page.locator(".prose")).to_contain_text("huge (an image that is too large)")
+    await expect(page.locator(".prose")).to_contain_text("too (an image that is too large)")
+    assert ["large", "same", "small", "broken"] == await drawn.evaluate_all("all => all.map(each => each.alt)")
 
 
 async def test_calls_and_results_are_text(browsing: Browsing) -> None:

@@ -111,12 +111,15 @@ function drawWritten(now, held) {
   const places = new Set([0, now - held, now, shown.written.length]);
   for (const [begin, end] of shown.marks) places.add(begin).add(end);
   const sorted = [...places].sort((one, other) => one - other);
+  const marks = shown.marks.toSorted(([one], [other]) => one - other);
+  let [over, next] = [[], 0]; // marks of the piece, and how many have begun
   const pieces = document.createDocumentFragment();
   let cursor = null;
   let hidden = null;
   for (let index = 0; index < sorted.length - 1; index++) {
     const [from, to] = [sorted[index], sorted[index + 1]];
-    const over = shown.marks.filter(([begin, end]) => begin <= from && to <= end);
+    while (next < marks.length && marks[next][0] <= from) over.push(marks[next++]);
+    over = over.filter(([, end]) => to <= end);
     const piece = element("span", {}, shown.written.slice(from, to));
     for (const [, , kind, label] of over) {
       piece.classList.add(`in-${kind}`);

@@ -9,10 +9,11 @@ const BLOCK = 16384; // characters up to which one block is Markdown
 const PART = 24; // blocks
 const TAGS = ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre",
   "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"];
-const ATTRIBUTES = ["start", "align", "data-language", "alt", ...MATH_ATTRIBUTES]; // that hold no address
+const ATTRIBUTES = ["start", "align", "data-language", "data-fits", "alt", ...MATH_ATTRIBUTES]; // that hold no address
 const IMAGE = /^data:image\/(?:gif|jpeg|png|webp);base64,[\w+/=]+$/;
 
 const LONGEST_IMAGE = 2 * 1024 * 1024; // characters of those that a block may have beside its text
+const MOST_PIXELS = 32_000_000; // of all images of a page together: a few kilobytes unpack to as many gigabytes
 const WRITTEN_OUT = /\]\(data:image\/(?:gif|jpeg|png|webp);base64,[\w+/=]+\)/g;
 
 // How much a block has to be laid out: an image that is written out is one thing.
@@ -38,6 +39,19 @@ function isBloated(source) {
   return cells > Math.max(256, block.length);
 }
 
+// An image is not drawn, and so not unpacked, before its head has told how large it is.
+const fitting = new Set(); // addresses of those that are drawn
+let pixels = 0; // of them
+function measure({ target }) {
+  if (target.nodeName !== "IMG" || !target.closest(".prose")) return;
+  const more = fitting.has(target.src) ? 0 : target.naturalWidth * target.naturalHeight;
+  if (pixels + more > MOST_PIXELS) return target.replaceWith(`${target.alt} (an image that is too large)`);
+  pixels += more;
+  fitting.add(target.src);
+  target.dataset.fits = "";
+}
+for (const end of ["load", "error"]) document.addEventListener(end, measure, true);
+
 const markdown = new marked.Marked({
   gfm: true,
   extensions: [displayed, written],
@@ -46,7 +60,7 @@ const markdown = new marked.Marked({
     html: (token) => escaped(token.raw ?? token.text),
     image: (token) => {
       const text = escaped(token.text || "image");
-      if (IMAGE.test(token.href)) return `<img src="${token.href}" alt="${text}">`;
+      if (IMAGE.test(token.href)) return `<img src="${token.href}" alt="${text}"${fitting.has(token.href) ? " data-fits" : ""}>`;
       return `<a href="${escaped(token.href)}">${text} (image)</a>`;
     },
     code: ({ text, lang }) => `<pre data-language="${escaped((lang ?? "").split(/\s/, 1)[0].slice(0, 30))}"><code>${escaped(text)}\n</code></pre>`,
