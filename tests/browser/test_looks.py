@@ -120,6 +120,8 @@ async def test_the_end_stays_in_sight_unless_somebody_reads_above(browsing: Brow
     page = await browsing.open(saying(*lines, go, *lines), viewport={"width": 800, "height": 500})
     await ask(page, "Hi")
     await expect(page.get_by_text("line 99", exact=True)).to_be_in_viewport()
+    await page.evaluate("find('foot').style.minHeight = '300px', talk.dispatchEvent(new Event('scroll'))")
+    await expect(page.get_by_text("line 99", exact=True)).to_be_in_viewport()
     await page.locator("#talk").hover()
     await page.mouse.wheel(0, -2000)
     await expect(page.get_by_text("line 99", exact=True)).not_to_be_in_viewport()

@@ -22,6 +22,7 @@ let again = false;
 let drawing = 0;
 let retry = 0; // the timer of the next refresh, where there is no connection
 let follows = true; // whether the end is in sight, and stays there
+let place = 0; // where the transcript was scrolled to
 let reading = Promise.resolve();
 
 const RESTARTED = "The server was restarted: it has forgotten what stands here, and the next question begins a new conversation.";
@@ -58,7 +59,7 @@ function arrange() {
   find("empty").hidden = turns.size > 0;
   find("begin").hidden = find("copy").hidden = turns.size === 0;
   find("more").hidden = turns.size === 0 || suggestions.length === 0;
-  question.placeholder = goesOn ? "Write what comes next: it waits for the end of the answer" : "Ask something";
+  question.placeholder = goesOn ? "Your next message" : "Ask something";
   find("queue").hidden = waiting.length === 0;
   find("queue").replaceChildren(...waiting.map(({ question: text, images }, at) => element("li", {}, element("span", {}, ...pictures(images), crop(text, 200)),
     button("Remove", () => { waiting.splice(at, 1); arrange(); question.focus(); }, { "aria-label": `Remove “${crop(text, 60)}”` }))));
@@ -319,7 +320,8 @@ question.addEventListener("keydown", (event) => {
 question.addEventListener("input", resize);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") (editing === null ? stop : leaveEdit)(); });
 talk.addEventListener("scroll", () => {
-  follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60;
+  follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60 || (follows && talk.scrollTop >= place); // it may be lower just now
+  place = talk.scrollTop;
   find("latest").hidden = follows || !turns.size;
 }, { passive: true });
 find("latest").addEventListener("click", () => {

@@ -1,8 +1,8 @@
-"""The picture of the README that moves, `docs/replay.png`: the debugger goes through a recording that is shipped.
+"""The pictures of the documentation: the page, the debugger, and `replay.png`, in which that goes through a recording.
 
-    python -m tests.browser.moving_picture        # with the extra `browser`, and Chromium
+    python -m tests.browser.pictures        # with the extra `browser`, Chromium, and Latin Modern Math (fonts-lmodern)
 
-It is an animated PNG. Each frame but the first holds only the pixels that differ from the one before.
+The last is an animated PNG. Each frame but the first holds only the pixels that differ from the one before.
 """
 
 from __future__ import annotations
@@ -18,12 +18,30 @@ import anyio
 
 from streamtools.apps.cli.serve import Recorded
 from tests.browser.conftest import Browsing, launched
-from tests.browser.looking import expect
+from tests.browser.looking import ask, ended, expect
+from tests.support.answering import Answering, saying
 from tests.support.readme import ROOT
 
-PICTURE = ROOT / "docs" / "replay.png"
+DOCS = ROOT / "docs"
+RECORDING = "tilde-call"
 SIZE = {"width": 1000, "height": 620}
 STRIDE, PAUSE, PAUSE_AT_THE_END = 3, 500, 4000  # steps, and milliseconds
+
+FORMULA = r"""The area under $e^{-ax^2}$ is known, for $a > 0$:
+
+$$\int_{-\infty}^{\infty} e^{-ax^2}\,dx = \sqrt{\frac{\pi}{a}}$$
+
+In Python, without a library:
+
+```python
+from math import pi, sqrt
+
+
+def area(a: float) -> float:
+    "The area under the bell."
+    return sqrt(pi / a)  # a > 0
+```
+"""
 
 DIFFERENCE = """async ([before, now]) => {
   const read = async (data) => {
@@ -83,6 +101,35 @@ def animate(frames: list[tuple[bytes, int]]) -> bytes:
     return picture + write_chunk(b"IEND", b"")
 
 
+async def photograph(chromium: Any) -> None:
+    """Write the pictures that stand still."""
+
+    async def shoot(page: Any, name: str) -> None:
+        await page.screenshot(path=DOCS / f"{name}.png", animations="disabled", caret="hide")
+
+    desk = {"width": 1280, "height": 800}
+    async with AsyncExitStack() as stack:
+        browsing = Browsing(chromium, stack)
+        page = await browsing.open(answerer=Recorded(speed=1), viewport=desk)
+        await page.get_by_role("button", name="What is the weather in Lima").first.click()
+        await ended(page)
+        await page.get_by_role("button", name="Events").click()
+        await page.locator("#events details").last.scroll_into_view_if_needed()
+        await shoot(page, "serve")
+        await page.goto(f"{browsing.server.url}/debugger?of={RECORDING}")
+        await page.locator("#step").fill("28")
+        await expect(page.locator("#where")).to_contain_text("step 28 of")
+        await page.locator("#step").blur()
+        await shoot(page, "debugger")
+    async with AsyncExitStack() as stack:
+        phone = {"width": 390, "height": 760}
+        Answering.label = "gemma-3-270m"
+        page = await Browsing(chromium, stack).open(saying(FORMULA), viewport=phone, color_scheme="dark")
+        await ask(page, "What is the area under a bell curve?")
+        await ended(page)
+        await shoot(page, "serve-phone")
+
+
 async def film(chromium: Any, recording: str) -> list[tuple[bytes, int]]:
     """Return what the debugger shows of a recording: its last step, which stands where nothing moves, and the way."""
     async with AsyncExitStack() as stack:
@@ -103,11 +150,12 @@ async def film(chromium: Any, recording: str) -> list[tuple[bytes, int]]:
         return frames
 
 
-async def main() -> bytes:
-    """Return the picture."""
+async def main() -> None:
+    """Write them all."""
     async with launched() as chromium:
-        return animate(await film(chromium, "tilde-call"))
+        await photograph(chromium)
+        (DOCS / "replay.png").write_bytes(animate(await film(chromium, RECORDING)))
 
 
 if __name__ == "__main__":
-    PICTURE.write_bytes(anyio.run(main))
+    anyio.run(main)
