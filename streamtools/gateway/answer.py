@@ -107,9 +107,9 @@ class Answer:
             made = [event for each in events for event in self._feed(each)]
         return self._write(made)
 
-    def passing(self, around: tuple[bytes, bytes] | None, longest: int) -> Callable[[bytes], bytes | None] | None:
+    def passing(self, around: tuple[bytes, bytes, int] | None) -> Callable[[bytes], bytes | None] | None:
         """Return what writes a chunk of text that means nothing else, in one step, or returns None; until `feed` is
-        called. Text stands between what is `around` it, in a chunk of at most so many bytes.
+        called. `around` is what the adapter says of such chunks.
         """
         if around is None or self._alone is not None or self._encode is None:
             return None
@@ -117,7 +117,7 @@ class Answer:
             return None
         if (written := encoder.around) is None or (read := self._machine.passing) is None:
             return None
-        head, tail = around
+        head, tail, longest = around
         first, last = len(head), -len(tail)
         before, behind, space = written
         before, behind = before + b'"', b'"' + behind

@@ -170,8 +170,7 @@ class Exchange:
             events = self._take(chunk)
             written = self._tell(events) if events else b""
             plain = len(events) == 1 and type(events[0]) is TextDelta
-            answer, longest = self._answers[0], self._rewrite.limits.frame
-            self._passing = answer.passing(self._adapter.around, longest) if plain else None
+            self._passing = self._answers[0].passing(self._adapter.around) if plain else None
             return written
         if self._untouched:
             return chunk

@@ -75,8 +75,8 @@ class Adapter(ABC):
         return self._over
 
     @property
-    def around(self) -> tuple[bytes, bytes] | None:
-        """What stands around the text in bytes that say nothing else, if that is known."""
+    def around(self) -> tuple[bytes, bytes, int] | None:
+        """What stands around the text in bytes that say nothing else, and how long those may be, if that is known."""
         return None
 
     @abstractmethod

@@ -135,9 +135,9 @@ class ChatCompletions(FrameAdapter):
         return self._over or self._reason is not None
 
     @property
-    def around(self) -> tuple[bytes, bytes] | None:
+    def around(self) -> tuple[bytes, bytes, int] | None:
         apart = self._head and self._plain and not self._over and self._frames.between
-        return (self._head, self._tail) if apart else None
+        return (self._head, self._tail, self._longest) if apart else None
 
     def _take_other(self, item: object) -> list[SourceEvent]:
         kind = getattr(item, "type", None)
