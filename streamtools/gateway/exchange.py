@@ -107,15 +107,14 @@ class Exchange:
                 self._tools = as_tools(self._asked.tools) if self._plan.dialects else ()
                 self._answers[0] = self._make_answer(0)
         except (Refused, ValueError, RecursionError) as error:
+            self._untouched = True
             taught = mode_of(rewrite.mode, model_in(body)) == "text"
             if client == speaks and not (taught or rewrite.dialects or rewrite.text_rules or self.judged):
-                self._untouched = True  # it is for the upstream to say
-                self.request = UpstreamRequest("chat/completions", body)
+                self.request = UpstreamRequest("chat/completions", body)  # it is for the upstream to say
                 return
             refused = error if isinstance(error, Refused) else Refused(str(error))
             self.head = Head(refused.status, [("content-type", JSON)])
             self._held += write_fault(client, refused.status, refused.message, refused.param)
-            self._untouched = True
             self.request = None
 
     @property

@@ -244,7 +244,7 @@ def _is_one_line(block: bytes) -> bool:
 
 
 class LineDecoder(FrameDecoder):
-    """NDJSON into frames, one for each line that is not empty."""
+    """Lines into frames, one for each that is not empty: NDJSON, for one."""
 
     _end = b"\n"
 
