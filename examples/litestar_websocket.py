@@ -31,7 +31,7 @@ PAGE = """<!doctype html>
 </style>
 <main id="log" aria-live="polite"></main>
 <form id="form"><input id="text" aria-label="Message" value="What is the weather in Paris?" size="40" required>
-<button>Send</button> <button type="button" id="stop" disabled>Stop</button></form>
+<button>Send</button> <button type="button" id="halt" disabled>Stop</button></form>
 <script type="module">
   const socket = new WebSocket(`ws${location.protocol.slice(4)}//${location.host}/chat`);
   const show = (text) => Object.assign(log.appendChild(document.createElement("p")), { textContent: text });
@@ -42,16 +42,16 @@ PAGE = """<!doctype html>
     answer = show("");
     socket.send(JSON.stringify({ text: text.value }));
     text.value = "";
-    stop.disabled = false;
+    halt.disabled = false;
   };
-  stop.onclick = () => socket.send(JSON.stringify({ cancel: true }));
+  halt.onclick = () => socket.send(JSON.stringify({ cancel: true }));
   socket.onmessage = ({ data }) => {
     const event = JSON.parse(data);
     if (event.type === "text") answer.textContent += event.text;
     if (event.type === "executed") answer.textContent += `[${event.call.name}: ${JSON.stringify(event.result)}]\\n`;
     if (event.type === "error") show(typeof event.error === "object" ? event.error.message : event.message);
     if (event.type === "done") {
-      stop.disabled = true;
+      halt.disabled = true;
       if (event.reason === "cancelled") answer.textContent += " (stopped)";
     }
   };

@@ -30,7 +30,7 @@ PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <title>Chat</title>
-<button id="ask">Tell me a long story about Paris</button> <button id="stop">Stop</button>
+<button id="ask">Tell me a long story about Paris</button> <button id="halt">Stop</button>
 <p id="answer" style="white-space: pre-wrap" aria-live="polite"></p>
 <script type="module">
   document.cookie.includes("visitor=") || (document.cookie = `visitor=${crypto.randomUUID()}; samesite=lax`);
@@ -46,7 +46,7 @@ PAGE = """<!doctype html>
     sessionStorage.run = (await response.json()).run;
     follow();
   };
-  stop.onclick = () => fetch(`/chat/${sessionStorage.run}`, { method: "DELETE" });
+  halt.onclick = () => fetch(`/chat/${sessionStorage.run}`, { method: "DELETE" });
   if (sessionStorage.run) follow();
 </script>
 </html>

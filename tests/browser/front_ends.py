@@ -1,4 +1,4 @@
-"""Pages of real front ends, each in front of the program of docs/front-end.md that is for it, and a model to ask.
+"""Pages of real front ends, each in front of the program of docs that is for it, and a model to ask.
 
 What the pages have from npm stands in a `package.json`, what the documentation tells their authors to write comes from
 its blocks, `@streamtools/client` is what npm packs, and esbuild makes one script of each page.
@@ -24,7 +24,7 @@ from tests.clients.typescript_package import pack, unpack
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.readme import ROOT
-from tests.whole.test_front_end_page import BLOCKS, serving
+from tests.whole.test_server_programs import BLOCKS, serving
 
 Kind = Literal["ai_sdk", "ag_ui", "copilot", "client"]
 

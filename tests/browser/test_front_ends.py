@@ -1,4 +1,4 @@
-"""Pages with the AI SDK's `useChat`, AG-UI's `HttpAgent` and CopilotKit, in front of the programs of docs/front-end.md.
+"""Pages with the AI SDK's `useChat`, AG-UI's `HttpAgent` and CopilotKit, in front of the programs of docs.
 
 The page keeps the conversation, as the documentation says. So what the model is told of earlier turns is what comes
 back from there, and it has to be what it was told at first.

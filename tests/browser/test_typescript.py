@@ -1,4 +1,4 @@
-"""`@streamtools/client` in a browser, as npm packs it, in front of the program of docs/front-end.md that is for it."""
+"""`@streamtools/client` in a browser, as npm packs it, in front of the program of docs that is for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.browser.conftest import watch
 from tests.clients.typescript_package import pack, unpack
 from tests.clients.typescript_scenes import SCENES
 from tests.support.readme import ROOT
-from tests.whole.test_front_end_page import serving
+from tests.whole.test_server_programs import serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 

@@ -1,4 +1,4 @@
-"""The programs of docs/front-end.md for the AI SDK and AG-UI, with the real clients, which are asked and answer."""
+"""The programs of docs for the AI SDK and AG-UI, with the real clients, which are asked and answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.programs import run_program
 from tests.support.loopback import Loopback
-from tests.whole.test_front_end_page import END, PAY, PICK, TEXT, serving
+from tests.whole.test_server_programs import END, PAY, PICK, TEXT, serving
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 

@@ -17,7 +17,7 @@ from tests.clients.programs import run_program
 from tests.clients.typescript_package import LOADED, PAGE, SOURCE, check_types, pack, unpack
 from tests.clients.typescript_scenes import SCENES
 from tests.support.readme import ROOT, read_blocks
-from tests.whole.test_front_end_page import serving
+from tests.whole.test_server_programs import serving
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 

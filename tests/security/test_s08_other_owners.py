@@ -1,6 +1,6 @@
 """S8: what one user's run says, no other user can read, whatever id, position or path he sends.
 
-Over HTTP and over a websocket, as `docs/front-end.md` builds them: the owner comes from the application's own login and
+Over HTTP and over a websocket, as `docs/serving.md` builds them: the owner comes from the application's own login and
 never from what a client sends along.
 """
 

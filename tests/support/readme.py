@@ -25,8 +25,8 @@ from streamtools.tools.call_rules import Guards
 
 ROOT = Path(__file__).parents[2]
 GUIDES = (
-    *("quickstart", "providers", "tools", "conversations", "serving", "recordings", "parser", "troubleshooting"),
-    *("production", "reference", "calls", "laws", "wire-formats"),
+    *("quickstart", "providers", "tools", "conversations", "front-end", "serving", "recordings", "parser"),
+    *("troubleshooting", "production", "reference", "calls", "laws", "wire-formats"),
 )
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in GUIDES))
 """The README, and the pages whose code takes the same for granted."""

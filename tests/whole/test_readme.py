@@ -168,7 +168,7 @@ async def run_code(block: Block, names: dict[str, Any]) -> None:
 
 def test_every_block_is_looked_at() -> None:
     """No block is of a language that no test runs, and nothing but text stands in the others."""
-    assert {"python", "console", "sh", "text", ""} >= {block.language for block in BLOCKS}
+    assert {"python", "console", "sh", "js", "text", ""} >= {block.language for block in BLOCKS}
     assert [] == [
         block.line for block in BLOCKS if block.language == "text" and not {"text", "shows"} & set(block.notes)
     ]

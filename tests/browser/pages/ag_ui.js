@@ -1,4 +1,4 @@
-// A page with AG-UI's `HttpAgent`, which keeps its messages as docs/front-end.md says.
+// A page with AG-UI's `HttpAgent`, which keeps its messages as docs says.
 
 import { decide, KeptAgent } from "./documented_ag_ui.js";
 import { show } from "./shown.js";

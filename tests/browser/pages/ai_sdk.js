@@ -1,4 +1,4 @@
-// A page with `useChat`, which keeps its messages as docs/front-end.md says.
+// A page with `useChat`, which keeps its messages as docs says.
 
 import { createElement, useEffect } from "react";
 import { createRoot } from "react-dom/client";

@@ -1,4 +1,4 @@
-"""The page docs/front-end.md: each of its programs runs behind uvicorn and answers a client as the page says."""
+"""The programs of servers in docs: each runs behind uvicorn and answers a client as its page says."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from tests.support.serving import Served, read_frames
 
 pytestmark = pytest.mark.anyio
 
-PAGE = ROOT / "docs" / "front-end.md"
-BLOCKS = read_blocks(PAGE.read_text(encoding="utf-8"))
+PAGES = ("front-end", "websockets", "serving", "approvals", "typescript-client", "ai-sdk", "ag-ui", "security")
+WORDS = "\n".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
+BLOCKS = read_blocks(WORDS)
 PROGRAMS = {block.notes["app"]: block.text for block in BLOCKS if "app" in block.notes}
 ADDRESS = "http://127.0.0.1:8080/"
 ASKED = [{"role": "user", "content": "What is the weather in Paris?"}]
@@ -58,7 +59,7 @@ async def serving(
         module = ModuleType("app")  # where what the program annotates is looked up
         sys.modules[module.__name__] = module
         try:
-            exec(compile(PROGRAMS[name].replace(ADDRESS, provider.url), "front-end.md", "exec"), vars(module))
+            exec(compile(PROGRAMS[name].replace(ADDRESS, provider.url), f"{name}.py", "exec"), vars(module))
             app = vars(module)["app"]
 
             async def visit(scope: Any, receive: Any, send: Any) -> None:
@@ -99,7 +100,7 @@ async def test_a_websocket() -> None:
     answers = (Loopback([CALL, END]), Loopback([TEXT, END]), Loopback([TEXT], hold=True), Loopback([TEXT, END]))
     model = Provider(*answers)
     async with (
-        serving("websocket", model=model) as (server, _),
+        serving("browser-tool", model=model) as (server, _),
         websockets.connect(f"{server.websocket_url}/chat", proxy=None) as client,
     ):
 
@@ -122,7 +123,7 @@ async def test_a_websocket() -> None:
         assert "cancelled" == (await hear("done"))["reason"]
         await client.send("Hello?")
         error = json.loads(await client.recv())
-        assert json.dumps(error) in PAGE.read_text(encoding="utf-8")
+        assert json.dumps(error) in WORDS
         await say({"text": "And in Oslo?"})
         assert "finished" == (await hear("done"))["reason"]
     remembered = [(each["role"], each["content"]) for each in model.bodies[-1]["messages"]]
@@ -132,6 +133,24 @@ async def test_a_websocket() -> None:
     assert ["And in Rome?", "And in Oslo?"] == [said for role, said in remembered if said.startswith("And")]
     assert ["It is warm."] * 2 == [said for role, said in remembered if role == "assistant"][1:]
     assert "sunny" in str(remembered)
+
+
+async def test_a_websocket_that_cancels() -> None:
+    """The request to the model is closed, the history has what was said, and the next message is answered."""
+    stopped = Loopback([TEXT], hold=True)
+    model = Provider(stopped, Loopback([TEXT, END]))
+    async with (
+        serving("websocket", model=model) as (server, _),
+        websockets.connect(f"{server.websocket_url}/chat", proxy=None) as client,
+    ):
+        for frame, kind in (({"text": "Hello?"}, "text"), ({"cancel": True}, "done"), ({"text": "Again?"}, "done")):
+            await client.send(json.dumps(frame))
+            while (heard := json.loads(await client.recv()))["type"] != kind:
+                pass
+            if frame == {"cancel": True}:
+                assert "cancelled" == heard["reason"]
+                await stopped.disconnected.wait()
+    assert ["Hello?", "It is warm.", "Again?"] == [each["content"] for each in model.bodies[-1]["messages"]]
 
 
 async def begin(client: httpx.AsyncClient, until: bytes, ask: dict[str, Any], address: str) -> tuple[bytes, str]:
@@ -545,7 +564,7 @@ async def test_programs_that_keep_nothing(name: str) -> None:
 async def test_a_websocket_is_its_users() -> None:
     """What one says about the calls of another is about none of its own."""
     answers = (Loopback([CALL, END]), Loopback([TEXT, END]))
-    async with serving("websocket", *answers) as (server, _):
+    async with serving("browser-tool", *answers) as (server, _):
         address = f"{server.websocket_url}/chat"
         async with websockets.connect(address, proxy=None) as ann, websockets.connect(address, proxy=None) as bob:
             await ann.send(json.dumps({"text": "What is the weather in Paris?"}))
@@ -565,10 +584,10 @@ async def test_a_websocket_is_its_users() -> None:
 
 def test_every_program_has_two_users() -> None:
     """Each is in one of the tests above, or in those of runs and approvals."""
-    kept = {"runs", "approval", "client", "ai-sdk", "ag-ui", "websocket"}
+    kept = {"runs", "approval", "client", "ai-sdk", "ag-ui", "websocket", "browser-tool"}
 
     assert kept | {"fastapi", "starlette", "litestar", "asgi", "origin"} == PROGRAMS.keys()
-    for name in kept - {"websocket"}:
+    for name in kept - {"websocket", "browser-tool"}:
         assert 'cookies["session"]' in PROGRAMS[name]
 
 
@@ -590,8 +609,8 @@ async def test_bodies_have_a_bound(name: str) -> None:
 
 
 def test_which_programs_read_bodies() -> None:
-    """All of them with a bound, but for the one that reads none."""
-    assert {"websocket"} == PROGRAMS.keys() - POSTS.keys()
+    """All of them with a bound, but for those that read none."""
+    assert {"websocket", "browser-tool"} == PROGRAMS.keys() - POSTS.keys()
 
 
 async def test_runs_when_the_server_ends() -> None:
@@ -638,19 +657,6 @@ def test_every_program_is_typed(tmp_path: Path) -> None:
 
 
 def test_every_program_is_run() -> None:
-    """No block of Python is left out, and what else there is are snippets for a page."""
-    assert [] == [block.line for block in BLOCKS if (block.language == "python") != ("app" in block.notes)]
-    assert {"sh", "python", "js"} == {block.language for block in BLOCKS}
-    assert {
-        "fastapi",
-        "starlette",
-        "litestar",
-        "asgi",
-        "websocket",
-        "origin",
-        "runs",
-        "approval",
-        "client",
-        "ai-sdk",
-        "ag-ui",
-    } == PROGRAMS.keys()
+    """Each is in the tests above; other code of these pages runs in those of its page."""
+    assert {*POSTS, "websocket", "browser-tool"} == PROGRAMS.keys()
+    assert {"sh", "python", "js", "html", "text", ""} >= {block.language for block in BLOCKS}

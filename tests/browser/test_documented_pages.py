@@ -1,0 +1,70 @@
+"""The pages of docs: approvals in two tabs, and an answer that goes on while its page is loaded again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import watch
+from tests.browser.looking import expect
+from tests.support.loopback import Loopback
+from tests.whole.test_server_programs import BLOCKS, END, PAY, TEXT, serving
+
+pytestmark = [pytest.mark.browser, pytest.mark.anyio]
+
+PAGES = {block.notes["page"]: block.text for block in BLOCKS if "page" in block.notes}
+ICON = '<!doctype html><link rel="icon" href="data:,">'
+RUNS = f"""{ICON}<button id="stopButton"></button><pre id="log"></pre><script>
+const show = (event) => log.append(event.text ?? event.message);
+{PAGES["runs"]}</script>"""
+
+
+@pytest.mark.parametrize(("button", "outcome"), [("Approve", "paid 5 to Ann"), ("Deny", "was denied")])
+async def test_two_tabs(chromium: Any, button: str, outcome: str) -> None:
+    """The second one, and one that is loaded again, have the question of the first."""
+    context = await chromium.new_context()
+    async with serving("approval", Loopback([PAY, END]), Loopback([TEXT, END]), user="ann") as (server, _):
+
+        async def answer(route: Any) -> None:
+            await route.fulfill(content_type="text/html", body=ICON + PAGES["approval"])
+
+        await context.route(f"{server.url}/", answer)
+        first, second = await context.new_page(), await context.new_page()
+        faults = [watch(page) for page in (first, second)]
+        await first.goto(f"{server.url}/")
+        await first.locator("#ask").click()
+        await expect(first.get_by_role("button", name="Approve")).to_be_visible()
+        await first.reload()
+        await second.goto(first.url)
+        for page in (first, second):
+            await expect(page.locator("p")).to_contain_text('pay {"to":"Ann","amount":5}')
+        await second.get_by_role("button", name=button).click()
+        for page in (first, second):
+            await expect(page.locator("#log")).to_contain_text(outcome)
+            await expect(page.locator("#log")).to_contain_text("It is warm.")
+            await expect(page.locator("p")).to_have_count(0)
+    assert [[], []] == faults
+    await context.close()
+
+
+async def test_a_page_that_is_loaded_again(chromium: Any) -> None:
+    """It shows the answer from its start, stops it, and forgets it."""
+    context = await chromium.new_context()
+    async with serving("runs", Loopback([TEXT], hold=True), user="ann") as (server, _):
+
+        async def answer(route: Any) -> None:
+            await route.fulfill(content_type="text/html", body=RUNS)
+
+        await context.route(f"{server.url}/", answer)
+        page = await context.new_page()
+        faults = watch(page)
+        await page.goto(f"{server.url}/")
+        await page.evaluate("""ask([{ role: "user", content: "Hello?" }])""")
+        await expect(page.locator("#log")).to_have_text("It is warm.")
+        await page.reload()
+        await expect(page.locator("#log")).to_have_text("It is warm.")
+        await page.locator("#stopButton").click()
+        await page.wait_for_function("""sessionStorage.getItem("run") === null""")
+    assert [] == faults
+    await context.close()
