@@ -67,7 +67,7 @@ def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
         id = given(call, "id")
         if isinstance(call, Mapping) and id and not reader.is_open(id):
             signed = _protected(call, said).get("signature")
-            reader.call(said, read_call(_as_written(call), id, id, reader.room, signature=signed))
+            reader.call(said, read_call(_as_written(call), id, id, reader.budget, signature=signed))
 
 
 def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:

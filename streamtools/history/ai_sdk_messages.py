@@ -77,7 +77,7 @@ class _Turn:
         self._begin()
 
     def _begin(self) -> None:
-        self._said = Draft(self._reader.place, self._reader.room, client=True)
+        self._said = Draft(self._reader.place, self._reader.budget, client=True)
         self._results: list[CallResult] = []
         self._ids: set[str] = set()
 
@@ -140,7 +140,7 @@ class _Turn:
         _, held = self._metadata(part, "callProviderMetadata")
         written = part.get("input") if part.get("input") is not None else part.get("rawInput")
         signature = given(held, "thoughtSignature") or None
-        call = read_call({"name": name, "input": written}, id, id, self._reader.room, signature=signature)
+        call = read_call({"name": name, "input": written}, id, id, self._reader.budget, signature=signature)
         self._said.parts.append(call)
         if (result := _result(call, state, part)) is not None:
             self._results.append(result)

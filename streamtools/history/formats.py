@@ -78,7 +78,7 @@ def read_messages(
 
 def _read(message: Mapping[str, Any] | Message, reader: Reader) -> None:
     if isinstance(message, System | User):
-        reader.close().append(message)
+        reader.flush().append(message)
     elif isinstance(message, Assistant):
         reader.say(message)
     elif isinstance(message, Results):
@@ -137,7 +137,7 @@ def _read_result(part: Any, reader: Reader) -> bool:
 
 
 def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
-    said = Draft(reader.place, reader.room, client=reader.client)
+    said = Draft(reader.place, reader.budget, client=reader.client)
     content = message.get("content")
     if responses.is_message(message):
         responses.read_message(message, said)

@@ -24,7 +24,7 @@ def read_content(content: Mapping[str, Any], reader: Reader) -> None:
     listed = content.get("parts")
     parts = [each for each in (listed if isinstance(listed, list) else [listed]) if isinstance(each, Mapping)]
     if content.get("role") == "model":
-        said = Draft(reader.place, reader.room, format=FORMAT, client=reader.client)
+        said = Draft(reader.place, reader.budget, format=FORMAT, client=reader.client)
         for part in parts:
             _read_part(part, said)
         reader.say(said.close())

@@ -64,7 +64,7 @@ def read(step: Mapping[str, Any], reader: Reader) -> None:
             own = said.keep(without(step, "type", "id", "name", "arguments", "signature"))
             call = {"name": step.get("name"), "arguments": step.get("arguments")}
             id, signature = step.get("id"), step.get("signature")
-            reader.call(said, read_call(call, id, f"call_{reader.place}_0", reader.room, own, signature))
+            reader.call(said, read_call(call, id, f"call_{reader.place}_0", reader.budget, own, signature))
         case _:
             reader.go_on(FORMAT).add_item(step)
 

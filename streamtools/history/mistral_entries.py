@@ -49,7 +49,7 @@ def read(entry: Mapping[str, Any], reader: Reader) -> None:
         said = reader.go_on(FORMAT)
         call = {"name": entry.get("name"), "arguments": entry.get("arguments")}
         made = f"call_{reader.place}_0"
-        reader.call(said, read_call(call, entry.get("tool_call_id"), made, reader.room, said.keep(rest)))
+        reader.call(said, read_call(call, entry.get("tool_call_id"), made, reader.budget, said.keep(rest)))
     elif kind == "function.result":
         reader.answer(entry.get("tool_call_id"), entry.get("result"), own=keep(FORMAT, rest))
     else:

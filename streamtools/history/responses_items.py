@@ -89,7 +89,7 @@ def read_item(item: Mapping[str, Any], reader: Reader) -> None:
         own = said.keep(without(item, *known))
         call = {"name": item.get("name"), "arguments": item.get("arguments")} | arguments
         made = f"call_{reader.place}_0"
-        reader.call(said, read_call(call, item.get("call_id"), made, reader.room, own))
+        reader.call(said, read_call(call, item.get("call_id"), made, reader.budget, own))
     elif isinstance(kind, str) or (kind is None and given(item, "id") and len(item) <= 2):  # a reference
         reader.go_on(FORMAT).add_item(item)
     else:

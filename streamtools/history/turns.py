@@ -33,10 +33,10 @@ from streamtools.limits import DEFAULT_LIMITS
 _SHORT = 256  # characters of a text whose values are counted with those in its strings
 
 
-class Room:
+class ValueBudget:
     """How many values the arguments of all calls may hold where they are JSON in a text.
 
-    They are read in one go each, in which nobody else has the interpreter, and all of them are there at the end.
+    Each is parsed in one go, during which no other thread runs, and all of them stay in memory.
     """
 
     def __init__(self) -> None:
@@ -73,12 +73,12 @@ class Reader:
         self.items: Draft | None = None  # the last turn of the assistant's, if the next item goes on with it
         self.client = client
         self.shown: str | None = None  # the format that a message has shown to be that of the list
-        self.room = Room()
+        self.budget = ValueBudget()
         self._system = system
         self._history: list[Message] = []
         self._results: list[CallResult] = []  # those of the last message
         self._open: dict[str, ToolCall] = {}  # calls without an answer
-        # Those and answered ones, in order, by the tool's name and for any; once asked for.
+        # By the tool's name, and under None all: calls in order, answered ones too; filled by the first `find`.
         self._waiting: dict[str | None, deque[ToolCall]] = {}
         self._again: dict[str, deque[str]] = {}  # the ids of further calls of one id
         self._numbers: dict[str, int] = {}  # and how far they have been numbered
@@ -86,8 +86,8 @@ class Reader:
         self._earlier: dict[str, tuple[int, ToolCall]] = {}  # calls of turns before that, by id, with their turn
         self._late: dict[int, list[CallResult]] = {}  # their results, by turn
 
-    def close(self) -> list[Message]:
-        """Return the whole history."""
+    def flush(self) -> list[Message]:
+        """End the turn and the results that are being collected; return the history so far, to which one may add."""
         if self.items is not None:
             self._history.append(self.items.close())
             self.items = None
@@ -99,7 +99,7 @@ class Reader:
     def finish(self) -> list[Message]:
         """Return the whole history, with results that came late behind the calls which they answer."""
         history: list[Message] = []
-        for place, message in enumerate(self.close()):
+        for place, message in enumerate(self.flush()):
             history.append(message)
             if place in self._late:
                 history.append(Results(tuple(self._late[place])))
@@ -111,7 +111,7 @@ class Reader:
             message = replace(message, own=None)
             if isinstance(message, User) and not isinstance(message.content, str):
                 message = User([each for part in message.content if (each := of_client(part))])
-        self.close().append(message)
+        self.flush().append(message)
 
     def instruct(self, text: str, own: ProviderItem | None = None) -> None:
         """Add words of the system's. Raises ValueError if they are a client's and not allowed."""
@@ -121,9 +121,9 @@ class Reader:
 
     def say(self, said: Assistant) -> None:
         """Add a turn of the assistant's."""
-        history = self.close()
-        self._ask(len(history))
-        parts = tuple(self._asked(each) if isinstance(each, ToolCall) else each for each in said.parts)
+        history = self.flush()
+        self._begin_turn(len(history))
+        parts = tuple(self._open_call(each) if isinstance(each, ToolCall) else each for each in said.parts)
         history.append(said if parts == said.parts else replace(said, parts=parts))
 
     def is_open(self, id: str) -> bool:
@@ -136,20 +136,20 @@ class Reader:
         With `anew`, only a turn of items goes on.
         """
         if self.items is None:
-            history = self.close()
+            history = self.flush()
             last = history[-1] if history and not anew else None
-            self.items = Draft(self.place, self.room, client=self.client)
+            self.items = Draft(self.place, self.budget, client=self.client)
             if isinstance(last, Assistant):
                 history.pop()
-                self.items = Draft(self.place, self.room, list(last.parts), last.in_text, client=self.client)
+                self.items = Draft(self.place, self.budget, list(last.parts), last.in_text, client=self.client)
             else:
-                self._ask(len(history))
+                self._begin_turn(len(history))
         self.items.format = format or self.items.format
         return self.items
 
     def call(self, said: Draft, call: ToolCall) -> None:
         """Add a call to a turn of items, none of which has an answer."""
-        said.parts.append(self._asked(call))
+        said.parts.append(self._open_call(call))
 
     def answer(
         self, id: object, content: object, *, is_error: bool = False, own: ProviderItem | None = None, text: str = ""
@@ -170,7 +170,7 @@ class Reader:
             self.add(result)
         else:
             del self._earlier[id]
-            self._late.setdefault(place, []).append(self._answered(call, result))
+            self._late.setdefault(place, []).append(self._as_told(call, result))
 
     def add(self, result: CallResult) -> None:
         """Add the result of a call. Raises ValueError where the last turn has no such call that is open."""
@@ -178,12 +178,12 @@ class Reader:
             call = self._open.pop(result.call_id, None)
             if call is None:
                 raise ValueError(f"it answers call {result.call_id!r}, which does not stand in the turn before it")
-            result = self._answered(call, result)
+            result = self._as_told(call, result)
         if self.items is not None:
-            self.close()
+            self.flush()
         self._results.append(result)
 
-    def _answered(self, call: ToolCall, result: CallResult) -> CallResult:
+    def _as_told(self, call: ToolCall, result: CallResult) -> CallResult:
         """Return a result as the model is told it; of a malformed call an interface is shown less than what to do."""
         if self.client and call.raw:
             return result._replace(text=result.text.removesuffix(SEND_AGAIN) + SEND_AGAIN, is_error=True)
@@ -203,14 +203,14 @@ class Reader:
         for each in (call.name, None):
             self._waiting.setdefault(each, deque()).append(call)
 
-    def _ask(self, place: int) -> None:
+    def _begin_turn(self, place: int) -> None:
         """Begin a turn at this place, without calls so far."""
         self._earlier |= {id: (self._turn, call) for id, call in self._open.items()}
         self._turn = place
         self._open, self._again, self._numbers = {}, {}, {}
         self._waiting.clear()
 
-    def _asked(self, call: ToolCall) -> ToolCall:
+    def _open_call(self, call: ToolCall) -> ToolCall:
         """Return a call of the turn, open from now on, under an id that no other has."""
         if call.id in self._open:
             number = self._numbers.get(call.id, 1) + 1
@@ -230,7 +230,7 @@ class Draft:
     """A turn of the assistant's while its message is read, which is the one at this `place`."""
 
     place: int
-    room: Room
+    budget: ValueBudget
     parts: list[Part] = field(default_factory=list)
     in_text: tuple[ToolCall, ...] = ()
     format: str | None = None
@@ -272,7 +272,7 @@ class Draft:
         if isinstance(call, Mapping):
             made = f"call_{self.place}_{self.count}"
             self.count += 1
-            self.parts.append(read_call(call, id, made, self.room, self.keep(own), signature))
+            self.parts.append(read_call(call, id, made, self.budget, self.keep(own), signature))
 
     def is_of(self, format: str) -> bool:
         """Return whether the turn is of a provider of this format, which it becomes if nothing has shown of which."""
@@ -303,18 +303,18 @@ def read_call(
     call: Mapping[str, Any],
     id: object,
     made: str,
-    room: Room,
+    budget: ValueBudget,
     own: ProviderItem | None = None,
     signature: object = None,
 ) -> ToolCall:
     """Return a call as the history holds it; its id is `made` if it has none.
 
-    One that is malformed, or for which there is no `room`, has no arguments, and as `raw` what was written in their
+    One that is malformed, or for which there is no `budget`, has no arguments, and as `raw` what was written in their
     place.
     """
     raw = ""
     try:
-        room.take(call)
+        budget.take(call)
         read = read_envelope(call)
         name, arguments = read.name, read.arguments
         if not fits(arguments, DEFAULT_LIMITS.depth):  # as they would be in a text

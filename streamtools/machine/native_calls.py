@@ -48,13 +48,15 @@ class NativeCalls:
         self._options = options
         self._number = number
         self.output = Output(options, number)
-        self.adopted: set[str] = set()  # ids of calls of the run that stood in a text
+        self.salvaged: set[str] = set()  # ids of calls of the run that were found in a text
         self._ids: dict[str, int] = {}  # of the run, and how often each has come: some providers number each turn anew
         self.open: dict[str, CallDraft] = {}
         """The calls that are being written, by the adapter's key. A caller may add a piece of the arguments to `pieces`
         by itself, as `add` does, while it fits into `room`.
         """
-        self._sound: dict[str, int] = {}  # keys of calls without a fault, and how many pieces their closed object has
+        self._sound: dict[
+            str, int
+        ] = {}  # keys of calls without a fault; how many pieces their JSON object has, 0 while it is open
         self.begin_turn()
 
     def reserve(self, ids: Iterable[str]) -> None:
@@ -113,7 +115,7 @@ class NativeCalls:
         call.provider_id = event.id or call.provider_id
         if event.name:
             self._name(call, event.name)
-        given = self._compare(call, event.arguments)
+        given = self._settle_arguments(call, event.arguments)
         if event.provider_executed:
             call.fault = Rejected(Code.SUPERSEDED, _EXECUTED)
         if event.fault is not None:
@@ -148,7 +150,7 @@ class NativeCalls:
             if isinstance(event, Call):
                 call = msgspec.structs.replace(event.call, dialect=NATIVE, raw="")
                 self.calls.append(call)
-                self.adopted.add(call.id)
+                self.salvaged.add(call.id)
                 event = Call(call, seq=event.seq)
             self.output.count += isinstance(event, Call | Error)
             adopted.append(event)
@@ -236,8 +238,11 @@ class NativeCalls:
         if call.started:
             self.output.tell_arguments(call, text)
 
-    def _compare(self, call: CallDraft, given: Any) -> str:
-        """Return the arguments as JSON text: those `given` at the end of the call, or else those of its deltas."""
+    def _settle_arguments(self, call: CallDraft, given: Any) -> str:
+        """Return the arguments as JSON text: those `given` at the end of the call, or else those of its deltas.
+
+        Where both are there and differ, the end counts, with a warning.
+        """
         streamed = "".join(call.pieces)
         if given is None or given == "" or call.dropped is not None:
             return streamed

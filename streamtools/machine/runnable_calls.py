@@ -65,7 +65,7 @@ class RunnableCalls(EndingRun):
     @property
     def salvaged(self) -> set[str]:
         """Ids of native calls that were found in a text which the provider could not read."""
-        return self._turn.native.adopted
+        return self._turn.native.salvaged
 
     @property
     def passing(self) -> tuple[Turn, Prose] | None:

@@ -89,24 +89,24 @@ def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
 
 def calls_are_gathered_again(patch: pytest.MonkeyPatch) -> None:
     """All that wait, for a result that names its tool alone, after each further call."""
-    ask = Reader._asked
+    ask = Reader._open_call
 
     def gather_again(reader: Reader, call: Any) -> Any:
         reader._waiting.clear()
         return ask(reader, call)
 
-    patch.setattr(Reader, "_asked", gather_again)
+    patch.setattr(Reader, "_open_call", gather_again)
 
 
 def numbers_are_tried_again(patch: pytest.MonkeyPatch) -> None:
     """From the first, for each further call of an id."""
-    ask = Reader._asked
+    ask = Reader._open_call
 
     def try_again(reader: Reader, call: Any) -> Any:
         reader._numbers.clear()
         return ask(reader, call)
 
-    patch.setattr(Reader, "_asked", try_again)
+    patch.setattr(Reader, "_open_call", try_again)
 
 
 def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:
