@@ -17,7 +17,7 @@ from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.parsing.policies import Options, OtherOptions, ParserOptions
-from streamtools.parsing.prose import Begun, Prose
+from streamtools.parsing.prose import MarkerFound, Prose
 from streamtools.parsing.reader import LEAVES, NO_TEXT, always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
 from streamtools.parsing.span import Span
@@ -231,7 +231,7 @@ class Parser:
             self._ended = ended
         return text[last:]
 
-    def _run(self, text: str | None, events: list[UIEvent], found: Begun | None = None) -> list[UIEvent]:
+    def _run(self, text: str | None, events: list[UIEvent], found: MarkerFound | None = None) -> list[UIEvent]:
         """Read text that may change the state, or the text behind a marker that was `found`; add to `events`."""
         if self._closed:
             raise ClosedError("the parser is closed; call reset() before the next turn")

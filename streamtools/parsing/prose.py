@@ -30,7 +30,7 @@ _TOKEN: Final = re.compile("\n{0,2}+<[|\uff5c][^<>|\uff5c\\s]{1,64}[|\uff5c]>").
 _BEHIND_REASONING: Final = 2  # line feeds that belong to a closing tag
 
 
-Begun: TypeAlias = tuple[Opener | ReasoningEnd, str, str, str]
+MarkerFound: TypeAlias = tuple[Opener | ReasoningEnd, str, str, str]
 """A call that begins, or reasoning with its end; the id of the dialect, the marker, and the text behind it."""
 
 _Mark: TypeAlias = tuple[Meaning | ReasoningEnd | None, int] | Literal[False] | None
@@ -93,7 +93,7 @@ class Prose:
         self._fresh = self.direct or not self._visible.refuses
         self._behind_call = True
 
-    def read(self, delta: str, ended: bool) -> Begun | None:
+    def read(self, delta: str, ended: bool) -> MarkerFound | None:
         """Show what is certain to be text; return what begins behind it, or None if nothing does so far."""
         held, self.held = self.held, ""
         text = held + delta if held else delta
@@ -101,7 +101,7 @@ class Prose:
         markdown, candidates = self.markdown, self._candidates
         waits = held != "" and not self._fresh
         # Held text begins where a marker may begin; only a line feed may turn out to end an ordinary line.
-        begun = waits and held[0] != "\n"
+        at_place = waits and held[0] != "\n"
         met: tuple[int, _Mark] | None = None
         if self._line_feeds:
             text = self._skip_line_feeds(text)
@@ -120,7 +120,7 @@ class Prose:
             at, mark = met or (self._read_start(text) if self._fresh else _HERE)
             end = len(text)
             if mark is False and at < end:
-                if not begun:
+                if not at_place:
                     at = markdown.seek(text, at, end)
                 while at < end:
                     mark = self._marker_at(text, at)
@@ -132,7 +132,7 @@ class Prose:
                 begins = self._begin(text, at, *mark)
                 if not isinstance(begins, str):
                     return begins
-                begun, met, text = False, None, begins
+                at_place, met, text = False, None, begins
                 continue
             if candidates.open or not self.direct:
                 self._show(text[:at])
@@ -146,7 +146,7 @@ class Prose:
             self.leaves = markdown.search if even and markdown.phase == BODY else always
             return None
 
-    def _begin(self, text: str, at: int, thing: Meaning | ReasoningEnd | None, behind: int) -> Begun | str | None:
+    def _begin(self, text: str, at: int, thing: Meaning | ReasoningEnd | None, behind: int) -> MarkerFound | str | None:
         """Show the text before a marker; return what begins with it, or the text behind a tag that is only hidden.
 
         Returns None if nothing more is to be read.
@@ -171,11 +171,11 @@ class Prose:
                     self._visible.begin_call()
                 if white:
                     self._hide(text[at : at + white])
-                begin = at + white
-                while at < begin:
+                marker_at = at + white
+                while at < marker_at:
                     at = self.markdown.step(text, at)  # the line that they end is over
                 self._start = begins.where == "start"
-                return begins, dialect.id, text[begin:behind], rest
+                return begins, dialect.id, text[marker_at:behind], rest
             if begins.closings:
                 closing = self._dialects.closing(begins)
         self._visible.flush()
@@ -191,7 +191,7 @@ class Prose:
     def _read_start(self, text: str) -> tuple[int, _Mark]:
         """Read the white space at the start, and return what begins in it or behind it, with its place.
 
-        Where nothing begins, that is the next place at which a marker may.
+        Where nothing begins, the place is the next at which a marker may.
         """
         found = not_white_space(text)
         first = found.start() if found else len(text)
