@@ -57,7 +57,7 @@ _NO_STREAM = "the response is one JSON document and not a stream"
 _ASK_FOR_ONE = _NO_STREAM + "; was the request sent with `stream: true`?"
 
 
-class Reading:
+class Origin:
     """What the caller gave us, to be read piece by piece with `anext`, and closed at any time."""
 
     def __init__(self, origin: object) -> None:
@@ -234,9 +234,9 @@ class Source:
     """
 
     def __init__(self, origin: object, adapter: Adapter) -> None:
-        self._reading = Reading(origin)
+        self._origin = Origin(origin)
         self._adapter = adapter
-        adapter.content_type = self._reading.content_type
+        adapter.content_type = self._origin.content_type
         self._read: Callable[[], Awaitable[Any]] | None = None  # None until the head of the response has been judged
         self._cut = False  # the last read was cancelled, so that an end which comes next is not the stream's own
         self._over = False
@@ -250,12 +250,12 @@ class Source:
             raise StopAsyncIteration
         try:
             if self._read is None:
-                refusal = await self._reading.refusal(documents=self._adapter.reads_documents)
+                refusal = await self._origin.refusal(documents=self._adapter.reads_documents)
                 if refusal is not None:
                     self._over = True
                     return [refusal]
-                self._read = self._reading.read
-                item = await anext(self._reading)
+                self._read = self._origin.read
+                item = await anext(self._origin)
             else:
                 item = await self._read()
         except StopAsyncIteration:
@@ -267,7 +267,7 @@ class Source:
                 raise StopAsyncIteration from None
             return _say_silence(error, self._end(name_of(error), raised_error(error)))
         except BaseException:
-            self._cut = self._reading.ends_when_cancelled
+            self._cut = self._origin.ends_when_cancelled
             raise
         self._cut = False
         try:
@@ -279,18 +279,18 @@ class Source:
     @property
     def origin(self) -> tuple[str | None, str | None, str | None]:
         """Whose answer it is: the format of the provider's messages, its host, and None for the model."""
-        return self._adapter.format, self._reading.host, None
+        return self._adapter.format, self._origin.host, None
 
     @property
     def url(self) -> str | None:
         """The host and the path that answer, where the response says so."""
-        return self._reading.url
+        return self._origin.url
 
     async def aclose(self) -> None:
         """Stop reading and close the response; may be called at any time, from any task, and more than once."""
         self._over = True
         if not self._released:
-            await self._reading.aclose()
+            await self._origin.aclose()
             self._released = True
 
     def _end(self, cause: str | None, error: SourceError | None = None) -> list[SourceEvent]:

@@ -36,7 +36,7 @@ from streamtools.tools.approval import Suspension
 from streamtools.tools.call import write
 
 
-class Ended(NamedTuple):
+class StoredEnd(NamedTuple):
     """How a run has ended: its result, what it waits for, and the history to resume it with."""
 
     result: TurnResult
@@ -118,7 +118,7 @@ def store(result: TurnResult, suspension: Suspension | None = None, history: Ite
     return _encode(stored)
 
 
-def read(data: bytes) -> Ended:
+def read(data: bytes) -> StoredEnd:
     """Return what `store` wrote. Raises ValueError for anything else."""
     stored = _decode(data)
     result = TurnResult(
@@ -127,7 +127,7 @@ def read(data: bytes) -> Ended:
         steps=[Step(_put_together(each.said), each.results, each.response_id) for each in stored.steps],
         dialects=_dialects_of(stored.dialects),
     )
-    return Ended(result, stored.suspension, [_read(each) for each in stored.history])
+    return StoredEnd(result, stored.suspension, [_read(each) for each in stored.history])
 
 
 def _plain(output: Any) -> Any:

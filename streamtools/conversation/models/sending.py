@@ -33,7 +33,7 @@ from streamtools.logs import Logger
 from streamtools.sources import Source, adapter, events
 from streamtools.sources.adapter import interrupted
 from streamtools.sources.provider_terms import name_of, shown_url
-from streamtools.sources.source import Reading
+from streamtools.sources.source import Origin
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -94,14 +94,14 @@ class Response:
         self.headers: Mapping[str, str] = response.headers
         self.url = getattr(response, "url", None)
         self._opened = opened
-        self._reading = Reading(response)
+        self._origin = Origin(response)
         self._between = between
         self._first: bytes | None = None
         self._closed = False
 
     async def begin(self) -> None:
         """Read the first bytes."""
-        self._first = await anext(self._reading, None)
+        self._first = await anext(self._origin, None)
 
     async def aiter_bytes(self) -> AsyncIterator[bytes]:
         """Yield the bytes of the body, decoded."""
@@ -110,7 +110,7 @@ class Response:
         while True:
             chunk = None
             with anyio.move_on_after(self._between) as scope:
-                chunk = await anext(self._reading, None)
+                chunk = await anext(self._origin, None)
             if scope.cancelled_caught:
                 raise NothingCame(self._between)
             if chunk is None:
@@ -123,7 +123,7 @@ class Response:
             return
         self._closed = True
         with anyio.move_on_after(CLOSING, shield=True):
-            await self._reading.aclose()
+            await self._origin.aclose()
             await self._opened.__aexit__(None, None, None)
 
 
