@@ -87,7 +87,7 @@ RUNS: dict[str, list[SourceEvent]] = {
     "a call": [*texts("a ", *ADD, " b"), SourceUsage(Usage(input=3)), STOP],
     "two turns": [*texts(ADD), TURN, *texts(ADD[:9]), TURN, ChainCompleted("u")],
     "an error": [*texts("a", ADD[:9]), SourceError("no", status=500), *texts("b"), STOP],
-    "no end": texts("a", ADD),
+    "no end": texts("a ", ADD),
     "nothing": [],
 }
 
