@@ -97,7 +97,6 @@ def library_of(request: object) -> ModuleType:
 
 
 @functools.cache
-@functools.cache
 def of_library(body: type, library: ModuleType) -> type:
     """Return the class of bodies for one library: its clients insist on streams of its own classes."""
     return type("Body", (body, library.AsyncByteStream, library.SyncByteStream), {})
