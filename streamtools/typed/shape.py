@@ -231,7 +231,7 @@ def _either(shapes: list[Shape]) -> Shape:
     of_strings = [shape.words for shape in shapes if shape.allows(STRING)]
     words = None
     if of_strings and all(each is not None for each in of_strings):
-        words = tuple(word for each in of_strings for word in each or ())
+        words = tuple(dict.fromkeys(word for each in of_strings for word in each or ()))
     objects = [shape for shape in shapes if shape.allows(OBJECT)]
     arrays = [shape for shape in shapes if shape.allows(ARRAY)]
     return Shape(
@@ -245,19 +245,24 @@ def _either(shapes: list[Shape]) -> Shape:
 _NOTES = frozenset(("$defs", "definitions", "title", "description", "default", "examples", "$schema", "$id"))
 
 
-def json_schema_shape(schema: Any, root: Core | None = None) -> Shape:
-    """Return the shape of a JSON schema."""
-    root = schema if root is None else root
+def json_schema_shape(schema: Any, root: Core | None = None, known: dict[str, Shape] | None = None) -> Shape:
+    """Return the shape of a JSON schema, in which each reference is followed once, also where many lead to others."""
+    root, known = schema if root is None else root, {} if known is None else known
     if not isinstance(schema, Mapping):
         return ANYTHING
     said = schema.keys() - _NOTES
     if said == {"$ref"}:
         target: Any = root
-        for part in str(schema["$ref"]).removeprefix("#/").split("/"):
+        name = str(schema["$ref"])
+        for part in name.removeprefix("#/").split("/"):
             target = target.get(part) if isinstance(target, Mapping) else None
-        return ANYTHING if not isinstance(target, Mapping) or "$ref" in target else json_schema_shape(target, root)
+        if name not in known:
+            known[name] = ANYTHING  # within itself
+            if isinstance(target, Mapping) and "$ref" not in target:
+                known[name] = json_schema_shape(target, root, known)
+        return known[name]
     if said in ({"anyOf"}, {"oneOf"}):
-        return _either([json_schema_shape(each, root) for each in schema[next(iter(said))]])
+        return _either([json_schema_shape(each, root, known) for each in schema[next(iter(said))]])
     if said & {"$ref", "anyOf", "oneOf", "allOf", "not", "if", "patternProperties", "prefixItems"}:
         return ANYTHING
     named = schema.get("type")
@@ -270,15 +275,15 @@ def json_schema_shape(schema: Any, root: Core | None = None) -> Shape:
 
     def member(key: str) -> Shape | None:
         if key in properties:
-            return json_schema_shape(properties[key], root)
-        return None if rest is False else json_schema_shape(rest, root)
+            return json_schema_shape(properties[key], root, known)
+        return None if rest is False else json_schema_shape(rest, root, known)
 
     items = schema.get("items")
     return Shape(
         frozenset((STRING,)) if words is not None else kinds,
         words,
         member,
-        (lambda: json_schema_shape(items, root)) if isinstance(items, Mapping) else None,
+        (lambda: json_schema_shape(items, root, known)) if isinstance(items, Mapping) else None,
         tuple(schema.get("required", ())),
     )
 

@@ -88,7 +88,8 @@ async def test_each_mark_is_looked_at_a_few_times(browsing: Browsing) -> None:
             let reads = 0;
             const get = (mark, key) => { reads++; return mark[key]; };
             shown.written = "x".repeat(2000);
-            shown.marks = Array.from({ length: 1000 }, (_, at) => new Proxy([2 * at, 2 * at + 1, "call", "f"], { get }));
+            const mark = (_, at) => new Proxy([2 * at, 2 * at + 1, "call", "f"], { get });
+            shown.marks = Array.from({ length: 1000 }, mark);
             drawWritten(2000, 0);
             return reads;
         }"""

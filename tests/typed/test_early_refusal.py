@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from enum import Enum
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -136,6 +137,15 @@ def test_what_is_refused_at_once(kind: Any, text: str) -> None:
 
     assert not early
     assert reader.fault is not None
+
+
+def test_each_reference_of_a_json_schema_is_followed_once() -> None:
+    """Where each leads to the next twice, the last is not read as often as there are ways to it; one may lead back."""
+    names = [f"d{at}" for at in range(60)]
+    both = {one: {"anyOf": [{"$ref": f"#/$defs/{other}"}] * 2} for one, other in pairwise(names)}
+    kind = OutputType({"$defs": both | {names[-1]: {"enum": ["a", "b"]}}, "$ref": "#/$defs/d0"})
+    assert kind.shape.words == ("a", "b")
+    assert OutputType({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}).shape.kinds is None
 
 
 def test_a_json_schema_is_held_against_the_whole() -> None:
