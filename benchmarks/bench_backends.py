@@ -3,6 +3,7 @@
     python -m benchmarks.bench_backends                # paced and unpaced, and how late
     python -m benchmarks.bench_backends --carries      # how many streams one core carries
     python -m benchmarks.bench_backends --idle 500     # what an open stream holds in which nothing happens
+    python -m benchmarks.bench_backends --profile      # where what a frame costs goes, counted
 
 The server has a process of its own, whose processor time counts; this one is the provider and the clients. All rows ask
 the same provider, in turns: bare is `benchmarks.backends.served.bare`. Every client checks that each delta came, once
@@ -29,6 +30,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.backends import profiling
 from benchmarks.backends.wire_load import Pace, Provider, Seen, ask, open_all
 from tests.support.redis_server import RedisServer
 
@@ -151,6 +153,14 @@ class Bench:
             check(row, each, pace.deltas)
         return spent / (streams * pace.deltas), [late for each in seen for late in each.late]
 
+    async def count(self, row: Row, deltas: int) -> profiling.Counted:
+        """Return what the server does for one stream of the provider's."""
+        server = self.server(row)
+        await ask(server.port, "/count")
+        await self.measure(row, 1, Pace(deltas, 0.01 * (3 + row.readers)))  # as slow as counting is
+        found: profiling.Counted = json.loads(await ask(server.port, "/count?end"))
+        return found
+
     async def idle(self, row: Row, streams: int) -> float:
         """Return the bytes that an open stream holds behind its first deltas; both servers' kinds of cache are warm."""
         server = self.begin(row)
@@ -246,6 +256,18 @@ async def measure(chosen: argparse.Namespace, say: Callable[[str], None]) -> dic
     return found
 
 
+async def profile(chosen: argparse.Namespace) -> None:
+    """Print what a delta costs in each row, by library, and of ours by function."""
+    async with benching(chosen) as (bench, rows):
+        frames = chosen.frames
+        counted = {}
+        for row in rows:
+            await bench.measure(row, 1, Pace(5, None))  # what is loaded, or filled, when it is used first
+            counts = [await bench.count(row, deltas) for deltas in (20, 20 + frames)]
+            counted[row.name] = profiling.between(*counts, frames=frames)
+        profiling.show(counted)
+
+
 def print_table(found: dict[str, Figures], chosen: argparse.Namespace) -> None:
     """Print what was measured, beside bare."""
     bare = next(iter(found.values()))
@@ -289,7 +311,12 @@ def main() -> None:
     parser.add_argument(
         "--idle", type=int, default=0, metavar="N", help="open so many streams in which nothing happens"
     )
+    parser.add_argument("--frames", type=int, default=100, metavar="N", help="of --profile (default: %(default)s)")
+    parser.add_argument("--profile", action="store_true", help="count where what a frame costs goes, and nothing else")
     chosen = parser.parse_args()
+    if chosen.profile:
+        asyncio.run(profile(chosen))
+        return
     if chosen.smoke:
         chosen.streams, chosen.seconds, chosen.unpaced, chosen.turns, chosen.idle = 2, 0.1, 5, 1, 2
     begun = time.monotonic()

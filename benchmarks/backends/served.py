@@ -30,6 +30,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
+from benchmarks.backends.counting import Counts
 from benchmarks.served import Server
 from streamtools import ToolStream, sources
 from streamtools.gateway import app as gateway
@@ -213,12 +214,19 @@ def application(upstream: str, redis: str) -> Any:
         **peers(),
     }
     mounts = {"gateway": gateway(upstream, max_running=100_000)}
+    counts = Counts()
 
     async def time(request: Request) -> Response:
         return Response(str(process_time()))
 
     def memory(request: Request) -> Response:
         return Response(str(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")))
+
+    async def count(request: Request) -> Response:
+        if "end" in request.query_params:
+            return JSONResponse(counts.end())
+        counts.begin()
+        return JSONResponse(None)
 
     async def rows(request: Request) -> Response:
         return JSONResponse([*pages, *mounts])
@@ -237,6 +245,7 @@ def application(upstream: str, redis: str) -> Any:
             *(Route(f"/{name}", page, methods=["POST"]) for name, page in pages.items()),
             Route("/time", time),
             Route("/memory", memory),
+            Route("/count", count),
             Route("/rows", rows),
             *(Mount(f"/{name}", mounted) for name, mounted in mounts.items()),
         ],

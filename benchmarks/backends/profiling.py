@@ -1,0 +1,54 @@
+"""Where what a frame costs goes, as tables in Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TypeAlias
+
+Counted: TypeAlias = dict[str, dict[str, float]]
+"""Instructions and calls by `package file function`, and system calls, as `counting.Counts` has them."""
+
+_COLUMNS = {
+    "streamtools": "streamtools",
+    "starlette": "Starlette",
+    "uvicorn": "uvicorn",
+    "h11": "h11",
+    "httpx": "httpx",
+    "httpcore": "httpcore",
+    "anyio": "anyio",
+    "sniffio": "anyio",
+    "asyncio": "asyncio",
+}
+_REST = "other"
+_SYSTEM = ("epoll_wait", "epoll_ctl", "recv", "send")
+
+
+def between(fewer: Counted, more: Counted, *, frames: int) -> Counted:
+    """Return what one of the frames costs by which two counts differ."""
+    return {
+        kind: {name: (value - fewer[kind].get(name, 0)) / frames for name, value in found.items()}
+        for kind, found in more.items()
+    }
+
+
+def show(counted: dict[str, Counted], *, most: int = 25) -> None:
+    """Print a table by library, and for each row what of ours costs most."""
+    names = [*dict.fromkeys(_COLUMNS.values()), _REST, *_SYSTEM]
+    print(f"| row | instructions | × bare | {' | '.join(names)} |")
+    print(f"| --- |{' ---: |' * (len(names) + 2)}")
+    bare = sum(next(iter(counted.values()))["instructions"].values())
+    for row, found in counted.items():
+        shares: Counter[str] = Counter()
+        for name, value in found["instructions"].items():
+            shares[_COLUMNS.get(name.partition(" ")[0], _REST)] += value  # type: ignore[assignment]
+        whole = sum(shares.values())
+        cells = [f"{shares[name]:,.0f}" for name in names[: -len(_SYSTEM)]]
+        cells += [f"{found['system'].get(name, 0):.1f}" for name in _SYSTEM]
+        print(f"| {row} | {whole:,.0f} | {whole / bare:.2f} | {' | '.join(cells)} |")
+    for row, found in counted.items():
+        ours = {name: value for name, value in found["instructions"].items() if name.startswith("streamtools ")}
+        if ours:
+            print(f"\n{row}: instructions and calls of a frame, of {sum(ours.values()):.0f}")
+        for name, value in sorted(ours.items(), key=lambda each: -each[1])[:most]:
+            if value >= 1:
+                print(f"{value:8.1f} {found['calls'][name]:7.2f}  {name.partition(' ')[2]}")
