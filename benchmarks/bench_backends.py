@@ -52,6 +52,11 @@ class Row:
     recommended: bool = False
     """Whether it is served with the options that users are recommended."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether it needs Redis, which has a server do something all the time."""
+        return self.page == "redis_run"
+
 
 ROWS = [
     Row("bare pass-through", "bare", "/bare", b"[DONE]"),
@@ -115,19 +120,20 @@ class Bench:
         self.provider = provider
         self._redis = redis
         self._chosen = chosen
-        self._servers: dict[bool, Backend] = {}
+        self._servers: dict[tuple[bool, bool], Backend] = {}
         self._runs = 0
 
     def server(self, row: Row) -> Backend:
         """Return the server for a row."""
-        if row.recommended not in self._servers:
-            self._servers[row.recommended] = self.begin(row)
-        return self._servers[row.recommended]
+        kind = row.recommended, row.shared
+        if kind not in self._servers:
+            self._servers[kind] = self.begin(row)
+        return self._servers[kind]
 
     def begin(self, row: Row) -> Backend:
         """Start a server for a row."""
         loop, http = ("uvloop", "httptools") if row.recommended else (self._chosen.loop, self._chosen.http)
-        return Backend(self.provider.url, self._redis, loop, http)
+        return Backend(self.provider.url, self._redis if row.shared else "", loop, http)
 
     def close(self) -> None:
         """End the servers."""
@@ -217,7 +223,9 @@ async def benching(chosen: argparse.Namespace) -> AsyncIterator[tuple[Bench, lis
             rows = [
                 row
                 for row in ROWS
-                if row.page in there and (fast or not row.recommended) and any(word in row.name for word in words)
+                if (row.page in there or (row.shared and redis is not None))
+                and (fast or not row.recommended)
+                and any(word in row.name for word in words)
             ]
             yield bench, rows if ROWS[0] in rows else [ROWS[0], *rows]
         finally:

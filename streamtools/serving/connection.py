@@ -200,6 +200,8 @@ async def attend(
 _ROW = 4
 """Messages that are sent without a checkpoint. A server notices a lost client when the event loop runs, and until then
 asyncio logs each message after the fifth that is written to it."""
+_APART = 0.002  # seconds between two messages in which it runs, as a rule: the source has waited for the provider
+_TRUST = 0.25  # for so many, until there is a checkpoint after all: a source may block it
 
 
 class Outlet:
@@ -225,7 +227,8 @@ class Outlet:
         self._sleep = sleep
         self._since = now()  # when the last sending began
         self._sending = False
-        self._row = 0  # messages since the last checkpoint
+        self._row = 0  # messages, one right behind the other, since the last checkpoint
+        self._trusted = self._since + _TRUST
         self._free: anyio.Event | None = None  # set when none is on its way; a lock would cost each event more
 
     async def put(self, message: Any) -> None:
@@ -239,13 +242,16 @@ class Outlet:
             await self._free.wait()
         if callable(message) and (message := message()) is None:
             return
-        self._since = self._now()
+        now = self._now()
+        if now - self._since > _APART and now < self._trusted:
+            self._row = 0
+        self._since = now
         self._sending = True
         try:
             await self._send(message)
             self._row += 1
-            if self._row == _ROW:
-                self._row = 0
+            if self._row >= _ROW:
+                self._row, self._trusted = 0, now + _TRUST
                 await anyio.lowlevel.checkpoint()
         finally:
             self._sending = False

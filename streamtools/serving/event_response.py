@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Protocol
@@ -245,7 +245,7 @@ class _Body(Reading):
         """Send an event now."""
         await self._put_data(self._write((event,)))
 
-    def _push(self, events: Sequence[UIEvent]) -> Awaitable[None] | None:
+    def _push(self, events: Sequence[UIEvent]) -> Coroutine[Any, Any, None] | None:
         """Send events in the task of the stream."""
         self.last = events[-1]
         data = self._write(events)

@@ -10,8 +10,8 @@ not recover before the end, the readers in this process get that warning and `do
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Self
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Self
 
 import anyio
 import anyio.lowlevel
@@ -70,7 +70,7 @@ class Journal:
             await self._try(event)
         return type(event) is Done
 
-    def write_all(self, events: Sequence[UIEvent]) -> Awaitable[None] | None:
+    def write_all(self, events: Sequence[UIEvent]) -> Coroutine[Any, Any, None] | None:
         """Write events of a `ToolStream` into a log that is sure: at once, if they are numbered as ours."""
         if events[0].seq != self.last + 1 or not isinstance(self.log, MemoryEventLog) or type(events[-1]) is Done:
             return self._write_each(events)

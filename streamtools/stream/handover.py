@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
@@ -24,6 +24,7 @@ from streamtools.events.event import AT_ONCE, ITSELF, LARGE, is_large, taken_tog
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource, Take, read_into
+from streamtools.stream.pushing import Push, Pushing, begun
 from streamtools.stream.result import TOGETHER, Collector, TurnResult
 
 if TYPE_CHECKING:
@@ -36,11 +37,8 @@ if TYPE_CHECKING:
 
 BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
 BUFFERED_BYTES = 4 * 1024 * 1024  # and how much they hold; what one network chunk brings comes on top
+_UNSEEN = (None, None, None)
 AHEAD = 8  # events that may wait uncounted, unless one is large
-
-
-Push: TypeAlias = Callable[[Sequence[UIEvent]], Awaitable[object] | None]
-"""Takes events, at once or when what it returns is awaited."""
 
 LEFT_ELSEWHERE = (
     "a stream is left in the task that entered it, and this is another; an asynchronous generator around a stream is "
@@ -56,7 +54,7 @@ class Handover:
 
     __slots__ = (  # since CPython shares the keys of an instance's dict up to thirty only, and a stream has more
         "_arguments", "_collector", "_fault", "_held", "_judging", "_looks", "_low", "_most", "_news", "_observed",
-        "_over", "_place", "_push", "_push_fault", "_reading", "_ready", "_room", "_waiting", "_woken",
+        "_over", "_place", "_pushing", "_reading", "_ready", "_room", "_steady", "_waiting", "_woken",
     )  # fmt: skip
 
     def __init__(self, dialects: tuple[Dialect, ...]) -> None:
@@ -71,9 +69,9 @@ class Handover:
         self._place: object = None  # of the last value that has grown, unless that is large
         self._looks: Callable[[Sequence[UIEvent]], bool] | None = None  # sees events first; whether the provider waits
         self._observed: observing.Observed | None = None  # told what happens, where somebody watches
-        self._push: Push | None = None
-        self._push_fault: Exception | None = None
-        self._reading: anyio.CancelScope | None = None  # around the reading of a source; shielded amid a push
+        self._pushing: Pushing | None = None
+        self._reading: anyio.CancelScope | None = None  # around the reading of a source
+        self._steady = True  # nobody else than `_cancel` cancels that
         self._over = False
         self._fault: Exception | None = None
         self._judging: Judging | None = None  # holds back what nobody has approved
@@ -90,8 +88,8 @@ class Handover:
 
     async def __anext__(self) -> UIEvent:
         while not self._ready:
-            if self._push_fault is not None:
-                fault, self._push_fault = self._push_fault, None
+            if self._pushing is not None and (fault := self._pushing.fault) is not None:
+                self._pushing.fault = None
                 raise fault
             if self._over:
                 self._raise_fault()
@@ -124,14 +122,21 @@ class Handover:
         taker, reader = (next(each for each in kinds if name in vars(each)) for name in ("take_ready", "__anext__"))
         if not issubclass(taker, reader):
             return False
-        self._push = push
+        self._pushing = Pushing(push)
         return True
 
     def stop_pushing(self) -> None:
         """Push nothing more, and let a push be cancelled with the run; from any task."""
-        self._push = None
-        if self._reading is not None:
-            self._reading.shield = False
+        if self._pushing is not None:
+            self._pushing.stop()
+
+    def _cancel(self, scope: anyio.CancelScope | None) -> None:
+        """Let the reading be cancelled, by a scope around it, behind a push that waits."""
+        self._steady = False
+        if self._pushing is not None:
+            self._pushing.let_go()
+        if scope is not None:
+            scope.cancel()
 
     def take_ready(self) -> Sequence[UIEvent]:
         """Return what a read would not wait for; not all, if that is much."""
@@ -152,37 +157,46 @@ class Handover:
 
     def _pass_on(self, events: Sequence[UIEvent]) -> tuple[bool, Awaitable[object] | None]:
         """Hand events over, or have them pushed; return whether the provider has to wait, and what is to be awaited."""
-        push = self._push
-        if push is None or self._woken >= self._waiting or self._ready:
+        pushing = self._pushing
+        if pushing is None or self._woken >= self._waiting or self._ready or (push := pushing.push) is None:
             return self._hand_out(events), None
-        self._woken += 1  # as if the consumer had been: it is left to wait
-        try:
-            behind = self._hand_out(events)
-        finally:
-            self._woken -= 1
+        behind, seen = False, (self._looks, self._judging, self._arguments) != _UNSEEN
+        if not seen and len(events) == 1 and type(event := events[0]) is Text and len(event.text) <= LARGE:
+            self._collector.new.append(event)  # as `_hand_out` does with nearly all that comes
+            if len(self._collector.new) >= TOGETHER:
+                self._look()
+            self._ready.append(event)
+        else:
+            self._woken += 1  # as if the consumer had been: it is left to wait
+            try:
+                behind = self._hand_out(events)
+            finally:
+                self._woken -= 1
         if not (ready := self.take_ready()):
             return behind, None
         while self._ready:
             ready = [*ready, *self.take_ready()]
         try:
-            return behind, push(ready)
+            pushed = push(ready)
+            return behind, pushed if pushed is None or pushing.shielded is not self._reading else begun(pushed)
         except Exception as error:
             self._give_up_pushing(error)
             return behind, None
 
     async def _wait_for(self, pushed: Awaitable[object]) -> None:
-        assert self._reading is not None
-        self._reading.shield = self._push is not None
+        assert self._pushing is not None
         try:
-            await pushed
+            await self._pushing.wait_for(pushed, self._reading)
         except Exception as error:
             self._give_up_pushing(error)
-        finally:
-            self._reading.shield = False
+        if not self._steady:
+            self._pushing.let_go()
 
     def _give_up_pushing(self, error: Exception) -> None:
         """Have the consumer raise what a push has raised."""
-        self._push, self._push_fault = None, error
+        assert self._pushing is not None
+        self._pushing.fault = error
+        self._pushing.stop()
         self._wake()
 
     def _open(self, machine: StreamMachine, resumed: str) -> AbstractContextManager[None]:
