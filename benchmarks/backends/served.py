@@ -1,4 +1,4 @@
-"""The servers that `bench_backends` measures: one application, a path for each way of writing a backend.
+"""The server that `bench_backends` measures: one application, a path for each way of writing a backend.
 
     python -m benchmarks.backends.served PROVIDER REDIS LOOP HTTP
 
@@ -15,7 +15,7 @@ import os
 import resource
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -213,7 +213,11 @@ def application(upstream: str, redis: str) -> Any:
         **({"redis_run": as_run("shared")} if redis else {}),
         **peers(),
     }
-    mounts = {"gateway": gateway(upstream, max_running=100_000)}
+    mounts: dict[str, Any] = {"gateway": gateway(upstream, max_running=100_000)}
+    with suppress(ImportError):  # of litellm, or of what its proxy needs
+        from litellm.proxy import proxy_server
+
+        mounts["litellm"] = proxy_server.app
     counts = Counts()
 
     async def time(request: Request) -> Response:
@@ -235,6 +239,8 @@ def application(upstream: str, redis: str) -> Any:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(client)
+            if "litellm" in mounts:
+                await proxy_server.initialize(model="openai/m", api_base=upstream, drop_params=True)
             app.state.memory = await stack.enter_async_context(Runs(max_running=100_000))
             if redis:
                 app.state.shared = await stack.enter_async_context(Runs(RedisStore(redis), max_running=100_000))

@@ -11,7 +11,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 _DELTA = re.compile(rb"w([0-9]{5})\.([0-9]{12});")
@@ -39,12 +39,14 @@ _TOOLS = [{"type": "function", "function": {"name": "find", "parameters": {"type
 class Pace:
     """How a provider speaks: so many deltas, with so many seconds before each; None is as fast as the socket takes it.
 
-    With `silent`, nothing comes behind the last, not even an end.
+    With `silent`, nothing comes behind the last, not even an end; with `held`, nothing behind the first until the
+    provider goes on.
     """
 
     deltas: int
     pause: float | None
     silent: bool = False
+    held: bool = False
 
 
 class _Answering(asyncio.Protocol):
@@ -79,6 +81,15 @@ class _Answering(asyncio.Protocol):
         self._pace = self._provider.pace
         self._number = 0
         self._transport.write(_HEAD + _BEGIN)
+        if self._pace.held:
+            self._provider.held.append(self.begin)
+            self._next = self._loop.time() - (self._pace.pause or 0)
+            self._say()
+        else:
+            self.begin()
+
+    def begin(self) -> None:
+        """Say what comes next, from now on."""
         self._next = self._loop.time() + (self._pace.pause or 0) * self._provider.phase()
         self._wait()
 
@@ -101,9 +112,11 @@ class _Answering(asyncio.Protocol):
         self._timer = None
         if self._number < self._pace.deltas:
             now = time.monotonic_ns() // 1000 % 10**12
-            self._transport.write(b"%b%05d.%012d%b" % (_BEFORE, self._number, now, _AFTER))
+            delta = b"%b%05d.%012d%b" % (_BEFORE, self._number, now, _AFTER)
+            self._transport.write(delta)
+            self._provider.written += len(delta)
             self._number += 1
-            if self._pace.pause is not None or not self._full:
+            if (self._pace.pause is not None or not self._full) and not (self._pace.held and self._number == 1):
                 self._wait()
         elif not self._pace.silent:
             self._transport.write(_END)
@@ -114,6 +127,9 @@ class Provider:
 
     def __init__(self) -> None:
         self.pace = Pace(0, None)
+        self.held: list[Callable[[], None]] = []
+        self.written = 0
+        """Bytes of the deltas of all streams."""
         self.url = ""
         self._begun = 0
 
@@ -122,6 +138,12 @@ class Provider:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _Answering(self), "127.0.0.1", 0, backlog=4096)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+
+    def go_on(self) -> None:
+        """Have all go on that are held."""
+        held, self.held = self.held, []
+        for begin in held:
+            begin()
 
     def phase(self) -> float:
         """Return a part of a pause, so that not all speak at the same time."""
@@ -143,8 +165,11 @@ class Seen:
 class _Reading(asyncio.Protocol):
     """One connection of a client's."""
 
-    def __init__(self, request: bytes) -> None:
+    def __init__(self, request: bytes, deltas: int, stalled: bool) -> None:
         self.seen = Seen()
+        self._deltas = deltas
+        self._stalled = stalled
+        self.whole: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.over: asyncio.Future[Seen] = asyncio.get_running_loop().create_future()
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._request = request
@@ -168,6 +193,10 @@ class _Reading(asyncio.Protocol):
             last = found.end()
         if seen.came and not self.begun.done():
             self.begun.set_result(None)
+            if self._stalled:
+                self._transport.pause_reading()
+        if seen.came == self._deltas and not self.whole.done():
+            self.whole.set_result(None)
         seen.tail = data[max(last, len(data) - _TAIL) :]
         if data.endswith(b"\r\n0\r\n\r\n"):
             self._transport.close()
@@ -175,6 +204,8 @@ class _Reading(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if not self.begun.done():
             self.begun.set_result(None)
+        if not self.whole.done():
+            self.whole.set_result(None)
         if not self.over.done():
             self.over.set_result(self.seen)
 
@@ -189,18 +220,25 @@ def request(path: str) -> bytes:
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def open_all(port: int, paths: Iterable[str], *, together: int = 50) -> list[_Reading]:
-    """Open a connection for each path, some at a time, and return them."""
+async def open_all(
+    port: int, paths: Iterable[str], *, together: int = 50, deltas: int = 0, stalled: bool = False
+) -> list[_Reading]:
+    """Open a connection for each path, some at a time, and return them.
+
+    Each is `whole` when so many deltas have come, or it has been lost; `stalled` ones read only until one has come.
+    """
     waiting = list(paths)
     opened: list[_Reading] = []
     for start in range(0, len(waiting), together):
-        opened += await asyncio.gather(*(_open(port, path) for path in waiting[start : start + together]))
+        opened += await asyncio.gather(
+            *(_open(port, path, deltas, stalled) for path in waiting[start : start + together])
+        )
     return opened
 
 
-async def _open(port: int, path: str) -> _Reading:
+async def _open(port: int, path: str, deltas: int, stalled: bool) -> _Reading:
     loop = asyncio.get_running_loop()
-    _, protocol = await loop.create_connection(lambda: _Reading(request(path)), "127.0.0.1", port)
+    _, protocol = await loop.create_connection(lambda: _Reading(request(path), deltas, stalled), "127.0.0.1", port)
     return protocol
 
 

@@ -36,10 +36,13 @@ class Shelf:
 
     def __init__(self) -> None:
         self._written: list[ref[Written]] = []
+        self.is_single = False
+        """Whether nothing else is written than what has been found."""
 
     def add(self, written: Written) -> Written:
         """Let others find what is written."""
         self._written.append(ref(written))
+        self.is_single = len(self._written) == 1
         return written
 
     def find(self, key: bytes, position: int, *, beside: Written | None = None) -> Written | None:
@@ -49,6 +52,7 @@ class Shelf:
         there = [written for each in self._written if (written := each()) is not None]
         if len(there) < len(self._written):
             self._written = [ref(each) for each in there]
+            self.is_single = len(there) == 1
         fit = [each for each in there if each.key == key and each.begin <= position <= each.end]
         best = max(fit, key=lambda each: each.end, default=None)
         return best if beside is None or (best is not None and best.end > beside.end) else None
@@ -73,6 +77,13 @@ class Written:
         first, last, data = self._joined
         end = after + len(events)
         if first == after and last == end:
+            return data
+        if after == self.end and len(events) == 1:  # as nearly always
+            data = self.encoder.encode(events[0])
+            self._parts.append(data)
+            self.size += len(data)
+            self.end = end
+            self._joined = after, end, data
             return data
         for event in events[max(0, self.end - after) :]:
             part = self.encoder.encode(event)
@@ -111,7 +122,9 @@ class Sharing:
         if type(first) is Warning and first.code is Code.RESYNC:  # in the place of one event
             return self._jump(events)
         written = self._written
-        if self._key is not None and (written is None or not written.begin <= position < written.end):
+        if written is not None and position == written.end and written.size <= ALONE and self._shelf.is_single:
+            pass  # as `_choose` finds, for whoever reads alone
+        elif self._key is not None and (written is None or not written.begin <= position < written.end):
             written = self._choose(written, self._key)
         self._position = last
         return self._write_alone(events) if written is None else written.take(position, events)

@@ -341,15 +341,13 @@ class MemoryReader:
     async def read_ready(self) -> Sequence[UIEvent]:
         """Return what `take_ready` does, and wait until there is something; nothing if something else comes next."""
         kept = self._kept
-        while not (events := self.take_ready()) and self._index == kept.first + len(kept.events):
-            if self._left or kept.ended:
-                break
+        while self._index == kept.first + len(kept.events) and not (self._left or kept.ended):
             self._waiting += 1
             try:
                 await kept.wait()
             finally:
                 self._waiting -= 1
-        return events
+        return self.take_ready()
 
     async def aclose(self) -> None:
         """End the reading, also for those who wait in it."""

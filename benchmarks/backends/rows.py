@@ -1,0 +1,265 @@
+"""The ways of writing a backend, the servers that have them, and what is done with each."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.backends import profiling
+from benchmarks.backends.wire_load import Pace, Provider, Seen, ask, open_all
+
+PAUSE = 0.02  # seconds between two deltas of a paced stream
+LATE = 20.0  # milliseconds of delay, at the 99th percentile, at which a core carries no more
+LOADS = (0.3, 0.7)  # of what a core carries
+RATE = 2000  # deltas of all streams together in a second, however many streams there are
+FEW = 100  # streams, beside which many are measured
+_SETTLED = 16  # seconds in which the deltas of many streams come
+
+
+@dataclass(frozen=True)
+class Row:
+    """A way of writing a backend."""
+
+    name: str
+    page: str
+    path: str
+    ends: bytes
+    """What the end of the body holds."""
+    target: float | None = None
+    readers: int = 1
+    recommended: bool = False
+    """Whether it is served with the options that users are recommended."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether it needs Redis, which has a server do something all the time."""
+        return self.page == "redis_run"
+
+
+ROWS = [
+    Row("bare pass-through", "bare", "/bare", b"[DONE]"),
+    Row("bare, uvloop and httptools", "bare", "/bare", b"[DONE]", recommended=True),
+    Row("bare, 20 readers of one answer", "bare_broadcast", "/bare_broadcast", b"[DONE]", readers=20),
+    Row("loop by hand over httpx-sse", "by_hand", "/by_hand", b"[DONE]"),
+    Row("streamtools, native", "native", "/native", b"event: done", 1.0),
+    Row("streamtools, ai_sdk", "ai_sdk", "/ai_sdk", b"[DONE]", 1.0),
+    Row("streamtools, ag_ui", "ag_ui", "/ag_ui", b"RUN_FINISHED", 1.0),
+    Row("streamtools, ag_ui, uvloop and httptools", "ag_ui", "/ag_ui", b"RUN_FINISHED", recommended=True),
+    Row("a run, one reader", "run", "/run", b"event: done", 1.2),
+    Row("a run, 20 readers", "run", "/run", b"event: done", 3.0, readers=20),
+    Row("gateway", "gateway", "/gateway/v1/chat/completions", b"[DONE]", 1.6),
+    Row("a run on Redis", "redis_run", "/redis_run", b"event: done", 2.5),
+    Row("LiteLLM's proxy", "litellm", "/litellm/v1/chat/completions", b"[DONE]"),
+    Row("loop by hand over the openai SDK", "openai", "/openai", b"[DONE]"),
+    Row("pydantic-ai, AG-UI", "pydantic_ai_ag_ui", "/pydantic_ai_ag_ui", b"RUN_FINISHED"),
+    Row("pydantic-ai, Vercel", "pydantic_ai_vercel", "/pydantic_ai_vercel", b"[DONE]"),
+]
+
+
+class Backend:
+    """A server in a process of its own."""
+
+    def __init__(self, python: str, provider: str, redis: str, loop: str, http: str) -> None:
+        command = [python, "-m", "benchmarks.backends.served", provider, redis, loop, http]
+        root = Path(__file__).resolve().parents[2]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root)
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+
+    async def number(self, path: str) -> float:
+        """Return a number that it says."""
+        return float(await ask(self.port, path))
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate()
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.communicate()
+
+
+class Bench:
+    """The provider, the servers, and what is done with them."""
+
+    def __init__(self, provider: Provider, redis: str, chosen: argparse.Namespace) -> None:
+        self.provider = provider
+        self._redis = redis
+        self._chosen = chosen
+        self._servers: dict[tuple[str, bool, bool], Backend] = {}
+        self.pythons: dict[str, str] = {}
+        """The interpreter of each page that only another environment has."""
+        self._runs = 0
+
+    def server(self, row: Row) -> Backend:
+        """Return the server for a row."""
+        kind = self._python(row), row.recommended, row.shared
+        if kind not in self._servers:
+            self._servers[kind] = self.begin(row)
+        return self._servers[kind]
+
+    def begin(self, row: Row) -> Backend:
+        """Start a server for a row."""
+        loop, http = ("uvloop", "httptools") if row.recommended else (self._chosen.loop, self._chosen.http)
+        return Backend(self._python(row), self.provider.url, self._redis if row.shared else "", loop, http)
+
+    def _python(self, row: Row) -> str:
+        return self.pythons.get(row.page, sys.executable)
+
+    async def find_pages(self) -> None:
+        """Find out which pages there are, here and in the environments of peers."""
+        for python in (sys.executable, *self._chosen.peers):
+            server = Backend(python, self.provider.url, self._redis, "asyncio", "h11")
+            try:
+                for page in json.loads(await ask(server.port, "/rows")):
+                    self.pythons.setdefault(page, python)
+            finally:
+                server.close()
+
+    def close(self) -> None:
+        """End the servers."""
+        for server in self._servers.values():
+            server.close()
+
+    def paths(self, row: Row, streams: int) -> Iterator[str]:
+        """Yield what the clients of a row ask for: so many streams of the provider's, each for as many readers."""
+        for _ in range(streams):
+            self._runs += 1
+            for _ in range(row.readers):
+                yield f"{row.path}?run={self._runs}" if row.readers > 1 else row.path
+
+    async def measure(self, row: Row, streams: int, pace: Pace) -> tuple[float, list[int]]:
+        """Return the seconds that the server took for each delta, and how late each was at a client."""
+        server = self.server(row)
+        self.provider.pace = pace
+        before = await server.number("/time")
+        opened = await open_all(server.port, self.paths(row, streams))
+        seen = await asyncio.gather(*(each.over for each in opened))
+        spent = await server.number("/time") - before
+        for each in seen:
+            check(row, each, pace.deltas)
+        return spent / (streams * pace.deltas), [late for each in seen for late in each.late]
+
+    async def count(self, row: Row, deltas: int) -> profiling.Counted:
+        """Return what the server does for one stream of the provider's."""
+        server = self.server(row)
+        await ask(server.port, "/count")
+        await self.measure(row, 1, Pace(deltas, 0.01 * (3 + row.readers)))  # as slow as counting is
+        found: profiling.Counted = json.loads(await ask(server.port, "/count?end"))
+        return found
+
+    async def idle(self, row: Row, streams: int) -> float:
+        """Return the bytes that an open stream holds behind its first deltas; both servers' kinds of cache are warm."""
+        server = self.begin(row)
+        try:
+            self.provider.pace = Pace(3, 0.0, silent=True)
+            held = []
+            for _ in range(2):
+                before = await server.number("/memory")
+                opened = await open_all(server.port, self.paths(row, streams))
+                await asyncio.gather(*(each.begun for each in opened))
+                await asyncio.sleep(0.5)
+                held.append((await server.number("/memory") - before) / streams)
+            return held[-1]
+        finally:
+            server.kill()
+
+    async def carries(self, row: Row, spent: float, seconds: float) -> Carried:
+        """Return with how many streams a delta in a hundred is later than allowed, or the processor is used up, and how
+        late deltas are with a part of that.
+        """
+        pace = Pace(round(seconds / PAUSE), PAUSE)
+        streams, most = max(2, round(0.4 * PAUSE / spent)), 0
+        while True:
+            _, late = await self.measure(row, streams, pace)
+            if at(late, 0.99) > LATE:
+                if most or streams <= 2:
+                    break
+                streams = round(streams * 0.6)
+                continue
+            most = streams
+            streams = max(streams + 1, round(streams * 1.15))
+        loads = []
+        for part in LOADS:
+            _, late = await self.measure(row, max(1, round(part * most)), pace)
+            loads.append((at(late, 0.5), at(late, 0.99)))
+        return Carried(most, loads)
+
+    async def many(self, row: Row, streams: int) -> Many:
+        """Return what opening a stream costs the server, and each delta of it once all are open."""
+        pause = streams / RATE
+        deltas = max(2, round(_SETTLED / pause)) + 1 if streams >= FEW else 3
+        server = self.begin(row)
+        try:
+            self.provider.pace = Pace(deltas, pause, silent=True, held=True)
+            before = await server.number("/time")
+            opened = await open_all(server.port, self.paths(row, streams), deltas=deltas)
+            await asyncio.gather(*(each.begun for each in opened))
+            begun = await server.number("/time")
+            self.provider.go_on()
+            await asyncio.gather(*(each.whole for each in opened))
+            spent = await server.number("/time") - begun
+            return Many((begun - before) / streams, spent / (streams * (deltas - 1)))
+        finally:
+            server.kill()
+
+    async def stalled(self, row: Row, seconds: float) -> Stalled:
+        """Return what one client that stops reading costs, beside a provider that writes as fast as it can."""
+        server = self.begin(row)
+        try:
+            self.provider.pace = Pace(100, None)  # what is loaded, or filled, when it is used first
+            for each in await open_all(server.port, self.paths(row, 1)):
+                await each.over
+            before = await server.number("/memory")
+            self.provider.written = 0
+            self.provider.pace = Pace(10**5, None, silent=True)  # no more than its deltas have digits for
+            opened = await open_all(server.port, self.paths(row, 1), stalled=True)
+            await asyncio.sleep(seconds / 2)
+            half = self.provider.written
+            await asyncio.sleep(seconds / 2)
+            held = await server.number("/memory") - before
+            slowed = self.provider.written == half and not any(each.over.done() for each in opened)
+            return Stalled(self.provider.written, round(held), slowed)
+        finally:
+            server.kill()
+
+
+class Carried(NamedTuple):
+    """How many streams a core carries, and the median and the 99th percentile of the delay at a part of that, in ms."""
+
+    streams: int
+    loads: list[tuple[float, float]]
+
+
+class Many(NamedTuple):
+    """Seconds of the processor for each stream that is opened, and for each delta."""
+
+    opening: float
+    delta: float
+
+
+class Stalled(NamedTuple):
+    """Bytes that the provider has written, and that the server has grown by, and whether the provider had to wait."""
+
+    written: int
+    held: int
+    waits: bool
+
+
+def check(row: Row, seen: Seen, deltas: int) -> None:
+    """Raise AssertionError unless every delta came, once and in order, and the end of the body behind them."""
+    assert (seen.came, seen.wrong) == (deltas, 0), f"{row.name}: {seen.came} of {deltas} deltas, {seen.tail[-300:]!r}"
+    assert row.ends in seen.tail, f"{row.name}: no {row.ends!r} at the end: {seen.tail[-300:]!r}"
+
+
+def at(late: list[int], part: float) -> float:
+    """Return by how many milliseconds so many of the deltas are late, at most."""
+    return sorted(late)[min(len(late) - 1, int(part * len(late)))] / 1000
