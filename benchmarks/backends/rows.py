@@ -71,7 +71,12 @@ class Backend:
         root = Path(__file__).resolve().parents[2]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root)
         assert self._process.stdout is not None
-        self.port = int(self._process.stdout.readline())
+        for line in self._process.stdout:  # what libraries print comes before it
+            if line.strip().isdigit():
+                self.port = int(line)
+                break
+        else:
+            raise RuntimeError(f"{python} does not serve")
 
     async def number(self, path: str) -> float:
         """Return a number that it says."""

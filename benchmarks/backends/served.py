@@ -214,6 +214,8 @@ def application(upstream: str, redis: str) -> Any:
         **peers(),
     }
     mounts: dict[str, Any] = {"gateway": gateway(upstream, max_running=100_000)}
+    os.environ.setdefault("OPENAI_API_KEY", "k")  # which no provider sees
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "true"  # or it asks the network for one
     with suppress(ImportError):  # of litellm, or of what its proxy needs
         from litellm.proxy import proxy_server
 

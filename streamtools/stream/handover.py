@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
 BUFFERED_BYTES = 4 * 1024 * 1024  # and how much they hold; what one network chunk brings comes on top
-_UNSEEN = (None, None, None)
 AHEAD = 8  # events that may wait uncounted, unless one is large
 
 LEFT_ELSEWHERE = (
@@ -88,9 +87,8 @@ class Handover:
 
     async def __anext__(self) -> UIEvent:
         while not self._ready:
-            if self._pushing is not None and (fault := self._pushing.fault) is not None:
-                self._pushing.fault = None
-                raise fault
+            if self._pushing is not None:
+                self._pushing.raise_fault()
             if self._over:
                 self._raise_fault()
                 raise StopAsyncIteration
@@ -140,8 +138,7 @@ class Handover:
 
     def take_ready(self) -> Sequence[UIEvent]:
         """Return what a read would not wait for; not all, if that is much."""
-        ready = self._ready
-        if not ready:
+        if not (ready := self._ready):
             return ()
         is_much = self._held > AT_ONCE or self._room is not None
         if is_much and (count := taken_together(ready)) < len(ready):
@@ -160,7 +157,7 @@ class Handover:
         pushing = self._pushing
         if pushing is None or self._woken >= self._waiting or self._ready or (push := pushing.push) is None:
             return self._hand_out(events), None
-        behind, seen = False, (self._looks, self._judging, self._arguments) != _UNSEEN
+        behind, seen = False, self._looks is not None or self._judging is not None or self._arguments is not None
         if not seen and len(events) == 1 and type(event := events[0]) is Text and len(event.text) <= LARGE:
             self._collector.new.append(event)  # as `_hand_out` does with nearly all that comes
             if len(self._collector.new) >= TOGETHER:
@@ -178,7 +175,7 @@ class Handover:
             ready = [*ready, *self.take_ready()]
         try:
             pushed = push(ready)
-            return behind, pushed if pushed is None or pushing.shielded is not self._reading else begun(pushed)
+            return behind, begun(pushed) if pushed is not None and pushing.shielded is self._reading else pushed
         except Exception as error:
             self._give_up_pushing(error)
             return behind, None
@@ -194,9 +191,8 @@ class Handover:
 
     def _give_up_pushing(self, error: Exception) -> None:
         """Have the consumer raise what a push has raised."""
-        assert self._pushing is not None
-        self._pushing.fault = error
-        self._pushing.stop()
+        if self._pushing is not None:
+            self._pushing.stop(error)
         self._wake()
 
     def _open(self, machine: StreamMachine, resumed: str) -> AbstractContextManager[None]:

@@ -22,12 +22,11 @@ Push: TypeAlias = Callable[[Sequence[UIEvent]], Coroutine[Any, Any, object] | No
 class Pushing:
     """What pushes, and the shield around the reading."""
 
-    __slots__ = ("_waits", "fault", "push", "shielded")
+    __slots__ = ("_fault", "_waits", "push", "shielded")
 
     def __init__(self, push: Push) -> None:
         self.push: Push | None = push
-        self.fault: Exception | None = None
-        """What a push has raised, for the consumer."""
+        self._fault: Exception | None = None  # what a push has raised, for the consumer
         self.shielded: anyio.CancelScope | None = None
         self._waits = False
 
@@ -42,9 +41,15 @@ class Pushing:
         finally:
             self._waits = False
 
-    def stop(self) -> None:
+    def raise_fault(self) -> None:
+        """Raise what a push has raised, once."""
+        if self._fault is not None:
+            fault, self._fault = self._fault, None
+            raise fault
+
+    def stop(self, fault: Exception | None = None) -> None:
         """Push nothing more, and let a push be cancelled with the run."""
-        self.push, self._waits = None, False
+        self.push, self._waits, self._fault = None, False, fault or self._fault
         self.let_go()
 
     def let_go(self) -> None:
@@ -54,7 +59,10 @@ class Pushing:
 
 
 def begun(work: Coroutine[Any, Any, object]) -> Awaitable[object] | None:
-    """Do work up to where it waits; return what is left of it, or None. Raises what it raises."""
+    """Do work up to where it waits; return what is left of it, or None. Raises what it raises.
+
+    What is left is awaited next, in the same task and the same cancel scopes.
+    """
     try:
         waits_for = work.send(None)
     except StopIteration:
