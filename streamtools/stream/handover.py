@@ -23,8 +23,7 @@ from streamtools.events import Partial, Progress, SourceError, SourceEvent, Sour
 from streamtools.events.event import AT_ONCE, ITSELF, LARGE, is_large, taken_together, weigh
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.policies import ParserOptions
-from streamtools.stream.driver import EventSource, Take, read_into
-from streamtools.stream.pushing import Push, Pushing, begun
+from streamtools.stream.driver import EventSource, Push, Pushing, Take, begun, read_into
 from streamtools.stream.result import TOGETHER, Collector, TurnResult
 
 if TYPE_CHECKING:

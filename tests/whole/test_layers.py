@@ -157,8 +157,8 @@ RIM = {
     *("outputs.openai_chunks", "outputs.responses_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.judged_exchange", "gateway.service", "gateway.tool_call_transport"),
-    *("stream.driver", "stream.early_calls", "stream.handover", "stream.judging", "stream.long_work", "stream.pushing"),
-    *("stream.step", "stream.tool_stream", "stream.typed_output", "telemetry.spans"),
+    *("stream.driver", "stream.early_calls", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
+    *("stream.tool_stream", "stream.typed_output", "telemetry.spans"),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
     *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
