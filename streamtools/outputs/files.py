@@ -48,7 +48,7 @@ def _image(value: Any) -> list[tuple[str, str]]:
         case {"type": "image", "data": str() as held}:
             kind = value.get("mime_type")
             return [_held(held, kind if isinstance(kind, str) else None)]
-        case str():
+        case str() if value:
             return [_held(value, None)]
     return []
 

@@ -15,7 +15,8 @@ from streamtools.apps.cli.serve import Recorded
 from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect, text_of
 from tests.browser.test_looks import faults
-from tests.support.answering import calling, delta, saying
+from tests.support.answering import END, calling, delta, saying
+from tests.support.chat_chunks import chunk
 from tests.support.loopback import Loopback
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
@@ -276,6 +277,23 @@ async def test_what_waits_and_cannot_be_sent_is_kept(browsing: Browsing) -> None
     await page.locator("#question").press("Enter")
     await ended(page, 2)
     assert ["One, two.", "Second."] == await answers(page)
+
+
+async def test_images_that_the_model_makes(browsing: Browsing) -> None:
+    """Those that its provider sends beside the text stand in their place, after a reload too; others are links."""
+    made = [f"data:image/png;base64,{PIXEL}", "https://a.example/x.png", "data:text/html;base64,aGk="]
+    images = chunk({"images": [{"type": "image_url", "image_url": {"url": url}} for url in made]})
+    page = await browsing.open(Loopback([delta("Before."), images, delta("Behind."), END]))
+    await ask(page, "Draw.")
+    await ended(page)
+    for _ in range(2):
+        assert ["P", "IMG", "A", "A", "P"] == await page.evaluate(
+            "[...document.querySelectorAll('.prose :is(p, img, a)')].map((each) => each.nodeName)"
+        )
+        await expect(page.locator(".prose img")).to_be_visible()
+        assert [made[1], None] == [await each.get_attribute("href") for each in await page.locator(".prose a").all()]
+        await page.reload()
+        await ended(page)
 
 
 async def test_formulas_and_images(browsing: Browsing) -> None:

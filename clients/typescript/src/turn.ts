@@ -40,7 +40,14 @@ export interface CallPart {
   readonly elapsed: number | null;
 }
 
-export type Part = TextPart | CallPart;
+/** A file that the model has made, an image mostly: `url` holds it (`data:`), or leads to it (`https:`). */
+export interface FilePart {
+  readonly kind: "file";
+  readonly step: number;
+  readonly url: string;
+}
+
+export type Part = TextPart | CallPart | FilePart;
 
 /** A question's answer, as far as it has come. */
 export interface Turn {
@@ -126,6 +133,10 @@ function change(turn: Turn, event: StreamEvent): Turn {
       return { ...turn, output: grow(turn.output, event.path, event) };
     case "usage":
       return { ...turn, usage: add(turn.usage, event.usage) };
+    case "raw": {
+      const files = filesOf(event.data).map((url): FilePart => ({ kind: "file", step: turn.step, url }));
+      return files.length ? { ...turn, parts: [...turn.parts, ...files] } : turn;
+    }
     case "warning":
       return event.code === "resync" ? { ...turn, gap: true } : turn;
     case "done": {
@@ -135,6 +146,28 @@ function change(turn: Turn, event: StreamEvent): Turn {
     default: // what is for developers, or of a later version
       return turn;
   }
+}
+
+// What providers send beside the text is in their own forms: those of `outputs/files.py`.
+function filesOf(data: any): string[] {
+  if (typeof data !== "object" || data === null) return [];
+  const { type, inlineData, image, result, url } = data;
+  const listed: unknown = data.choices?.[0]?.delta?.images ?? data.images ?? (type === "model_output" ? data.content : []);
+  const found: unknown[] = [
+    inlineData && holding(inlineData.data, inlineData.mimeType), // Gemini
+    type === "image_generation_call" && holding(result), // Responses
+    image?.source && holding(image.source.bytes, `image/${image.format}`), // Bedrock
+    type === "file" && url, // the AI SDK
+    // OpenRouter, Interactions, Ollama
+    ...(Array.isArray(listed) ? listed : []).map((each) => each?.image_url?.url ?? holding(each?.data ?? each, each?.mime_type)),
+  ];
+  return found.filter((each): each is string => typeof each === "string" && /^(?:data|https):/.test(each));
+}
+
+function holding(data: unknown, kind?: unknown): string {
+  if (typeof data !== "string" || !data) return "";
+  const known = { "/9j/": "jpeg", R0lG: "gif", UklG: "webp" }[data.slice(0, 4)] ?? "png"; // as Base64 of it begins
+  return `data:${typeof kind === "string" ? kind : `image/${known}`};base64,${data}`;
 }
 
 function say(turn: Turn, kind: TextPart["kind"], text: string): Turn {

@@ -64,6 +64,10 @@ function change(turn, event) {
             return { ...turn, output: grow(turn.output, event.path, event) };
         case "usage":
             return { ...turn, usage: add(turn.usage, event.usage) };
+        case "raw": {
+            const files = filesOf(event.data).map((url) => ({ kind: "file", step: turn.step, url }));
+            return files.length ? { ...turn, parts: [...turn.parts, ...files] } : turn;
+        }
         case "warning":
             return event.code === "resync" ? { ...turn, gap: true } : turn;
         case "done": {
@@ -73,6 +77,28 @@ function change(turn, event) {
         default: // what is for developers, or of a later version
             return turn;
     }
+}
+// What providers send beside the text is in their own forms: those of `outputs/files.py`.
+function filesOf(data) {
+    if (typeof data !== "object" || data === null)
+        return [];
+    const { type, inlineData, image, result, url } = data;
+    const listed = data.choices?.[0]?.delta?.images ?? data.images ?? (type === "model_output" ? data.content : []);
+    const found = [
+        inlineData && holding(inlineData.data, inlineData.mimeType), // Gemini
+        type === "image_generation_call" && holding(result), // Responses
+        image?.source && holding(image.source.bytes, `image/${image.format}`), // Bedrock
+        type === "file" && url, // the AI SDK
+        // OpenRouter, Interactions, Ollama
+        ...(Array.isArray(listed) ? listed : []).map((each) => each?.image_url?.url ?? holding(each?.data ?? each, each?.mime_type)),
+    ];
+    return found.filter((each) => typeof each === "string" && /^(?:data|https):/.test(each));
+}
+function holding(data, kind) {
+    if (typeof data !== "string" || !data)
+        return "";
+    const known = { "/9j/": "jpeg", R0lG: "gif", UklG: "webp" }[data.slice(0, 4)] ?? "png"; // as Base64 of it begins
+    return `data:${typeof kind === "string" ? kind : `image/${known}`};base64,${data}`;
 }
 function say(turn, kind, text) {
     if (!text)

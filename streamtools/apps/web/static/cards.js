@@ -19,7 +19,7 @@ const OPEN = ["writing", "ready", "asking", "executing"];
 const clientTools = new Set(); // whose calls the user carries out
 
 class Card {
-  constructor(turn) {
+  constructor(part, turn) {
     this.turn = turn;
     this.part = null; // that is drawn
     this.asks = ""; // what it asks for just now

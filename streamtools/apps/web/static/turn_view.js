@@ -92,7 +92,7 @@ class Turn {
     let left = false;
     for (let at = 0; at < parts.length; at++) {
       const part = parts[at];
-      const view = (this.views[at] ??= part.kind === "call" ? new Card(this) : new Prose(part));
+      const view = (this.views[at] ??= new ({ call: Card, file: Picture }[part.kind] ?? Prose)(part, this));
       left = view.show(part, now, this.ended || at < parts.length - 1) || left;
       if (!view.node.parentNode && view.isSeen(part)) this.put(view.node);
     }
@@ -139,6 +139,27 @@ class Turn {
   leave() {
     this.lost = this.lost || "left";
     this.left.abort();
+  }
+}
+
+// What the model has made beside its text: an image that its provider has sent whole, or a link to another.
+class Picture {
+  constructor({ url }) {
+    this.url = url;
+    this.node = element("div", { class: "prose" }, IMAGE.test(url) ? element("img", { src: url, alt: "An image that the model has made" })
+      : element("a", { href: url.startsWith("https:") && url, target: "_blank", rel: "noopener noreferrer" }, crop(url, 80)));
+  }
+
+  fits(part) {
+    return part?.url === this.url;
+  }
+
+  isSeen() {
+    return true;
+  }
+
+  show() {
+    return false;
   }
 }
 
