@@ -262,7 +262,7 @@ def test_the_program_of_the_page(upstream: TextModel, capsys: pytest.CaptureFixt
 
 
 def test_the_program_of_the_readme() -> None:
-    """With a scripted model: the words in the README are those of a real one, of 270 million parameters."""
+    """With a scripted model, which gives the README's answer."""
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     block = next(each for each in read_blocks(page) if each.notes.get("sdk") == "pydantic-ai")
     with text_model() as model:

@@ -308,7 +308,8 @@ def _add_gateway(commands: Any) -> None:
         dest="dialects",
         metavar="ID",
         action="append",
-        help="read calls written in this way, and teach the first; may be repeated (default: tilde_fence)",
+        help="teach the first of these, and read them; may be repeated; docs/dialects.md lists them (default: the "
+        "dialect of the model's name, or else tilde_fence; all are read)",
     )
     gateway.add_argument(
         "--few-shot", action="store_true", default=None, help="teach it with examples too, for base models"
