@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from streamtools import coalesce, replay
-from streamtools.apps.cli import main
+from streamtools.apps.cli import main, recordings
 from streamtools.apps.cli.demo import TOOLS
 from streamtools.errors import ToolFailed
 from streamtools.events import UIEvent, read_ui_event
@@ -139,6 +139,22 @@ def test_the_recorded_timing_gives_the_same_events(capsys: pytest.CaptureFixture
         assert 0 == main(["replay", str(_SHIPPED["unicode-call"]), "--json", "--speed", speed])
         shown.append(coalesce(map(read_ui_event, capsys.readouterr().out.splitlines())))
     assert shown[0] == shown[1]
+
+
+def test_another_cut_shows_the_same(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recording is played so, and comes to the same events."""
+    shown, cuts = [], []
+
+    def spy(path: str, **options: Any) -> Any:
+        cuts.append(options["cut"])
+        return replay(path, **options)
+
+    monkeypatch.setattr(recordings, "replay", spy)
+    for more in ([], ["--cut", "byte"], ["--cut", "whole"]):
+        assert 0 == main(["replay", str(_SHIPPED["unicode-call"]), "--json", "--speed", "0", *more])
+        shown.append(coalesce(map(read_ui_event, capsys.readouterr().out.splitlines())))
+    assert ["recorded", "byte", "whole"] == cuts
+    assert shown[0] == shown[1] == shown[2]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ class Replay:
     tools: str | None
     json: bool
     speed: float
+    cut: Any
     dialects: tuple[Dialect, ...] | None
 
 
@@ -156,6 +157,8 @@ def _add_replay(commands: Any) -> None:
     add_tools(replay)
     _add_json(replay)
     _add_speed(replay)
+    cuts = ("recorded", "frame", "byte", "whole")
+    replay.add_argument("--cut", choices=cuts, default="recorded", help="how the bytes are cut (default: %(default)s)")
     replay.add_argument(
         "--dialects",
         metavar="A,B",
@@ -311,14 +314,10 @@ def _add_gateway(commands: Any) -> None:
         help="teach the first of these, and read them; may be repeated; docs/dialects.md lists them (default: the "
         "dialect of the model's name, or else tilde_fence; all are read)",
     )
-    gateway.add_argument(
-        "--few-shot", action="store_true", default=None, help="teach it with examples too, for base models"
-    )
+    gateway.add_argument("--few-shot", action="store_true", default=None, help="teach with examples, for base models")
     gateway.add_argument("--host", help="the address to listen at (default: 127.0.0.1, this machine alone)")
     gateway.add_argument("--port", type=_port, help=f"the port (default: {GATEWAY_PORT}; 0: any that is free)")
-    gateway.add_argument(
-        "--allow-host", dest="hosts", metavar="NAME", action="append", help="answer under this name, too"
-    )
+    gateway.add_argument("--allow-host", dest="hosts", metavar="NAME", action="append", help="also answer to this name")
     gateway.add_argument("--key-env", metavar="NAME", help="the variable with the key for the server, for all clients")
     gateway.add_argument("--client-key-env", metavar="NAME", help="the variable with the key that clients have to send")
     gateway.add_argument("--record", metavar="FILE", help="write what the server is asked and answers into a recording")

@@ -81,7 +81,7 @@ def run_replay(asked: arguments.Replay, output: TextIO, complaints: Complaints) 
     """Show the recording as it was asked for, and return the exit status."""
     view: View = JsonLines(output) if asked.json else open_transcript(output, complaints)
     tools = import_tools(asked.tools) if asked.tools is not None else None
-    return show_file(asked.file, tools, view, complaints, speed=asked.speed, dialects=asked.dialects)
+    return show_file(asked.file, tools, view, complaints, speed=asked.speed, cut=asked.cut, dialects=asked.dialects)
 
 
 def show_file(
