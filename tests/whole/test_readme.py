@@ -9,6 +9,7 @@ names), `body`, `tools`, a `websocket`, and the file `weather.jsonl`. Ids, times
 from __future__ import annotations
 
 import ast
+import inspect
 import itertools
 import json
 import logging
@@ -29,7 +30,7 @@ import pytest
 import structlog
 from structlog.testing import ReturnLoggerFactory
 
-from streamtools import Code, parse, sources
+from streamtools import Code, ToolStream, chat, parse, sources
 from streamtools.events import TextDelta
 from streamtools.recording import read_recording, shipped
 from tests.support.cases import together
@@ -235,6 +236,15 @@ def test_every_parameter_of_a_stream_is_listed() -> None:
     rows = re.findall(r"\| `(\w+)` \| `(.+?)` \|", read_tables(TEXT)["stream"])
 
     assert stream_parameters() == dict(rows)
+
+
+def test_every_parameter_of_a_chat_is_listed() -> None:
+    """So has the table of `chat`, of those that `ToolStream` has not."""
+    rows = re.findall(r"\| `(\w+)` \| `(.+?)` \|", read_tables(TEXT)["chat"])
+    known = inspect.signature(ToolStream).parameters
+    own = [each for name, each in inspect.signature(chat).parameters.items() if name not in known]
+
+    assert {each.name: repr(each.default).replace("'", '"') for each in own[2:]} == dict(rows)
 
 
 def test_every_code_is_reported() -> None:
