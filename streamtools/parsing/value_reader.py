@@ -90,13 +90,17 @@ class ValueReader:
                 char = text[at]
                 at += 1
                 if char == '"':
-                    if self._expects >= KEY or self._shape.kinds is not None:
-                        self._begin_string()
+                    if self._expects in (KEY, FIRST_KEY):
+                        self._is_key = True
                     else:
+                        if self._expects > FIRST or self._shape.kinds is not None:
+                            self._begin_value(STRING)
                         self._is_key, self._checks = False, self._shape.words is not None
                     self._in_string, self._string = True, []
                     if at < end:
                         at = self._read_string(text, at, added)
+                elif char in " \t\r\n":
+                    continue
                 elif char == ",":
                     if self._expects != COMMA:
                         raise _invalid()
@@ -116,7 +120,7 @@ class ValueReader:
                     self._open(char, added)
                 elif char in "}]":
                     self._close(char, added)
-                elif char not in " \t\r\n":
+                else:
                     raise _invalid()
             self.rest = text[at:] if self._expects == END else ""
         except Rejected as fault:
@@ -137,13 +141,6 @@ class ValueReader:
         return added
 
     # Strings.
-
-    def _begin_string(self) -> None:
-        if self._expects in (KEY, FIRST_KEY):
-            self._is_key = True
-            return
-        self._begin_value(STRING)
-        self._is_key, self._checks = False, self._shape.words is not None
 
     def _read_string(self, text: str, at: int, added: list[Added]) -> int:
         """Read on in a string; return where that ends, or the text."""
