@@ -132,8 +132,9 @@ def _near_misses(dialects: list[Dialect], calls: list[Entry], names: tuple[str, 
     ]
     if any(entry.marker.where == "start" and entry.marker.first in "{[" for entry in calls):
         names = ()
-    markerless = [json_of(names)] if calls and names else []
-    return NearMisses(prose + markerless, code + markerless, names)
+    if calls and names:
+        prose.append(json_of(names))
+    return NearMisses(prose, code, names)
 
 
 def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -> Iterator[Opener]:

@@ -189,12 +189,15 @@ class NearMisses:
 
 
 def json_of(names: Sequence[str]) -> Known:
-    """Return the near miss that is an object whose first members are the name of one of these tools and arguments."""
+    """Return the near miss that is an object whose first members are the name of one of these tools and arguments.
+
+    One in an array, or on a line of its own, may be the call behind a marker that is a near miss itself.
+    """
     key, tool, arguments = (
         OneOf(tuple(f'"{each}"' for each in words)) for words in (NAME_FIELDS, names, ARGUMENT_FIELDS)
     )
     parts = ("{", SPACES, key, SPACES, ":", SPACES, tool, SPACES, ",", SPACES, arguments, SPACES, ":")
-    return Marker(parts), _MARKERLESS
+    return Marker(parts, not_after=r"[\[\r\n]"), _MARKERLESS
 
 
 def _look(known: Sequence[Known]) -> Look | None:

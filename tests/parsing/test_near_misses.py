@@ -45,9 +45,6 @@ MISSES: dict[str, tuple[str, ...]] = {
     "JSON of a tool in a fence": ('```json\n{"tool": "now"}\n```\n', '```json\n{"tool": "now"'),
     "JSON of a tool in tildes": ('~~~~ python\r\n{"tool": "now"}', '~~~~ python\r\n{"tool": "now"'),
     "JSON of a tool behind text": ('So <|x|>{"tool": "now", "input": {}}', '{"tool": "now", "input":'),
-    "JSON of a tool in a fence behind text": (
-        'So:\n```json\n{\n "name": "now",\n "arguments": {}\n}\n```', '{\n "name": "now",\n "arguments":',
-    ),
     "JSON of a tool behind reasoning": ('<think>Hm.</think>\n\n{"name": "now"}', '{"name": "now"'),
     "two": ('###{"a"}, and `###:{"b"}`', '###{"', '###:{"'),
     "two that overlap are one": ('~~~json\n{"name": "now"}', "~~~json\n{"),
@@ -80,6 +77,7 @@ NONE = {
     "JSON of a tool, too late": '{"arguments": "' + 240 * "x" + '", "name": "now"}',
     "JSON of a tool in a fence, too late": "```json" + 17 * "x" + '\n{"name": "now"}',
     "a blank too many": "###" + 33 * " " + '{"',
+    "JSON of a tool in a fence behind text": 'So:\n```json\n{"name": "now", "arguments": {}}\n```',
     "a call": '###:{"name": "now"}',
     "a call between": '###\n###:{"name": "now"}{"',
     "a call in reasoning": '<think>###{"</think>',
