@@ -193,7 +193,7 @@ async def test_a_websocket_stops_an_answer(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setenv("MODEL_URL", model.url)
         async with Served(load("litestar_websocket").app) as server:
             async with httpx.AsyncClient(trust_env=False) as client:
-                assert 'id="stop"' in (await client.get(server.url)).text
+                assert 'id="halt"' in (await client.get(server.url)).text
             async with websockets.connect(f"{server.websocket_url}/chat", proxy=None) as socket:
 
                 async def ask(text: str, until: str) -> list[dict[str, object]]:
