@@ -181,6 +181,14 @@ def test_the_cost_does_not_grow_with_the_answer() -> None:
         assert sizes[1] <= sizes[0] + 1_000
 
 
+@pytest.mark.parametrize("most", [1, 7, 500])
+def test_pictures_that_are_joined(most: int) -> None:
+    """A terminal that shows each of them beside the next has longer lines than they were made for; none is repeated."""
+    family = "👩\u200d👩\u200d👧\u200d👦"
+    drawing = drawn(f"- {' '.join([family] * 30)}\n\n{family} end\n", most, width=30)
+    assert "•" + family * 31 + "end" == "".join(drawing.shown.split())
+
+
 def test_what_is_undecided_is_not_shown_yet() -> None:
     """The beginning of a list, a rule or a fence would be text for a moment, or make a heading of the text."""
     for undecided in ("-", "- ", "1", "1.", "#", "```", "| -", "> ", "**"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import anyio
 import pytest
 
@@ -11,6 +13,7 @@ from tests.browser.looking import answers, ask, ended, expect
 from tests.browser.test_looks import faults
 from tests.support.answering import calling, delta, saying
 from tests.support.loopback import Loopback
+from tests.support.talks import says
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
@@ -99,6 +102,18 @@ async def test_how_fast_it_was_and_what_there_is(browsing: Browsing) -> None:
     await page.get_by_role("button", name="three hashes").first.click()
     await ended(page)
     await expect(page.locator(".doings")).to_contain_text("first text after")
+
+
+async def test_how_many_tokens_a_second(browsing: Browsing) -> None:
+    """From the first text on."""
+    go = anyio.Event()
+    page = await browsing.open(says("One", go, " two.", usage=(5, 300)))
+    await ask(page, "Hi")
+    await expect(page.locator(".answer")).to_contain_text("One")
+    go.set()
+    await ended(page)
+    await expect(page.locator(".doings")).to_contain_text(re.compile(r"s · first text after .* · \d+ tokens a second"))
+    await expect(page.locator(".meta")).to_have_text("5 tokens in, 300 out")
 
 
 async def test_themes_and_the_latest(browsing: Browsing) -> None:

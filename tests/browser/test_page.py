@@ -301,11 +301,12 @@ async def test_formulas_and_images(browsing: Browsing) -> None:
     text = (
         "From $5 to $6: $x^2$ and \\(y_1\\), not `$z$`, not $\\frac{1}{2$.\n\n"
         "$$\n\\int_0^1 f(x)\\,dx\n= \\frac{a}{b}\n- c\n$$\n\n"
-        f"![a dot](data:image/png;base64,{PIXEL}) ![far](https://a.example/x.png)\n"
+        f"![a dot](data:image/png;base64,{PIXEL}) ![far](https://a.example/x.png) 👩\u200d👩\u200d👧\n"
     )
     page = await browsing.open(saying(*text))
     await ask(page, "Hi")
     await ended(page)
+    await expect(page.locator(".prose")).to_contain_text("👩\u200d👩\u200d👧")
     await expect(page.locator(".prose math")).to_have_count(3)
     await expect(page.locator(".prose math[display=block] mfrac")).to_have_count(1)
     await expect(page.locator(".prose p").first).to_contain_text("From $5 to $6: ")
@@ -436,6 +437,30 @@ async def test_the_keyboard_is_enough(browsing: Browsing) -> None:
     await expect(page.locator("#question")).to_be_focused()
     await expect(page.locator("#question")).to_have_value("")
     assert "One\ntwo" == browsing.provider.bodies[0]["messages"][-1]["content"]
+
+
+async def test_the_keyboard_reaches_everything(browsing: Browsing) -> None:
+    """Tab comes to whatever can be pressed, opened or written in, and Enter lets a call run."""
+    page = await browsing.open(
+        saying("```py\n1\n```\n\n[link](https://a.example)\n\n", calling("pay", to="Ann", amount=5))
+    )
+    await page.locator("#browse").click()
+    await ask(page, "Pay.")
+    await page.get_by_role("button", name="Approve").focus()
+    await page.evaluate(
+        """() => {
+            const all = [...document.querySelectorAll("button, a[href]:not(.skip), summary, input, textarea")];
+            window.missed = new Set(all.filter((each) => each.checkVisibility() && !each.disabled));
+            document.addEventListener("focusin", ({ target }) => missed.delete(target));
+        }"""
+    )
+    assert await page.evaluate("missed.size") > 12
+    for _ in range(await page.evaluate("missed.size + 12")):  # among others regions that scroll
+        await page.keyboard.press("Tab")
+    assert [] == await page.evaluate("[...missed].map((each) => each.outerHTML)")
+    await page.get_by_role("button", name="Approve").focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".card")).to_have_attribute("data-state", "executed")
 
 
 async def test_reasoning_is_folded(browsing: Browsing) -> None:

@@ -6,7 +6,7 @@ import re
 
 from rich.cells import cell_len
 
-_PIECE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|[\s\S]")
+_PIECE = re.compile(r"\x1b\[(\??[0-9;]*)([A-Za-z])|[\s\S]")
 
 
 class Screen:
@@ -19,6 +19,7 @@ class Screen:
         self._width, self._height = width, height
         self._cells: list[list[str]] = [[]]
         self._row = self._column = 0
+        self._wraps = True
         self.altered: set[int] = set()
 
     @property
@@ -48,6 +49,9 @@ class Screen:
                     del self._cells[self._row + 1 :]
             case "m":
                 pass
+            case "h" | "l":
+                assert "?7" == count
+                self._wraps = code == "h"
             case None if text == "\n":
                 self._row, self._column = self._row + 1, 0
                 if self._row == len(self._cells):
@@ -65,6 +69,8 @@ class Screen:
         if not width and self._column:
             before = max(column for column in range(self._column) if row[column])
             row[before] += character
+            return
+        if self._column + width > self._width and not self._wraps:
             return
         if self._column + width > self._width:
             self._obey("\n", None, None)

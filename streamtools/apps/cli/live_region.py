@@ -11,6 +11,10 @@ from rich.segment import Segment, Segments
 
 _STYLING = re.compile(r"\x1b\[[0-9;]*m")
 _UP, _ERASE_LINE, _ERASE_BELOW = "\x1b[{}A", "\x1b[K", "\x1b[J"
+_CUT_OFF = "\x1b[?7l{}\x1b[?7h"
+"""A line that does not go on in the next row, should it be too long."""
+_JOINER = "\u200d"
+"""Joins pictures, each of which many terminals show beside the next: as wide as four of what the line was made for."""
 
 
 def styled_lines(console: Console, shown: RenderableType, width: int) -> list[str]:
@@ -30,7 +34,7 @@ def styled_lines(console: Console, shown: RenderableType, width: int) -> list[st
 
 def _goes_on(line: str, longer: str) -> bool:
     """Return whether a line is the other one's beginning, and no character of it becomes another by what follows."""
-    return longer.startswith(line) and (line[-1:] + longer[len(line) : len(line) + 1]).isascii()
+    return longer.startswith(line) and _JOINER not in line and (line[-1:] + longer[len(line) : len(line) + 1]).isascii()
 
 
 class LiveRegion:
@@ -50,7 +54,9 @@ class LiveRegion:
         if not finished and before == self._shown:
             return
         same = 0
-        while same < min(len(before), len(after)) and before[same] == after[same]:
+        for was, line in zip(before, after, strict=False):
+            if was != line or (_JOINER in line and same < len(finished)):  # which was cut off until now
+                break
             same += 1
         if live and same == len(after):  # those below go, and the cursor is wanted behind this one
             same -= 1
@@ -63,6 +69,9 @@ class LiveRegion:
             out = (_UP.format(rows - 1) if rows > 1 else "") + "\r"
         elif before and come:
             out = "\n"
+        for at, line in enumerate(come):
+            if _JOINER in line:
+                come[at] = _CUT_OFF.format(line) if same + at >= len(finished) else _ERASE_BELOW + line
         out += "\n".join(line + _ERASE_LINE for line in come)
         if not live and (come or (before and not gone)):
             out += "\n"
