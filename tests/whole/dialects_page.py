@@ -29,11 +29,13 @@ _INTRODUCTION = """\
 A dialect is one way in which models write calls into their text. These are the dialects that `streamtools` reads and
 writes, by their ids. What writes this page is `python -m tests.whole.dialects_page`.
 
-`dialects=["hermes_json", …]` arms some of them, and `dialects="auto"` all that have a marker which is hardly ever
-written by chance. `dialects_for(model_name)` names those that a model is known to write; [models.md](models.md) lists
-the models. Where nobody chooses, `"auto"` is what is armed, but nothing for a model that makes native calls: from its
-first one on, text that looks like a call is a near miss. A prompt teaches {default} then, or what models of that name
-write.
+Does your model write a form that is known? Search the table for its tag (⏎ is a line feed).
+
+A dialect is *armed* if its markers are looked for. `dialects=["hermes_json", …]` arms some, and `dialects="auto"` all
+that have a marker which is hardly ever written by chance. `dialects_for(model_name)` names those that a model is known
+to write; [models.md](models.md) lists the models. Where nobody chooses, `"auto"` is what is armed, but nothing for a
+model that makes native calls: from its first one on, text that looks like a call is a near miss. A prompt teaches
+{default} then, or what models of that name write.
 
 A call counts outside of Markdown code and quotes; in them too, where that is said here and the dialect is armed by its
 id. Values that are no JSON by themselves are read by the JSON schemas of the declared tools. A prompt can teach those
@@ -94,6 +96,14 @@ def white_space(dialect: Dialect) -> Iterator[str]:
         yield "A space before the first header of an answer is markup."
 
 
+def beginning(dialect: Dialect) -> str:
+    """Return what the example of a call begins with, up to the name of its tool."""
+    text = dialect.write_call(_NAME, _ARGUMENTS).strip().partition(_NAME)[0].replace("\n", "⏎")
+    if not text:
+        return "the tool's name"
+    return f"`` {text} ``" if "`" in text else f"`{text[:40]}`"
+
+
 def fenced(text: str) -> str:
     """Return a text as a block of code."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
@@ -111,6 +121,7 @@ def _write_parts() -> Iterator[str]:
     rows = [
         [
             f"[`{dialect.id}`](#{dialect.id})",
+            beginning(dialect),
             places(dialect),
             {True: "yes", False: "no", "marked": "behind its marker"}[dialect.auto],
             needs_tools(dialect),
@@ -118,7 +129,7 @@ def _write_parts() -> Iterator[str]:
         ]
         for dialect in DIALECTS.values()
     ]
-    yield write_table(["dialect", "a call counts", "in `auto`", "needs tools", "can be taught"], rows)
+    yield write_table(["dialect", "begins with", "a call counts", "in `auto`", "needs tools", "can be taught"], rows)
     for dialect in DIALECTS.values():
         yield f"## {dialect.id}\n"
         if known := [family.name for family in MODELS if dialect.id in family.dialects]:
