@@ -10,17 +10,16 @@ Counted: TypeAlias = dict[str, dict[str, float]]
 
 _COLUMNS = {
     "streamtools": "streamtools",
-    "starlette": "Starlette",
-    "uvicorn": "uvicorn",
+    "starlette": "server",
+    "uvicorn": "server",
     "h11": "h11",
-    "httpx": "httpx",
-    "httpcore": "httpcore",
+    "httpx": "HTTP client",
+    "httpcore": "HTTP client",
     "anyio": "anyio",
     "sniffio": "anyio",
     "asyncio": "asyncio",
 }
-_REST = "other"
-_SYSTEM = ("epoll_wait", "epoll_ctl", "recv", "send")
+_REST = "others"
 
 
 def between(fewer: Counted, more: Counted, *, frames: int) -> Counted:
@@ -33,18 +32,17 @@ def between(fewer: Counted, more: Counted, *, frames: int) -> Counted:
 
 def show(counted: dict[str, Counted], *, most: int = 25) -> None:
     """Print a table by library, and for each row what of ours costs most."""
-    names = [*dict.fromkeys(_COLUMNS.values()), _REST, *_SYSTEM]
-    print(f"| row | instructions | × bare | {' | '.join(names)} |")
-    print(f"| --- |{' ---: |' * (len(names) + 2)}")
+    names = [*dict.fromkeys(_COLUMNS.values()), _REST]
+    print(f"| backend | instructions | × bare | {' | '.join(names)} | system calls |")
+    print(f"| --- |{' ---: |' * (len(names) + 3)}")
     bare = sum(next(iter(counted.values()))["instructions"].values())
     for row, found in counted.items():
         shares: Counter[str] = Counter()
         for name, value in found["instructions"].items():
             shares[_COLUMNS.get(name.partition(" ")[0], _REST)] += value  # type: ignore[assignment]
         whole = sum(shares.values())
-        cells = [f"{shares[name]:,.0f}" for name in names[: -len(_SYSTEM)]]
-        cells += [f"{found['system'].get(name, 0):.1f}" for name in _SYSTEM]
-        print(f"| {row} | {whole:,.0f} | {whole / bare:.2f} | {' | '.join(cells)} |")
+        cells = " | ".join(f"{shares[name]:,.0f}" for name in names)
+        print(f"| {row} | {whole:,.0f} | {whole / bare:.2f} | {cells} | {sum(found['system'].values()):.1f} |")
     for row, found in counted.items():
         ours = {name: value for name, value in found["instructions"].items() if name.startswith("streamtools ")}
         if ours:

@@ -224,15 +224,15 @@ class Bench:
             for each in await open_all(server.port, self.paths(row, 1)):
                 await each.over
             before = await server.number("/memory")
-            self.provider.written = 0
+            self.provider.written = self.provider.ended = 0
             self.provider.pace = Pace(10**5, None, silent=True)  # no more than its deltas have digits for
-            opened = await open_all(server.port, self.paths(row, 1), stalled=True)
+            await open_all(server.port, self.paths(row, 1), stalled=True)
             await asyncio.sleep(seconds / 2)
             half = self.provider.written
             await asyncio.sleep(seconds / 2)
             held = await server.number("/memory") - before
-            slowed = self.provider.written == half and not any(each.over.done() for each in opened)
-            return Stalled(self.provider.written, round(held), slowed)
+            waits = self.provider.written == half and not self.provider.ended
+            return Stalled(self.provider.written, round(held), waits)
         finally:
             server.kill()
 

@@ -118,8 +118,10 @@ class _Answering(asyncio.Protocol):
             self._number += 1
             if (self._pace.pause is not None or not self._full) and not (self._pace.held and self._number == 1):
                 self._wait()
-        elif not self._pace.silent:
-            self._transport.write(_END)
+        else:
+            self._provider.ended += 1
+            if not self._pace.silent:
+                self._transport.write(_END)
 
 
 class Provider:
@@ -130,6 +132,8 @@ class Provider:
         self.held: list[Callable[[], None]] = []
         self.written = 0
         """Bytes of the deltas of all streams."""
+        self.ended = 0
+        """Streams that have said all of their deltas."""
         self.url = ""
         self._begun = 0
 
