@@ -212,6 +212,8 @@ class Bench:
             self.provider.go_on()
             await asyncio.gather(*(each.whole for each in opened))
             spent = await server.number("/time") - begun
+            lost = sum(each.seen.came != deltas or each.seen.wrong > 0 for each in opened)
+            assert not lost, f"{row.name}: {lost} of {streams} streams were lost"
             return Many((begun - before) / streams, spent / (streams * (deltas - 1)))
         finally:
             server.kill()
