@@ -66,8 +66,8 @@ ROWS = [
 class Backend:
     """A server in a process of its own."""
 
-    def __init__(self, python: str, provider: str, redis: str, loop: str, http: str) -> None:
-        command = [python, "-m", "benchmarks.backends.served", provider, redis, loop, http]
+    def __init__(self, python: str, provider: str, redis: str, loop: str, http: str, proxy: bool) -> None:
+        command = [python, "-m", "benchmarks.backends.served", provider, redis, loop, http, "proxy" if proxy else ""]
         root = Path(__file__).resolve().parents[2]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root)
         assert self._process.stdout is not None
@@ -99,14 +99,14 @@ class Bench:
         self.provider = provider
         self._redis = redis
         self._chosen = chosen
-        self._servers: dict[tuple[str, bool, bool], Backend] = {}
+        self._servers: dict[tuple[str, bool, str], Backend] = {}
         self.pythons: dict[str, str] = {}
         """The interpreter of each page that only another environment has."""
         self._runs = 0
 
     def server(self, row: Row) -> Backend:
         """Return the server for a row."""
-        kind = self._python(row), row.recommended, row.shared
+        kind = self._python(row), row.recommended, row.page if row.shared or row.page == "litellm" else ""
         if kind not in self._servers:
             self._servers[kind] = self.begin(row)
         return self._servers[kind]
@@ -114,7 +114,9 @@ class Bench:
     def begin(self, row: Row) -> Backend:
         """Start a server for a row."""
         loop, http = ("uvloop", "httptools") if row.recommended else (self._chosen.loop, self._chosen.http)
-        return Backend(self._python(row), self.provider.url, self._redis if row.shared else "", loop, http)
+        return Backend(
+            self._python(row), self.provider.url, self._redis if row.shared else "", loop, http, row.page == "litellm"
+        )
 
     def _python(self, row: Row) -> str:
         return self.pythons.get(row.page, sys.executable)
@@ -122,7 +124,7 @@ class Bench:
     async def find_pages(self) -> None:
         """Find out which pages there are, here and in the environments of peers."""
         for python in (sys.executable, *self._chosen.peers):
-            server = Backend(python, self.provider.url, self._redis, "asyncio", "h11")
+            server = Backend(python, self.provider.url, self._redis, "asyncio", "h11", True)
             try:
                 for page in json.loads(await ask(server.port, "/rows")):
                     self.pythons.setdefault(page, python)

@@ -1,6 +1,6 @@
 """The server that `bench_backends` measures: one application, a path for each way of writing a backend.
 
-    python -m benchmarks.backends.served PROVIDER REDIS LOOP HTTP
+    python -m benchmarks.backends.served PROVIDER REDIS LOOP HTTP PROXY
 
 All ask the same provider with one client of httpx. What a row needs that is not installed has no path; `/rows` says
 which there are.
@@ -198,8 +198,8 @@ def peers() -> dict[str, Any]:
     return found
 
 
-def application(upstream: str, redis: str) -> Any:
-    """Return the application."""
+def application(upstream: str, redis: str, proxy: bool) -> Any:
+    """Return the application, with LiteLLM's `proxy` if it is wanted."""
     global url
     url = f"{upstream}/chat/completions"
     pages: dict[str, Any] = {
@@ -216,10 +216,11 @@ def application(upstream: str, redis: str) -> Any:
     mounts: dict[str, Any] = {"gateway": gateway(upstream, max_running=100_000)}
     os.environ.setdefault("OPENAI_API_KEY", "k")  # which no provider sees
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "true"  # or it asks the network for one
-    with suppress(ImportError):  # of litellm, or of what its proxy needs
-        from litellm.proxy import proxy_server
+    if proxy:
+        with suppress(ImportError):  # of litellm, which takes seconds, or of what its proxy needs
+            from litellm.proxy import proxy_server
 
-        mounts["litellm"] = proxy_server.app
+            mounts["litellm"] = proxy_server.app
     counts = Counts()
 
     async def time(request: Request) -> Response:
@@ -263,9 +264,9 @@ def application(upstream: str, redis: str) -> Any:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    provider, redis, loop, http = sys.argv[1:]
+    provider, redis, loop, http, proxy = sys.argv[1:]
     config = uvicorn.Config(
-        application(provider, redis),
+        application(provider, redis, bool(proxy)),
         host="127.0.0.1",
         port=0,
         loop=loop,
