@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events.event import ITSELF, Event, Kept, Usage, schema_of
+from streamtools.events.event import ITSELF, LARGE, Event, Kept, Usage, schema_of
 
 _NESTING = (dict, list)
 _DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # in the message of a near miss
@@ -368,6 +370,14 @@ UI_EVENTS: tuple[type[Event], ...] = get_args(UIEvent)
 """The types of the union."""
 
 _decoder = msgspec.json.Decoder(UIEvent)
+_text, _TEXTS = attrgetter("text"), frozenset((Text,))
+
+
+def size_of_texts(events: Sequence[UIEvent]) -> int:
+    """Return how many bytes small texts hold at most, and 0 if there is something else among them."""
+    if not _TEXTS.issuperset(map(type, events)) or (characters := sum(map(len, map(_text, events)))) > LARGE:
+        return 0
+    return len(events) * ITSELF + 4 * characters
 
 
 def read_ui_event(data: str | bytes) -> UIEvent:

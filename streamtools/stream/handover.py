@@ -21,6 +21,7 @@ from streamtools import observing
 from streamtools.errors import ClosedError
 from streamtools.events import Partial, Progress, SourceError, SourceEvent, SourceWarning, Text, UIEvent
 from streamtools.events.event import AT_ONCE, ITSELF, LARGE, is_large, taken_together, weigh
+from streamtools.events.ui_events import size_of_texts
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource, Push, Pushing, Take, begun, read_into
@@ -306,8 +307,8 @@ class Handover:
             return behind
         if self._looks is not None:
             behind = self._looks(events) or behind
-        large = False
-        for event in events:
+        large, size = False, size_of_texts(events) if len(events) > 1 else 0
+        for event in () if size else events:
             if type(event) is Text:
                 large = large or len(event.text) > LARGE
             elif type(event) is Partial and event.path is self._place:  # another piece of the same string
@@ -328,8 +329,8 @@ class Handover:
             self._wake()
         if len(ready) <= AHEAD and not large:
             return behind
-        held = self._held
-        for event in events:  # of a small text at most so much: it is counted anew where that matters
+        held = self._held + size
+        for event in () if size else events:  # of a small text at most so much: it is counted anew where that matters
             held += weigh(event) if large or type(event) is not Text else ITSELF + 4 * len(event.text)
         self._held = held
         return behind or held >= BUFFERED_BYTES or len(ready) >= BUFFERED
