@@ -22,7 +22,7 @@ let again = false;
 let drawing = 0;
 let retry = 0; // the timer of the next refresh, where there is no connection
 let follows = true; // whether the end is in sight, and stays there
-let place = 0; // where the transcript was scrolled to
+let place = 0; // where the transcript was scrolled to when it was drawn
 let reading = Promise.resolve();
 
 const RESTARTED = "The server was restarted: it has forgotten what stands here, and the next question begins a new conversation.";
@@ -44,6 +44,7 @@ function paint(now) {
   for (const turn of turns.values()) left = turn.show(now) || left;
   inspector.show();
   if (follows && turns.size) talk.scrollTop = talk.scrollHeight;
+  place = talk.scrollTop;
   if (left) draw();
 }
 
@@ -320,8 +321,7 @@ question.addEventListener("keydown", (event) => {
 question.addEventListener("input", resize);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") (editing === null ? stop : leaveEdit)(); });
 talk.addEventListener("scroll", () => {
-  follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60 || (follows && talk.scrollTop >= place); // it may be lower just now
-  place = talk.scrollTop;
+  follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60 || (follows && place - talk.scrollTop < 60); // it may be lower just now
   find("latest").hidden = follows || !turns.size;
 }, { passive: true });
 find("latest").addEventListener("click", () => {
@@ -329,7 +329,7 @@ find("latest").addEventListener("click", () => {
   paint(performance.now());
   question.focus();
 });
-new ResizeObserver(draw).observe(talk);
+for (const each of [talk, find("transcript")]) new ResizeObserver(draw).observe(each);
 find("stop").addEventListener("click", stop);
 find("begin").addEventListener("click", () => visit(""));
 find("inspect").addEventListener("click", () => inspector.toggle(!inspector.open));
