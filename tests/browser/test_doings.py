@@ -27,9 +27,9 @@ async def test_what_is_copied_is_markdown(browsing: Browsing) -> None:
     await ended(page)
     await expect(page.locator(".code .head span")).to_have_text("python")
     assert "3" == await page.locator(".answer ol").get_attribute("start")
-    assert ["def", "return"] == await page.locator(".hl-keyword").all_inner_texts()
-    assert ["# one"] == await page.locator(".hl-comment").all_inner_texts()
-    assert ['"two"'] == await page.locator(".hl-string").all_inner_texts()
+    assert ["def", "return"] == await page.locator(".hljs-keyword").all_inner_texts()
+    assert ["# one"] == await page.locator(".hljs-comment").all_inner_texts()
+    assert ['"two"'] == await page.locator(".hljs-string").all_inner_texts()
 
     async def copied(name: str, at: int = 0) -> str:
         await page.get_by_role("button", name=name, exact=True).nth(at).click()

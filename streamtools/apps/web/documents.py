@@ -22,6 +22,7 @@ _SHARED = (
     "vendor/marked.umd.js",
     "vendor/purify.min.js",
     "vendor/temml.min.js",
+    "vendor/highlight.min.js",
     *(f"static/{name}.js" for name in ("words", "dom", "code", "mathematics", "markdown", "cards", "turn_view")),
 )
 _DOCUMENTS = {
