@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from streamtools import parse
-from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects, hash_marker
+from streamtools.parsing import SPACES, json_calls
+from streamtools.parsing.dialects import DIALECTS, Dialect, Opener, choose_dialects, hash_marker
 
 
 def test_auto_beside_others_is_all_others() -> None:
@@ -20,6 +25,11 @@ def test_auto_beside_others_is_all_others() -> None:
             *(each for each in usual if each != "hermes_json"),
         ]
         assert chosen[:2] == (house, DIALECTS["hermes_json"])
+    token = replace(house, openers=(Opener(("<|call|>", SPACES), json_calls("<|end|>"), ahead=("{",)),))
+    told = parse('So <|call|>{"name":"a"}<|end|> and <|start|>assistant<|message|>on', dialects=[token, "auto"])
+    assert (["house"], "So  and on") == ([call.dialect for call in told.calls], told.content)
+    with pytest.raises(TypeError, match="is a tuple"):
+        replace(house, reserved="@call")  # type: ignore[arg-type]
     assert ["house", "functools_list"] == [
         call.dialect for call in parse('###:{"name":"a"}\nfunctools[{"name":"b"}]', dialects=[house, "auto"]).calls
     ]

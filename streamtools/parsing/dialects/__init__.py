@@ -9,7 +9,7 @@ compiled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from streamtools.errors import did_you_mean
-from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, Tag
+from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, Tag, pieces
 from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
 from streamtools.parsing.dialects.model_names import MODELS, ModelFamily, dialects_for, families_for
 
@@ -267,5 +267,18 @@ def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
         if dialect.id in chosen:
             raise ValueError(f"two dialects have the id {dialect.id!r}")
         chosen[dialect.id] = dialect
-    others = (each for each in _unmistakable() if each.id not in chosen) if "auto" in dialects else ()
-    return (*chosen.values(), *others)
+    others = [each for each in _unmistakable() if each.id not in chosen] if "auto" in dialects else []
+    return (*chosen.values(), *(_beside(each, chosen.values()) for each in others))
+
+
+def _beside(dialect: Dialect, named: Iterable[Dialect]) -> Dialect:
+    """Return a dialect of `"auto"` without its tags with which an opener of those that are `named` begins."""
+    openers = [pieces(opener.parts + opener.ahead) for each in named for opener in each.openers]
+
+    def begins(tag: Tag) -> bool:
+        own = pieces(tag.parts)
+        return any(own == each[: len(own)] for each in openers)
+
+    if not any(map(begins, dialect.tags)):
+        return dialect
+    return replace(dialect, tags=tuple(tag for tag in dialect.tags if not begins(tag)))

@@ -193,8 +193,11 @@ class Dialect:
     def __post_init__(self) -> None:
         if not self.id:
             raise ValueError("a dialect has an id")
+        reserved: object = self.reserved
+        if isinstance(reserved, str):
+            raise TypeError(f"`reserved` is a tuple of strings, and not {reserved!r}: one is ({reserved!r},)")
         forms = [opener.parts + opener.ahead for opener in self.openers] + [tag.parts for tag in self.tags]
-        entries = [(parts, _pieces(parts)) for parts in forms]
+        entries = [(parts, pieces(parts)) for parts in forms]
         for one in entries:
             for other in entries:
                 if one is not other and other[1][: len(one[1])] == one[1]:
@@ -232,7 +235,7 @@ class Dialect:
         return not ("<|" in example or "<\uff5c" in example or _structure(()).search(example))
 
 
-def _pieces(parts: tuple[Part, ...]) -> list[Part]:
+def pieces(parts: tuple[Part, ...]) -> list[Part]:
     """Return the characters of a marker, and its parts that are no literals."""
     return [piece for part in parts for piece in (part if isinstance(part, str) else (part,))]
 
