@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streamtools.parsing.bodies import text_calls
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.dialects import (
     DIALECTS,
@@ -23,5 +24,5 @@ from streamtools.parsing.whole_text import ParseResult, parse
 __all__ = [
     "BLANKS", "BROKEN", "DIALECTS", "ENDED", "LINE_END", "SPACES", "Body", "Dialect", "Dialects", "ModelFamily",
     "NearMiss", "OneOf", "Opener", "ParseResult", "Parser", "Some", "Span", "Tag", "dialects_for", "families_for",
-    "json_calls", "parse",
+    "json_calls", "parse", "text_calls",
 ]  # fmt: skip

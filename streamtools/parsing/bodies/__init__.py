@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from enum import Enum
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from streamtools.errors import Code
+from streamtools.json_values import compact
 from streamtools.parsing.markers import Marker, Part
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Body, Span
@@ -125,6 +126,35 @@ class Members:
     def end(self) -> None:
         """The object is complete."""
         self._span.write("}")
+
+
+def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]]) -> Body:
+    """Return the grammar of a call that is no JSON: `read` takes its whole text, and returns its name and arguments.
+
+    The text is what stands between the opener and `close`. What `read` raises as ValueError, LookupError, TypeError or
+    AttributeError says that it is no call (`unrecognised_tool_call`). Nothing of the call is known before its end.
+    """
+    end = Closing(close)
+
+    def body(span: Span) -> Generator[None, None, None]:
+        pieces: list[str] = []
+        closed = yield from span.content(end, lambda piece: pieces.append(piece) if span.stores else None)
+        if not (closed and span.stores):  # what is over the limit has been reported
+            span.close(None if closed else Code.TRUNCATED)
+            return
+        try:
+            name, arguments = read("".join(pieces))
+            written = compact(dict(arguments))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            span.close(Code.UNRECOGNISED_TOOL_CALL)
+            return
+        span.call(name)
+        span.convert()
+        span.write(written)
+        span.end_call()
+        span.close()
+
+    return body
 
 
 def forged_result(close: str) -> Body:

@@ -1,0 +1,75 @@
+"""A dialect whose calls are no JSON: a function of its own reads their text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from streamtools import Dialect, parse
+from streamtools.limits import Limits
+from streamtools.parsing import Opener, text_calls
+from streamtools.testing import assert_laws
+from streamtools.testing.laws import assert_chunk_invariant
+from tests.support.cases import together
+from tests.support.reading import brief, call, error
+from tests.support.ways_to_cut import usual_ways
+
+
+def value_of(text: str) -> Any:
+    """Read JSON, and text that is none as itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def pairs_in(text: str) -> tuple[str, dict[str, Any]]:
+    """Read lines of a key and a value, of which one is the name."""
+    given = dict(line.split(": ", 1) for line in text.strip("\n").split("\n"))
+    return given.pop("name"), {key: value_of(value) for key, value in given.items()}
+
+
+LINES = Dialect(
+    id="lines",
+    openers=(Opener(("<invoke_tool>\n",), text_calls("</invoke_tool>", pairs_in)),),
+    write_call=lambda name, arguments: "\n".join(
+        [
+            "<invoke_tool>",
+            f"name: {name}",
+            *(f"{key}: {json.dumps(arguments[key])}" for key in arguments),
+            "</invoke_tool>",
+        ]
+    ),
+    reserved=("<invoke_tool", "</invoke_tool"),
+)
+
+
+@together(
+    ("text", "expected"),
+    [
+        ("a <invoke_tool>\nname: f\nx: 1\n</invoke_tool> b", ["a ", call("f", x=1), " b"]),
+        ("<invoke_tool>\nname: f\n</invoke_tool><invoke_tool>\nname: g\n</invoke_tool>", [call("f"), call("g")]),
+        ("<invoke_tool>\nname\n</invoke_tool> b", [error("unrecognised_tool_call"), " b"]),
+        ("<invoke_tool>\nx: 1\n</invoke_tool> b", [error("unrecognised_tool_call"), " b"]),
+        ("<invoke_tool>\nname: \n</invoke_tool> b", [error("missing_tool_name"), " b"]),
+        ("<invoke_tool>\nname: f\n</invoke", [error("truncated")]),
+        ("<invoke_tool> name: f", ["<invoke_tool> name: f"]),
+    ],
+)
+def test_what_is_read(text: str, expected: list[Any]) -> None:
+    """At every cut; what its reader refuses is an error, and text goes on behind it."""
+    assert expected == brief(assert_chunk_invariant(text, usual_ways(text), dialects=[LINES]))
+
+
+def test_its_bound() -> None:
+    """Over the limit nothing is kept for the reader, and the text behind the call is shown."""
+    text = "<invoke_tool>\nname: f\nx: " + 500 * "x" + "\n</invoke_tool> b"
+    answer = parse(text, dialects=[LINES], limits=Limits(call=100))
+
+    assert ["too_large"] == [each.code for each in answer.errors]
+    assert " b" == answer.content
+
+
+def test_the_laws() -> None:
+    """Over texts made of its calls."""
+    assert_laws(LINES, examples=10)
