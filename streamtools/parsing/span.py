@@ -150,6 +150,8 @@ class Span(WrittenCalls):
                 self.leaves = None
             if next(body, _FINISHED) is _FINISHED:
                 self.finished = True
+                if self._calls:  # a grammar has returned without a word about them
+                    self.close(Code.UNRECOGNISED_TOOL_CALL)
                 return False
             scanner = self.scanner
             if scanner is None:

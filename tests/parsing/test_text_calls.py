@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 from typing import Any
 
 from streamtools import Dialect, parse
 from streamtools.limits import Limits
-from streamtools.parsing import Opener, text_calls
+from streamtools.parsing import Opener, Span, text_calls
+from streamtools.parsing.reader import Word
 from streamtools.testing import assert_laws
 from streamtools.testing.laws import assert_chunk_invariant
 from tests.support.cases import together
@@ -68,6 +70,18 @@ def test_its_bound() -> None:
 
     assert ["too_large"] == [each.code for each in answer.errors]
     assert " b" == answer.content
+
+
+def test_a_grammar_that_says_nothing() -> None:
+    """What it has read is no call, and is not lost."""
+
+    def body(span: Span) -> Generator[None, None, None]:
+        yield from span.word(Word("a-z"))
+
+    silent = Dialect(id="silent", openers=(Opener(("@call ",), body),), write_call=LINES.write_call)
+    (fault,) = (answer := parse("So @call now, b", dialects=[silent])).errors
+
+    assert ("unrecognised_tool_call", "@call now", "So , b") == (fault.code, fault.raw, answer.content)
 
 
 def test_the_laws() -> None:
