@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 from streamtools import Dialect, parse
@@ -17,8 +18,8 @@ from tests.support.reading import brief, call, error
 from tests.support.ways_to_cut import usual_ways
 
 
-def value_of(text: str) -> Any:
-    """Read JSON, and text that is none as itself."""
+def value_in(text: str) -> Any:
+    """Read JSON, and what is none as a text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -27,21 +28,18 @@ def value_of(text: str) -> Any:
 
 def pairs_in(text: str) -> tuple[str, dict[str, Any]]:
     """Read lines of a key and a value, of which one is the name."""
-    given = dict(line.split(": ", 1) for line in text.strip("\n").split("\n"))
-    return given.pop("name"), {key: value_of(value) for key, value in given.items()}
+    given = dict(line.split(": ", 1) for line in text.strip().splitlines())
+    return given.pop("name"), {key: value_in(each) for key, each in given.items()}
+
+
+def _lines(arguments: dict[str, Any]) -> str:
+    return "".join(f"{key}: {json.dumps(each)}\n" for key, each in arguments.items())
 
 
 LINES = Dialect(
     id="lines",
-    openers=(Opener(("<invoke_tool>\n",), text_calls("</invoke_tool>", pairs_in)),),
-    write_call=lambda name, arguments: "\n".join(
-        [
-            "<invoke_tool>",
-            f"name: {name}",
-            *(f"{key}: {json.dumps(arguments[key])}" for key in arguments),
-            "</invoke_tool>",
-        ]
-    ),
+    openers=(Opener(("<invoke_tool>",), text_calls("</invoke_tool>", pairs_in)),),
+    write_call=lambda name, arguments: f"<invoke_tool>\nname: {name}\n{_lines(arguments)}</invoke_tool>",
     reserved=("<invoke_tool", "</invoke_tool"),
 )
 
@@ -53,14 +51,25 @@ LINES = Dialect(
         ("<invoke_tool>\nname: f\n</invoke_tool><invoke_tool>\nname: g\n</invoke_tool>", [call("f"), call("g")]),
         ("<invoke_tool>\nname\n</invoke_tool> b", [error("unrecognised_tool_call"), " b"]),
         ("<invoke_tool>\nx: 1\n</invoke_tool> b", [error("unrecognised_tool_call"), " b"]),
-        ("<invoke_tool>\nname: \n</invoke_tool> b", [error("missing_tool_name"), " b"]),
+        ("<invoke_tool>\nname:  \nx: 1\n</invoke_tool> b", [error("missing_tool_name"), " b"]),
         ("<invoke_tool>\nname: f\n</invoke", [error("truncated")]),
-        ("<invoke_tool> name: f", ["<invoke_tool> name: f"]),
+        ("<invoke_tool name: f", ["<invoke_tool name: f"]),
     ],
 )
 def test_what_is_read(text: str, expected: list[Any]) -> None:
     """At every cut; what its reader refuses is an error, and text goes on behind it."""
     assert expected == brief(assert_chunk_invariant(text, usual_ways(text), dialects=[LINES]))
+
+
+def test_what_its_texts_are() -> None:
+    """The schema of the tool says; what is no text already is what it is."""
+    tools = [{"name": "f", "parameters": {"properties": {"n": {"type": "integer"}, "s": {"type": "string"}}}}]
+    numbers = replace(
+        LINES, openers=(Opener(("@@",), text_calls("@@", lambda text: ("f", {"n": text, "s": text, "all": [1]}))),)
+    )
+    (found,) = parse("@@12@@", dialects=[numbers], tools=tools).calls
+
+    assert {"n": 12, "s": "12", "all": [1]} == found.arguments
 
 
 def test_its_bound() -> None:

@@ -29,7 +29,8 @@ _INTRODUCTION = """\
 A dialect is one way in which models write calls into their text. These are the dialects that `streamtools` reads and
 writes, by their ids. What writes this page is `python -m tests.whole.dialects_page`.
 
-Does your model write a form that is known? Search the table for its tag (⏎ is a line feed).
+Does your model write a form that is known? Search the table for its tag (⏎ is a line feed). If it is not
+there, make [a dialect of your own](parser.md#a-dialect-of-your-own).
 
 A dialect is *armed* if its markers are looked for. `dialects=["hermes_json", …]` arms some, and `dialects="auto"` all
 that have a marker which is hardly ever written by chance. `dialects_for(model_name)` names those that a model is known

@@ -132,8 +132,11 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
     """Return the grammar of a call that is no JSON: `read` takes its whole text, and returns its name and arguments.
 
     The text is what stands between the opener and `close`. What `read` raises as ValueError, LookupError, TypeError or
-    AttributeError says that it is no call (`unrecognised_tool_call`). Nothing of the call is known before its end.
+    AttributeError says that it is no call (`unrecognised_tool_call`). An argument that is a text becomes what the
+    schema of its tool says that it is, a number say. Nothing of the call is known before its end.
     """
+    from streamtools.parsing.bodies.values import Value  # here, because few dialects need it
+
     end = Closing(close)
 
     def body(span: Span) -> Generator[None, None, None]:
@@ -144,13 +147,21 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
             return
         try:
             name, arguments = read("".join(pieces))
-            written = compact(dict(arguments))
+            given = {key: each if isinstance(each, str) else compact(each) for key, each in dict(arguments).items()}
         except (ValueError, LookupError, TypeError, AttributeError):
             span.close(Code.UNRECOGNISED_TOOL_CALL)
             return
         span.call(name)
-        span.convert()
-        span.write(written)
+        members, schema = Members(span), span.declared.arguments(name)
+        for key, text in given.items():
+            members.key(key)
+            if isinstance(arguments[key], str):
+                value = Value(schema.property(key), span)
+                value.take(text)
+                value.end()
+            else:
+                span.write(text)
+        members.end()
         span.end_call()
         span.close()
 
