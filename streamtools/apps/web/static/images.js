@@ -3,6 +3,7 @@
 
 const SIDES = [1568, 1024, 768, 512, 256]; // pixels that the longer side of one is brought to, until there is room
 let attached = []; // as `data:` addresses
+let taking = Promise.resolve();
 let room = 0; // characters of them that the server takes
 
 function pictures(images) {
@@ -38,7 +39,12 @@ async function addressOf(file, most) {
   throw new Error("there is no room left for it");
 }
 
-async function take(files) {
+function take(files) { // one after the other: each has to know what room is left
+  taking = taking.then(() => takeEach(files));
+  return taking;
+}
+
+async function takeEach(files) {
   for (const file of files) {
     const left = room - attached.reduce((sum, each) => sum + each.length, 0);
     try {
