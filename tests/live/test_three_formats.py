@@ -69,7 +69,8 @@ async def told(server: str, name: str, scenario: Scenario) -> list[UIEvent]:
     done = events[-1]
     assert isinstance(done, Done)
     assert ("finished", "stop") == (done.reason, done.finish_reason)
-    return [event for event in coalesce(events) if event.type not in ("usage", "raw", "done")]
+    own = ("usage", "raw", "done", "step-start", "step-end")
+    return coalesce([event for event in events if event.type not in own])
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a model takes its time
