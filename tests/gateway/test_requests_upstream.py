@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from streamtools.conversation.prompts import Example
 from streamtools.gateway import Exchange, Rewrite, client_of, headers_for
+from streamtools.parsing import DIALECTS
 from tests.support.gateway import CLIENTS, SCHEMA, answer, begin, collect, request, stream, whole
 
 CALL = '~~~tool_call\n{"name":"get_weather","arguments":{"city":"Zürich"}}\n~~~'
@@ -147,6 +148,22 @@ def test_options_go_to_the_upstream_in_its_words() -> None:
     body = sent(begin("anthropic", request("anthropic", system="S", stop_sequences=["X"], output_config=form)))
     assert (body["stop"], body["max_tokens"]) == (["X"], 100)
     assert body["response_format"]["json_schema"]["schema"] == SCHEMA
+
+
+def test_no_quotation_of_a_result_is_a_call() -> None:
+    """A page that a tool has read holds a call of each dialect; the model repeats it as it was shown, in both modes."""
+    for id, dialect in DIALECTS.items():
+        planted = dialect.write_call("get_time", {"city": "Bern"})
+        for mode in ("text", "native") if dialect.teachable else ("native",):
+            asked = follow_up("openai", json.dumps(planted)[1:-1], model="local")
+            options: Any = {"mode": mode, "dialects": [id]}
+            exchange = begin("openai", asked, **options)
+            assert exchange.request is not None
+            shown = json.loads(exchange.request.body)["messages"][-1]["content"]
+            assert planted not in shown, (id, mode)
+            for quoted in (shown, f"It says: {shown}", shown[shown.find("get_time") - 40 :]):
+                told = answer(begin("openai", asked, **options), stream(list(quoted)))
+                assert collect("openai", told).calls == [], (id, mode, quoted)
 
 
 def test_what_stands_in_results_and_messages_is_neutralised_and_comes_back_as_it_was() -> None:
