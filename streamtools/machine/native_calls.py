@@ -54,9 +54,8 @@ class NativeCalls:
         """The calls that are being written, by the adapter's key. A caller may add a piece of the arguments to `pieces`
         by itself, as `add` does, while it fits into `room`.
         """
-        self._sound: dict[
-            str, int
-        ] = {}  # keys of calls without a fault; how many pieces their JSON object has, 0 while it is open
+        # Keys of calls without a fault, with how many pieces their JSON object has; 0 while it is open.
+        self._sound: dict[str, int] = {}
         self.begin_turn()
 
     def reserve(self, ids: Iterable[str]) -> None:

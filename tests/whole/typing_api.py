@@ -106,6 +106,7 @@ from streamtools.parsing import (
     Tag,
     families_for,
     json_calls,
+    text_calls,
 )
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from streamtools.recording import Recording, shipped
@@ -247,6 +248,8 @@ def choose_dialects(model: str, text: str) -> ParseResult:
     assert_type(house.instructions("now", {}), str)
     assert_type(house.teachable, bool)
     parse(text, dialects=house)
+    words = Dialect("words", (Opener(("@@",), text_calls("@@", lambda said: (said, {"n": 1}))),), house.write_call)
+    parse(text, dialects=[words, "auto"])
     return parse(text, dialects=[house, *dialects_for(model)], repair=True)
 
 
