@@ -29,6 +29,7 @@ from streamtools.runs import RedisStore, Run, Runs
 PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<link rel="icon" href="data:,">
 <title>Chat</title>
 <button id="ask">Tell me a long story about Paris</button> <button id="halt">Stop</button>
 <p id="answer" style="white-space: pre-wrap" aria-live="polite"></p>

@@ -173,3 +173,35 @@ async def test_a_page_of_react(monkeypatch: pytest.MonkeyPatch, chromium: Any) -
     assert [] == faults
     told = json.dumps(model.bodies[-1]["messages"])
     assert all(each in told for each in ("It is mild.", "degrees", "Thank you."))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("name", "asks", "answer"),
+    [("litestar_websocket", "Send", "#log p:last-child"), ("resume_over_redis", "Tell me", "#answer")],
+)
+async def test_a_button_stops_an_answer(
+    name: str, asks: str, answer: str, monkeypatch: pytest.MonkeyPatch, chromium: Any
+) -> None:
+    """Of the page of an example: what came stays, the request to the model ends, and the next question is answered."""
+    endless = Loopback([piece("It is ")], hold=True)
+    with RedisServer() as redis:
+        monkeypatch.setenv("REDIS_URL", redis.url)
+        async with Provider(endless, say("It is mild.")) as model:
+            monkeypatch.setenv("MODEL_URL", model.url)
+            async with Served(load(name).app) as server:
+                page = await (await chromium.new_context()).new_page()
+                faults = watch(page)
+                await page.goto(server.url)
+                await page.get_by_role("button", name=asks).click()
+                await expect(page.locator(answer)).to_contain_text("It is")
+                await page.get_by_role("button", name="Stop").click()
+                with anyio.fail_after(20):
+                    await endless.disconnected.wait()
+                await expect(page.locator(answer)).to_contain_text("It is")
+                if await page.get_by_label("Message").count():
+                    await page.get_by_label("Message").fill("Once more.")
+                await page.get_by_role("button", name=asks).click()
+                await expect(page.locator(answer)).to_have_text("It is mild.")
+                await page.context.close()
+    assert [] == faults
