@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from streamtools.gateway.addresses import Head, client_of, headers_for, path_for
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.exchange import Exchange
-from streamtools.gateway.fallbacks import FallbackUpstream
 from streamtools.gateway.rewrite import Rewrite
+from streamtools.gateway.settings import FallbackUpstream
 from streamtools.gateway.tool_call_transport import ToolCallTransport
 from streamtools.gateway.upstream_requests import UpstreamRequest
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from streamtools.calls import NATIVE, ToolCall
+from streamtools.calls import NATIVE, IdFactory, ToolCall
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -27,22 +27,32 @@ from streamtools.events import (
     Text,
     UIEvent,
 )
+from streamtools.gateway.client_requests import Asked, Client
 from streamtools.gateway.forced_calls import CallAlone
 from streamtools.gateway.plan import WRITTEN
+from streamtools.history.messages import fit
+from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
+from streamtools.outputs.anthropic_events import AnthropicEncoder
 from streamtools.outputs.encoder import Encoder
 from streamtools.outputs.model_answers import BOUND, CompletionEncoder
 from streamtools.outputs.openai_chunks import OpenAIEncoder
+from streamtools.outputs.responses_events import ResponsesEncoder
+from streamtools.outputs.whole_answers import write_fault
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import restore
+from streamtools.sources.adapter import decode
+from streamtools.sources.provider_terms import read_fault
 
 if TYPE_CHECKING:
     from streamtools.stream.judging import Gate
 
+_log = Logger(__name__)
+
 _CUT = ("length", "content_filter")  # how the upstream says that it cut the answer off
 _NO_FAULT = (Code.SUPERSEDED, Code.TOO_MANY_CALLS, Code.TOOL_CHOICE_VIOLATION)  # of a call's form
 
-Watch: TypeAlias = Callable[[UIEvent], object]
+OnEvent: TypeAlias = Callable[[UIEvent], object]
 """Is told what goes on in an answer."""
 
 
@@ -66,7 +76,7 @@ class Answer:
         shows_malformed: bool = True,
         malformed_as_text: bool = False,
         names_native: bool = False,
-        watch: Watch | None = None,
+        watch: OnEvent | None = None,
         alone: CallAlone | None = None,
         again: Callable[[list[Error]], bool] | None = None,
         gate: Gate | None = None,
@@ -194,7 +204,7 @@ class Answer:
             self._alone.begin()
         return written
 
-    def ask_again(self) -> None:
+    def begin_again(self) -> None:
         """Go on with another answer, of which nothing counts but its calls."""
         self._machine = self._make()
         self._machine.reserve(self._good)
@@ -232,17 +242,17 @@ class Answer:
         """Return what the client is told of an event."""
         match event:
             case CallStart(call_id):
-                if not self._wants(call_id):
+                if not self._admit(call_id):
                     return ()
                 self._begun.add(call_id)
             case CallDelta(call_id):
                 return (event,) if call_id in self._begun else ()
             case Call(call):
-                return (Call(self._restored(call), event.seq),) if self._wants(call.id) else ()
+                return (Call(self._restored(call), event.seq),) if self._admit(call.id) else ()
             case Error(call_id=None) if self._retried:  # what came before it still counts
                 return ()
             case Error(call_id=str() as call_id, call=None):
-                if not self._wants(call_id):
+                if not self._admit(call_id):
                     return ()
                 if event.code not in _NO_FAULT:
                     self._malformed.append(event)
@@ -251,7 +261,7 @@ class Answer:
                 return self._end(event)
         return (event,)
 
-    def _wants(self, call_id: str) -> bool:
+    def _admit(self, call_id: str) -> bool:
         if call_id in self._seen:
             return True
         if self._most is not None and len(self._seen) >= self._most:
@@ -296,3 +306,39 @@ class Answer:
             if each.code is Code.TRUNCATED or not (shown or others):
                 return (Error(each.code, f"the model wrote a call that cannot be read: {each.message}"),)
         return ()
+
+
+def write_refusal(client: Client, status: int, held: bytes) -> bytes:
+    """Return an upstream's refusal, as far as it has come, in the client's form."""
+    try:
+        value = decode(held)
+    except ValueError:
+        value = None
+    _log.warning("upstream_refused", status=status)
+    if client == "openai" and isinstance(value, dict) and "error" in value:
+        return held
+    hint = ": does the URL of the upstream end as it should, with /v1 mostly?" if status == 404 else ""
+    return write_fault(client, status, read_fault(value).message or f"the upstream answered with status {status}{hint}")
+
+
+def encoder_for(
+    asked: Asked,
+    identity: tuple[str | None, str | None],
+    *,
+    index: int,
+    call_deltas: bool,
+    new_id: IdFactory | None,
+    now: Callable[[], int] | None,
+) -> Encoder:
+    """Return the encoder of one choice; `identity` are the upstream's names for the answer and for its model."""
+    id, model = identity
+    id = id or (new_id() if new_id else None)
+    created = now() if now else None
+    custom = frozenset(each.name for each in asked.tools if each.custom)
+    known: dict[str, Any] = {"model": model or asked.model, "custom": custom, "call_deltas": call_deltas}
+    if asked.client == "anthropic":
+        return AnthropicEncoder(**known, id=id and f"msg_{fit(id)}")
+    if asked.client == "responses":
+        return ResponsesEncoder(**known, id=id and fit(id), created=created, request=asked.body)
+    include_usage = not index and (asked.include_usage or not asked.streamed)
+    return OpenAIEncoder(**known, id=id, created=created, include_usage=include_usage, index=index)

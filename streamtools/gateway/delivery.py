@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from time import monotonic
 from types import coroutine
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 import httpx
@@ -24,6 +24,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Send
 
 from streamtools.gateway.addresses import JSON, ONCE, Head, as_bytes, as_text, is_packed_twice, path_for, without_hop
+from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.encoder import EVENT_STREAM, KEEP_ALIVE
 from streamtools.outputs.whole_answers import write_fault
@@ -50,28 +51,6 @@ _TOGETHER = 16384  # bytes of pieces that may wait for those behind them
 
 LEAST = 16
 """Characters of a key that is overwritten. Shorter ones are often words, where a server of one's own needs no key."""
-
-
-class Asking(Protocol):
-    """What an `Exchange` of the rewrite is, as far as it matters here."""
-
-    @property
-    def request(self) -> UpstreamRequest | None: ...
-    @property
-    def head(self) -> Head | None: ...
-    def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None: ...
-    def feed(self, chunk: bytes) -> bytes: ...
-    def close(self, cause: str | None = None) -> bytes: ...
-    @property
-    def judged(self) -> bool: ...
-    @property
-    def asks(self) -> Collection[object]: ...
-    @property
-    def over(self) -> bool: ...
-    @property
-    def is_long(self) -> bool: ...
-    def settle(self) -> Awaitable[bytes]: ...
-    def give_up(self) -> None: ...
 
 
 class Passing:
@@ -178,7 +157,7 @@ async def attended(work: Callable[[], Awaitable[_T]], receive: Receive, shutdown
 class Delivery:
     """Sends one answer; `untouched` is one whose bytes pass as they are, and which can only break where those do."""
 
-    def __init__(self, exchange: Asking, route: Route, *, untouched: bool) -> None:
+    def __init__(self, exchange: Exchange | Passing, route: Route, *, untouched: bool) -> None:
         self.status = GONE
         """The status that the client was told."""
         self.first: float | None = None

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from streamtools.errors import Code
 from streamtools.events import Error, SourceError, SourceEvent, TextDelta
 from streamtools.gateway.addresses import JSON, Head, without_hop
-from streamtools.gateway.answer import Answer, Watch
-from streamtools.gateway.client_encoders import encoder_for, write_refusal
+from streamtools.gateway.answer import Answer, OnEvent, encoder_for, write_refusal
 from streamtools.gateway.client_requests import Client, Refused, as_tools, model_in, read_request, say_dropped
 from streamtools.gateway.forced_calls import REFUSES, CallAlone, ask_freely, keep_to_call
 from streamtools.gateway.plan import WRITTEN, calls_in, make_plan, mode_of
@@ -54,7 +53,7 @@ class Exchange:
     _gate: Gate | None = None
 
     def __init__(
-        self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: Watch | None = None
+        self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: OnEvent | None = None
     ) -> None:
         self.request: UpstreamRequest | None = None
         """What is to be sent to the upstream; None while its answer is read, and at the end."""
@@ -223,7 +222,7 @@ class Exchange:
             ends = ends.replace(DONE, b"") + DONE
         sent = self._keep(ends)
         if self.request is not None:
-            self._answers[0].ask_again()
+            self._answers[0].begin_again()
             return sent
         return sent + self._finish()
 

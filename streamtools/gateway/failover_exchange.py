@@ -17,7 +17,7 @@ from streamtools.conversation.continuation import Continuation
 from streamtools.conversation.failover import AGAIN, GO_ON, failure_of
 from streamtools.conversation.models.prefill import PREFILLS
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
-from streamtools.gateway.answer import Answer, Watch
+from streamtools.gateway.answer import Answer, OnEvent
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.settings import Settings
@@ -32,7 +32,7 @@ class FailoverExchange(Exchange):
     """One request, and its answer from the first upstream that gives it, or from several of them."""
 
     def __init__(
-        self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: Watch | None = None
+        self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: OnEvent | None = None
     ) -> None:
         self._others = rewrite.circuits.order()
         self._at = self._others.pop(0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from time import monotonic
 
-from streamtools.gateway.answer import Watch
+from streamtools.gateway.answer import OnEvent
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.settings import Settings
@@ -23,7 +23,7 @@ class JudgedExchange(Exchange):
     judged = True
 
     def __init__(
-        self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: Watch | None = None
+        self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: OnEvent | None = None
     ) -> None:
         assert rewrite.text_judge is not None
         self._judge = rewrite.text_judge

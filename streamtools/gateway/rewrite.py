@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamtools.gateway.answer import Watch
+from streamtools.gateway.answer import OnEvent
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.failover_exchange import FailoverExchange
@@ -31,7 +31,7 @@ class Rewrite(Settings):
     make answers repeat. Raises ValueError for a value that is not allowed.
     """
 
-    def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: Watch | None = None) -> Exchange:
+    def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:
         """Return the exchange of one request in a client's format; `host` is the upstream's. Never raises.
 
         `watch` is called with the events of the answer, other than those of text, before the client sees them.

@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 import secrets
 from base64 import b64decode
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from time import monotonic
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, Unpack
 from urllib.parse import quote
 
 import httpx
@@ -30,25 +30,20 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streamtools.conversation.prompts import Example
 from streamtools.gateway.addresses import CLIENTS, JSON, UNREAD, as_bytes, headers_for, holds_text, path_below
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.counters import STYLE, Counters
 from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, attended, below, read_whole, without_key
 from streamtools.gateway.exchange import Exchange
-from streamtools.gateway.fallbacks import FallbackUpstream
-from streamtools.gateway.plan import Modes
 from streamtools.gateway.rewrite import Rewrite
+from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.outputs.whole_answers import write_fault
-from streamtools.parsing.dialects import Dialects
 from streamtools.recording import RecordingTransport
 from streamtools.recording.file_writer import Target
-from streamtools.rules.rule import Rule
 from streamtools.serving.guard import Guard, digest, is_here
 from streamtools.serving.requests import read_body
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal
-from streamtools.stream.judging import TextJudge
 from streamtools.stream.long_work import one_at_a_time
 
 __all__ = ["app"]
@@ -84,15 +79,7 @@ _PASSED_HEADERS = {
 def app(
     upstream: str,
     *,
-    mode: Modes = "text",
-    dialects: Dialects = None,
-    few_shot: bool | Sequence[Example] = False,
-    on_malformed: Literal["text", "error"] = "error",
-    ask_again: int = 0,
     api: Upstream = "openai",
-    text_rules: Sequence[Rule] = (),
-    text_judge: TextJudge | None = None,
-    fallbacks: Sequence[FallbackUpstream] = (),
     rewrite: Rewrite | None = None,
     key: str | None = None,
     client_key: str | None = None,
@@ -106,30 +93,20 @@ def app(
     keep_alive: float | None = 15.0,
     send_timeout: float = 60.0,
     drain: float = 0.0,
+    **options: Unpack[RewriteOptions],
 ) -> ASGIApp:
     """Return an ASGI application that asks `upstream`, such as `http://127.0.0.1:8080/v1`, and its `fallbacks`.
 
-    `mode` to `ask_again`, `text_rules` to `fallbacks`, and `rewrite` instead of them, are those of `Rewrite`; `api` is
-    its `upstream`. `key` is sent upstream in place of the client's; `client_key` is what clients have to send then,
-    unless all of them are on this machine, and is never passed on. `hosts` are the names under which the gateway is
-    asked, beside `localhost` and addresses; `origins` the pages elsewhere that may ask. `record` is the path of a
-    recording, without keys, of what the upstream is asked and answers. A body has `max_body` bytes at most, and
-    `max_running` requests are answered at a time; `timeout` is the silence of the upstream in seconds, `longest` a
-    whole answer, `keep_alive` and `send_timeout` those of `event_stream_response`, and `drain` what answers have left
-    when the server ends. Raises ValueError for a value that is not allowed, OSError for a recording that cannot be
-    written.
+    The `options` are parameters of `Rewrite`, in whose place a `rewrite` may be given; `api` is its `upstream`. `key`
+    is sent upstream in place of the client's; `client_key` is what clients have to send then, unless all of them are on
+    this machine, and is never passed on. `hosts` are the names under which the gateway is asked, beside `localhost` and
+    addresses; `origins` the pages elsewhere that may ask. `record` is the path of a recording, without keys, of what
+    the upstream is asked and answers. A body has `max_body` bytes at most, and `max_running` requests are answered at a
+    time; `timeout` is the silence of the upstream in seconds, `longest` a whole answer, `keep_alive` and `send_timeout`
+    those of `event_stream_response`, and `drain` what answers have left when the server ends. Raises ValueError for a
+    value that is not allowed, OSError for a recording that cannot be written.
     """
-    rewrite = rewrite or Rewrite(
-        mode=mode,
-        dialects=dialects,
-        few_shot=few_shot,
-        on_malformed=on_malformed,
-        ask_again=ask_again,
-        upstream=api,
-        text_rules=text_rules,
-        text_judge=text_judge,
-        fallbacks=fallbacks,
-    )
+    rewrite = rewrite or Rewrite(upstream=api, **options)
     url = httpx.URL(upstream)
     if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
         raise ValueError("upstream is a URL such as http://127.0.0.1:8080/v1, without a key or a query")

@@ -11,14 +11,13 @@ known to bring no text of a model.
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
+from inspect import isawaitable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Self, Unpack
 
-from streamtools.conversation.prompts import Example
 from streamtools.gateway.addresses import (
     JSON,
     ONCE,
@@ -33,21 +32,16 @@ from streamtools.gateway.addresses import (
     path_for,
 )
 from streamtools.gateway.exchange import Exchange
-from streamtools.gateway.fallbacks import FallbackUpstream
-from streamtools.gateway.plan import Modes
 from streamtools.gateway.rewrite import Rewrite
+from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.outputs.whole_answers import write_fault
-from streamtools.parsing.dialects import Dialects
-from streamtools.recording.transports import Transport, library_of, of_library
-from streamtools.rules.rule import Rule
+from streamtools.recording.transports import Transport, at_once, library_of, of_library
 from streamtools.sources.source import unwind
 from streamtools.stream.long_work import in_thread_if
 
-if TYPE_CHECKING:
-    from streamtools.stream.judging import TextJudge
-
 _PACKED = "the upstream has packed its answer twice"
+_ASYNC = ("AsyncHTTPTransport", "handle_async_request")
 
 
 class ToolCallTransport(Transport):
@@ -63,43 +57,33 @@ class ToolCallTransport(Transport):
         self,
         inner: Any = None,
         *,
-        mode: Modes = "text",
-        dialects: Dialects = None,
-        few_shot: bool | Sequence[Example] = False,
-        on_malformed: Literal["text", "error"] = "error",
-        ask_again: int = 0,
         upstream: Upstream = "openai",
-        text_rules: Sequence[Rule] = (),
-        text_judge: TextJudge | None = None,
-        fallbacks: Sequence[FallbackUpstream] = (),
         rewrite: Rewrite | None = None,
+        **options: Unpack[RewriteOptions],
     ) -> None:
         self._inner = inner
-        self._rewrite = rewrite or Rewrite(
-            mode=mode,
-            dialects=dialects,
-            few_shot=few_shot,
-            on_malformed=on_malformed,
-            ask_again=ask_again,
-            upstream=upstream,
-            text_rules=text_rules,
-            text_judge=text_judge,
-            fallbacks=fallbacks,
-        )
+        self._rewrite = rewrite or Rewrite(upstream=upstream, **options)
 
     async def handle_async_request(self, request: Any) -> Any:
         """Return the response of the upstream, as the client of `request` would have it from a model with tools."""
+        return await self._handle(request, blocking=False)
+
+    def handle_request(self, request: Any) -> Any:
+        """Do as `handle_async_request`, for a blocking client."""
+        return at_once(self._handle(request, blocking=True))
+
+    async def _handle(self, request: Any, *, blocking: bool) -> Any:
         library = library_of(request)
-        inner = self._transport(library, "AsyncHTTPTransport", "handle_async_request")
+        inner = self._transport(library, blocking)
         client = client_of(request.method, request.url.path)
         if client is None:
-            return self._refusal(library, request) or await inner.handle_async_request(request)
-        content = await request.aread()
+            return self._refusal(library, request) or await _come(inner(request))
+        content = request.read() if blocking else await request.aread()
         exchange = self._rewrite.begin(client, content, host=request.url.host)
         if exchange.request is None:
             return _response(library, exchange, exchange.close(), {})
         if exchange.request.body is content:
-            return await inner.handle_async_request(request)
+            return await _come(inner(request))
 
         headers = headers_for(client, as_text(request.headers.raw))
 
@@ -107,9 +91,9 @@ class ToolCallTransport(Transport):
             asked = self._request(library, request, headers, wanted)
             headers[:] = [each for each in headers if each[0] != ONCE]
             try:
-                response = await inner.handle_async_request(asked)
+                response = await _come(inner(asked))
                 if is_packed_twice(as_text(response.headers.raw)):
-                    await response.aclose()
+                    await _close(response, blocking)
                     raise library.RemoteProtocolError(_PACKED, request=asked)
             except library.TransportError:
                 if not exchange.may_fail:
@@ -120,54 +104,12 @@ class ToolCallTransport(Transport):
             return response
 
         first = await ask(exchange.request)
-        body: _AsyncBody = of_library(_AsyncBody, library)(exchange, first, ask, library.TransportError)
+        body: _Body = of_library(_Body, library)(exchange, first, ask, library.TransportError, blocking)
         try:
-            while exchange.head is None and (piece := await anext(body, None)) is not None:
+            while exchange.head is None and (piece := await body.read()):
                 body.ahead.append(piece)
         except BaseException:
-            await body.aclose()
-            raise
-        return _response(library, exchange, b"".join(body.ahead) if body.ended else body, first.extensions)
-
-    def handle_request(self, request: Any) -> Any:
-        """Do as `handle_async_request`, for a blocking client."""
-        library = library_of(request)
-        inner = self._transport(library, "HTTPTransport", "handle_request")
-        client = client_of(request.method, request.url.path)
-        if client is None:
-            return self._refusal(library, request) or inner.handle_request(request)
-        content = request.read()
-        exchange = self._rewrite.begin(client, content, host=request.url.host)
-        if exchange.request is None:
-            return _response(library, exchange, exchange.close(), {})
-        if exchange.request.body is content:
-            return inner.handle_request(request)
-
-        headers = headers_for(client, as_text(request.headers.raw))
-
-        def ask(wanted: UpstreamRequest) -> Any:
-            asked = self._request(library, request, headers, wanted)
-            headers[:] = [each for each in headers if each[0] != ONCE]
-            try:
-                response = inner.handle_request(asked)
-                if is_packed_twice(as_text(response.headers.raw)):
-                    response.close()
-                    raise library.RemoteProtocolError(_PACKED, request=asked)
-            except library.TransportError:
-                if not exchange.may_fail:
-                    raise
-                response = library.Response(502)
-            response.request = asked
-            exchange.begin(response.status_code, as_text(response.headers.raw))
-            return response
-
-        first = ask(exchange.request)
-        body: _Body = of_library(_Body, library)(exchange, first, ask, library.TransportError)
-        try:
-            while exchange.head is None and (piece := next(body.rest, None)) is not None:
-                body.ahead.append(piece)
-        except BaseException:
-            body.close()
+            await body.leave()
             raise
         return _response(library, exchange, b"".join(body.ahead) if body.ended else body, first.extensions)
 
@@ -191,8 +133,9 @@ class ToolCallTransport(Transport):
     def _release(self) -> None:
         """Hold nothing."""
 
-    def _transport(self, library: ModuleType, usual: str, method: str) -> Any:
-        """Return the transport behind this one. Raises TypeError for one of another library, or of another kind."""
+    def _transport(self, library: ModuleType, blocking: bool) -> Any:
+        """Return what asks the transport behind this one. Raises TypeError for one of another library, or kind."""
+        usual, method = ("HTTPTransport", "handle_request") if blocking else _ASYNC
         if self._inner is None:
             self._inner = getattr(library, usual)()
         homes = {kind.__module__.partition(".")[0] for kind in type(self._inner).__mro__}
@@ -204,17 +147,17 @@ class ToolCallTransport(Transport):
             )
         if not hasattr(self._inner, method):
             raise TypeError(f"{type(self._inner).__name__} has no {method}(): this client wants a {usual}")
-        return self._inner
+        return getattr(self._inner, method)
 
 
-def _pieces_of(response: Any, decoded: str) -> Any:
+def _pieces_of(response: Any, blocking: bool) -> Any:
     """Return what iterates over the decoded body of a response: its own method, or faster where nothing is encoded.
 
     A transport of the user's may have read it already, to look at it or to keep it.
     """
     if "content-encoding" in response.headers or response.is_stream_consumed:
-        return getattr(response, decoded)()
-    return aiter(response.stream) if decoded == "aiter_bytes" else iter(response.stream)
+        return response.iter_bytes() if blocking else response.aiter_bytes()
+    return iter(response.stream) if blocking else aiter(response.stream)
 
 
 def _response(library: ModuleType, exchange: Exchange, body: Any, extensions: dict[str, Any]) -> Any:
@@ -224,8 +167,23 @@ def _response(library: ModuleType, exchange: Exchange, body: Any, extensions: di
     return library.Response(status, headers=as_bytes(headers), extensions=extensions, **given)
 
 
-class _AsyncBody:
-    """The client's body while the upstream's is read; where the model is asked again, one behind the other."""
+async def _come(returned: Any) -> Any:
+    """Return what a transport has returned, or what comes of waiting for that."""
+    return await returned if isawaitable(returned) else returned
+
+
+async def _close(response: Any, blocking: bool) -> None:
+    if blocking:
+        response.close()
+    else:
+        await response.aclose()
+
+
+class _Body:
+    """The client's body while the upstream's is read; where the model is asked again, one behind the other.
+
+    A client that is `blocking` runs the same coroutines, in which nothing waits then.
+    """
 
     def __init__(
         self,
@@ -233,12 +191,14 @@ class _AsyncBody:
         response: Any,
         ask: Callable[[UpstreamRequest], Awaitable[Any]],
         broken: type[Exception],
+        blocking: bool,
     ) -> None:
         self._exchange = exchange
         self._ask = ask
         self._broken = broken
+        self._blocking = blocking
         self._response = response
-        self._pieces: AsyncIterator[bytes] | None = _pieces_of(response, "aiter_bytes")
+        self._pieces: Any = _pieces_of(response, blocking)
         self.ahead: list[bytes] = []  # read before the client was told the status
 
     @property
@@ -246,40 +206,55 @@ class _AsyncBody:
         """Whether all has been read."""
         return self._pieces is None
 
-    def __aiter__(self) -> Self:
+    def __iter__(self) -> Self:
         return self
 
+    __aiter__ = __iter__
+
     async def __anext__(self) -> bytes:
-        if self.ahead and self._exchange.head is not None:
-            return self.ahead.pop(0)
-        exchange = self._exchange
-        while self._pieces is not None:
+        if piece := self.ahead.pop(0) if self.ahead else await self.read():
+            return piece
+        raise StopAsyncIteration
+
+    def __next__(self) -> bytes:
+        if piece := self.ahead.pop(0) if self.ahead else at_once(self.read()):
+            return piece
+        raise StopIteration
+
+    async def read(self) -> bytes:
+        """Return what comes next for the client; nothing at the end."""
+        exchange, blocking = self._exchange, self._blocking
+        while (pieces := self._pieces) is not None:
             try:
-                piece = exchange.feed(await anext(self._pieces))
+                piece = exchange.feed(next(pieces) if blocking else await anext(pieces))
                 if exchange.judged:
-                    piece += await exchange.settle()
+                    piece += await self._settle()
                     if exchange.over:
-                        pieces = self._pieces
                         piece += await self._end()
-                        await unwind(pieces)
-            except StopAsyncIteration:
+                        if not blocking:
+                            await unwind(pieces)
+            except (StopIteration, StopAsyncIteration):
                 piece = await self._end()
             except self._broken:
-                if self._exchange.head is None and not self._exchange.may_fail:  # the client may ask once more
+                if exchange.head is None and not exchange.may_fail:  # the client may ask once more
                     raise
                 piece = await self._end("transport")
             if piece:
                 return piece
-        raise StopAsyncIteration
+        return b""
+
+    async def _settle(self) -> bytes:
+        return self._exchange.settle_now() if self._blocking else await self._exchange.settle()
 
     async def _end(self, cause: str | None = None) -> bytes:
         """Return the end of an answer, behind which the model may be asked again."""
         exchange = self._exchange
-        piece = await in_thread_if(exchange.is_long, partial(exchange.close, cause))
+        is_long = not self._blocking  # which matters where others wait meanwhile
+        piece = await in_thread_if(is_long and exchange.is_long, partial(exchange.close, cause))
         while exchange.asks:
-            piece += await exchange.settle() + await in_thread_if(exchange.is_long, exchange.close)
+            piece += await self._settle() + await in_thread_if(is_long and exchange.is_long, exchange.close)
         self._pieces = None
-        await self._response.aclose()
+        await _close(self._response, self._blocking)
         if exchange.request is not None:
             try:
                 self._response = await self._ask(exchange.request)
@@ -288,77 +263,18 @@ class _AsyncBody:
                     raise
                 exchange.begin(502, ())
                 return piece + exchange.close()
-            self._pieces = _pieces_of(self._response, "aiter_bytes")
+            self._pieces = _pieces_of(self._response, self._blocking)
         return piece
 
-    async def aclose(self) -> None:
+    async def leave(self) -> None:
         """Leave the answer."""
         pieces, self._pieces = self._pieces, None
-        await self._response.aclose()
-        if pieces is not None:
+        await _close(self._response, self._blocking)
+        if pieces is not None and not self._blocking:
             await unwind(pieces)
 
-
-class _Body:
-    """The same for a blocking client."""
-
-    def __init__(
-        self, exchange: Exchange, response: Any, ask: Callable[[UpstreamRequest], Any], broken: type[Exception]
-    ) -> None:
-        self._exchange = exchange
-        self._ask = ask
-        self._broken = broken
-        self._response = response
-        self._pieces: Iterator[bytes] | None = _pieces_of(response, "iter_bytes")
-        self.ahead: list[bytes] = []
-        self.rest = self._read()
-
-    @property
-    def ended(self) -> bool:
-        """Whether all has been read."""
-        return self._pieces is None
-
-    def __iter__(self) -> Iterator[bytes]:
-        return itertools.chain(self.ahead, self.rest)
-
-    def _read(self) -> Iterator[bytes]:
-        exchange = self._exchange
-        feed, judged = exchange.feed, exchange.judged
-        while (pieces := self._pieces) is not None:
-            try:
-                piece = feed(next(pieces))
-                if judged:
-                    piece += exchange.settle_now()
-                    if exchange.over:
-                        piece += self._end()
-            except StopIteration:
-                piece = self._end()
-            except self._broken:
-                if self._exchange.head is None and not self._exchange.may_fail:
-                    raise
-                piece = self._end("transport")
-            if piece:
-                yield piece
-
-    def _end(self, cause: str | None = None) -> bytes:
-        exchange = self._exchange
-        piece = exchange.close(cause)
-        while exchange.asks:
-            piece += exchange.settle_now() + exchange.close()
-        self._pieces = None
-        self._response.close()
-        if exchange.request is not None:
-            try:
-                self._response = self._ask(exchange.request)
-            except self._broken:
-                if exchange.head is None:
-                    raise
-                exchange.begin(502, ())
-                return piece + exchange.close()
-            self._pieces = _pieces_of(self._response, "iter_bytes")
-        return piece
+    aclose = leave
 
     def close(self) -> None:
-        """Leave the answer."""
-        self._pieces = None
-        self._response.close()
+        """Do so for a client that blocks."""
+        at_once(self.leave())

@@ -15,10 +15,11 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from inspect import isawaitable
 from threading import Lock
 from types import ModuleType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import anyio
 
@@ -31,6 +32,8 @@ from streamtools.recording.playback import Playback, PlaybackOptions, ReplayByte
 from streamtools.recording.recorder import Edit, Entry, ExchangeFile, RecordedBytes, items_of
 from streamtools.recording.redact import describe_request
 from streamtools.recording.scrubbing import Secret
+
+_Made = TypeVar("_Made")
 
 _Transport: Any = object  # to a type checker it fits clients of httpx and of httpx2, whichever is there
 
@@ -46,45 +49,46 @@ class Transport(_Transport):  # type: ignore[misc] # see above
     def _release(self) -> None:
         raise NotImplementedError
 
+    async def _pass_on(self, method: str, *args: Any) -> None:
+        """Have the transport behind this one do the same; unless it is entered, let go what is held."""
+        try:
+            if self._inner is not None and isawaitable(done := getattr(self._inner, method)(*args)):
+                await done
+        finally:
+            if "enter" not in method:
+                self._release()
+
     async def aclose(self) -> None:
         """Close the transport behind this one, and what was opened here."""
-        try:
-            if self._inner is not None:
-                await self._inner.aclose()
-        finally:
-            self._release()
+        await self._pass_on("aclose")
 
     def close(self) -> None:
         """Do as `aclose`, where the transport behind this one is blocking."""
-        try:
-            if self._inner is not None:
-                self._inner.close()
-        finally:
-            self._release()
+        at_once(self._pass_on("close"))
 
     async def __aenter__(self) -> Self:
-        if self._inner is not None:
-            await self._inner.__aenter__()
+        await self._pass_on("__aenter__")
         return self
 
     async def __aexit__(self, *raised: Any) -> None:
-        try:
-            if self._inner is not None:
-                await self._inner.__aexit__(*raised)
-        finally:
-            self._release()
+        await self._pass_on("__aexit__", *raised)
 
     def __enter__(self) -> Self:
-        if self._inner is not None:
-            self._inner.__enter__()
+        at_once(self._pass_on("__enter__"))
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        try:
-            if self._inner is not None:
-                self._inner.__exit__(*raised)
-        finally:
-            self._release()
+        at_once(self._pass_on("__exit__", *raised))
+
+
+def at_once(work: Coroutine[Any, Any, _Made]) -> _Made:
+    """Return what a coroutine returns that waits for nothing: one that makes calls which block."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        made: _Made = end.value
+        return made
+    raise AssertionError("what blocks has waited in another way")
 
 
 def library_of(request: object) -> ModuleType:

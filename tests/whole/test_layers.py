@@ -62,8 +62,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "gateway.counters": {"calls", "errors", "events"},
     "gateway.delivery": {"gateway", "outputs", "serving", "stream"},
     "gateway.service": {
-        *("rules", "parsing", "conversation", "outputs", "recording", "serving", "stream"),
-        *("gateway", "gateway.counters", "gateway.delivery"),
+        *("outputs", "recording", "serving", "stream", "gateway", "gateway.counters", "gateway.delivery"),
     },
     "runs": {"serving", "stream"},
     "telemetry": {"errors", "logs", "observing", "json_values", "calls", "events", "history", "recording"},
