@@ -48,7 +48,8 @@ class NativeCalls:
         self._options = options
         self._number = number
         self.output = Output(options, number)
-        self.salvaged: set[str] = set()  # ids of calls of the run that were found in a text
+        # Where others have sets, here are dicts: an empty set is four times as large, and most runs make no call.
+        self.salvaged: dict[str, None] = {}  # ids of calls of the run that were found in a text
         self._ids: dict[str, int] = {}  # of the run, and how often each has come: some providers number each turn anew
         self.open: dict[str, CallDraft] = {}
         """The calls that are being written, by the adapter's key. A caller may add a piece of the arguments to `pieces`
@@ -66,12 +67,12 @@ class NativeCalls:
         """Reset for a new turn."""
         self.output.begin()
         self.calls = self.output.calls
-        self.unanswerable: set[str] = set()
+        self.unanswerable: dict[str, None] = {}
         self.emulated = False
         self.open.clear()
         self._sound.clear()
-        self.ended: set[str] = set()  # keys of calls
-        self._bad: set[str] = set()  # provider ids of calls that ended as errors
+        self.ended: dict[str, None] = {}  # keys of calls
+        self._bad: dict[str, None] = {}  # provider ids of calls that ended as errors
 
     def start(self, event: ToolCallStart) -> list[UIEvent]:
         """Begin a call, or add its id or name."""
@@ -121,7 +122,7 @@ class NativeCalls:
             call.fault = Rejected(event.fault, _FAULTS.get(event.fault, "the call could not be read"))
         self.emulated = self.emulated or event.emulated
         if not event.answerable:
-            self.unanswerable.add(call.id)
+            self.unanswerable[call.id] = None
         self._end(event.key, given, event.signature, event.own)
         return events
 
@@ -149,7 +150,7 @@ class NativeCalls:
             if isinstance(event, Call):
                 call = msgspec.structs.replace(event.call, dialect=NATIVE, raw="")
                 self.calls.append(call)
-                self.salvaged.add(call.id)
+                self.salvaged[call.id] = None
                 event = Call(call, seq=event.seq)
             self.output.count += isinstance(event, Call | Error)
             adopted.append(event)
@@ -262,7 +263,7 @@ class NativeCalls:
     def _end(self, key: str, text: str, signature: str | None, own: dict[str, Any] | None = None) -> None:
         call = self.open.pop(key)
         self._sound.pop(key, None)
-        self.ended.add(key)
+        self.ended[key] = None
         if call.dropped is not None:
             message = f"{call.dropped} characters of a call over the limit were skipped"
             self.output.add(Warning, Code.SKIPPED, message, count=call.dropped)
@@ -297,7 +298,7 @@ class NativeCalls:
 
     def _reject(self, call: CallDraft, fault: Rejected) -> None:
         if call.provider_id:
-            self._bad.add(call.provider_id)
+            self._bad[call.provider_id] = None
         self.output.reject_call(call, fault, "".join(call.pieces), NATIVE)
 
     def _pass(self, event: ToolCallStart | ToolCallDelta | NativeToolCall) -> Raw:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
@@ -63,7 +63,7 @@ class RunnableCalls(EndingRun):
         return len(self._turn.parser.held)
 
     @property
-    def salvaged(self) -> set[str]:
+    def salvaged(self) -> Collection[str]:
         """Ids of native calls that were found in a text which the provider could not read."""
         return self._turn.native.salvaged
 

@@ -117,7 +117,7 @@ class FrameAdapter(Adapter):
         self._thought = Pairs()
         self._blank = True  # nothing has been understood
         self._strange: tuple[str, str | None] | None = None  # the first event of another format, and what reads those
-        self._passed_on: set[str] = set()  # the unknown fields of deltas that have been passed on
+        self._passed_on: dict[str, None] = {}  # the unknown fields of deltas that have been passed on
         self._response_id: str | None = None  # the provider's names for its answer, and for the model
         self._model: str | None = None
 
@@ -282,7 +282,7 @@ class FrameAdapter(Adapter):
             if not value or name in self._passed_on:
                 continue
             if len(self._passed_on) < _PASSED_ON and len(name) <= _PASSED_ON:
-                self._passed_on.add(name)
+                self._passed_on[name] = None
             self._pass_raw({name: value}, events)
 
     def _complete_response(

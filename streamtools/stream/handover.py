@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import anyio
 
@@ -24,7 +24,7 @@ from streamtools.events.event import AT_ONCE, ITSELF, LARGE, is_large, taken_tog
 from streamtools.events.ui_events import size_of_texts
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.policies import ParserOptions
-from streamtools.stream.driver import EventSource, Push, Pushing, Take, begun, read_into
+from streamtools.stream.driver import EventSource, Take, read_into
 from streamtools.stream.result import TOGETHER, Collector, TurnResult
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
 BUFFERED_BYTES = 4 * 1024 * 1024  # and how much they hold; what one network chunk brings comes on top
 AHEAD = 8  # events that may wait uncounted, unless one is large
+
+Push: TypeAlias = Callable[[Sequence[UIEvent]], Awaitable[object] | None]
+"""Takes events, at once or when what it returns is awaited."""
 
 LEFT_ELSEWHERE = (
     "a stream is left in the task that entered it, and this is another; an asynchronous generator around a stream is "
@@ -53,7 +56,7 @@ class Handover:
 
     __slots__ = (  # since CPython shares the keys of an instance's dict up to thirty only, and a stream has more
         "_arguments", "_collector", "_fault", "_held", "_judging", "_looks", "_low", "_most", "_news", "_observed",
-        "_over", "_place", "_pushing", "_reading", "_ready", "_room", "_steady", "_waiting", "_woken",
+        "_over", "_place", "_push", "_push_fault", "_reading", "_ready", "_room", "_waiting", "_woken",
     )  # fmt: skip
 
     def __init__(self, dialects: tuple[Dialect, ...]) -> None:
@@ -68,9 +71,9 @@ class Handover:
         self._place: object = None  # of the last value that has grown, unless that is large
         self._looks: Callable[[Sequence[UIEvent]], bool] | None = None  # sees events first; whether the provider waits
         self._observed: observing.Observed | None = None  # told what happens, where somebody watches
-        self._pushing: Pushing | None = None
-        self._reading: anyio.CancelScope | None = None  # around the reading of a source
-        self._steady = True  # nobody else than `_cancel` cancels that
+        self._push: Push | None = None
+        self._push_fault: Exception | None = None
+        self._reading: anyio.CancelScope | None = None  # around the reading of a source; shielded amid a push
         self._over = False
         self._fault: Exception | None = None
         self._judging: Judging | None = None  # holds back what nobody has approved
@@ -87,8 +90,9 @@ class Handover:
 
     async def __anext__(self) -> UIEvent:
         while not self._ready:
-            if self._pushing is not None:
-                self._pushing.raise_fault()
+            if self._push_fault is not None:
+                fault, self._push_fault = self._push_fault, None
+                raise fault
             if self._over:
                 self._raise_fault()
                 raise StopAsyncIteration
@@ -120,21 +124,14 @@ class Handover:
         taker, reader = (next(each for each in kinds if name in vars(each)) for name in ("take_ready", "__anext__"))
         if not issubclass(taker, reader):
             return False
-        self._pushing = Pushing(push)
+        self._push = push
         return True
 
     def stop_pushing(self) -> None:
         """Push nothing more, and let a push be cancelled with the run; from any task."""
-        if self._pushing is not None:
-            self._pushing.stop()
-
-    def _cancel(self, scope: anyio.CancelScope | None) -> None:
-        """Let the reading be cancelled, by a scope around it, behind a push that waits."""
-        self._steady = False
-        if self._pushing is not None:
-            self._pushing.let_go()
-        if scope is not None:
-            scope.cancel()
+        self._push = None
+        if self._reading is not None:
+            self._reading.shield = False
 
     def take_ready(self) -> Sequence[UIEvent]:
         """Return what a read would not wait for; not all, if that is much."""
@@ -143,6 +140,8 @@ class Handover:
         is_much = self._held > AT_ONCE or self._room is not None
         if is_much and (count := taken_together(ready)) < len(ready):
             events = [ready.popleft() for _ in range(count)]
+        elif len(ready) == 1:  # `clear` would have a deque keep a second block of memory
+            events, self._held = [ready.popleft()], 0
         else:
             events = [*ready]
             ready.clear()
@@ -154,8 +153,8 @@ class Handover:
 
     def _pass_on(self, events: Sequence[UIEvent]) -> tuple[bool, Awaitable[object] | None]:
         """Hand events over, or have them pushed; return whether the provider has to wait, and what is to be awaited."""
-        pushing = self._pushing
-        if pushing is None or self._woken >= self._waiting or self._ready or (push := pushing.push) is None:
+        push = self._push
+        if push is None or self._woken >= self._waiting or self._ready:
             return self._hand_out(events), None
         behind, seen = False, self._looks is not None or self._judging is not None or self._arguments is not None
         if not seen and len(events) == 1 and type(event := events[0]) is Text and len(event.text) <= LARGE:
@@ -174,25 +173,24 @@ class Handover:
         while self._ready:
             ready = [*ready, *self.take_ready()]
         try:
-            pushed = push(ready)
-            return behind, begun(pushed) if pushed is not None and pushing.shielded is self._reading else pushed
+            return behind, push(ready)
         except Exception as error:
             self._give_up_pushing(error)
             return behind, None
 
     async def _wait_for(self, pushed: Awaitable[object]) -> None:
-        assert self._pushing is not None
+        assert self._reading is not None
+        self._reading.shield = self._push is not None
         try:
-            await self._pushing.wait_for(pushed, self._reading)
+            await pushed
         except Exception as error:
             self._give_up_pushing(error)
-        if not self._steady:
-            self._pushing.let_go()
+        finally:
+            self._reading.shield = False
 
     def _give_up_pushing(self, error: Exception) -> None:
         """Have the consumer raise what a push has raised."""
-        if self._pushing is not None:
-            self._pushing.stop(error)
+        self._push, self._push_fault = None, error
         self._wake()
 
     def _open(self, machine: StreamMachine, resumed: str) -> AbstractContextManager[None]:
@@ -341,15 +339,16 @@ class Handover:
         So that nothing is said of a delta, what notices that is in the way only until then.
         """
         with anyio.CancelScope() as self._reading:
-            await self._read_observed(source, take, machine)
+            if self._observed is None:
+                await read_into(source, take)
+            else:
+                await self._read_observed(source, take, machine)
 
     async def _read_observed(
         self, source: EventSource, take: Take[Sequence[SourceEvent]], machine: StreamMachine
     ) -> None:
         observed = self._observed
-        if observed is None:
-            await read_into(source, take)
-            return
+        assert observed is not None
         looks, waits = self._looks, not observed.by_chunk  # … for the first batch
 
         def first(batch: Sequence[SourceEvent]) -> Awaitable[object] | bool:

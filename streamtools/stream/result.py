@@ -9,7 +9,7 @@ A response that was not streamed comes to its calls: `extract_tool_calls`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Unpack
 
@@ -156,7 +156,7 @@ class Collector:
         self._flooded = False  # there were too many calls
         self._instead = 0  # characters of the text that comes which stand for what a rule has found, and are not said
         self._thought_instead = 0  # the same of reasoning
-        self._resumed: frozenset[str] = frozenset()  # ids of calls that an earlier run has put into the history
+        self._resumed: Collection[str] = ()  # ids of calls that an earlier run has put into the history
 
     def add(self, events: Sequence[Event]) -> None:
         """Take note of events."""

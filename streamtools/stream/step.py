@@ -63,7 +63,7 @@ class StepCalls:
         self._approvals = approvals
         self._resumed = resumed
         self.dialects = dialects
-        self._trusted = {dialect.id for dialect in dialects if dialect.has_nonce}
+        self._trusted = [dialect.id for dialect in dialects if dialect.has_nonce]
         self._make_runner = make_runner
         self._note = note
         self._runner: Runner | None = None

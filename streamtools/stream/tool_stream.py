@@ -212,7 +212,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
         assert self._tasks is not None
         assert self._scope is not None
         if not self._over:
-            self._cancel(self._scope)
+            self._scope.cancel()
         if anyio.get_current_task().id != self._task:  # on trio, the group would wait for ever
             await self.aclose()
             raise ClosedError(LEFT_ELSEWHERE)
@@ -235,7 +235,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
             self._over = True
             await self._source.aclose()
         else:
-            self._cancel(self._scope)
+            self._scope.cancel()
             await self._ended.wait()
 
     # The task that drives the run.
@@ -248,7 +248,6 @@ class ToolStream(Handover, Decidable, TypedOutput):
                     self._bound = tools.cancel_scope
                     if (left := self._watch.begin(now := anyio.current_time())) is not None:
                         self._bound.deadline = now + left
-                    self._steady = self._steady and (left, self._early, self._judging) == (None, None, None)
                     try:
                         if self._judging is not None:
                             self._judging.begin(tools, self._hand_out, self._refuse)
@@ -304,7 +303,7 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
     def _break_off(self) -> None:
         self._why = "size_limit"
-        self._cancel(self._bound)
+        self._bound.cancel()
 
     def _refuse(self) -> None:  # the judge has refused some of the text
         self._machine.refuse()
@@ -337,7 +336,6 @@ class ToolStream(Handover, Decidable, TypedOutput):
 
         async def run(rest: Iterator[SourceEvent]) -> bool:
             events: list[UIEvent] = []
-            self._cancel(None)
             try:
                 await self._settle()
                 hand_out(await step.run_calls(tools, self._send))

@@ -176,7 +176,7 @@ class Approvals:
         self._timeout = (DECISION_TIMEOUT if self.attended else LATER_TIMEOUT) if self.timeout is None else self.timeout
         self._decisions: Mapping[str, Decision] = self.resumed.decisions if self.resumed else {}
         self._open: dict[str, _Open] = {}
-        self._closed: set[str] = set()  # ids of calls that have been decided about
+        self._closed: dict[str, None] = {}  # ids of calls that have been decided about
 
     @property
     def questions(self) -> list[Question]:
@@ -192,7 +192,7 @@ class Approvals:
                 f"call {call_id[:64]!r} {why}{'' if self.attended else ': the run asks later, not now'}"
             )
         found.decision = found.question.judge(decision, self.clock())
-        self._closed.add(call_id)
+        self._closed[call_id] = None
         del self._open[call_id]
         found.decided.set()
 
@@ -207,7 +207,7 @@ class Approvals:
         finally:
             self._open.pop(call_id, None)
         if mine.decision is not None:
-            self._closed.add(call_id)
+            self._closed[call_id] = None
         return mine.decision
 
     async def decide(

@@ -156,11 +156,11 @@ class ChatCalls:
         self._by_id: dict[tuple[_Slot, str], _Call] = {}
         self._anywhere: dict[str, _Call] = {}
         self._last: _Call | None = None  # of all calls the one that began last
-        self._excess = _Call("")  # stands in the places of all calls that are too many, with the id of the last
+        self._excess: _Call | None = None  # stands for all calls that are too many, with the id of the last
         self._refused: _Slot | bool = False  # the slot of that one
         self._count = 0  # of those that were too many
         self._spoilt = False  # all calls that are open are faulty, and nothing has come since
-        self._listed: set[str] = set()  # keys of the calls that the list which is being read has begun or gone on with
+        self._listed: dict[str, None] = {}  # keys of the calls with which the list that is read has begun or gone on
 
     def take(self, entries: Any, events: list[SourceEvent]) -> list[Any]:
         """Append what `entries` mean, the value of `tool_calls`; return those that are not understood."""
@@ -214,7 +214,7 @@ class ChatCalls:
             return False
         self._spoilt = False
         call = self._route(piece)
-        if call is self._excess or (call is None and len(self._calls) >= self._limits.calls):
+        if (len(self._calls) >= self._limits.calls) if call is None else (call is self._excess):
             return self._refuse(piece, events)
         if fault is not None and (fault is Code.TOO_DEEP or piece.id is None is piece.name):
             if call is not None and not call.closed:
@@ -228,7 +228,7 @@ class ChatCalls:
         elif piece.name and call.certain and piece.name != call.name:
             events.append(ToolCallStart(call.key, name=piece.name))
         call.fault = call.fault or fault
-        self._listed.add(call.key)
+        self._listed[call.key] = None
         if piece.id is not None and call.id is None:
             call.id = piece.id
             self._by_id[piece.slot, piece.id] = self._anywhere[piece.id] = call
@@ -287,7 +287,7 @@ class ChatCalls:
 
     def _refuse(self, piece: _Piece, events: list[SourceEvent]) -> bool:
         """Append a call that is one too many, once; nothing of it is kept, and its other pieces are dropped."""
-        excess = self._last = self._excess
+        excess = self._last = self._excess = self._excess or _Call("")
         if piece.slot in self._latest:
             self._latest[piece.slot] = excess
         known = (piece.slot, piece.id or excess.id) == (self._refused, excess.id)

@@ -23,7 +23,7 @@ class ReasoningFields:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._seen: set[str] = set()
+        self._seen: dict[str, None] = {}
         self._entries: list[dict[str, Any]] = []
         self._pieces: dict[str, list[str]] = {}  # of the last of them
         self._room = limits.text
@@ -34,7 +34,7 @@ class ReasoningFields:
         if not (events and isinstance(last := events[-1], ReasoningDelta)):
             return False
         if new:
-            self._seen.update(new)
+            self._seen |= dict.fromkeys(new)
             events[-1] = msgspec.structs.replace(last, own={"openai": dict.fromkeys(new)})
         return True
 
