@@ -73,7 +73,7 @@ class ModelDecision(NamedTuple):
 def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") -> str:
     """Return the system prompt of a decision request. `quoted` is the system prompt of the application, as data."""
     defined = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
-    described = neutralise_all(defined, [_DECISIONS], "description")
+    described = neutralise_all(defined, [_DECISIONS])
     lines = [
         "You decide whether tools have to be called before the conversation below can be answered.",
         "Ask for a tool only where the answer needs information or an action that the conversation does not hold yet.",

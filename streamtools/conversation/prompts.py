@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from streamtools.json_values import compact as compact_json
 from streamtools.parsing.dialects import Dialect, choose_dialects
-from streamtools.parsing.dialects.base import neutralise
+from streamtools.parsing.dialects.base import neutralise, neutralise_all
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.registry import ToolsLike, write_line
 from streamtools.tools.schemas import inline
@@ -208,8 +208,8 @@ def _write_section(registry: ToolRegistry, dialect: Dialect, *, short: bool, exa
     first = next(iter(registry))
     parts = [
         "You can use these tools:",
-        "\n".join(_plain(write_line(tool) if short else _describe(tool), dialect) for tool in registry),
-        dialect.instructions(first.name, sample_arguments(first)[0]).rstrip("\n"),
+        "\n".join(_told_in_line(tool, dialect) if short else _told(tool, dialect) for tool in registry),
+        dialect.instructions(first.name, _unarmed(sample_arguments(first)[0], dialect)).rstrip("\n"),
     ]
     if examples:
         parts += ["This is how it goes:", *(_transcript(each, registry, dialect) for each in examples)]
@@ -217,17 +217,30 @@ def _write_section(registry: ToolRegistry, dialect: Dialect, *, short: bool, exa
     return f"{BEGIN}\n{written}\n{END}"
 
 
-def _describe(tool: Tool) -> str:
-    return compact_json({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+# What a tool says of itself is told without anything that a model which repeats it would call. What we write around it
+# stays as it is: no call begins like the JSON of a definition, though some have its keys.
+
+
+def _told(tool: Tool, dialect: Dialect) -> str:
+    about = {"description": tool.description, "parameters": tool.parameters}
+    return _plain(compact_json({"name": tool.name, **_unarmed(about, dialect)}), replace(dialect, unmarked=()))
+
+
+def _told_in_line(tool: Tool, dialect: Dialect) -> str:
+    line, named = write_line(tool), len(f"- {tool.name}(")
+    return line[:named] + _plain(line[named:], dialect)
+
+
+def _unarmed(value: Any, dialect: Dialect) -> Any:
+    return neutralise_all(value, _read(dialect))
 
 
 def _plain(text: str, dialect: Dialect) -> str:
-    """Return what a tool says of itself, without anything that a model which repeats it would call.
+    return neutralise(text, _read(dialect))
 
-    The JSON of its definition stays as it is: no call begins like it, though some have its keys.
-    """
-    dialect = replace(dialect, unmarked=())
-    return neutralise(text, [dialect, *(each for each in choose_dialects("auto") if each.id != dialect.id)])
+
+def _read(dialect: Dialect) -> list[Dialect]:
+    return [dialect, *(each for each in choose_dialects("auto") if each.id != dialect.id)]
 
 
 def _transcript(example: Example, registry: ToolRegistry, dialect: Dialect) -> str:
@@ -239,7 +252,7 @@ def _exchange(example: Example, registry: ToolRegistry, dialect: Dialect) -> tup
     """Return the question, the call, the result and the answer as texts. Raises `UnknownTool`."""
     name = registry.find(example.name).name
     result = example.result if isinstance(example.result, str) else compact_json(example.result)
-    call = dialect.write_call(name, dict(example.arguments))
+    call = dialect.write_call(name, _unarmed(dict(example.arguments), dialect))
     return example.question, call, dialect.write_result(name, _plain(result, dialect)), example.answer
 
 

@@ -47,7 +47,7 @@ def write_request(
         add_wish(body["messages"], wish_of(asked, plan))
     body["messages"] += more
     if plan.taught is None:
-        body |= neutralise_all(_tools(asked), plan.dialects, "description") if plan.dialects else _tools(asked)
+        body |= neutralise_all(_tools(asked), plan.dialects) if plan.dialects else _tools(asked)
     if form == "openai":
         body |= asked.options | {"stream": asked.streamed}
         wanted = asked.body.get("stream_options") if asked.client == "openai" else None

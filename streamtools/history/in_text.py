@@ -62,7 +62,7 @@ def calls_as_text(
 def _as_text(call: ToolCall, dialect: Dialect | None, reserved: Sequence[Dialect]) -> str:
     if dialect is None:
         return neutralise(f"(called {call.name} with {compact(call.arguments)})", reserved)
-    return dialect.write_call(call.name, neutralise_all(call.arguments, (dialect, *reserved)))
+    return dialect.write_call(fit(call.name), neutralise_all(call.arguments, (dialect, *reserved)))
 
 
 def tell_in_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
@@ -99,11 +99,11 @@ def tell_in_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> lis
 
 
 def _plain(part: Part, dialects: Sequence[Dialect]) -> Part:
-    """Return a native call without structure in what it was restored to for its tool."""
+    """Return a native call without structure in what it was restored to for its tool, nor in what a client names it."""
     if not isinstance(part, ToolCall):
         return part
-    raw, arguments = neutralise(part.raw, dialects), neutralise_all(part.arguments, dialects)
-    return msgspec.structs.replace(part, raw=raw, arguments=arguments)
+    raw, name, id = (neutralise(text, dialects) for text in (part.raw, part.name, part.id))
+    return msgspec.structs.replace(part, raw=raw, arguments=neutralise_all(part.arguments, dialects), name=name, id=id)
 
 
 def plain_quotations(history: Sequence[Message], dialects: Sequence[Dialect]) -> Sequence[Message]:
@@ -217,9 +217,13 @@ def _block(result: CallResult, dialects: Sequence[Dialect]) -> str:
 
 
 def _neutralised(result: CallResult, dialects: Sequence[Dialect]) -> CallResult:
-    """Return a result without structure in its text; of one that held some, nothing but the text is left."""
-    text = _neutralise(result, dialects)
-    return result if text == result.text else result._replace(text=text, parts=(), own=None)
+    """Return a result without structure; of one that held some beside its names, nothing but the text is left."""
+    text, named = _neutralise(result, dialects), neutralise_all([result.name, result.call_id], dialects)
+    result = result._replace(name=named[0], call_id=named[1])
+    beside = [list(result.parts), result.own.data if result.own else None]
+    if text == result.text and (not result.neutralise or neutralise_all(beside, dialects) == beside):
+        return result
+    return result._replace(text=text, parts=(), own=None)
 
 
 def _neutralise(result: CallResult, dialects: Sequence[Dialect]) -> str:

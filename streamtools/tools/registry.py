@@ -311,6 +311,18 @@ _SENTENCE_LENGTH = 80
 _SCALARS = {"string", "integer", "number", "boolean"}
 
 
+def taken_by(format: str, registry: ToolRegistry) -> ToolRegistry:
+    """Return the tools that a provider takes, of those whose schema somebody else has written; others are logged."""
+    given = [tool for tool in registry if tool.input_type == dict[str, Any]] if format == "anthropic" else []
+    if refused := [tool.name for tool in given if _refused_name(tool) is not None]:
+        log.warning("tools_left_out", tools=refused, advice=f"{format} takes no parameters of such names")
+    return registry.without(*refused)
+
+
+def _refused_name(tool: Tool) -> str | None:
+    return next((name for name in tool.parameters["properties"] if not _PROPERTY.fullmatch(name)), None)
+
+
 def _write_definition(tool: Tool, format: str) -> dict[str, Any]:
     """Return the definition of a tool in the form of a provider. Raises ValueError for one that it refuses."""
     schema = tool.parameters
@@ -325,10 +337,9 @@ def _write_definition(tool: Tool, format: str) -> dict[str, Any]:
         case "interactions":
             return {"type": "function", **named, "parameters": without_examples}
         case "anthropic":
-            for name in schema["properties"]:
-                if not _PROPERTY.fullmatch(name):
-                    takes = f"Anthropic takes no parameter called {name!r}, but 1 to 64 of A-Z, a-z, 0-9, _ . -"
-                    raise ValueError(f"tool {tool.name!r}: {takes}")
+            if (name := _refused_name(tool)) is not None:
+                takes = f"Anthropic takes no parameter called {name!r}, but 1 to 64 of A-Z, a-z, 0-9, _ . -"
+                raise ValueError(f"tool {tool.name!r}: {takes}")
             return named | {"input_schema": without_examples} | ({"input_examples": examples} if examples else {})
         case "bedrock":
             return {"toolSpec": named | {"inputSchema": {"json": without_examples}}}

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from streamtools import Dialect, ToolError, chat, parse, rules, tool
-from streamtools.conversation import Ask, Fallback, ScriptedModel
-from streamtools.conversation.models import ScriptedReply
+from streamtools.conversation import Ask, Fallback, ScriptedModel, augment_system_prompt
+from streamtools.conversation.models import OpenAIChat, OpenAIResponses, ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.history import read_messages
 from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS, choose_dialects, hash_marker, tilde_fence
 from streamtools.parsing.dialects.base import neutralise, new_nonce, restore
 from streamtools.sources import Source
@@ -320,6 +321,90 @@ async def test_no_quotation_runs_that_the_provider_refuses(flag: bool | None, sh
 
                 assert [] == bank.paid
                 assert planted[-1] in model.told
+
+
+def told_strings(value: Any) -> list[str]:
+    """Return all texts of a request, names of members included."""
+    if isinstance(value, str):
+        return [value]
+    parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [text for each in parts for text in told_strings(each)]
+
+
+def called_by(body: Any, armed: Sequence[Dialect], tools: ToolRegistry) -> list[str]:
+    """Return the beginnings of what a model would call by repeating what it was told, from anywhere near a call on."""
+    found = []
+    for text in told_strings(body):
+        ends = [at for at in range(len(text)) if text.startswith("pay", at)][:3]
+        for begin in {0, *(begin for end in ends for begin in range(max(0, end - 24), end + 1))} if ends else ():
+            read = parse(text[begin:], dialects=armed, tools=tools).calls
+            if any((each.name, each.arguments) == ("pay", ANN) for each in read):
+                found.append(text[begin:][:200])
+    return found
+
+
+def described_with(planted: str) -> dict[str, dict[str, Any]]:
+    """Return what a tool's server may say of it, in each place where somebody may plant a text."""
+    places: dict[str, Any] = {
+        "title": {"title": planted},
+        "enum": {"enum": [planted]},
+        "default": {"default": planted},
+        "pattern": {"pattern": planted},
+    }
+    described = {name: {"properties": {"a": {"type": "string", **more}}} for name, more in places.items()}
+    named = {"properties": {planted: {"type": "string"}}, "required": [planted]}
+    shown = {"properties": {"a": {"type": "string"}}, "examples": [{"a": planted}]}
+    return {name: {"parameters": each} for name, each in (described | {"name": named, "example": shown}).items()} | {
+        "description": {"description": planted}
+    }
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("share", [12, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("flag", [False, None])
+async def test_what_a_server_says_of_its_tools_is_no_call(flag: bool | None, share: int) -> None:
+    """Wherever it stands, in definitions and in the prompt that teaches, with its examples, and in one line each."""
+    with cases() as case:
+        for dialect in [*DIALECTS.values()][(flag is None) :: share]:
+            planted = dialect.write_call("pay", ANN)
+            for place, said in described_with(planted).items():
+                about: Any = {"parameters": {"type": "object", "properties": {}}, **said}
+                tools = ToolRegistry(Tool(lambda given: "", name="look", **about), Bank().tools.only("pay"))
+                model = ScriptedModel(["Done."], native_tool_calls=flag)
+                with case(dialect.id, place):
+                    async with chat(model, ASKED, tools=tools, dialects=[dialect], few_shot=True) as events:
+                        [event async for event in events]
+
+                    taught = dialect if dialect.teachable else "tilde_fence"
+                    line = augment_system_prompt(None, tools, taught, compact=True)
+                    assert [] == called_by([model.body(model.asks[0]), line], [dialect], tools)
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("share", [12, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("flag", [False, None])
+async def test_what_a_client_names_is_no_call(flag: bool | None, share: int) -> None:
+    """Calls, their ids, and files in their results, in a history that a client posts."""
+    tools, png = Bank().tools, "data:image/png;base64,AA=="
+    with cases() as case:
+        for dialect in [*DIALECTS.values()][bool(flag) :: share]:
+            planted = dialect.write_call("pay", ANN)
+            file = {"type": "input_file", "filename": planted, "file_data": png}
+            for name, id, output in ((planted, "c", "x"), ("look", planted, "x"), ("look", "c", [file])):
+                past: list[dict[str, Any]] = [
+                    {"type": "function_call", "call_id": id, "name": name, "arguments": "{}"},
+                    {"type": "function_call_output", "call_id": id, "output": output},
+                    *ASKED,
+                ]
+                model = ScriptedModel(["Done."], native_tool_calls=flag)
+                with case(dialect.id, name, id):
+                    history = read_messages(past, client=True)
+                    async with chat(model, history, tools=tools, dialects=[dialect]) as events:
+                        [event async for event in events]
+
+                    for written in (OpenAIChat, OpenAIResponses):
+                        body = written("m", base_url="http://127.0.0.1/v1", api_key="").body(model.asks[0])
+                        assert [] == called_by(body, [dialect], tools)
 
 
 class Repeating(ScriptedModel):

@@ -11,8 +11,11 @@ import pytest
 import structlog.testing
 
 from streamtools import ToolRegistry, ToolStream, sources
+from streamtools.conversation import Ask
+from streamtools.conversation.models import AnthropicMessages, OpenAIChat
 from streamtools.errors import Code
 from streamtools.events import Executed, NativeToolCall, Progress, ProviderCompleted, UIEvent
+from streamtools.history import User
 from streamtools.tools import ToolOutcome
 from tests.support.cases import together
 
@@ -244,6 +247,19 @@ async def test_an_odd_schema_is_one_tool_less(schema: Any) -> None:
     ]
     for format in ("ollama", "tool_clients", "mcp"):
         assert 1 == len(registry.definitions(format))
+
+
+@together("name", ["", "a\x00b", "größe", "x" * 65])
+async def test_a_parameter_that_a_provider_refuses_is_one_tool_less(name: str) -> None:
+    """Of a server's tools, in this provider's requests; the others are sent, and nothing raises."""
+    schema = {"type": "object", "properties": {name: {"type": "string"}}}
+    registry = await ToolRegistry().add_mcp(Server(listed("odd", schema), listed("weather", CITY)))
+    ask = Ask((User("Hi."),), tuple(registry))
+    with structlog.testing.capture_logs() as logs:
+        body = AnthropicMessages("claude", api_key="").body(ask)
+    assert ["weather"] == [each["name"] for each in body["tools"]]
+    assert [("tools_left_out", ["odd"])] == [(line["event"], line["tools"]) for line in logs]
+    assert 2 == len(OpenAIChat("gpt", api_key="").body(ask)["tools"])
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise_all
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
+from streamtools.tools.registry import taken_by
 from streamtools.typed import OutputType
 
 AUTO = ToolChoice()
@@ -335,8 +336,8 @@ def offer(
 
 def define(ask: Ask, format: _Format) -> list[Body]:
     """Return the tools of a request in a provider's form; what they say of themselves is no call if it is repeated."""
-    defined = ToolRegistry(*ask.tools).definitions(format)
-    return neutralise_all(defined, ask.dialects, "description") if ask.dialects else defined
+    defined = taken_by(format, ToolRegistry(*ask.tools)).definitions(format)
+    return neutralise_all(defined, ask.dialects) if ask.dialects else defined
 
 
 def merge(body: Body, *options: Mapping[str, Any]) -> Body:

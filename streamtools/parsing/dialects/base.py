@@ -299,18 +299,18 @@ def _plain(text: str, found: re.Pattern[str]) -> str:
     return _JOINER.join(text[at:end] for at, end in zip(places, (*places[1:], None), strict=True))
 
 
-def neutralise_all(value: Any, dialects: Iterable[Dialect], under: str | None = None) -> Any:
-    """Return JSON with its texts as `neutralise` returns them, names included; or only those `under` this name."""
+def neutralise_all(value: Any, dialects: Iterable[Dialect]) -> Any:
+    """Return JSON with its texts as `neutralise` returns them, names included."""
     found = _structure(dialects)
 
-    def plain(value: Any, meant: bool) -> Any:
+    def plain(value: Any) -> Any:
         if isinstance(value, str):
-            return _plain(value, found) if meant else value
+            return _plain(value, found)
         if isinstance(value, dict):
-            return {plain(key, under is None): plain(each, under in (None, key)) for key, each in value.items()}
-        return [plain(each, meant) for each in value] if isinstance(value, list) else value
+            return {plain(key): plain(each) for key, each in value.items()}
+        return [plain(each) for each in value] if isinstance(value, list) else value
 
-    return plain(value, under is None)
+    return plain(value)
 
 
 def restore(value: Any, dialects: Iterable[Dialect]) -> Any:
