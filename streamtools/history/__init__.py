@@ -11,7 +11,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from streamtools.history.messages import Unanswered, settle, system_prompt, without_reasoning
+from streamtools.history.messages import (
+    ReasoningField,
+    SendReasoning,
+    Unanswered,
+    settle,
+    system_prompt,
+    without_reasoning,
+)
 from streamtools.history.parts import (
     Assistant,
     CallResult,
@@ -31,7 +38,6 @@ if TYPE_CHECKING:
     from streamtools.history.anthropic_messages import container_of
     from streamtools.history.formats import Format, read_messages, write_behind, write_messages
     from streamtools.history.in_text import answered_by_user, calls_as_text, plain_between, plain_quotations, plain_said
-    from streamtools.history.reasoning_back import ReasoningField, SendReasoning
 
 __all__ = [
     "Assistant",
@@ -66,8 +72,6 @@ __all__ = [
 
 _LATER = {
     "Format": "formats",
-    "ReasoningField": "reasoning_back",
-    "SendReasoning": "reasoning_back",
     "answered_by_user": "in_text",
     "calls_as_text": "in_text",
     "container_of": "anthropic_messages",

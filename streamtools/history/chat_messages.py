@@ -1,6 +1,6 @@
-"""Messages of chat: those of OpenAI's chat completions, which many servers speak, and those of Ollama's own.
+"""Messages of chat: those of OpenAI's chat completions, which many servers speak, Ollama's own, and Cohere's.
 
-Both have a role in each message and the calls beside the assistant's text. With OpenAI, arguments are JSON text, a
+All have a role in each message and the calls beside the assistant's text. With OpenAI, arguments are JSON text, a
 failure is text like any other, and reasoning stands in the field in which the server has sent it; `reasoning` says in
 which messages. With Ollama, arguments are objects, results name their tool, and images stand beside the text; it takes
 reasoning back as plain text, for templates that show a model what it thought before a call.
@@ -13,12 +13,12 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, read_part
+from streamtools.history.messages import FIELDS, fields_of, text_of
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart, User
-from streamtools.history.reasoning_back import FIELDS, fields_of, text_of
-from streamtools.history.turns import Draft, Names, Reader, arguments_text, keep, own_of, without
+from streamtools.history.turns import Draft, Names, Reader, arguments_text, in_order, keep, own_of, without
 from streamtools.json_values import compact, writable
 
-FORMAT = "openai"
+FORMAT, COHERE = "openai", "cohere"
 _BESIDE = ("audio", "images", "prefix", "name")  # members of a message that go back; others are the client's own
 _TEXTS = ("text", "output_text", "refusal")
 _CHUNKS = (
@@ -114,13 +114,13 @@ def read_result(message: Mapping[str, Any], reader: Reader) -> None:
     id = message.get("tool_call_id") or reader.find(message.get("tool_name") or message.get("name"))
     parts = content if isinstance(content, list) else [content]
     kinds = {given(each, "type") for each in parts}
-    format = "cohere" if "document" in kinds else FORMAT
+    format = COHERE if "document" in kinds else FORMAT
     plain = not isinstance(content, list) or all(
         isinstance(each, Mapping) and is_text(each) and len(each) == 2 for each in content
     )
     named = {"name": message["name"]} if message.get("role") == "tool" and given(message, "name") else {}
     own = keep(format, named | ({} if plain else {"content": content}))
-    documents = [_document(each) for each in parts] if format == "cohere" else content
+    documents = [_document(each) for each in parts] if format == COHERE else content
     reader.answer(id, with_images(message, documents), own=own)
 
 
@@ -259,3 +259,41 @@ def _write(
         elif message.text or message.calls or message.items:
             messages.append(assistant(message, names))
     return messages
+
+
+# Cohere's chat, version 2: OpenAI's, but for what a model thought.
+#
+# Before its calls that is a plan, which has a field of its own; before its words, parts of its content. Both go back
+# only to Cohere.
+
+
+def read_plan(message: Mapping[str, Any], said: Draft) -> None:
+    """Add the plan that a message of the assistant's begins with, if it has one."""
+    citations = message.get("citations")
+    if citations or given(message, "tool_plan"):
+        said.format = COHERE
+    if plan := given(message, "tool_plan"):
+        said.add_thought(plan)
+    if citations:
+        said.add_item({"citations": citations})
+
+
+def write_cohere(history: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the messages of a settled history, in which answers to calls in text are the user's."""
+    written = write_openai(history)
+    turns = [each for each in history if isinstance(each, Assistant) and (each.text or each.calls or each.items)]
+    said = [message for message in written if message["role"] == "assistant"]
+    for turn, message in zip(turns, said, strict=True):
+        message.pop("content")
+        for call in message.get("tool_calls", ()):
+            call.pop("extra_content", None)  # of Google's
+        of_cohere = turn.origin.format in (None, COHERE)
+        thoughts = "".join(each.text for each in turn.thoughts) if of_cohere and any(in_order(turn)) else ""
+        parts = [{"type": "text", "text": turn.text}] if turn.text else []
+        if turn.calls and thoughts:
+            message["tool_plan"] = thoughts
+        elif thoughts:
+            parts.insert(0, {"type": "thinking", "thinking": thoughts})
+        if parts:
+            message["content"] = parts
+    return written

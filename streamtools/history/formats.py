@@ -11,16 +11,21 @@ from streamtools.history import ai_sdk_messages as ui
 from streamtools.history import anthropic_messages as anthropic
 from streamtools.history import bedrock_messages as bedrock
 from streamtools.history import chat_messages as chat
-from streamtools.history import cohere_messages as cohere
 from streamtools.history import gemini_contents as gemini
 from streamtools.history import interactions_steps as interactions
 from streamtools.history import mistral_entries as mistral
 from streamtools.history import responses_items as responses
 from streamtools.history.content import read_content, text_in
 from streamtools.history.in_text import answered_by_user, tell_in_text
-from streamtools.history.messages import Unanswered, for_provider, settle
+from streamtools.history.messages import (
+    ReasoningField,
+    SendReasoning,
+    Unanswered,
+    choose_reasoning,
+    for_provider,
+    settle,
+)
 from streamtools.history.parts import Assistant, Message, Origin, ProviderItem, Results, System, User
-from streamtools.history.reasoning_back import ReasoningField, SendReasoning, choose_reasoning
 from streamtools.history.turns import Draft, Reader, keep
 from streamtools.json_values import writable
 from streamtools.parsing.dialects import Dialect
@@ -37,7 +42,7 @@ _WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
     "interactions": interactions.write,
     "ollama": chat.write_ollama,
     "bedrock": bedrock.write,
-    "cohere": cohere.write,
+    "cohere": chat.write_cohere,
     "mistral": mistral.write,
 }
 
@@ -142,7 +147,7 @@ def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
     if responses.is_message(message):
         responses.read_message(message, said)
     else:
-        cohere.read_plan(message, said)
+        chat.read_plan(message, said)
         calls = isinstance(message.get("tool_calls"), list | tuple)
         shown = chat.FORMAT if calls else reader.shown or anthropic.FORMAT  # if a part may be of either
         for part in content if isinstance(content, list | tuple) else [content]:

@@ -44,8 +44,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.logs import Logger
-from streamtools.machine.ending import CALLS_MAY_RUN, Ending
-from streamtools.machine.runnable_calls import RunnableCalls
+from streamtools.machine.ending import CALLS_MAY_RUN, Ending, RunState
 from streamtools.machine.turn import Turn
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 log = Logger(__name__)
 
 
-class StreamMachine(RunnableCalls):
+class StreamMachine(RunState):
     """Turns the source events of one run into UI events; `feed` and `close` return them, eagerly.
 
     `dialects`, `tools` (declarations of tools, and no plain functions) and the options are those of `Parser`, and so
@@ -74,11 +73,9 @@ class StreamMachine(RunnableCalls):
     turns; `number` returns the `seq` for events that others make for this run.
     """
 
-    # With more than thirty attributes, instances share no table of their keys, which costs a server with many runs: the
-    # deltas of different runs then evict one another from the processor's cache.
     __slots__ = (
-        "_declares_native", "_execute", "_flowing", "_guard", "_judge", "_malformed",
-        "_self_contained", "_started", "_streams", "_watchful", "_writing", "run_id", "source",
+        "_declares_native", "_execute", "_guard", "_judge", "_malformed", "_self_contained", "_started", "_streams",
+        "_watchful", "_writing", "run_id", "source",
     )  # fmt: skip
 
     def __init__(
@@ -208,11 +205,11 @@ class StreamMachine(RunnableCalls):
     def _begin_turn(self) -> None:
         self._parse = self._turn.feed
         self._open = False
-        self._flowing = False  # a text delta needs nothing but to be remembered and parsed
+        self._flowing = False
         self._usage = None
         self._earlier = []
         self._taken = []
-        self._noticed = 0  # how many calls of this turn have been added to `runnable` or `pending`
+        self._noticed = 0
         self._malformed = 0
 
     def _feed(self, event: SourceEvent) -> list[UIEvent]:

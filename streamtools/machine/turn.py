@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, Reasoning, ReasoningDelta, Text, Thinking, UIEvent, Warning
-from streamtools.machine.ending import INVALID_OUTPUT, STOPPED_AFTER_CALL
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_life import BROKEN_OFF
@@ -26,6 +25,12 @@ from streamtools.parsing.policies import Options, ParserOptions
 if TYPE_CHECKING:
     from streamtools.machine.output_text import OutputText
     from streamtools.typed import OutputType
+
+STOPPED_AFTER_CALL = "stopped_after_call"
+"""The finish reason of a turn that we end ourselves, as `after_call="stop"` asks for."""
+
+INVALID_OUTPUT = "invalid_output"
+"""The finish reason of a turn that we end because its text cannot become the `output` any more."""
 
 _BLOCK = 64 * 1024
 """Characters of a turn's text that are kept in the pieces they came in; joined, they take a fraction of the room."""

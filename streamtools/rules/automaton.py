@@ -19,8 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from streamtools.rules.pattern import Choice, Edge, Look, One, Repeat, Row, Tree
-from streamtools.rules.rule import Rule
+from streamtools.rules.rule import Choice, Edge, Look, One, Repeat, Row, Rule, Tree
 
 _STEPS: Final = 20_000
 """Steps that are kept, with characters, and as many with pieces of text. One is some hundred bytes."""

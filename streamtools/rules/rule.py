@@ -1,13 +1,200 @@
-"""A rule: what is looked for in the text that a reader sees, and what becomes of it."""
+"""A rule: what is looked for in the text that a reader sees, and what becomes of it.
+
+What is looked for is read into a tree: regular expressions of a subset that an automaton can match in one pass.
+Literals, classes (`[a-z]`, `\\d`, `.`), alternatives, groups, repetition with an upper bound, `\\b` and `\\B`, and a
+look ahead or behind of one character. What has no bound, and what an automaton cannot do (references to groups, looks
+of more than a character), is refused with the reason, when the rule is made.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, get_args
 
-from streamtools.rules.pattern import Choice, Tree, lengths, literal, read, size, waits
+
+class One(NamedTuple):
+    """One character; `source` is the regular expression of its class."""
+
+    source: str
+    flags: int
+
+
+class Row(NamedTuple):
+    """One part behind the other."""
+
+    parts: list[Tree]
+
+
+class Choice(NamedTuple):
+    """One of the parts."""
+
+    parts: list[Tree]
+
+
+class Repeat(NamedTuple):
+    """A part, at least and at most so many times."""
+
+    part: Tree
+    least: int
+    most: int
+
+
+class Look(NamedTuple):
+    """What stands before or behind this place; at an end of the text stands nothing, which is in no class."""
+
+    one: One
+    ahead: bool
+    wanted: bool
+
+
+class Edge(NamedTuple):
+    """The edge of a word, or, not `wanted`, none."""
+
+    wanted: bool
+
+
+Tree: TypeAlias = One | Row | Choice | Repeat | Look | Edge
+
+_COUNT = re.compile(r"\{(\d{1,5})(,)?(\d{1,5})?\}")
+_CLASS = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.){0,4000}+\]", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[dDwWsStrnfva]|[^A-Za-z0-9])", re.DOTALL)
+_LOOK = re.compile(r"\(\?(<?)([=!])")
+_GROUP = re.compile(r"\((?:\?:|\?P<\w{1,64}>)?(?!\?)")
+_FLAGS = re.IGNORECASE | re.UNICODE
+
+
+def literal(text: str) -> Tree:
+    """Return the tree of a text that stands for itself."""
+    return Row([One(re.escape(character), 0) for character in text])
+
+
+def read(pattern: re.Pattern[str]) -> Tree:
+    """Return the tree of a regular expression. Raises ValueError for one that is not of the subset."""
+    if not isinstance(pattern.pattern, str):
+        raise ValueError(f"a rule reads text, and {pattern.pattern!r} is a pattern of bytes")
+    if pattern.flags & ~_FLAGS:
+        raise ValueError(f"{pattern.pattern!r} has flags; a rule knows re.IGNORECASE and no other")
+    reader = _Reader(pattern.pattern, pattern.flags & re.IGNORECASE)
+    tree = reader.choice()
+    if reader.at < len(reader.text):
+        reader.refuse("a `)` closes nothing")
+    return tree
+
+
+class _Reader:
+    def __init__(self, text: str, flags: int) -> None:
+        self.text = text
+        self.at = 0
+        self._flags = flags
+
+    def refuse(self, why: str) -> NoReturn:
+        raise ValueError(f"{self.text!r} is no pattern of a rule, at character {self.at}: {why}")
+
+    def choice(self) -> Tree:
+        parts = [self._row()]
+        while self.text.startswith("|", self.at):
+            self.at += 1
+            parts.append(self._row())
+        return parts[0] if len(parts) == 1 else Choice(parts)
+
+    def _row(self) -> Tree:
+        parts = []
+        while self.at < len(self.text) and self.text[self.at] not in "|)":
+            parts.append(self._repeated(self._part()))
+        return parts[0] if len(parts) == 1 else Row(parts)
+
+    def _repeated(self, part: Tree) -> Tree:
+        found = _COUNT.match(self.text, self.at)
+        if self.text.startswith("?", self.at):
+            least, most, self.at = 0, 1, self.at + 1
+        elif found and (found[3] or not found[2]):
+            least, most, self.at = int(found[1]), int(found[3] or found[1]), found.end()
+        elif found or self.text.startswith(("*", "+"), self.at):
+            self.refuse("a repetition has an upper bound, such as {1,64}, so that what is held back has one")
+        else:
+            return part
+        if most < least or most == 0:
+            self.refuse("a repetition counts from less to more")
+        if self.text.startswith(("?", "+", "*", "{"), self.at):
+            self.refuse("a repetition is repeated in a group, and never lazy or possessive: the longest match counts")
+        if isinstance(part, Look | Edge):
+            self.refuse("what has no length is not repeated")
+        return Repeat(part, least, most)
+
+    def _part(self) -> Tree:
+        text, at = self.text, self.at
+        if look := _LOOK.match(text, at):
+            self.at = look.end()
+            one = self._part()
+            if not isinstance(one, One) or not text.startswith(")", self.at):
+                self.refuse("a look ahead or behind is one character or class")
+            self.at += 1
+            return Look(one, not look[1], look[2] == "=")
+        if group := _GROUP.match(text, at):
+            self.at = group.end()
+            tree = self.choice()
+            if not text.startswith(")", self.at):
+                self.refuse("a `(` is not closed")
+            self.at += 1
+            return tree
+        if text[at] in "(*+?^$":
+            self.refuse(f"`{text[at]}` is not known here; a literal one is `\\{text[at]}`")
+        if text.startswith(("\\b", "\\B"), at):
+            self.at += 2
+            return Edge(text[at + 1] == "b")
+        found = {"[": _CLASS, "\\": _ESCAPED}.get(text[at])
+        if found is None:
+            self.at += 1
+            return One("." if text[at] == "." else re.escape(text[at]), self._flags)
+        whole = found.match(text, at)
+        if whole is None:
+            self.refuse("this escape or class is not known; references to groups are not")
+        self.at = whole.end()
+        return One(whole[0], self._flags)
+
+
+def lengths(tree: Tree) -> tuple[int, int]:
+    """Return how many characters a tree matches, at least and at most."""
+    match tree:
+        case One():
+            return 1, 1
+        case Row(parts):
+            each = [lengths(part) for part in parts]
+            return sum(least for least, _ in each), sum(most for _, most in each)
+        case Choice(parts):
+            each = [lengths(part) for part in parts]
+            return min(least for least, _ in each), max(most for _, most in each)
+        case Repeat(part, least, most):
+            shortest, longest = lengths(part)
+            return shortest * least, longest * most
+    return 0, 0
+
+
+def size(tree: Tree) -> int:
+    """Return how many states an automaton has for a tree, about."""
+    match tree:
+        case Row(parts) | Choice(parts):
+            return len(parts) + sum(map(size, parts))
+        case Repeat(part, _, most):
+            return most * (1 + size(part))
+    return 1
+
+
+def waits(tree: Tree) -> bool:
+    """Return whether a tree looks at the character behind it, with which a match is certain."""
+    return any(isinstance(each, Edge) or (isinstance(each, Look) and each.ahead) for each in _walk(tree))
+
+
+def _walk(tree: Tree) -> Iterator[Tree]:
+    yield tree
+    if isinstance(tree, Row | Choice):
+        for part in tree.parts:
+            yield from _walk(part)
+    elif isinstance(tree, Repeat):
+        yield from _walk(tree.part)
+
 
 Action: TypeAlias = Literal["replace", "remove", "mark", "stop", "fail"]
 """What becomes of a match: another text is shown in its place; nothing is; nothing is, and the `matched` event has what

@@ -30,14 +30,16 @@ from streamtools.events import (
 )
 from streamtools.json_values import fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.first_event import format_of, seen_in, unread_format
 from streamtools.sources.frames import Damaged, Frame, Framed, FrameDecoder, Skipped, as_frame
 from streamtools.sources.open_call import Pairs
 from streamtools.sources.provider_terms import (
     Fault,
     bounded,
     bounded_id,
+    format_of,
     read_fault,
+    seen_in,
+    unread_format,
 )
 
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

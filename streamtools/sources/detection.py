@@ -34,8 +34,8 @@ from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, S
 from streamtools.json_values import Rejected, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, FrameAdapter, decode
-from streamtools.sources.first_event import format_of
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder, as_frame
+from streamtools.sources.provider_terms import format_of
 
 _ENOUGH = 64 * 1024
 """Bytes, or objects, that are looked at; what then has shown nothing is read as the format that most servers speak."""

@@ -46,7 +46,7 @@ from streamtools.parsing.call_life import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.sources.detection import finished
-from streamtools.stream.step_parts import Pieces, StepParts
+from streamtools.stream.step import Pieces, StepParts
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 
 TOGETHER = 256  # events are looked at together, which costs less; a large one at once, with those before it

@@ -1,4 +1,4 @@
-"""What the JSON of a value can be, as far as that is certain from its type: which kinds of tokens, words and keys.
+"""The type of an answer, and what the JSON of a value of it can be: which kinds of tokens, words and keys.
 
 A value is refused early only for what its whole validation refuses in any case. So whatever code of the user's may
 change (validators before the type, discriminators, values of enumerations that a class finds itself) counts as
@@ -8,11 +8,16 @@ says of each in which order it is read; its JSON schema says less: that "3" is r
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
 
 OBJECT, ARRAY, STRING, NUMBER, BOOLEAN, NULL = "object", "array", "string", "number", "boolean", "null"
 _SCALARS = frozenset((STRING, NUMBER, BOOLEAN))
@@ -291,3 +296,44 @@ def json_schema_shape(schema: Any, root: Core | None = None, known: dict[str, Sh
 def kind_of(value: Any) -> str:
     """Return which kind of JSON a plain value is."""
     return _KINDS.get(type(value), NULL)
+
+
+class OutputType:
+    """What an answer has to be: a pydantic model, a dataclass, a TypedDict, any other type, or a JSON schema.
+
+    `schema` is its JSON schema for the provider, and `shape` is for the reader. Validation is pydantic's, of the JSON
+    as it was written. A JSON schema that is given in place of a type is held against the answer as far as its `Shape`
+    goes (types, enumerations, required and forbidden members), and gives plain data.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        """Raises what pydantic raises for a type that it cannot validate."""
+        self._adapter: TypeAdapter[Any] | None = None
+        if isinstance(kind, Mapping):
+            self.schema = dict(kind)
+            self.shape = json_schema_shape(self.schema)
+            self.name = str(kind.get("title", "output"))
+        else:
+            from pydantic import TypeAdapter  # here, because it takes long to load, and most streams have no type
+
+            self._adapter = TypeAdapter(kind)
+            self.schema = self._adapter.json_schema()
+            self.shape = CoreShapes(self._adapter.core_schema).of(self._adapter.core_schema)
+            self.name = getattr(kind, "__name__", "output")
+
+    def validate(self, text: str) -> Any:
+        """Return the validated instance of an answer, of its JSON text. Raises ValueError with what is wrong and where,
+        without repeating the answer.
+        """
+        if self._adapter is None:
+            plain = json.loads(text)
+            self.shape.check(plain)
+            return plain
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_json(text)
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_context=False, include_input=False)
+            lines = [f"{'.'.join(map(str, each['loc'])) or 'the value'}: {each['msg']}" for each in faults[:5]]
+            raise ValueError("; ".join(lines)) from None

@@ -39,7 +39,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.machine.ending import STOPPED_AFTER_CALL
+from streamtools.machine.turn import STOPPED_AFTER_CALL
 from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from tests.support.cases import together
 from tests.support.stories import names, tell, texts

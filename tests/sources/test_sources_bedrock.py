@@ -31,8 +31,7 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.frames import Damaged, Frame, Skipped
-from streamtools.sources.wire_formats.aws_event_stream import EventStreamDecoder
-from streamtools.sources.wire_formats.bedrock import Bedrock
+from streamtools.sources.wire_formats.bedrock import Bedrock, EventStreamDecoder
 from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
 from tests.support.cases import together
 from tests.support.cuts import cut, places, usual_cuts
