@@ -9,9 +9,10 @@ which nothing was understood is of another format, and an error that says so.
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -28,14 +29,15 @@ from streamtools.events import (
     TextDelta,
     Usage,
 )
-from streamtools.json_values import fits, whole
+from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.frames import Damaged, Frame, Framed, FrameDecoder, Skipped, as_frame
-from streamtools.sources.open_call import Pairs
+from streamtools.sources.open_call import CallT, Pairs
 from streamtools.sources.provider_terms import (
     Fault,
     bounded,
     bounded_id,
+    finish_reason,
     format_of,
     read_fault,
     seen_in,
@@ -48,11 +50,10 @@ REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 UNREADABLE = msgspec.UNSET
 """Stands for the value of a frame that has none; JSON has no value that is equal to it."""
 
-_T = TypeVar("_T")
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+_is_error = re.compile(rb'\s*\{\s*"type"\s*:\s*"(?:response\.)?error"').match
 _LINE = 4096  # bytes of a line that is looked at to tell another format
 _PASSED_ON = 64  # names of unknown fields are remembered, of at most so many characters
-_SHAPED = 6
-"""Levels of an event that a struct may describe; below them everything is taken as it came."""
 
 
 def _hold_nothing(events: Iterable[SourceEvent]) -> bool:
@@ -145,17 +146,7 @@ class FrameAdapter(Adapter):
         return events
 
     def take(self, item: object) -> list[SourceEvent]:
-        if type(item) is not bytes:
-            return self._take_other(item)
-        events: list[SourceEvent] = []  # as `feed` does it, at the cost of two calls less for each chunk
-        for frame in self._frames.feed(item):
-            if type(frame) is Frame and not self._over:
-                self._read(frame, events)
-            else:
-                self._pass_over(frame, events)
-        if self._blank:
-            self._blank = _hold_nothing(events)
-        return events
+        return self.feed_frames(self._frames.feed(item)) if type(item) is bytes else self._take_other(item)
 
     def _take_other(self, item: object) -> list[SourceEvent]:
         """Return the events of an item that is not just bytes."""
@@ -242,17 +233,22 @@ class FrameAdapter(Adapter):
                 events.append(_bad_frame(str(error), bounded(frame.data[:800].decode(errors="replace"), 200)))
             return UNREADABLE
 
-    def _convert(
-        self, frame: Frame, shape: type[_T], events: list[SourceEvent], mend: Callable[[Any], Any] | None = None
-    ) -> _T | None:
-        """Return a frame that msgspec refuses in `shape`, once it has been mended; where there is no object, append
-        what that means and return None. A `[DONE]` is of gateways that speak several formats, and means nothing.
+    def _decode_object(self, frame: Frame, events: list[SourceEvent]) -> dict[str, Any] | None:
+        """Return the object of a frame; where there is none, append what that means and return None.
+
+        What calls itself an error is one even if it cannot be read. A `[DONE]` is of gateways that speak several
+        formats, and means nothing.
         """
-        value = UNREADABLE if frame.data.startswith(b"[DONE]") else self._decode(frame, events)
+        try:
+            return _decode_object(frame.data)
+        except REFUSED:
+            value = UNREADABLE if frame.data.startswith(b"[DONE]") else self._decode(frame, events)
         if isinstance(value, dict):
-            return convert(mend(value) if mend else value, shape)
+            return value
         if value is not UNREADABLE:
             self._pass_unknown(frame, value, events)
+        elif not self._over and _is_error(frame.data):
+            self._report(None, events)
         return None
 
     def _pass(self, frame: Frame, events: list[SourceEvent]) -> None:
@@ -288,11 +284,19 @@ class FrameAdapter(Adapter):
             self._pass_raw({name: value}, events)
 
     def _complete_response(
-        self, reason: FinishReason, raw: str | None, usage: Usage | None, events: list[SourceEvent], text: str = ""
+        self,
+        reason: str | None,
+        usage: Usage | None,
+        events: list[SourceEvent],
+        *,
+        text: str = "",
+        finish: FinishReason | None = None,
     ) -> None:
-        """Append that the turn has ended."""
+        """Append that the turn has ended, for a reason of the provider's that means `finish` where that is given."""
+        raw = None if reason is None else bounded(reason, 100)
         id, model = self._response_id, self._model
-        events.append(ProviderCompleted(text or None, None, reason, raw, usage, response_id=id, model=model))
+        finish = finish or finish_reason(raw)
+        events.append(ProviderCompleted(text or None, None, finish, raw, usage, response_id=id, model=model))
 
     def _name_response(self, id: Any, model: Any) -> None:
         """Take note of the provider's names for this answer and for the model; the first of each counts."""
@@ -315,6 +319,22 @@ class FrameAdapter(Adapter):
     def _pass_raw(self, value: Any, events: list[SourceEvent]) -> None:
         """Append what was not understood, unless it nests so deep that writing it as JSON again might fail."""
         events.append(SourceRaw(value) if fits(value, self._limits.depth) else _bad_frame("it nests too deep", ""))
+
+    def _pass_item(self, value: Any, events: list[SourceEvent], about: Literal["item", "text"] = "item") -> None:
+        """Append what nobody here interprets, and goes back with the next request."""
+        self._pass_raw(value, events)
+        if isinstance(events[-1], SourceRaw):
+            events[-1] = SourceRaw(value, self.format, about)
+
+    def _open_call(self, calls: dict[Any, CallT], at: Any, call: CallT, events: list[SourceEvent]) -> bool:
+        """Put a call that begins in its place, and return True; return False where as many are open as may be."""
+        if at not in calls and len(calls) >= self._limits.calls:
+            call.refuse(events)
+            return False
+        calls[at] = call
+        if not call.executed:
+            call.start(events)
+        return True
 
     def _pass_call(self, call: NativeToolCall, events: list[SourceEvent]) -> None:
         """Append a call that the provider has run itself, or a warning if it cannot be written as JSON again."""
@@ -349,33 +369,6 @@ def _first_line(data: bytes) -> Any:
         return None if end < 0 else decode(data[:end])
     except ValueError:
         return None
-
-
-def convert(value: Any, shape: type[_T]) -> _T:
-    """Return a decoded value as a struct of type `shape`; raise `msgspec.ValidationError` for one of another shape.
-
-    Keys may hold half of a surrogate pair, which names no field and which msgspec does not look up. Texts keep theirs.
-    """
-    try:
-        return msgspec.convert(value, shape)
-    except UnicodeEncodeError:  # in a key, or in a text that stands for an object or a list
-        try:
-            return msgspec.convert(_with_whole_keys(value, _SHAPED), shape)
-        except UnicodeEncodeError as error:
-            raise msgspec.ValidationError(str(error)) from None
-
-
-def without_strays(value: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return an object without those of the members `names` that are none: the shape wants them to be objects."""
-    return {name: each for name, each in value.items() if name not in names or isinstance(each, dict)}
-
-
-def _with_whole_keys(value: Any, levels: int) -> Any:
-    if levels == 0:
-        return value
-    if isinstance(value, dict):
-        return {whole(key): _with_whole_keys(each, levels - 1) for key, each in value.items()}
-    return [_with_whole_keys(each, levels - 1) for each in value] if isinstance(value, list) else value
 
 
 def _bad_frame(why: str, raw: str) -> SourceWarning:

@@ -90,6 +90,11 @@ class OpenCall:
         )
         events.append(made)
 
+    def close(self, events: list[SourceEvent]) -> None:
+        """Append the end of a call that its provider has completed."""
+        self.add(self.pairs.close(), events)
+        self.end(self.given, events)
+
     def refuse(self, events: list[SourceEvent]) -> None:
         """Append the beginning and the end of a call that begins while as many are open as a turn may have.
 

@@ -26,9 +26,9 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, FrameAdapter
+from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_under
+from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in, text_under
 
 _USAGE = {
     "input": ("inputTokens", "promptTokens"),
@@ -43,28 +43,13 @@ _OF_A_TURN = frozenset(("start-step", "text-delta", "reasoning-delta", "tool-inp
 _NOTHING = frozenset(("start-step", "tool-input-delta", "text-start", "reasoning-start"))
 """What tells nothing more that other parts do not; the input of a call comes whole."""
 _SIGNATURES = ("signature", "thoughtSignature", "redactedData")
-
-
-class _Part(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
-    type: Any = None
-    id: Any = None
-    delta: Any = None
-    input_text_delta: Any = None
-    tool_call_id: Any = None
-    tool_name: Any = None
-    input: Any = None
-    error_text: Any = None
-    citations: Any = None
-    reason: Any = None
-    finish_reason: Any = None
-    provider_executed: Any = None
-    provider_metadata: Any = None
-    message_metadata: Any = None
-
-
-_FIELDS = frozenset(_Part.__struct_encode_fields__)
+_FIELDS = frozenset(
+    (
+        *("type", "id", "delta", "inputTextDelta", "toolCallId", "toolName", "input", "errorText", "citations"),
+        *("reason", "finishReason", "providerExecuted", "providerMetadata", "messageMetadata"),
+    )
+)
 _DELTAS = ("text-delta", "reasoning-delta", "tool-input-delta")
-_decode = msgspec.json.Decoder(_Part).decode
 
 
 class HeldCalls:
@@ -189,43 +174,34 @@ class AISDKMessages(TurnsAdapter):
         self._stepped = False  # the turn has ended, and waits for the reason
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        try:
-            part: _Part | None = _decode(frame.data)
-        except REFUSED:
-            part = self._convert(frame, _Part, events, lambda value: self._mend(value, events))
-        if part is None:
+        if (part := self._decode_object(frame, events)) is None:
             return
-        kind = part.type if isinstance(part.type, str) else ""
+        kind = part["type"] if isinstance(part.get("type"), str) else ""
+        if kind in _DELTAS:
+            self._pass_fields({name: part[name] for name in part if name not in _FIELDS}, events)
         if not self._act(kind, part, events):
             self._pass(frame, events)
 
-    def _mend(self, value: dict[str, Any], events: list[SourceEvent]) -> dict[str, Any]:
-        """Return a part without what its shape does not know; what is unknown in a known delta is passed on."""
-        if value.get("type") in _DELTAS:
-            self._pass_fields({name: value[name] for name in value if name not in _FIELDS}, events)
-        return {name: value[name] for name in value if name in _FIELDS}
-
-    def _act(self, kind: str, part: _Part, events: list[SourceEvent]) -> bool:
+    def _act(self, kind: str, part: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append what a part means, and return whether that is all that there is in it."""
         if kind in _OF_A_TURN:
             if self._stepped:  # the turn before has ended well, since the other side went on
                 self._complete(None, events, last=False)
             self._open = True
-        if kind == "text-delta":
-            self._say(part.delta, events)
-            return isinstance(part.delta, str)
-        id = part.tool_call_id if isinstance(part.tool_call_id, str) else None
-        name = part.tool_name or None if isinstance(part.tool_name, str) else None
+        id, delta = part.get("toolCallId"), part.get("delta")
+        id = id if isinstance(id, str) else None
+        name, signature = text_in(part, "toolName"), text_under(part.get("providerMetadata"), *_SIGNATURES)
         match kind:
-            case "reasoning-delta":
-                self._think(part.delta, events, text_under(part.provider_metadata, *_SIGNATURES))
-            case "reasoning-end":
-                self._think("", events, text_under(part.provider_metadata, *_SIGNATURES))
+            case "text-delta":
+                self._say(delta, events)
+                return isinstance(delta, str)
+            case "reasoning-delta" | "reasoning-end":
+                self._think(delta if kind == "reasoning-delta" else "", events, signature)
             case "tool-input-start" if id is not None:
                 self._calls.begin(id, name, events)
             case "tool-input-available":
-                self._calls.complete(id, name, part.input, events, text_under(part.provider_metadata, *_SIGNATURES))
-                if part.provider_executed is True:
+                self._calls.complete(id, name, part.get("input"), events, signature)
+                if part.get("providerExecuted") is True:
                     self._settle(id, events)
             case "tool-input-error" | "tool-output-available" | "tool-output-error" | "tool-output-denied":
                 self._settle(id, events)
@@ -242,21 +218,21 @@ class AISDKMessages(TurnsAdapter):
             case "finish" | "abort":
                 self._finish(kind, part, events)
             case "error":
-                self._report(part.error_text, events)
+                self._report(part.get("errorText"), events)
             case "start" | "message-metadata":
-                return self._note(part.message_metadata)
+                return self._note(part.get("messageMetadata"))
             case "text-end":
-                return not part.citations
+                return not part.get("citations")
             case _:
                 return kind in _NOTHING
         return True
 
-    def _finish(self, kind: str, part: _Part, events: list[SourceEvent]) -> None:
-        reason, metadata = part.finish_reason, part.message_metadata
+    def _finish(self, kind: str, part: dict[str, Any], events: list[SourceEvent]) -> None:
+        reason, metadata = part.get("finishReason"), part.get("messageMetadata")
         if kind == "abort":
             reason = "abort"
-            if part.reason:
-                self._pass_raw({"type": "abort", "reason": part.reason}, events)
+            if part.get("reason"):
+                self._pass_raw({"type": "abort", "reason": part.get("reason")}, events)
         else:
             if not isinstance(reason, str) and isinstance(metadata, dict):
                 reason = metadata.get("finishReason")

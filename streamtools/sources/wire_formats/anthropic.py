@@ -38,10 +38,10 @@ from streamtools.events import (
 )
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, FrameAdapter, decode, without_strays
+from streamtools.sources.adapter import REFUSED, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.open_call import OpenCall, end_doubtful
-from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_fault, read_usage, string
+from streamtools.sources.provider_terms import Fault, bounded, read_fault, read_usage, string
 
 _USAGE = {
     "input": ("input_tokens",),
@@ -53,35 +53,29 @@ _USAGE = {
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
 _FORMAT = "anthropic"
 _DIRECT = {"type": "direct"}  # the caller of a call that no program has made
+_FIELDS = frozenset(
+    (
+        *("type", "text", "thinking", "partial_json", "signature", "stop_reason", "stop_details", "container"),
+        *("stop_sequence", "citation", "content", "encrypted_content", "estimated_tokens"),
+    )
+)
+"""The members of deltas, by all their types."""
+_DELTAS = (None, "text_delta", "thinking_delta", "input_json_delta", "signature_delta")
+"""Those of which a member that is not known is passed on by itself."""
 
 
-class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    type: Any = None
-    text: Any = None
-    thinking: Any = None
-    partial_json: Any = None
-    signature: Any = None
-    stop_reason: Any = None
-    stop_details: Any = None
-    container: Any = None
-    stop_sequence: Any = None
-    citation: Any = None
-    content: Any = None
-    encrypted_content: Any = None
-    estimated_tokens: Any = None
+class _TextDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    type: Literal["text_delta"]
+    text: str
 
 
-class _Event(msgspec.Struct, gc=False):
-    type: Any = None
-    index: Any = None
-    delta: _Delta | None = None
-    content_block: Any = None
-    message: Any = None
-    usage: Any = None
+class _Text(msgspec.Struct, gc=False):
+    """A piece of text, as nearly all events behind one are: of so few fields it is decoded in less time."""
+
+    delta: _TextDelta
 
 
-_FIELDS = frozenset(_Delta.__struct_fields__)
-_decode = msgspec.json.Decoder(_Event).decode
+_decode_text = msgspec.json.Decoder(_Text).decode
 _number = re.compile(r"[0-9]{1,9}")
 
 
@@ -113,6 +107,7 @@ class Anthropic(FrameAdapter):
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # of the message
         self._started = 0  # calls
+        self._speaks = False  # the last event was a piece of text
         self._shown = False  # text, or a complete call, has been handed on
         self._texts = False  # the last block was a text, and nothing has told where it ends
         self._begin()
@@ -124,33 +119,23 @@ class Anthropic(FrameAdapter):
         self._usage: Usage | None = None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        try:
-            event = _decode(frame.data)
-        except REFUSED:
-            mended = self._convert(frame, _Event, events, lambda event: self._mend(event, events))
-            if mended is not None:
-                self._act(mended, frame, events)
+        if self._speaks and not self._text.half:
+            try:
+                text = _decode_text(frame.data).delta.text
+            except REFUSED:
+                self._speaks = False
+            else:
+                if text:
+                    self._shown = True
+                    events.append(TextDelta(text))
+                return
+        if (event := self._decode_object(frame, events)) is None:
             return
-        delta = event.delta
-        if delta is not None and delta.type == "text_delta" and type(delta.text) is str and not self._text.half:
-            if delta.text:
-                self._shown = True
-                events.append(TextDelta(delta.text))
-            return
-        self._act(event, frame, events)
-
-    def _mend(self, event: dict[str, Any], events: list[SourceEvent]) -> dict[str, Any]:
-        """Return an event without what its shape does not know; what is unknown in a known delta is passed on."""
-        event = without_strays(event, "delta")
-        delta = event.get("delta", {})
-        if _FIELDS.issuperset(delta):
-            return event
-        if delta.get("type") in (None, "text_delta", "thinking_delta", "input_json_delta", "signature_delta"):
+        delta = _object(event, "delta")
+        self._speaks = delta.get("type") == "text_delta"
+        if delta.get("type") in _DELTAS and not _FIELDS.issuperset(delta):
             self._pass_fields({name: delta[name] for name in delta if name not in _FIELDS}, events)
-        return {**event, "delta": {name: delta[name] for name in delta if name in _FIELDS}}
-
-    def _act(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
-        name = event.type if isinstance(event.type, str) else frame.event
+        name = event["type"] if isinstance(event.get("type"), str) else frame.event
         if (act := _MEANING.get(name)) is not None:
             act(self, event, frame, events)
         elif name not in _NOTHING:
@@ -158,8 +143,8 @@ class Anthropic(FrameAdapter):
 
     # The message.
 
-    def _start_message(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
-        message = event.message if isinstance(event.message, dict) else {}
+    def _start_message(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
+        message = _object(event, "message")
         id = string(message.get("id")) or ""
         if self._id is not None:
             if "" in (id, self._id) or id == self._id:
@@ -183,21 +168,20 @@ class Anthropic(FrameAdapter):
         self._begin()
         events.append(SourceWarning(Code.SKIPPED, f"{message}; the calls of its first attempt are dropped"))
 
-    def _change_message(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
-        if (delta := event.delta) is not None:
-            self._reason = self._reason or string(delta.stop_reason)
-            if delta.stop_details:
-                self._pass(frame, events)
-            if isinstance(delta.container, dict):
-                self._pass_item({**delta.container, "type": "container"}, "item", events)
-        self._count(event.usage, events)
+    def _change_message(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
+        delta = _object(event, "delta")
+        self._reason = self._reason or string(delta.get("stop_reason"))
+        if delta.get("stop_details"):
+            self._pass(frame, events)
+        if isinstance(container := delta.get("container"), dict):
+            self._pass_item({**container, "type": "container"}, events)
+        self._count(event.get("usage"), events)
 
-    def _stop_message(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
+    def _stop_message(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         for block in self._blocks.values():
             self._end_block(block, events)  # a call that has not stopped is not complete
         self._flush(events)
-        raw = None if self._reason is None else bounded(self._reason, 100)
-        self._complete_response(finish_reason(raw), raw, self._usage, events)
+        self._complete_response(self._reason, self._usage, events)
         self._over = True
 
     def _count(self, tokens: Any, events: list[SourceEvent]) -> None:
@@ -212,7 +196,7 @@ class Anthropic(FrameAdapter):
             self._usage = usage
             events.append(SourceUsage(usage))
 
-    def _fail_by(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
+    def _fail_by(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         value = self._decode(frame, events)
         if not self._over:  # an error is one even if it cannot be read
             self._report(value, events)
@@ -226,9 +210,9 @@ class Anthropic(FrameAdapter):
 
     # Its blocks.
 
-    def _start_block(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
-        start = event.content_block if isinstance(event.content_block, dict) else {}
-        kind, at = start.get("type"), _place(event.index)
+    def _start_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
+        start = _object(event, "content_block")
+        kind, at = start.get("type"), _place(event)
         if kind == "fallback" and isinstance(to := start.get("to"), dict):  # another model goes on
             self._model = string(to.get("model")) or self._model
         if (left := self._blocks.pop(at, None)) is not None:
@@ -269,31 +253,30 @@ class Anthropic(FrameAdapter):
         """Whether another block may be open, beside one of thinking and as many calls as a turn may have."""
         return len(self._blocks) <= self._limits.calls
 
-    def _change_block(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
-        delta = event.delta or _Delta()
-        block = self._blocks.get(_place(event.index))
-        if delta.type == "text_delta" and isinstance(delta.text, str):
-            self._say(delta.text, events)
-        elif delta.type == "thinking_delta" and isinstance(delta.thinking, str):
-            self._think(delta.thinking, events)
-        elif delta.type == "input_json_delta" and isinstance(delta.partial_json, str) and block and block.key:
-            self._add_arguments(delta.partial_json, block, events)
-        elif delta.type == "signature_delta" and isinstance(delta.signature, str) and block and not block.key:
-            block.signature = string(delta.signature)
-        else:
-            if delta.partial_json is not None or not isinstance(delta.type, str):
-                end_doubtful(self._blocks, _place(event.index), events)
-            elif block is not None and not block.key:
-                self._add_own(block, frame)
-            if block is None or block.key or block.kind in ("text", "thinking"):
-                self._pass(frame, events)
+    def _change_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
+        delta, at = _object(event, "delta"), _place(event)
+        block = self._blocks.get(at)
+        match delta:
+            case {"type": "text_delta", "text": str() as text}:
+                self._say(text, events)
+            case {"type": "thinking_delta", "thinking": str() as thought}:
+                self._think(thought, events)
+            case {"type": "input_json_delta", "partial_json": str() as piece} if block and block.key:
+                self._add_arguments(piece, block, events)
+            case {"type": "signature_delta", "signature": str() as signature} if block and not block.key:
+                block.signature = string(signature)
+            case _:
+                if delta.get("partial_json") is not None or not isinstance(delta.get("type"), str):
+                    end_doubtful(self._blocks, at, events)
+                elif block is not None and not block.key:
+                    self._add_own(block, delta, len(frame.data))
+                if block is None or block.key or block.kind in ("text", "thinking"):
+                    self._pass(frame, events)
 
-    def _add_own(self, block: _Block, frame: Frame) -> None:
+    def _add_own(self, block: _Block, delta: dict[str, Any], size: int) -> None:
         """Add to a block what a delta of its own kind brings: a citation to a text, members to another block."""
-        block.size += len(frame.data)
-        try:
-            delta = decode(frame.data)["delta"] if block.size <= self._limits.text else {}
-        except (ValueError, TypeError, KeyError):
+        block.size += size
+        if block.size > self._limits.text:
             return
         if block.kind == "text" and delta.get("type") == "citations_delta":
             block.data["citations"].append(delta.get("citation"))
@@ -304,8 +287,8 @@ class Anthropic(FrameAdapter):
                 elif value is not None and name != "type":
                     block.data[name] = value
 
-    def _stop_block(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
-        block = self._blocks.pop(_place(event.index), None)
+    def _stop_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
+        block = self._blocks.pop(_place(event), None)
         if block is None:
             return
         self._end_block(block, events)
@@ -359,19 +342,20 @@ class Anthropic(FrameAdapter):
         elif block.kind != "text":
             for name, texts in block.texts.items():
                 block.data[name] = "".join([string(block.data.get(name)) or "", *texts])
-            self._pass_item(block.data, "item", events)
+            self._pass_item(block.data, events)
         elif block.data["citations"]:
             self._texts = False
-            self._pass_item({"citations": block.data["citations"]}, "text", events)
-
-    def _pass_item(self, data: dict[str, Any], about: Literal["item", "text"], events: list[SourceEvent]) -> None:
-        self._pass_raw(data, events)
-        if isinstance(events[-1], SourceRaw):
-            events[-1] = SourceRaw(data, _FORMAT, about)
+            self._pass_item({"citations": block.data["citations"]}, events, "text")
 
 
-def _place(index: Any) -> int | None:
+def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the object that an event holds under a name, an empty one if there is none."""
+    return value if isinstance(value := event.get(name), dict) else {}
+
+
+def _place(event: dict[str, Any]) -> int | None:
     """Return the number of a block, which may be written as text, and None where there is none."""
+    index = event.get("index")
     if isinstance(index, str) and _number.fullmatch(index):
         return int(index)
     return int(index) if isinstance(index, int) or (isinstance(index, float) and index.is_integer()) else None
@@ -380,7 +364,7 @@ def _place(index: Any) -> int | None:
 _NOTHING = frozenset(("ping", "text", "thinking", "input_json", "citation", "signature"))
 """Pings, and the events that the SDK's helper adds to those of the wire: what they say, others say too."""
 
-_MEANING: dict[str, Callable[[Anthropic, _Event, Frame, list[SourceEvent]], None]] = {
+_MEANING: dict[str, Callable[[Anthropic, dict[str, Any], Frame, list[SourceEvent]], None]] = {
     "message_start": Anthropic._start_message,
     "message_delta": Anthropic._change_message,
     "message_stop": Anthropic._stop_message,

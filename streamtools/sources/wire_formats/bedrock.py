@@ -32,7 +32,6 @@ from streamtools.sources.open_call import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import (
     Fault,
     bounded,
-    finish_reason,
     format_of,
     read_fault,
     read_usage,
@@ -240,14 +239,8 @@ class Bedrock(FrameAdapter):
         self._started += 1
         call = OpenCall(str(self._started), text_in(tool, "toolUseId"), text_in(tool, "name"))
         call.executed = tool.get("type") == _HOSTED
-        if at not in self._blocks and len(self._blocks) >= self._limits.calls:
-            call.refuse(events)
-            return
-        self._blocks[at] = call
-        if call.executed:
+        if self._open_call(self._blocks, at, call, events) and call.executed:
             call.given = StringIO()  # as long as a call may be, in pieces as small as they come
-        else:
-            call.start(events)
 
     def _change_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         delta, at = value.get("delta"), _place(value)
@@ -324,8 +317,7 @@ class Bedrock(FrameAdapter):
             call.own = None if too_large else self._own_of(call)
             call.end(None if too_large else call.given or None, events, Code.TOO_LARGE if too_large else None)
         else:
-            call.add(call.pairs.close(), events)
-            call.end(None, events)
+            call.close(events)
 
     def _own_of(self, call: OpenCall) -> dict[str, Any] | None:
         """Return the whole block of a call that Bedrock runs itself, to go back as it came."""
@@ -380,8 +372,7 @@ class Bedrock(FrameAdapter):
         for kind, data in self._hosted.values():  # which are not whole
             events.append(SourceRaw({kind: data}))
         if self._reason is not None:
-            raw = bounded(self._reason, 100)
-            self._complete_response(finish_reason(raw), raw, self._usage, events)
+            self._complete_response(self._reason, self._usage, events)
 
     def _fail(self, fault: Any, events: list[SourceEvent]) -> None:
         if self._inner is None:

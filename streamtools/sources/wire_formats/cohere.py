@@ -11,10 +11,10 @@ from typing import Any
 
 from streamtools.events import SourceEvent, SourceUsage, Usage
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import UNREADABLE, FrameAdapter
+from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.open_call import OpenCall, end_doubtful
-from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, text_in
+from streamtools.sources.provider_terms import Fault, bounded, read_usage, text_in
 
 _USAGE = {
     "input": ("tokens.input_tokens", "billed_units.input_tokens"),
@@ -37,13 +37,7 @@ class Cohere(FrameAdapter):
         self._usage: Usage | None = None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        if frame.data.startswith(b"[DONE]"):
-            return
-        value = self._decode(frame, events)
-        if value is UNREADABLE:
-            return
-        if not isinstance(value, dict):
-            self._pass_unknown(frame, value, events)
+        if (value := self._decode_object(frame, events)) is None:
             return
         kind = value["type"] if isinstance(value.get("type"), str) else frame.event
         delta = value.get("delta")
@@ -78,8 +72,7 @@ class Cohere(FrameAdapter):
                 return self._change_call(at, kind == "tool-call-start", message.get("tool_calls"), events)
             case "tool-call-end":
                 if (call := self._calls.pop(at, None)) is not None:
-                    call.add(call.pairs.close(), events)
-                    call.end(None, events)
+                    call.close(events)
             case "message-start":
                 self._name_response(value.get("id"), None)
             case "message-end":
@@ -96,11 +89,8 @@ class Cohere(FrameAdapter):
         if starts and isinstance(written, dict):
             self._started += 1
             call = OpenCall(str(self._started), text_in(written, "id"), text_in(function, "name"))
-            if at not in self._calls and len(self._calls) >= self._limits.calls:
-                call.refuse(events)
+            if not self._open_call(self._calls, at, call, events):
                 return True
-            self._calls[at] = call
-            call.start(events)
         if (open_call := self._calls.get(at)) is not None and isinstance(piece, str):
             open_call.add(piece, events)
             return True
@@ -110,13 +100,12 @@ class Cohere(FrameAdapter):
 
     def _finish(self, delta: dict[str, Any], events: list[SourceEvent]) -> None:
         reason = text_in(delta, "finish_reason")
-        raw = None if reason is None else bounded(reason, 100)
         self._usage = read_usage(delta.get("usage"), _USAGE)
         if (error := text_in(delta, "error")) is not None:
             if self._usage is not None:
                 events.append(SourceUsage(self._usage))
-            self._fail(Fault(bounded(error), raw or "", None), events)
+            self._fail(Fault(bounded(error), bounded(reason or "", 100), None), events)
             return
         self._flush(events)
-        self._complete_response(finish_reason(raw), raw, self._usage, events)
+        self._complete_response(reason, self._usage, events)
         self._over = True

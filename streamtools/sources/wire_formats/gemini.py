@@ -35,7 +35,7 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE
 from streamtools.sources.frames import Frame
 from streamtools.sources.open_call import CallOfValues
-from streamtools.sources.provider_terms import bounded, finish_reason, text_in
+from streamtools.sources.provider_terms import text_in
 from streamtools.sources.wire_formats.interactions import Interactions, read_sums
 
 _FORMAT = "gemini"
@@ -212,9 +212,7 @@ class Gemini(Interactions):
         elif isinstance(tool := part.get("toolCall"), dict):
             self._add_executed(text_in(tool, "toolType"), tool.get("args"), tool.get("id"), signature, part, events)
         elif rest or text:
-            self._pass_raw(part, events)
-            if isinstance(events[-1], SourceRaw):
-                events[-1] = SourceRaw(part, _FORMAT)
+            self._pass_item(part, events)
 
     def _read_text(self, text: Any, events: list[SourceEvent], signature: str | None) -> None:
         """Read a part of the answer; one that is signed stays apart from those before it, also an empty one."""
@@ -280,9 +278,8 @@ class Gemini(Interactions):
         if not self.ended:
             return
         reason = self._status or self._reason
-        finish: FinishReason = finish_reason(reason) if reason else "content_filter"
-        raw = bounded(reason or self._blocked or "", 100)
-        self._complete_response(finish, raw, self._usage, events)
+        finish: FinishReason | None = None if reason else "content_filter"
+        self._complete_response(reason or self._blocked or "", self._usage, events, finish=finish)
 
     def _flush(self, events: list[SourceEvent]) -> None:
         super()._flush(events)

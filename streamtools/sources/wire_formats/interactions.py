@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streamtools.events import SourceEvent, SourceRaw, Usage
+from streamtools.events import SourceEvent, Usage
 from streamtools.limits import Limits
 from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import EventsOrArray
@@ -65,8 +65,7 @@ class Interactions(FrameAdapter):
             self._add_to_step(index, delta if isinstance(delta, dict) else {}, value, size, events)
         elif kind == "step.stop":
             if (call := self._steps.pop(index, None)) is not None:
-                call.add(call.pairs.close(), events)
-                call.end(call.given, events)
+                call.close(events)
             self._end_hosted(index, events)
         elif kind not in _BOOKKEEPING:
             self._pass_raw(value, events)
@@ -81,18 +80,14 @@ class Interactions(FrameAdapter):
                 self._begun += 1
                 given = None if given in ("", {}) else given  # {} says that they are to come
                 call = OpenCall(f"step {self._begun}", text_in(step, "id"), text_in(step, "name"), given, signature)
-                if index in self._steps or len(self._steps) < self._limits.calls:
-                    self._steps[index] = call
-                    call.start(events)
-                else:
-                    call.refuse(events)
+                self._open_call(self._steps, index, call, events)
             case "thought":
                 self._think("".join(_texts(step.get("summary"))), events, signature)
             case "model_output":
                 content = step.get("content")
                 for part in content if isinstance(content, list) else (content,):
                     if isinstance(part, dict) and part.get("type") == "image" and (part.get("data") or part.get("uri")):
-                        self._pass_step({"type": "model_output", "content": [part]}, events)
+                        self._pass_item({"type": "model_output", "content": [part]}, events)
                     for text in _texts(part):
                         self._say(text, events)
             case str() if size <= self._room and len(self._hosted) < self._limits.calls:
@@ -120,7 +115,7 @@ class Interactions(FrameAdapter):
                     call.given = None  # what it began with is only its beginning
                     call.add(arguments, events)
             case "image" if delta.get("data") or delta.get("uri"):
-                self._pass_step({"type": "model_output", "content": [delta]}, events)
+                self._pass_item({"type": "model_output", "content": [delta]}, events)
             case kind if hosted is not None and kind == hosted.step["type"] and size <= self._room:
                 self._room -= size
                 hosted.add(delta)
@@ -133,13 +128,7 @@ class Interactions(FrameAdapter):
 
     def _end_hosted(self, index: str | None, events: list[SourceEvent]) -> None:
         if (hosted := self._hosted.pop(index, None)) is not None:
-            self._pass_step(hosted.whole(), events)
-
-    def _pass_step(self, step: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append a step that is nobody's text, and goes back with the next request."""
-        self._pass_raw(step, events)
-        if isinstance(events[-1], SourceRaw):
-            events[-1] = SourceRaw(step, _FORMAT)
+            self._pass_item(hosted.whole(), events)
 
 
 class _Hosted:

@@ -25,7 +25,7 @@ import msgspec
 from streamtools.events import ChainCompleted, NativeToolCall, SourceEvent, TextDelta
 from streamtools.json_values import whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, without_strays
+from streamtools.sources.adapter import REFUSED
 from streamtools.sources.frames import Frame
 from streamtools.sources.provider_terms import Fault, bounded, read_fault, read_usage, text_in
 from streamtools.sources.wire_formats.ai_sdk import TurnsAdapter
@@ -53,47 +53,13 @@ _NOTHING = frozenset(
     )
 )
 """What tells nothing more that another event does not; the arguments come whole with the call."""
-
-
-class _Response(msgspec.Struct, gc=False, rename="camel"):
-    text: Any = None
-    usage: Any = None
-    tool_calls: Any = None
-
-
-class _Event(msgspec.Struct, gc=False, rename="camel"):
-    type: Any = None
-    text_delta: Any = None
-    text: Any = None
-    delta: Any = None
-    content: Any = None
-    signature: Any = None
-    uuid: Any = None
-    response: _Response | None = None
-    finish_reason: Any = None
-    token_usage: Any = None
-    usage: Any = None
-    total_usage: Any = None
-    error: Any = None
-    message: Any = None
-    id: Any = None
-    tool_call_id: Any = None
-    tool_name: Any = None
-    args: Any = None
-    input: Any = None
-    provider_executed: Any = None
-    tool_calls: Any = None
-    tools: Any = None
-
-
-class _Envelope(_Event, gc=False, rename="camel"):
-    """An event, or what it travels in."""
-
-    event: Any = None
-    data: _Event | None = None
-
-
-_FIELDS = frozenset((*_Envelope.__struct_encode_fields__, "providerMetadata"))
+_FIELDS = frozenset(
+    (
+        *("type", "event", "data", "textDelta", "text", "delta", "content", "signature", "uuid", "response"),
+        *("finishReason", "tokenUsage", "usage", "totalUsage", "error", "message", "id", "toolCallId", "toolName"),
+        *("args", "input", "providerExecuted", "toolCalls", "tools", "providerMetadata"),
+    )
+)
 _DELTAS = ("text-delta", "reasoning", "reasoning-delta")
 
 
@@ -106,7 +72,6 @@ class _Text(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True
     id: Any = None
 
 
-_decode = msgspec.json.Decoder(_Envelope).decode
 _decode_text = msgspec.json.Decoder(_Text).decode
 
 
@@ -139,55 +104,49 @@ class Latitude(TurnsAdapter):
                 if text := delta.text if delta.text_delta is None else delta.text_delta:
                     events.append(TextDelta(text))
                 return
-        try:
-            envelope: _Envelope | None = _decode(frame.data)
-        except REFUSED:
-            if frame.data.startswith(b"[DONE]"):
-                if (fault := self._foreign(events)) is not None:
-                    self._fail(fault, events)
-                else:
-                    self._complete_chain(_Event(), events)
-                return
-            envelope = self._convert(frame, _Envelope, events, _without_strays)
-        if envelope is None:
+        if frame.data.startswith(b"[DONE]"):
+            if (fault := self._foreign(events)) is not None:
+                self._fail(fault, events)
+            else:
+                self._complete_chain({}, events)
             return
-        if envelope.type == "text-delta" and frame.event == "provider-event":
-            self._pass_news(frame, events)
+        if (envelope := self._decode_object(frame, events)) is None:
+            return
+        of, inner = envelope.get("type"), envelope.get("data")
+        told = inner if isinstance(inner, dict) else envelope
+        if of == "text-delta" and frame.event == "provider-event":
+            self._pass_news(told, events)
             self._act("text-delta", envelope, events)
             return
         name: Any = frame.event
-        event: _Event = envelope
-        if envelope.data is not None and envelope.type in ("event", *_NAMED):
-            name = envelope.event if envelope.type == "event" else envelope.type
-            event = envelope.data
-        if isinstance(event.uuid, str) and name != "provider-event":
-            self._conversation = bounded(event.uuid, 200)
-        kind = event.type if isinstance(event.type, str) else ""
+        event = envelope
+        if of in ("event", *_NAMED) and told is inner:
+            name, event = envelope.get("event") if of == "event" else of, told
+        if isinstance(uuid := event.get("uuid"), str) and name != "provider-event":
+            self._conversation = bounded(uuid, 200)
+        kind = event["type"] if isinstance(event.get("type"), str) else ""
         if kind in _DELTAS:
-            self._pass_news(frame, events)
+            self._pass_news(told, events)
         if name == "error" or (kind == "error" and name != "provider-event"):
             self._fail_by(event, events)
         elif kind == "error":
-            self._fault = self._fault or read_fault(event.error)
-        elif not self._act(kind, event, events) and (value := self._decode(frame, events)) is not UNREADABLE:
+            self._fault = self._fault or read_fault(event.get("error"))
+        elif not self._act(kind, event, events):
             if kind in ("tool-result", "tool-error"):
-                self._settle(event.tool_call_id, events)
-            self._pass_unknown(frame, value, events)
+                self._settle(event.get("toolCallId"), events)
+            self._pass_unknown(frame, envelope, events)
 
-    def _pass_news(self, frame: Frame, events: list[SourceEvent]) -> None:
+    def _pass_news(self, delta: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append what is unknown in a delta that is known."""
-        value = self._decode(frame, events)
-        held = value.get("data") if isinstance(value, dict) else None
-        delta = held if isinstance(held, dict) else value
-        if isinstance(delta, dict) and not _FIELDS.issuperset(delta):
+        if not _FIELDS.issuperset(delta):
             self._pass_fields({name: delta[name] for name in delta if name not in _FIELDS}, events)
 
-    def _act(self, kind: str, event: _Event, events: list[SourceEvent]) -> bool:
+    def _act(self, kind: str, event: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append what an event means, under all the names that it had, and return whether it is known."""
         if kind in _OF_A_TURN:
             self._open = True
         id, name, signature = (
-            each if isinstance(each, str) else None for each in (event.tool_call_id, event.tool_name, event.signature)
+            each if isinstance(each := event.get(of), str) else None for of in ("toolCallId", "toolName", "signature")
         )
         match kind:
             case "text-delta":  # a proxy's own has its text in `content`
@@ -195,11 +154,12 @@ class Latitude(TurnsAdapter):
             case "reasoning" | "reasoning-delta" | "reasoning-signature":  # AI SDK 4, 5, 4
                 self._think(_piece(event), events, signature)
             case "tool-input-start" | "tool-call-streaming-start":  # the second of AI SDK 4
-                if isinstance(id := event.tool_call_id or event.id, str):
+                if isinstance(id := event.get("toolCallId") or event.get("id"), str):
                     self._calls.begin(id, name, events)
             case "tool-call":
-                self._calls.complete(id, name, event.input if event.args is None else event.args, events)
-                if event.provider_executed is True:
+                args = event.get("args")
+                self._calls.complete(id, name, event.get("input") if args is None else args, events)
+                if event.get("providerExecuted") is True:
                     self._settle(id, events)
             case "finish" | "finish-step" | "step-finish":  # the last of AI SDK 4
                 self._note(event)
@@ -211,7 +171,7 @@ class Latitude(TurnsAdapter):
             case "chain-error" | "stream-error":
                 self._fail_by(event, events)
             case "tools-requested":  # and then the service has ended, and says no more
-                self._add_new(event.tools, events)
+                self._add_new(event.get("tools"), events)
                 self._handed_over = True
             case _:
                 return kind in _NOTHING
@@ -238,37 +198,39 @@ class Latitude(TurnsAdapter):
                 calls.append(NativeToolCall(f"listed {self._listed}", name, arguments, id, answerable=False))
         return calls
 
-    def _note(self, event: _Event) -> None:
+    def _note(self, event: dict[str, Any]) -> None:
         """Remember how the provider ended, for servers whose completion does not repeat it."""
-        self._reason = event.finish_reason if isinstance(event.finish_reason, str) else self._reason
-        self._usage = read_usage(event.usage, _USAGE) or read_usage(event.total_usage, _USAGE) or self._usage
+        reason = event.get("finishReason")
+        self._reason = reason if isinstance(reason, str) else self._reason
+        usage = read_usage(event.get("usage"), _USAGE) or read_usage(event.get("totalUsage"), _USAGE)
+        self._usage = usage or self._usage
 
-    def _complete_turn(self, event: _Event, events: list[SourceEvent]) -> None:
+    def _complete_turn(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
         if self._fault is not None:
             self._fail(self._fault, events)
             return
         self._note(event)
-        response = event.response or _Response()
-        text = whole(response.text) if isinstance(response.text, str) else None
-        listed = self._read_calls(response.tool_calls or event.tool_calls)
-        usage = read_usage(event.token_usage, _USAGE) or read_usage(response.usage, _USAGE) or self._usage
+        response = event["response"] if isinstance(event.get("response"), dict) else {}
+        text = whole(response["text"]) if isinstance(response.get("text"), str) else None
+        listed = self._read_calls(response.get("toolCalls") or event.get("toolCalls"))
+        usage = read_usage(event.get("tokenUsage"), _USAGE) or read_usage(response.get("usage"), _USAGE) or self._usage
         self._end_turn(self._reason, usage, events, text=text, calls=listed or None)
         self._calls.reported.update(call.id for call in listed if call.id is not None)
         self._reason = self._usage = None
         self._turns += 1
 
-    def _complete_chain(self, event: _Event, events: list[SourceEvent]) -> None:
+    def _complete_chain(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append the end of the run, and before it the end of a turn that had none: before v3 the last one has not."""
-        if self._open or self._fault is not None or (event.response is not None and not self._turns):
+        if self._open or self._fault is not None or (isinstance(event.get("response"), dict) and not self._turns):
             self._complete_turn(event, events)
-        elif self._add_new(event.tool_calls, events):
-            self._complete_turn(_Event(finish_reason=event.finish_reason), events)
+        elif self._add_new(event.get("toolCalls"), events):
+            self._complete_turn({"finishReason": event.get("finishReason")}, events)
         if not self._over:
             events.append(ChainCompleted(self._conversation))
             self._over = True
 
-    def _fail_by(self, event: _Event, events: list[SourceEvent]) -> None:
-        fault = read_fault(event.error or event.message or _piece(event))
+    def _fail_by(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
+        fault = read_fault(event.get("error") or event.get("message") or _piece(event))
         self._fail(fault if fault.message else self._fault or fault, events)
 
     def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
@@ -285,22 +247,14 @@ class Latitude(TurnsAdapter):
 
     def _end(self, events: list[SourceEvent]) -> None:
         if self._handed_over:
-            self._complete_chain(_Event(), events)
+            self._complete_chain({}, events)
         elif self._fault is not None:
             self._fail(self._fault, events)
         else:
             self._flush(events)
 
 
-def _without_strays(envelope: dict[str, Any]) -> dict[str, Any]:
-    """Return an event without those members that the shape wants to be objects and that are none."""
-    kept = without_strays(envelope, "data", "response")
-    return kept | {"data": without_strays(kept["data"], "data", "response")} if "data" in kept else kept
-
-
-def _piece(event: _Event) -> str:
+def _piece(event: dict[str, Any]) -> str:
     """Return the text of a delta, under whichever name it came."""
-    for value in (event.text_delta, event.text, event.delta, event.content):
-        if isinstance(value, str):
-            return value
-    return ""
+    pieces = (event.get(name) for name in ("textDelta", "text", "delta", "content"))
+    return next((each for each in pieces if isinstance(each, str)), "")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.events import ChainCompleted, NativeToolCall, ProviderCompleted, SourceEvent, SourceRaw, Usage
+from streamtools.events import ChainCompleted, NativeToolCall, ProviderCompleted, SourceEvent, Usage
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import UNREADABLE, FrameAdapter
+from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.open_call import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import bounded_id, read_usage, string, text_in
@@ -39,11 +39,7 @@ class MistralConversations(FrameAdapter):
         self._room = limits.text  # bytes of events that these may still hold
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        value = UNREADABLE if frame.data.startswith(b"[DONE]") else self._decode(frame, events)
-        if value is UNREADABLE:
-            return
-        if not isinstance(value, dict):
-            self._pass_unknown(frame, value, events)
+        if (value := self._decode_object(frame, events)) is None:
             return
         match value["type"] if isinstance(value.get("type"), str) else frame.event:
             case "conversation.response.started":
@@ -82,14 +78,10 @@ class MistralConversations(FrameAdapter):
                     self._think(each.get("text") if isinstance(each, dict) else each, events)
                 if signature := string(known.get("signature")):
                     self._think("", events, signature)
-            else:
+            elif isinstance(known.get("type"), str) and known is part:  # it says what it is
                 self._pass_item(part, events)
-
-    def _pass_item(self, item: Any, events: list[SourceEvent]) -> None:
-        """Append what nobody here interprets, and goes back with the next request, if it says what it is."""
-        self._pass_raw(item, events)
-        if isinstance(events[-1], SourceRaw) and isinstance(item, dict) and isinstance(item.get("type"), str):
-            events[-1] = SourceRaw(item, _FORMAT)
+            else:
+                self._pass_raw(part, events)
 
     def _begin_entry(self, kind: str, value: dict[str, Any], size: int, events: list[SourceEvent]) -> None:
         """Keep what has begun until it is done; where there is no room for it, pass it as it came."""
@@ -117,12 +109,9 @@ class MistralConversations(FrameAdapter):
                 return
             self._count += 1
             call = OpenCall(str(self._count), id, text_in(value, "name"))
-            if len(self._calls) >= self._limits.calls:
-                call.refuse(events)
+            if not self._open_call(self._calls, id, call, events):
                 self._excess = {id}
                 return
-            self._calls[id] = call
-            call.start(events)
         if isinstance(arguments, str):
             call.add(arguments, events)
         elif isinstance(arguments, dict) and call.given is None:
@@ -141,8 +130,7 @@ class MistralConversations(FrameAdapter):
     def _finish(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         self._flush(events)
         for call in self._calls.values():
-            call.add(call.pairs.close(), events)
-            call.end(call.given, events)
+            call.close(events)
         self._usage = read_usage(value.get("usage"), _USAGE)
         id, model = self._response_id, self._model
         end = ProviderCompleted(None, None, "stop", None, self._usage, ends_run=False, response_id=id, model=model)

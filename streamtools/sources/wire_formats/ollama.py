@@ -1,9 +1,8 @@
 """Ollama's `/api/chat`: one JSON object a line, in its native shape.
 
-A line of plain text or thinking is decoded into a shape that allows nothing else of a message; whatever does not fit is
-read as it is. Calls are whole and their arguments are objects; ids may be missing, and `index` is not to be relied on,
-so a call is known by its place. `done: true` ends the stream, and a stream without it was cut off. The reason stays
-"stop" where tools are called. An error is a line of its own, with a response that had begun well.
+Calls are whole and their arguments are objects; ids may be missing, and `index` is not to be relied on, so a call is
+known by its place. `done: true` ends the stream, and a stream without it was cut off. The reason stays "stop" where
+tools are called. An error is a line of its own, with a response that had begun well.
 """
 
 from __future__ import annotations
@@ -16,31 +15,26 @@ from streamtools.events import NativeToolCall, SourceEvent, TextDelta
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, LineDecoder
-from streamtools.sources.provider_terms import bounded, finish_reason, read_fault, read_usage, text_in
+from streamtools.sources.provider_terms import bounded, read_fault, read_usage, text_in
 
 _USAGE = {"input": ("prompt_eval_count",), "output": ("eval_count",)}
+_FIELDS = frozenset(("role", "content", "thinking", "tool_calls", "images"))
 
 
-class _Message(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class _Words(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     role: Any = None
     content: str = ""
-    thinking: str = ""
-    tool_calls: None = None
-    images: None = None
 
 
 class _Line(msgspec.Struct, gc=False):
-    message: _Message
-    model: Any = None
+    """A piece of text, as nearly all lines behind one are: of so few fields it is decoded in less time."""
+
+    message: _Words
     done: bool = False
-    done_reason: str | None = None
-    prompt_eval_count: Any = None
-    eval_count: Any = None
     error: None = None
 
 
-_FIELDS = frozenset(_Message.__struct_fields__)
-_decode = msgspec.json.Decoder(_Line).decode
+_decode_line = msgspec.json.Decoder(_Line).decode
 
 
 class Ollama(FrameAdapter):
@@ -52,38 +46,36 @@ class Ollama(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(LineDecoder(limits.frame), limits)
         self._calls = 0
+        self._speaks = False  # the last line was a piece of text
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        try:
-            line = _decode(frame.data)
-        except REFUSED:
-            if (value := self._decode(frame, events)) is not UNREADABLE:
-                self._read_slowly(frame, value, events)
+        if self._speaks and not self._text.half:
+            try:
+                line = _decode_line(frame.data)
+            except REFUSED:
+                self._speaks = False
+            else:
+                if not line.done:
+                    events += [TextDelta(line.message.content)] if line.message.content else []
+                    return
+        value = self._decode(frame, events)
+        if value is UNREADABLE:
             return
-        message = line.message
-        if message.thinking:
-            self._think(message.thinking, events)
-        if message.content:
-            events.append(TextDelta(self._text.join(message.content) if self._text.half else message.content))
-        if line.done:
-            self._finish(line.done_reason, msgspec.to_builtins(line), events)
-
-    def _read_slowly(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Read a line that is more, or something else, than text."""
         if not isinstance(value, dict):
             self._pass_strange(frame, value, events)
             return
-        message = value.get("message")
+        message, done, error = value.get("message"), value.get("done"), value.get("error")
         if isinstance(message, dict):
+            self._speaks = bool(message.get("content"))
             self._read_message(message, events)
-        elif message is not None or "response" in value or not (value.get("done") or value.get("error")):
+        elif message is not None or "response" in value or not (done or error):
             self._pass_strange(frame, value, events)
-        if value.get("error"):
-            fault = read_fault(value["error"])
+        if error:
+            fault = read_fault(error)
             if where := text_in(value, "signin_url"):
                 fault = fault._replace(message=bounded(f"{fault.message}; sign in at {where}"))
             self._fail(fault, events)
-        elif value.get("done") is True:
+        elif done is True:
             if message is None and (foreign := self._foreign(events)) is not None:
                 self._fail(foreign, events)
                 return
@@ -110,9 +102,7 @@ class Ollama(FrameAdapter):
     def _finish(self, reason: str | None, counts: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append the end. A reason that is left out is none; one that is empty says that the client had gone."""
         self._flush(events)
-        raw = None if reason is None else bounded(reason, 100)
-        normalised = "other" if raw == "" else finish_reason(raw)
-        usage = read_usage(counts, _USAGE)
         self._name_response(None, counts.get("model"))
-        self._complete_response(normalised, raw, usage, events)
+        gone = reason is not None and not bounded(reason, 100)
+        self._complete_response(reason, read_usage(counts, _USAGE), events, finish="other" if gone else None)
         self._over = True

@@ -30,7 +30,7 @@ import msgspec
 from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter, convert, without_strays
+from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
@@ -104,6 +104,8 @@ class _Head(msgspec.Struct, gc=False):
 
 
 _KNOWN = frozenset(_Delta.__struct_fields__)
+_OF_CHOICES = ("index", "text", "finish_reason", "native_finish_reason")
+_OF_CHUNKS = ("usage", "error", "citations", "x_groq")
 _NOTHING = _Chunk(choices=[_Choice(delta=_Delta())])
 _decode = msgspec.json.Decoder(_Chunk).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
@@ -208,11 +210,7 @@ class ChatCompletions(FrameAdapter):
         value = self._decode(frame, events)
         if value is UNREADABLE:
             return
-        known, news = _without_news(value)
-        try:
-            chunk, strays = convert(known, _Chunk), False
-        except msgspec.ValidationError:
-            chunk, strays = convert(_without_strays(known), _Chunk), True
+        chunk, news, strays = _shaped(value)
         self._careful = True
         more = self._read_chunk(chunk, events)
         if more or (strays and not self._over):
@@ -336,42 +334,35 @@ class ChatCompletions(FrameAdapter):
             self._fail(fault, events)
             return
         self._flush(events)
-        raw = None if self._reason is None else bounded(self._reason, 100)
-        reason = finish_reason(raw)
-        if raw is not None and reason not in _CUT:
+        if self._reason is not None and finish_reason(bounded(self._reason, 100)) not in _CUT:
             self._calls.complete(events)
         events += self._fields.close()
-        if done or raw is not None:
-            self._complete_response(reason, raw, self._usage, events)
+        if done or self._reason is not None:
+            self._complete_response(self._reason, self._usage, events)
 
     def _flush(self, events: list[SourceEvent]) -> None:
         super()._flush(events)
         self._calls.settle(events)
 
 
-def _without_news(value: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a chunk without the fields of its deltas that nobody knows, and those of the first choice."""
-    choices = value.get("choices") if isinstance(value, dict) else None
-    if not isinstance(choices, list):
-        return value, {}
-    news: dict[str, Any] = {}
-    kept: list[Any] = []
-    for choice in choices:
-        for name in ("delta", "message") if isinstance(choice, dict) else ():
-            if isinstance(delta := choice.get(name), dict) and not _KNOWN.issuperset(delta):
-                news |= {} if choice.get("index") else {key: delta[key] for key in delta if key not in _KNOWN}
-                choice = {**choice, name: {key: delta[key] for key in delta if key in _KNOWN}}
-        kept.append(choice)
-    return {**value, "choices": kept}, news
-
-
-def _without_strays(value: Any) -> dict[str, Any]:
-    """Return a chunk without what the shape wants to be objects, or lists of them, and what is none."""
-    chunk = dict(value) if isinstance(value, dict) else {}
-    choices = chunk.get("choices")
-    chunk["choices"] = [
-        without_strays(choice, "delta", "message")
-        for choice in (choices if isinstance(choices, list) else ())
-        if isinstance(choice, dict)
-    ]
-    return chunk
+def _shaped(value: Any) -> tuple[_Chunk, dict[str, Any], bool]:
+    """Return a decoded value as a chunk, the fields of deltas in the first choice that nobody knows, and whether
+    something stands in the place of an object, or of a list of them, that is none.
+    """
+    known = value if isinstance(value, dict) else {}
+    listed, news = known.get("choices"), dict[str, Any]()
+    strays = known is not value or not isinstance(listed, list | None)
+    choices: list[_Choice] = []
+    for each in listed if isinstance(listed, list) else ():
+        given = each if isinstance(each, dict) else {}
+        choice = _Choice(**{name: given[name] for name in _OF_CHOICES if name in given})
+        for name in ("delta", "message"):
+            if isinstance(delta := given.get(name), dict):
+                setattr(choice, name, _Delta(**{key: delta[key] for key in delta if key in _KNOWN}))
+                news |= {} if choice.index else {key: delta[key] for key in delta if key not in _KNOWN}
+            strays = strays or not isinstance(delta, dict | None)
+        strays = strays or given is not each
+        choices += [choice] if given is each else []
+    chunk = _Chunk(**{name: known[name] for name in _OF_CHUNKS if name in known})
+    chunk.choices = choices if strays or listed is not None else None
+    return chunk, news, strays

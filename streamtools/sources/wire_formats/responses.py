@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import StringIO
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, TextDelta
+from streamtools.events import FinishReason, ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, TextDelta
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
+from streamtools.sources.adapter import REFUSED, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
+from streamtools.sources.provider_terms import Fault, read_usage, string
 from streamtools.sources.wire_formats.output_items import CALLS, HOSTED, TEXTS, Item, Items, kind_of, objects, text_of
 
 _FORMAT = "responses"
@@ -38,35 +38,31 @@ _USAGE = {
 }
 
 
-class _Event(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    type: Any = None
+_TEXT = "response.output_text.delta"
+_FIELDS = frozenset(
+    (
+        *("type", "sequence_number", "item_id", "output_index", "content_index", "summary_index", "delta", "text"),
+        *("refusal", "arguments", "input", "name", "item", "response", "part", "logprobs"),
+        "obfuscation",  # so that nobody tells words by the size of the frame
+        *("snapshot", "parsed"),  # what OpenAI's SDK adds to deltas that it passes on
+    )
+)
+
+
+class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A delta of text, as nearly all events are: of so few fields it is decoded in less time."""
+
+    type: Literal["response.output_text.delta"]
+    delta: str
     sequence_number: Any = None
     item_id: Any = None
     output_index: Any = None
     content_index: Any = None
-    summary_index: Any = None
-    delta: Any = None
-    text: Any = None
-    refusal: Any = None
-    arguments: Any = None
-    input: Any = None
-    name: Any = None
-    item: Any = None
-    response: Any = None
-    part: Any = None
     logprobs: Any = None
-    obfuscation: Any = None  # so that nobody tells words by the size of the frame
-    snapshot: Any = None  # what OpenAI's SDK adds to deltas that it passes on
-    parsed: Any = None
+    obfuscation: Any = None
 
 
-class _More(_Event, gc=False, forbid_unknown_fields=False):
-    """One of which more is told."""
-
-
-_FIELDS = frozenset(_Event.__struct_fields__)
-_decode = msgspec.json.Decoder(_Event).decode
-_decode_more = msgspec.json.Decoder(_More).decode
+_decode_text = msgspec.json.Decoder(_Text).decode
 
 
 class Responses(FrameAdapter):
@@ -89,43 +85,31 @@ class Responses(FrameAdapter):
         self._rises = 0
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        try:
-            event = _decode(frame.data)
-        except REFUSED:
-            self._read_more(frame, events)
-            return
-        text = event.delta
-        if event.type == "response.output_text.delta" and type(text) is str and not self._text.half:
-            if text and not self._repeats(event.sequence_number):
-                speaker = self._speaker
-                if speaker is None or speaker[0] != event.item_id or speaker[1] != event.output_index:
-                    self._speaker = speaker = event.item_id, event.output_index, self._item(event, "message")
-                self._room -= len(text)
-                if self._room >= 0:
-                    speaker[2].heard.write(text)
-                events.append(TextDelta(text))
-            return
-        self._act(event, frame, events)
+        if frame.event == _TEXT and not self._text.half:
+            try:
+                event = _decode_text(frame.data)
+            except REFUSED:
+                pass  # it is more, or something else
+            else:
+                if event.delta and not self._repeats(event.sequence_number):
+                    speaker = self._speaker
+                    if speaker is None or speaker[0] != event.item_id or speaker[1] != event.output_index:
+                        item = self._items.get("message", event.item_id, event.output_index)
+                        self._speaker = speaker = event.item_id, event.output_index, item
+                    self._room -= len(event.delta)
+                    if self._room >= 0:
+                        speaker[2].heard.write(event.delta)
+                    events.append(TextDelta(event.delta))
+                return
+        if (value := self._decode_object(frame, events)) is not None:
+            self._act(value, frame, events)
 
-    def _read_more(self, frame: Frame, events: list[SourceEvent]) -> None:
-        """Read an event that is more than its shape, or none; what is unknown in a known delta is passed on."""
-        event: _More | None
-        try:
-            event = _decode_more(frame.data)
-        except REFUSED:
-            event = self._convert(frame, _More, events)
-        if event is None:
-            return
-        if isinstance(event.type, str) and event.type in _CHANGES and isinstance(event.delta, str):
-            value = self._decode(frame, events)
-            news = {name: value[name] for name in value if name not in _FIELDS} if isinstance(value, dict) else {}
-            self._pass_fields(news, events)
-        self._act(event, frame, events)
-
-    def _act(self, event: _Event, frame: Frame, events: list[SourceEvent]) -> None:
-        name = event.type if isinstance(event.type, str) else frame.event
-        repeats = self._repeats(event.sequence_number)
+    def _act(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
+        name = event["type"] if isinstance(event.get("type"), str) else frame.event
+        repeats, delta = self._repeats(event.get("sequence_number")), event.get("delta")
         kind, refusal, done = _CHANGES.get(name, ("", False, False))
+        if kind and isinstance(event.get("type"), str) and isinstance(delta, str):
+            self._pass_fields({name: event[name] for name in event if name not in _FIELDS}, events)
         if (act := _WHOLE.get(name)) is not None:
             self._speaker = None
             act(self, event, events)
@@ -133,21 +117,21 @@ class Responses(FrameAdapter):
             self._finish_response(_ENDS[name], event, events)
         elif (repeats and name not in _ERRORS) or name in _NOTHING:
             return
-        elif kind == "custom_tool_call" and self._items.find("x_search_call", event.item_id, event.output_index):
+        elif kind == "custom_tool_call" and self._items.find("x_search_call", *_place_of(event)):
             return  # the item has it, once it is done
         elif done:
             self._settle(kind, refusal, event, events)
-        elif kind and isinstance(event.delta, str):
-            self._add(kind, refusal, event, events)
-        elif (value := self._decode(frame, events)) is not UNREADABLE or name in _ERRORS:
-            if event.delta is not None and kind in CALLS:
+        elif kind and isinstance(delta, str):
+            self._add(kind, refusal, delta, event, events)
+        else:
+            if delta is not None and kind in CALLS:
                 self._items.spoil(self._item(event, kind), events)
             if name == "response.output_text.annotation.added":
                 self._item(event, "message").cited = True
             if name in _ERRORS and not self._over:
-                self._report(value, events)
+                self._report(event, events)
             elif not self._over:
-                self._pass_unknown(frame, value, events)
+                self._pass_unknown(frame, event, events)
 
     def _repeats(self, number: Any) -> bool:
         """Return whether an event with this sequence number was here before, in a stream that does count."""
@@ -161,14 +145,14 @@ class Responses(FrameAdapter):
 
     # Items.
 
-    def _item(self, event: _Event, kind: str) -> Item:
-        return self._items.get(kind, event.item_id, event.output_index)
+    def _item(self, event: dict[str, Any], kind: str) -> Item:
+        return self._items.get(kind, *_place_of(event))
 
-    def _begin_item(self, event: _Event, events: list[SourceEvent]) -> None:
-        data = event.item if isinstance(event.item, dict) else {}
-        kind = kind_of(data)
-        if self._items.find(kind, data.get("id"), event.output_index, data.get("call_id"), named=True) is None:
-            item = self._items.add(kind, data.get("id"), event.output_index)
+    def _begin_item(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
+        data = _object(event, "item")
+        kind, id, index = kind_of(data), data.get("id"), event.get("output_index")
+        if self._items.find(kind, id, index, data.get("call_id"), named=True) is None:
+            item = self._items.add(kind, id, index)
             if kind in CALLS:
                 self._items.begin(item, data, events)
             elif kind == "message":
@@ -176,9 +160,9 @@ class Responses(FrameAdapter):
                     events.append(SourceRaw({}, _FORMAT, "text"))
                 self._spoken = True
 
-    def _finish_item(self, event: _Event, events: list[SourceEvent]) -> None:
-        if isinstance(event.item, dict):
-            self._finish(event.item, event.output_index, "", events)
+    def _finish_item(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
+        if isinstance(item := event.get("item"), dict):
+            self._finish(item, event.get("output_index"), "", events)
 
     def _finish(
         self, data: dict[str, Any], index: Any, status: str, events: list[SourceEvent], known: Item | None = None
@@ -200,34 +184,32 @@ class Responses(FrameAdapter):
         else:
             if kind in HOSTED:
                 self._items.add_hosted(item, data, events)
-            self._pass_raw(data, events)
-            if kind and isinstance(events[-1], SourceRaw):
-                events[-1] = SourceRaw(data, _FORMAT)
+            (self._pass_item if kind else self._pass_raw)(data, events)
         item.forget()
 
     # Parts of items: text, reasoning and arguments.
 
-    def _add(self, kind: str, refusal: bool, event: _Event, events: list[SourceEvent]) -> None:
-        if not event.delta:
+    def _add(self, kind: str, refusal: bool, delta: str, event: dict[str, Any], events: list[SourceEvent]) -> None:
+        if not delta:
             return
         item = self._item(event, kind)
         self._refused = self._refused or refusal
         if kind in CALLS:
-            self._items.write(item, item.pairs.join(event.delta), events)
+            self._items.write(item, item.pairs.join(delta), events)
         else:
             pairs = self._text if kind == "message" else self._thought
             self._turn_to_part(item, event)
-            self._append(item, pairs.join(event.delta), events)
+            self._append(item, pairs.join(delta), events)
 
-    def _settle(self, kind: str, refusal: bool, event: _Event, events: list[SourceEvent]) -> None:
+    def _settle(self, kind: str, refusal: bool, event: dict[str, Any], events: list[SourceEvent]) -> None:
         """Hand on what a part holds at its end and its deltas did not; what contradicts them is left to the machine."""
         item = self._item(event, kind)
         if kind in CALLS:
-            data = {"name": event.name, CALLS[kind]: getattr(event, CALLS[kind])}
+            data = {name: event.get(name) for name in ("name", CALLS[kind])}
             self._items.settle(item, data, events)
             return
         self._turn_to_part(item, event)
-        text = string(event.refusal if refusal else event.text)
+        text = string(event.get("refusal" if refusal else "text"))
         self._refused = self._refused or (refusal and text is not None)
         if text is None or item.done or self._room < 0:
             return
@@ -238,9 +220,9 @@ class Responses(FrameAdapter):
         item.settled.append(item.heard.getvalue())
         item.heard = StringIO()
 
-    def _turn_to_part(self, item: Item, event: _Event) -> None:
+    def _turn_to_part(self, item: Item, event: dict[str, Any]) -> None:
         """Take note of a part of reasoning, before which there is a blank line if another part of it came before."""
-        part = (event.summary_index, event.content_index)
+        part = event.get("summary_index"), event.get("content_index")
         if item.kind == "reasoning" and item.part != part:
             item.part = part
             self._break = "\n\n" if self._unsigned else ""
@@ -286,16 +268,16 @@ class Responses(FrameAdapter):
 
     # The response.
 
-    def _begin(self, event: _Event, events: list[SourceEvent]) -> None:
-        response = event.response if isinstance(event.response, dict) else {}
+    def _begin(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
+        response = _object(event, "response")
         id = string(response.get("id"))
         self._name_response(id, response.get("model"))
         if self._id is not None and id is not None and id != self._id:  # what was shown cannot be taken back
             self._fail(Fault("the provider began its answer anew in mid-stream", "response.created", None), events)
         self._id = self._id or id
 
-    def _finish_response(self, status: str, event: _Event, events: list[SourceEvent]) -> None:
-        response = event.response if isinstance(event.response, dict) else {}
+    def _finish_response(self, status: str, event: dict[str, Any], events: list[SourceEvent]) -> None:
+        response = _object(event, "response")
         if status == "completed" and (given := response.get("status")) in list(_ENDS.values()):
             status = given
         usage = read_usage(response.get("usage"), _USAGE)
@@ -318,11 +300,20 @@ class Responses(FrameAdapter):
             self._items.take_back(events)
         details = response.get("incomplete_details")
         reason = string(details.get("reason")) if status == "incomplete" and isinstance(details, dict) else None
-        raw = bounded(reason or status, 100)
-        finish = "content_filter" if self._refused and raw == "completed" else finish_reason(raw)
+        raw = reason or status
+        finish: FinishReason | None = "content_filter" if self._refused and raw == "completed" else None
         self._name_response(response.get("id"), response.get("model"))
-        self._complete_response(finish, raw, usage, events, text)
+        self._complete_response(raw, usage, events, text=text, finish=finish)
         self._over = True
+
+
+def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the object that an event holds under a name, an empty one if there is none."""
+    return value if isinstance(value := event.get(name), dict) else {}
+
+
+def _place_of(event: dict[str, Any]) -> tuple[Any, Any]:
+    return event.get("item_id"), event.get("output_index")
 
 
 def _is_answer(last: list[Any]) -> bool:
@@ -331,7 +322,7 @@ def _is_answer(last: list[Any]) -> bool:
     return any(text_of(objects(each.get("content"))) for each in said)
 
 
-_WHOLE: dict[str, Callable[[Responses, _Event, list[SourceEvent]], None]] = {
+_WHOLE: dict[str, Callable[[Responses, dict[str, Any], list[SourceEvent]], None]] = {
     # about an item or a response as a whole; to get it twice makes no difference
     "response.created": Responses._begin,
     "response.output_item.added": Responses._begin_item,
