@@ -17,8 +17,9 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from streamtools.apps.cli import main
+from streamtools.apps.cli.arguments import API
 from streamtools.apps.cli.kept_talk import read_talk, write_talk
-from streamtools.apps.cli.model_arguments import _CLIENTS, API
+from streamtools.apps.cli.named_model import _CLIENTS
 from streamtools.conversation import models
 from streamtools.conversation.models import HTTPModel
 from streamtools.events import read_ui_event

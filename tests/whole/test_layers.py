@@ -76,6 +76,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
         *("conversation", "conversation.models", "history", "machine", "outputs", "apps.web"),
         *("gateway", "gateway.service"),
+        "__init__",  # has the version
     },
     "apps": (),
     "testing": {

@@ -26,7 +26,7 @@ import httpx
 from streamtools.apps.cli import arguments
 from streamtools.apps.cli.complaints import Complaints, Refused, one_line
 from streamtools.apps.cli.kept_talk import Unusable, read_talk, write_talk
-from streamtools.apps.cli.model_arguments import NamedModel, import_tools, proxy_for, refusals
+from streamtools.apps.cli.named_model import NamedModel, import_tools, proxy_for, refusals
 from streamtools.apps.cli.prompting import Prompt, decide, no_echo
 from streamtools.apps.cli.recordings import JsonLines, View, open_output, open_transcript
 from streamtools.conversation import Assistant, Message, System, User

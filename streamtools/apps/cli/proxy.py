@@ -98,13 +98,14 @@ def run_gateway(asked: Gateway, output: TextIO, complaints: Complaints) -> int:
 def read_config(asked: Gateway) -> Config:
     """Return what the file says, and the command line over it. Raises `Refused`."""
     configured: dict[str, Any] = {}
+    given = {name: value for name, value in vars(asked).items() if value is not None and name != "config"}
     if asked.config is not None:
         try:
             configured = tomllib.loads(Path(asked.config).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise Refused(f"{asked.config} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
-        config = msgspec.convert(configured | asked.given, Config)
+        config = msgspec.convert(configured | given, Config)
     except msgspec.ValidationError as error:
         raise Refused(f"the configuration is of no use: {error}") from None
     if not config.upstream:

@@ -18,7 +18,7 @@ import httpx
 from streamtools import sources
 from streamtools.apps.cli import arguments
 from streamtools.apps.cli.complaints import Complaints, Refused
-from streamtools.apps.cli.model_arguments import import_tools, proxy_for
+from streamtools.apps.cli.named_model import import_tools, proxy_for
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
 from streamtools.recording import DETECT, RecordingTransport, open_stream_file

@@ -25,7 +25,7 @@ from streamtools.apps.cli.arguments import Serve
 from streamtools.apps.cli.complaints import Complaints, Refused
 from streamtools.apps.cli.demo import TOOLS
 from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server, workers
-from streamtools.apps.cli.model_arguments import NamedModel, import_tools, proxy_for
+from streamtools.apps.cli.named_model import NamedModel, import_tools, proxy_for
 from streamtools.apps.web import Suggestion, adapter_of, question_of, user_message
 from streamtools.conversation import Ask, Chat, Message, User, chat
 from streamtools.conversation.models.http_model import HTTPModel
