@@ -214,7 +214,7 @@ class Feed:
 
     def after(self, position: int) -> list[tuple[int, UIEvent]] | None:
         """Return what has come behind a position; None if that is here no more."""
-        if not self._events or self._events[0][0] > position + 1:
+        if not self._events or not self._events[0][0] - 1 <= position < self.last:
             return None
         behind = position + 1 - self._events[0][0]  # where no number is missing
         if behind < len(self._events) and self._events[behind][0] == position + 1:

@@ -1,9 +1,10 @@
 """One process among those that share a Redis: what it writes, reads and says there, for all of its runs together.
 
 Three tasks do it. One writes: what waits of all runs goes in one script, and while that is on its way more gathers, so
-an event alone goes at once and many go together. One listens, in one blocking read on a connection of its own over all
-runs that are read here and the stream of this process, in which others tell it something, and which it wakes itself
-with. One renews the leases of its runs, and takes over those whose owner does not come back. No reader touches them.
+an event alone goes at once and many go together; who reads the run here gets it when the server has it. One listens, in
+one blocking read on a connection of its own: to the stream of this process, in which others tell it something, and
+which it wakes itself with, to the runs of others that are read here, and to those of its own whose readers lack some.
+One renews the leases of its runs, and takes over those whose owner does not come back. No reader touches them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, OwnerUnreachable
-from streamtools.events import UIEvent
+from streamtools.events import UIEvent, read_ui_event
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
@@ -112,6 +113,8 @@ class RedisProcess(Talking):
         """Take note that nothing more is written of a run here."""
         if self.tails.get(tail.key) is tail:
             del self.tails[tail.key]
+            if tail.key in self._feeds:
+                self._tasks.start_soon(self._wake)
 
     def press(self, tail: Tail) -> None:
         """Have written what is new in a tail, but not in one that is fenced: another may stand under its key."""
@@ -131,9 +134,9 @@ class RedisProcess(Talking):
                     if tail.is_doubtful:
                         await self._reclaim(tail)
                 await self._append([(tail, batch) for tail in tails if (batch := tail.batch())])
-                async with anyio.create_task_group() as group:
-                    for tail in tails:
-                        if tail.is_at_end:
+                if ending := [tail for tail in tails if tail.is_at_end]:
+                    async with anyio.create_task_group() as group:
+                        for tail in ending:
                             group.start_soon(self._end, tail)
             except Exception as error:
                 self._note_away(error)
@@ -152,8 +155,8 @@ class RedisProcess(Talking):
             names += (keys.log, keys.meta)
             args += (tail.token, batch[0][0], int(tail.may_gap), len(batch), *(data for _, data in batch))
         answers = await self.run_script(scripts.APPEND, names, self._set.length, *args)
-        for (tail, _), (word, last) in zip(batches, answers, strict=True):
-            await self._settle(tail, word, last)
+        for (tail, batch), (word, last) in zip(batches, answers, strict=True):
+            await self._settle(tail, word, last, batch)
 
     async def _end(self, tail: Tail) -> None:
         assert tail.final is not None
@@ -164,15 +167,22 @@ class RedisProcess(Talking):
             (keys.log, keys.meta, keys.lease, self.shared("running"), *self.of_owner(tail.owner)),
             *(tail.token, self._ms(self._set.keep), tail.key, tail.run_id, seq, done, int(tail.may_gap), ended),
         )
-        await self._settle(tail, word, last)
+        await self._settle(tail, word, last, [(seq, done)])
         if word == b"ok":
             tail.end()
 
-    async def _settle(self, tail: Tail, word: bytes, last: int) -> None:
-        if word == b"ok":
-            tail.settle(last)
-        else:
+    async def _settle(self, tail: Tail, word: bytes, last: int, events: list[tuple[int, bytes]]) -> None:
+        """Take note of what the server has, and give it to who reads it here."""
+        if word != b"ok":
             await self._reclaim(tail)
+            return
+        tail.settle(last)
+        if (feed := self._feeds.get(tail.key)) is not None:
+            new = [(seq, read_ui_event(data)) for seq, data in events if seq > feed.last]
+            if new and new[0][0] == feed.last + 1:
+                feed.add(new, tail.epoch)
+            if not self._has_all(feed):
+                await self._wake()
 
     async def _reclaim(self, tail: Tail) -> None:
         """Write again what the server has forgotten, as another owner than before; or lose a run that is another's."""
@@ -226,16 +236,29 @@ class RedisProcess(Talking):
         if feed is None:
             feed = self._feeds[key] = Feed(key, self.keys(key).log.encode(), look)
         feed.readers += 1
-        if feed.readers == 1 and not self._is_woken:
+        if feed.readers == 1 and not self._has_all(feed):
+            try:
+                await self._wake()
+            except BaseException:
+                self.leave(feed)
+                raise
+        return feed
+
+    def _has_all(self, feed: Feed) -> bool:
+        """Whether a feed has all that this process has written, and so gets what it writes next from itself."""
+        tail = self.tails.get(feed.key)
+        return tail is not None and tail.written == feed.last
+
+    async def _wake(self) -> None:
+        """Have what is read now be listened to; if the server is away, when it is back."""
+        if not self._is_woken:
             self._is_woken = True
             try:
                 await self._send(self.id, {"kind": "wake"})
-            except BaseException as error:  # it is read anew when the server is back, or not at all
+            except BaseException as error:
                 self._is_woken = False
                 if not isinstance(error, Exception):
-                    self.leave(feed)
                     raise
-        return feed
 
     def leave(self, feed: Feed) -> None:
         """Take note that one reader less reads a feed."""
@@ -249,7 +272,10 @@ class RedisProcess(Talking):
             try:
                 async with self._client.connection() as connection:
                     for feed in list(self._feeds.values()):
-                        feed.check(await self.look(feed.key, feed.last))
+                        last = feed.last
+                        look = await self.look(feed.key, last)
+                        if feed.last == last:
+                            feed.check(look)
                     with anyio.fail_after(math.inf) as scope:
                         while True:
                             await self._hear(connection.execute, scope)
@@ -269,7 +295,7 @@ class RedisProcess(Talking):
             pause = min(2 * pause, _LONGEST)
 
     async def _hear(self, execute: Callable[..., Awaitable[Any]], scope: anyio.CancelScope) -> None:
-        feeds = {feed.name: feed for feed in self._feeds.values()}
+        feeds = {feed.name: feed for feed in self._feeds.values() if not self._has_all(feed)}
         mine = self._stream(self.id).encode()
         self._is_woken = False
         block = min(self._set.lease / 3, 5.0)
@@ -281,8 +307,8 @@ class RedisProcess(Talking):
                 self._heard = entries[-1][0].decode()
                 for _, (_, message, *_) in entries:
                     self._take(message)
-            elif (feed := feeds[name]).readers:
-                feed.add(read_entries(entries), int(entries[-1][1][0]))
+            elif new := [each for each in read_entries(entries) if each[0] > feeds[name].last]:
+                feeds[name].add(new, int(entries[-1][1][0]))
 
     # Living.
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from starlette.background import BackgroundTask
 from starlette.requests import HTTPConnection
 
-from streamtools import ToolStream, outputs
+from streamtools import ToolStream, outputs, sources
 from streamtools.errors import ClosedError, RunNotFound
 from streamtools.events import Done, ProviderCompleted, Start, Text, TextDelta, UIEvent
 from streamtools.outputs import asgi
@@ -149,6 +149,42 @@ async def test_first_bytes_come_at_once() -> None:
         assert ["start"] == [frame["type"] for frame in read_frames(exchange.chunks)]
         exchange.gone.set()
     assert 1 == source.closed
+
+
+@pytest.mark.parametrize(
+    ("format", "as_run"), [("native", False), ("ai_sdk", False), ("ag_ui", False), ("native", True)]
+)
+async def test_the_first_text_goes_out_in_the_turn_in_which_it_comes(format: str, as_run: bool) -> None:
+    """Of the event loop: no task has to be woken between; of a run, its reader has."""
+    came, turn, turns = anyio.Event(), 0, list[int]()
+
+    async def say() -> AsyncIterator[str]:
+        await came.wait()
+        turns.append(turn)
+        yield "Hello"
+
+    async def turn_round() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await anyio.lowlevel.checkpoint()
+
+    class Noting(Exchange):
+        async def send(self, message: MutableMapping[str, Any]) -> None:
+            if b"Hello" in message.get("body", b""):
+                turns.append(turn)
+            await super().send(message)
+
+    exchange = Noting()
+    async with Runs() as runs, anyio.create_task_group() as group:
+        told: Any = ToolStream(sources.text(say()))
+        told = await runs.start(told, owner="ann") if as_run else told
+        async with answering(event_stream_response(told, format=format), exchange):
+            await anyio.wait_all_tasks_blocked()
+            group.start_soon(turn_round)
+            came.set()
+        group.cancel_scope.cancel()
+    assert turns[1] - turns[0] == int(as_run)
 
 
 async def test_first_bytes_come_before_a_stream_that_is_slow_to_open() -> None:

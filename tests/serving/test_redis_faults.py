@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
@@ -56,21 +57,31 @@ async def cuttable(server: RedisServer, **options: Any) -> AsyncIterator[tuple[R
 
 
 async def test_an_owner_that_is_cut_off_loses_its_run(server: RedisServer, prefix: str) -> None:
-    """Another ends it; when the owner is back, what it still says is written nowhere, and its run ends as well."""
+    """Another ends it; when the owner is back, what it still says is written nowhere, and its run ends as well, with
+    what the other wrote for who reads it there.
+    """
     gate = anyio.Event()
+    there_too = list[UIEvent]()
+
+    async def read_where_it_was_driven(run: Run) -> None:
+        there_too.extend(await read(run.attach()))
+
     async with cuttable(server, prefix=prefix) as (here, there, cut):
         run = await here.start(ToolStream(Script(texts("a"), gate, [*texts("b"), STOP])), owner="ann")
         found = await there.find(run.id, owner="ann")
         taken = list[UIEvent]()
         with anyio.fail_after(20):
-            async for event in found.attach():
-                taken.append(event)
-                if event.type == "text":
-                    cut.cut()
-                    gate.set()
-            cut.mend()
-            mine = await run.wait()
+            async with anyio.create_task_group() as group:
+                group.start_soon(read_where_it_was_driven, run)
+                async for event in found.attach():
+                    taken.append(event)
+                    if event.type == "text":
+                        cut.cut()
+                        gate.set()
+                cut.mend()
+                mine = await run.wait()
         validate(taken)
+        assert taken == there_too
         assert ["start", "step 1", "text 'a'", "error stream_interrupted", "step 1 ends: None"] == story(taken)[:-1]
         assert isinstance(taken[-1], Done)
         assert "failed" == taken[-1].reason
@@ -201,6 +212,29 @@ async def test_scripts_that_the_server_has_forgotten(server: RedisServer, prefix
         assert "abcdef" == (await found.wait()).text
         assert [whole[0]] * 3 + [whole[0] + 1] * 3 == whole
         assert sending.sent.count("EVALSHA") > 6
+
+
+async def test_who_reads_a_run_where_it_is_driven_does_not_ask_for_it(server: RedisServer, prefix: str) -> None:
+    """It is given what the server has; a frame costs one command, however many read it."""
+    gates = {each: anyio.Event() for each in "abcdef"}
+    source = Script(*(part for each, gate in gates.items() for part in (texts(each), gate)), [STOP])
+    async with cuttable(server, prefix=prefix, lease=30.0) as (here, _, sending):
+        run = await here.start(ToolStream(source), owner="ann")
+        both, asked = [list[UIEvent](), list[UIEvent]()], dict[str, int]()
+
+        async def follow(taken: list[UIEvent]) -> None:
+            async for event in run.attach():
+                taken.append(event)
+                if isinstance(event, Text) and all(each and each[-1].seq == event.seq for each in both):
+                    asked[event.text] = len(sending.sent)
+                    gates[event.text].set()
+
+        async with anyio.create_task_group() as group:
+            for each in both:
+                group.start_soon(follow, each)
+        validate(both[0])
+        assert both[0] == both[1]
+        assert [1] * 4 == [asked[later] - asked[before] for before, later in itertools.pairwise("bcdef")]
 
 
 @pytest.mark.parametrize("lost", [0, 3])
