@@ -9,7 +9,7 @@ network has brought in many pieces, and those behind the first go together, as s
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Send
 
-from streamtools.gateway.addresses import JSON, ONCE, Head, as_bytes, as_text, is_packed_twice, path_for, without_hop
+from streamtools.gateway.addresses import JSON, ONCE, as_bytes, as_text, is_packed_twice, path_for
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.encoder import EVENT_STREAM, KEEP_ALIVE
@@ -53,35 +53,15 @@ LEAST = 16
 """Characters of a key that is overwritten. Shorter ones are often words, where a server of one's own needs no key."""
 
 
-class Passing:
+class Passing(Exchange):
     """A request whose answer passes as it is, and about which nobody is asked."""
 
-    asks: Collection[object] = ()
-    judged = over = is_long = False
-
     def __init__(self, endpoint: str, body: bytes) -> None:
-        self.request: UpstreamRequest | None = UpstreamRequest(endpoint, body)
-        self.head: Head | None = None
-
-    def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
-        """Take the status and the headers."""
-        self.request = None
-        self.head = Head(status, without_hop(headers))
-
-    def feed(self, chunk: bytes) -> bytes:
-        """Return the bytes as they are."""
-        return chunk
-
-    def close(self, cause: str | None = None) -> bytes:
-        """Return nothing."""
-        return b""
-
-    async def settle(self) -> bytes:
-        """Return nothing."""
-        return b""
-
-    def give_up(self) -> None:
-        """Do nothing."""
+        self.request = UpstreamRequest(endpoint, body)
+        self.head = None
+        self._untouched, self._asked_long = True, False
+        self._tries, self._take = 0, None
+        self._held, self._parts = bytearray(), []
 
 
 class Fault(NamedTuple):
@@ -157,7 +137,7 @@ async def attended(work: Callable[[], Awaitable[_T]], receive: Receive, shutdown
 class Delivery:
     """Sends one answer; `untouched` is one whose bytes pass as they are, and which can only break where those do."""
 
-    def __init__(self, exchange: Exchange | Passing, route: Route, *, untouched: bool) -> None:
+    def __init__(self, exchange: Exchange, route: Route, *, untouched: bool) -> None:
         self.status = GONE
         """The status that the client was told."""
         self.first: float | None = None

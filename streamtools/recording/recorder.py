@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 import anyio.lowlevel
 
@@ -28,16 +28,17 @@ Edit = Callable[[Head], Head]
 """Takes the head of an exchange before it is written, and returns the head to write."""
 
 
-def record(
-    stream: Any,
-    target: Target,
-    *,
-    source: str = DETECT,
-    redact: Iterable[Secret] = (),
-    edit: Edit | None = None,
-    clock: Callable[[], float] = time.perf_counter,
-    keep_unreadable: bool = False,
-) -> RecordedStream:
+class RecordOptions(TypedDict, total=False):
+    """How exchanges are recorded; see `RecordingTransport`."""
+
+    source: str
+    redact: Iterable[Secret]
+    edit: Edit | None
+    clock: Callable[[], float]
+    keep_unreadable: bool
+
+
+def record(stream: Any, target: Target, **options: Unpack[RecordOptions]) -> RecordedStream:
     """Return `stream` once more, with the same bytes in the same pieces, which are recorded as they are read.
 
     `stream` is a response of httpx or httpx2, or whatever has `aiter_bytes()` or such a `response`, or an iterable of
@@ -45,8 +46,7 @@ def record(
     has `aiter_bytes()` itself. The parameters are those of `RecordingTransport`; times count from this call. Closed
     before its end, by `aclose` or by its `with` block, it is recorded as one that was left.
     """
-    file = ExchangeFile(target, source=source, redact=redact, edit=edit, clock=clock, keep_unreadable=keep_unreadable)
-    return RecordedStream(stream, file)
+    return RecordedStream(stream, ExchangeFile(target, **options))
 
 
 class RecordedBytes:
@@ -209,7 +209,7 @@ class ExchangeFile:
         self,
         target: Target,
         *,
-        source: str,
+        source: str = DETECT,
         redact: Iterable[Secret] = (),
         edit: Edit | None = None,
         clock: Callable[[], float] = time.perf_counter,
@@ -230,8 +230,7 @@ class ExchangeFile:
 
     def ask(self, method: str, url: str, headers: Sequence[tuple[str, str]], content: bytes) -> Entry:
         """Return an exchange that begins now with this request, whose credentials are overwritten in it, too."""
-        keep = self.keep_unreadable
-        return self.begin(*read_request(method, url, headers, content, redact=self.redact, keep_unreadable=keep))
+        return self.begin(*read_request(method, url, headers, content, self.redact, self.keep_unreadable))
 
     def begin(self, request: Request | None, credentials: Iterable[str] = ()) -> Entry:
         """Return an exchange that begins now. `credentials` are overwritten in it, too."""

@@ -40,19 +40,13 @@ HEADERS = frozenset(
 
 
 def read_request(
-    method: str,
-    url: str,
-    headers: Iterable[tuple[str, str]],
-    content: bytes = b"",
-    *,
-    redact: Iterable[Secret] = (),
-    keep_unreadable: bool = False,
+    method: str, url: str, headers: Iterable[tuple[str, str]], content: bytes, redact: Iterable[Secret], keep: bool
 ) -> tuple[Request, list[str]]:
     """Return what `describe_request` does, and the credentials that were found, to be looked for in the response."""
     fields = list(headers)
     asked = Request(method=method, url=url, **body_fields(fields, content))
     clean, found = _redacted(asked, fields, redact)
-    return clean if keep_unreadable else leave_out(clean), found
+    return clean if keep else leave_out(clean), found
 
 
 def describe_request(
@@ -69,7 +63,7 @@ def describe_request(
     `content` is its body as it was sent, `redact` are more secrets. What of the body cannot be looked through, because
     it is neither JSON, nor text, nor parts of these, is left out, unless `keep_unreadable`; `left_out` says so then.
     """
-    return read_request(method, url, headers, content, redact=redact, keep_unreadable=keep_unreadable)[0]
+    return read_request(method, url, headers, content, redact, keep_unreadable)[0]
 
 
 def redact_request(request: Request, redact: Iterable[Secret] = ()) -> tuple[Request, list[str]]:

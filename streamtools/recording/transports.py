@@ -24,12 +24,12 @@ from typing import Any, Self, TypeVar, Unpack
 import anyio
 
 from streamtools.errors import RecordingError, UnrecordedRequest
-from streamtools.recording.exchanges import DETECT, FIELDS, Exchange, Match, exchanges_of, explain, matcher, title
+from streamtools.recording.exchanges import FIELDS, Exchange, Match, exchanges_of, explain, matcher, title
 from streamtools.recording.file_reader import OpenRecording
 from streamtools.recording.file_writer import Target
 from streamtools.recording.format import Request, Response
 from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes, unreached
-from streamtools.recording.recorder import Edit, Entry, ExchangeFile, RecordedBytes, items_of
+from streamtools.recording.recorder import ExchangeFile, RecordedBytes, RecordOptions, items_of
 from streamtools.recording.redact import describe_request
 from streamtools.recording.scrubbing import Secret
 
@@ -117,22 +117,10 @@ class RecordingTransport(Transport):
     request's body that cannot be looked through, such as an image, is left out, unless `keep_unreadable`.
     """
 
-    def __init__(
-        self,
-        inner: Any,
-        target: Target,
-        *,
-        source: str = DETECT,
-        redact: Iterable[Secret] = (),
-        edit: Edit | None = None,
-        clock: Callable[[], float] = time.perf_counter,
-        keep_unreadable: bool = False,
-    ) -> None:
+    def __init__(self, inner: Any, target: Target, **options: Unpack[RecordOptions]) -> None:
         """Raises OSError for a path that cannot be opened, ValueError for a secret that cannot be looked for."""
         self._inner = inner
-        self._file = ExchangeFile(
-            target, source=source, redact=redact, edit=edit, clock=clock, keep_unreadable=keep_unreadable
-        )
+        self._file = ExchangeFile(target, **options)
 
     @property
     def fault(self) -> OSError | None:
@@ -141,28 +129,23 @@ class RecordingTransport(Transport):
 
     async def handle_async_request(self, request: Any) -> Any:
         """Return the response, decoded, which is recorded while it is read."""
-        exchange = self._file.ask(request.method, str(request.url), items_of(request.headers), await request.aread())
-        try:
-            response = await self._inner.handle_async_request(request)
-        except BaseException as error:
-            exchange.fail(error)
-            raise
-        return self._recorded(request, response, exchange, blocking=False)
+        return await self._record(request, await request.aread(), blocking=False)
 
     def handle_request(self, request: Any) -> Any:
         """Return the response to a blocking client, decoded, which is recorded while it is read."""
-        exchange = self._file.ask(request.method, str(request.url), items_of(request.headers), request.read())
-        try:
-            response = self._inner.handle_request(request)
-        except BaseException as error:
-            exchange.fail(error)
-            raise
-        return self._recorded(request, response, exchange, blocking=True)
+        return at_once(self._record(request, request.read(), blocking=True))
 
     def _release(self) -> None:
         self._file.close()
 
-    def _recorded(self, request: Any, response: Any, exchange: Entry, *, blocking: bool) -> Any:
+    async def _record(self, request: Any, content: bytes, *, blocking: bool) -> Any:
+        exchange = self._file.ask(request.method, str(request.url), items_of(request.headers), content)
+        try:
+            handle = self._inner.handle_request if blocking else self._inner.handle_async_request
+            response = handle(request) if blocking else await handle(request)
+        except BaseException as error:
+            exchange.fail(error)
+            raise
         response.request = request
         headers = items_of(response.headers)
         exchange.answered(response.status_code, headers)

@@ -8,7 +8,7 @@ telemetry.instrument()
 from streamtools.telemetry.conventions import CONVENTIONS, Names, Version
 
 try:
-    from streamtools.telemetry.instrumentation import instrument, uninstrument
+    from streamtools.telemetry.spans import instrument, uninstrument
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "opentelemetry":
         raise

@@ -10,24 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from time import perf_counter, time_ns
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from opentelemetry import context, trace
+from opentelemetry import context, metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from streamtools import observing
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, Done, Error, Reasoning, StepEnd, Text, Usage, UsageReport, Warning
 from streamtools.logs import without_inputs
 from streamtools.observing import Holds
-from streamtools.telemetry.conventions import Names, provider_name
+from streamtools.telemetry.conventions import CONVENTIONS, Names, Version, provider_name
 from streamtools.telemetry.instruments import Instruments
 from streamtools.telemetry.message_attributes import Clean, as_attribute, input_messages, output_messages
 
+_NAME = "streamtools"
 _ON_SPANS = {
     "input": "gen_ai.usage.input_tokens",
     "output": "gen_ai.usage.output_tokens",
@@ -44,7 +47,10 @@ OTHER = "_OTHER"
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """What all runs are told with: see `instrument`. `live` are those that go on."""
+    """What all runs are told with, as `instrument` sets it up, and what watches them: see `streamtools.observing`.
+
+    `live` are those that go on.
+    """
 
     tracer: trace.Tracer
     metrics: Instruments
@@ -53,6 +59,14 @@ class Settings:
     content: bool
     by_chunk: bool
     live: dict[int, RunSpans]
+
+    def begin(self, run_id: str, machine: Holds, resumed: str) -> RunSpans:
+        """Begin the spans of a run."""
+        return RunSpans(self, run_id, machine, resumed)
+
+    def count(self, what: str, by: int) -> None:
+        """Count what happens outside of a run."""
+        self.metrics.count(what, by)
 
 
 class _Request:
@@ -342,3 +356,37 @@ def _links(resumed: str) -> list[Link]:
     """Return a link to the span of which `resumed` is the `traceparent`, if it is one."""
     found = trace.get_current_span(_PROPAGATOR.extract({"traceparent": resumed})).get_span_context()
     return [Link(found)] if resumed and found.is_valid else []
+
+
+def instrument(
+    *,
+    tracer_provider: trace.TracerProvider | None = None,
+    meter_provider: metrics.MeterProvider | None = None,
+    agent: str | None = None,
+    conventions: Version = "1.41",
+    content: bool = False,
+    by_chunk: bool = False,
+) -> None:
+    """Have each run that begins from now on tell OpenTelemetry what happens, in this whole process.
+
+    Without providers, those that the application has set count. `agent` is `gen_ai.agent.name`. `conventions` is the
+    version by whose names attributes and metrics are called. With `content`, spans hold messages, arguments and
+    results, in which keys of known forms are overwritten. With `by_chunk`, the time between the chunks of answers is
+    recorded, which costs something for each. A second call replaces the first. Raises ValueError for a version that
+    there is not.
+    """
+    if conventions not in CONVENTIONS:
+        raise ValueError(f"conventions is one of {', '.join(get_args(Version))}, not {conventions!r}")
+    names = CONVENTIONS[conventions]
+    made = version(_NAME)
+    tracer = trace.get_tracer(_NAME, made, tracer_provider, names.schema)
+    meter = metrics.get_meter(_NAME, made, meter_provider, names.schema)
+    live: dict[int, RunSpans] = {}
+    # Of a copy: it is another thread that asks.
+    instruments = Instruments(meter, names, lambda: sum(run.held_now for run in list(live.values())))
+    observing.install(Settings(tracer, instruments, names, agent, content, by_chunk, live))
+
+
+def uninstrument() -> None:
+    """Watch no run that begins from now on."""
+    observing.install(None)

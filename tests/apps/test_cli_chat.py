@@ -18,7 +18,7 @@ from anyio.from_thread import start_blocking_portal
 
 from streamtools.apps.cli import main
 from streamtools.apps.cli.arguments import API
-from streamtools.apps.cli.kept_talk import read_talk, write_talk
+from streamtools.apps.cli.chat import read_talk, write_talk
 from streamtools.apps.cli.named_model import _CLIENTS
 from streamtools.conversation import models
 from streamtools.conversation.models import HTTPModel

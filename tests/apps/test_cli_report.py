@@ -14,8 +14,7 @@ import pytest
 
 from streamtools import ToolStream, sources
 from streamtools.apps.cli import main
-from streamtools.apps.cli.report import Report
-from streamtools.apps.cli.report_page import BINS, page
+from streamtools.apps.cli.report import BINS, Report, page
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Warning
 from streamtools.recording import Head, RecordingWriter, Response, shipped

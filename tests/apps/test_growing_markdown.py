@@ -9,8 +9,7 @@ import re
 import pytest
 
 from streamtools import ToolCall
-from streamtools.apps.cli.growing_markdown import GrowingMarkdown
-from streamtools.apps.cli.live_region import LiveRegion
+from streamtools.apps.cli.growing_markdown import GrowingMarkdown, LiveRegion
 from streamtools.apps.cli.run_summary import describe
 from streamtools.apps.cli.transcript import Terminal, Transcript
 from streamtools.events import Call, Done, Executed, Executing, Progress, Reasoning, Text, Thinking, UIEvent

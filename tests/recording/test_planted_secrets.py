@@ -353,7 +353,7 @@ def test_no_more_than_some_are_looked_for_elsewhere() -> None:
     many = [f"{SECRET}{at:04}" for at in range(1000)]
     asked = {"api_keys": many, "text": f"{SECRET} {many[0]}"}
     headers = [("x-functions-key", SECRET)]
-    written, found = read_request("POST", "http://x", headers, json.dumps(asked).encode())
+    written, found = read_request("POST", "http://x", headers, json.dumps(asked).encode(), (), False)
 
     assert [SECRET, *many[: MANY - 1]] == found
     assert_absent(json.dumps(written.body).encode())

@@ -139,7 +139,7 @@ def test_what_a_request_sends_as_credentials(
     url: str, headers: list[tuple[str, str]], content: bytes, credentials: list[str] | None
 ) -> None:
     """By the names of headers and keys, and if they are too long for a word."""
-    given = read_request("POST", url, headers, content)[1]
+    given = read_request("POST", url, headers, content, (), False)[1]
     assert credentials == given if credentials is not None else given[-1] == OPAQUE
 
 
@@ -154,7 +154,9 @@ def test_a_credential_of_any_length(character: str, least: int) -> None:
         rest = asked.body["text"].strip("<>").lstrip("*")
         assert len(rest) < 16, many
     numbers = "".join(map(str, range(20_000)))
-    assert numbers.startswith("".join(looked_for := read_request("GET", "http://x", [("token", numbers)])[1]))
+    assert numbers.startswith(
+        "".join(looked_for := read_request("GET", "http://x", [("token", numbers)], b"", (), False)[1])
+    )
     assert MOST <= sum(map(len, looked_for)) < MOST + 300
 
 

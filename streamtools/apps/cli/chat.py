@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,19 +21,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO
 
 import anyio
 import httpx
 
 from streamtools.apps.cli import arguments
 from streamtools.apps.cli.complaints import Complaints, Refused, one_line
-from streamtools.apps.cli.kept_talk import Unusable, read_talk, write_talk
 from streamtools.apps.cli.named_model import NamedModel, import_tools, proxy_for, refusals
 from streamtools.apps.cli.prompting import Prompt, decide, no_echo
 from streamtools.apps.cli.recordings import JsonLines, View, open_output, open_transcript
 from streamtools.conversation import Assistant, Message, System, User
 from streamtools.errors import Code
+from streamtools.history import read_messages
 from streamtools.recording.transports import RecordingTransport
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, Suspension, ToolRegistry
@@ -237,10 +240,7 @@ class _Conversation:
 
     def _go_on(self, path: str) -> None:
         """Go on behind the conversation in a file. Raises FileNotFoundError, and `Refused`."""
-        try:
-            messages, read = read_talk(path)
-        except Unusable as error:
-            raise Refused(f"{path}: {error}") from None
+        messages, read = read_talk(path)
         instructed = any(isinstance(message, System) for message in read)
         self._history = read if instructed else [*self._named.beginning, *read]
         self._messages, self._last = messages, None
@@ -332,3 +332,45 @@ def _questions(conversation: _Conversation, screen: Transcript | None, output: T
             if screen is not None and terminal is None:
                 screen.question(question)
             yield question
+
+
+# A conversation in a file: as OpenAI's messages, which `/save` and `--continue` write, or as any provider's.
+
+_TEXT: Final[dict[str, Any]] = {"encoding": "utf-8", "errors": "surrogatepass"}
+"""A model's half of a surrogate pair is kept as it is."""
+
+
+def read_talk(path: str) -> tuple[list[Any], list[Message]]:
+    """Return what stands in the file, and the messages that it means. Raises `Refused`, and FileNotFoundError."""
+    try:
+        written = json.loads(Path(path).read_text(**_TEXT))
+        if not isinstance(written, list):
+            raise ValueError("a list of messages was expected")
+        return written, read_messages(written, system=True)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Refused(f"{path}: it cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, no messages
+        raise Refused(f"{path}: it is no conversation: {one_line(str(error))}") from None
+
+
+def write_talk(path: str, messages: list[Any], *, anew: bool) -> None:
+    """Write the messages, for their owner alone: into a new file, or over what is there, whole or not at all.
+
+    Raises OSError.
+    """
+    if anew:
+        with open(path, "x", opener=partial(os.open, mode=0o600), **_TEXT) as file:
+            json.dump(messages, file, ensure_ascii=False, indent=2)
+        return
+    where = Path(os.path.realpath(path))  # a symbolic link stays one
+    with tempfile.NamedTemporaryFile("w", dir=where.parent, prefix=f".{where.name}.", delete=False, **_TEXT) as file:
+        try:
+            json.dump(messages, file, ensure_ascii=False, indent=2)
+            file.flush()
+            Path(file.name).replace(where)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(file.name).unlink()
+            raise

@@ -7,9 +7,10 @@ read once, and what is kept does not grow with the file.
 
 from __future__ import annotations
 
+import html
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -18,7 +19,6 @@ import msgspec
 from streamtools import sources
 from streamtools.apps.cli import arguments
 from streamtools.apps.cli.complaints import Complaints, Refused
-from streamtools.apps.cli.report_page import Figures, page
 from streamtools.errors import Code, RecordingError
 from streamtools.events import Call, Done, Error, Executed, Matched, Text, UIEvent, Warning, read_ui_event
 from streamtools.machine.state_machine import StreamMachine
@@ -180,3 +180,163 @@ class Report:
                 times[name].add(seconds)
         self.see(out for event in adapter.close() for out in machine.feed(event))
         self.see(machine.close())
+
+
+# What was counted, and the page that shows it: one file, with plots in SVG, without scripts.
+
+BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+"""Seconds: the upper bounds of the bars of a plot of times."""
+BINS = 100
+"""Columns of the plot over the runs: where there are more, two become one."""
+
+_TABLES = {
+    "calls": "Calls by dialect",
+    "near_misses": "Near misses by dialect",
+    "errors": "Errors by code and dialect",
+    "cut_calls": "Calls in which an answer ended",
+    "runs": "How runs ended",
+    "tools": "Calls that tools have answered",
+    "failed_tools": "Calls in which a tool has failed",
+    "warnings": "Other warnings",
+    "rule_matches": "Matches of rules",
+    "log": "Records of the log",
+}
+_TIMES = {
+    "first_chunk": "Until the first chunk of an answer",
+    "first_text": "Until its first visible text",
+    "answers": "Until its end",
+    "tools": "Calls of tools",
+}
+_MARKS = {"calls": "#2a78d6", "near_misses": "#eda100", "errors": "#e34948"}
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;color:#0b0b0b;"
+    "background:#fcfcfb}table{border-collapse:collapse}td,th{padding:.1em 1em .1em 0;text-align:left;"
+    "overflow-wrap:anywhere}td+td{text-align:right}svg{max-width:100%}text{font:12px system-ui,sans-serif;"
+    "fill:#52514e}"
+)
+
+
+class Histogram:
+    """How many of some seconds lie between the bounds."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.sum += seconds
+        self.counts[next((at for at, bound in enumerate(BOUNDS) if seconds <= bound), len(BOUNDS))] += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        count = sum(self.counts)
+        return {"count": count, "mean": self.sum / count if count else None, "bounds": BOUNDS, "counts": self.counts}
+
+
+class Figures:
+    """What was counted: tables by name, times, and what came in which run, in the order of the files."""
+
+    def __init__(self) -> None:
+        self.found = 0
+        """Lines, or answers of recordings, that told something."""
+        self.skipped = 0
+        """Lines that told nothing."""
+        self.tables: dict[str, Counter[str]] = {name: Counter() for name in _TABLES}
+        self.times = {name: Histogram() for name in _TIMES}
+        self.bins: list[Counter[str]] = []
+        self._a_bin = 1  # runs in each of them
+        self._runs = 0  # in the last one
+        self._open: Counter[str] = Counter()  # what came since the last run ended
+
+    def mark(self, table: str) -> None:
+        """Count something for the run that goes on."""
+        if table in _MARKS:
+            self._open[table] += 1
+
+    def end_run(self) -> None:
+        """Take note that a run has ended."""
+        if not self.bins or self._runs == self._a_bin:
+            if len(self.bins) == BINS:
+                self.bins = [one + other for one, other in zip(self.bins[::2], self.bins[1::2], strict=True)]
+                self._a_bin *= 2
+            self.bins.append(Counter())
+            self._runs = 0
+        self.bins[-1] += self._open
+        self._runs += 1
+        self._open.clear()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something came of which no run has ended."""
+        return self._open.total() > 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it for JSON."""
+        tables = {name: dict(counter.most_common()) for name, counter in self.tables.items()}
+        times = {name: histogram.as_dict() for name, histogram in self.times.items()}
+        over_runs = {"runs_in_each": self._a_bin, **{name: [each[name] for each in self.bins] for name in _MARKS}}
+        return {"found": self.found, "skipped": self.skipped, **tables, "times": times, "over_runs": over_runs}
+
+
+def page(figures: Figures) -> str:
+    """Return the page. Whatever stands in a file may stand in it, escaped."""
+    parts = [f"<p>{figures.found} lines and answers were read, and {figures.skipped} lines told nothing.</p>"]
+    if any(each.total() for each in figures.bins):
+        parts += ["<h2>Over the runs, in their order</h2>", _over_runs(figures.bins)]
+    for name, title in _TABLES.items():
+        if counter := figures.tables[name]:
+            parts += [f"<h2>{title}</h2>", _table(counter.most_common())]
+    for name, title in _TIMES.items():
+        histogram = figures.times[name]
+        if any(histogram.counts):
+            mean = histogram.sum / sum(histogram.counts)
+            parts += [f"<h2>{title}: {mean:.3g} s on average</h2>", _bars(histogram)]
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        "<meta http-equiv=\"content-security-policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>What the models have done</title><style>{_STYLE}</style><h1>What the models have done</h1>"
+        f"{''.join(parts)}</html>\n"
+    )
+
+
+def _table(rows: Iterable[tuple[str, int]]) -> str:
+    cells = "".join(f"<tr><td>{html.escape(name) or '–'}</td><td>{many}</td></tr>" for name, many in rows)
+    return f"<table>{cells}</table>"
+
+
+def _over_runs(bins: Sequence[Counter[str]]) -> str:
+    """Return columns of calls, near misses and errors, one above the other."""
+    height, width = 160, 800 / len(bins)
+    most = max(each.total() for each in bins)
+    shapes = []
+    for at, each in enumerate(bins):
+        top = float(height)
+        for name, colour in _MARKS.items():
+            size = each[name] * height / most
+            top -= size
+            if size:
+                told = f"{name.replace('_', ' ')}: {each[name]}"
+                shapes.append(_rect(at * width, top, max(1.0, width - 1), size, colour, told))
+    legend = (
+        f'<rect x="{at * 120}" y="172" width="12" height="12" fill="{colour}"/>'
+        f'<text x="{at * 120 + 18}" y="182">{name.replace("_", " ")}</text>'
+        for at, (name, colour) in enumerate(_MARKS.items())
+    )
+    return f'<svg viewBox="0 0 800 190" width="800" role="img">{"".join(shapes)}{"".join(legend)}</svg>'
+
+
+def _bars(histogram: Histogram) -> str:
+    """Return a bar for each interval of times, with the seconds up to which it goes below."""
+    most, shapes = max(histogram.counts), []
+    for at, count in enumerate(histogram.counts):
+        size = count * 100 / most
+        name = f"≤ {BOUNDS[at]:g} s" if at < len(BOUNDS) else "more"
+        shapes.append(_rect(at * 57, 100 - size, 50, size, _MARKS["calls"], f"{name}: {count}"))
+        shapes.append(f'<text x="{at * 57}" y="116">{name}</text>')
+    return f'<svg viewBox="0 0 800 120" width="800" role="img">{"".join(shapes)}</svg>'
+
+
+def _rect(x: float, y: float, width: float, height: float, colour: str, told: str) -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect {place} fill="{colour}"><title>{html.escape(told)}</title></rect>'

@@ -25,8 +25,7 @@ from rich.text import Text as Line
 
 from streamtools import events
 from streamtools.apps.cli.complaints import Printable, crop, one_line, printable
-from streamtools.apps.cli.growing_markdown import GrowingMarkdown
-from streamtools.apps.cli.live_region import LiveRegion, styled_lines
+from streamtools.apps.cli.growing_markdown import GrowingMarkdown, LiveRegion, styled_lines
 from streamtools.apps.cli.run_summary import describe, seconds_text
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
