@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streamtools.history.content import Content, given, read_content, text_in
+from streamtools.history.content import Content, encrypted, given, read_content, text_in
 from streamtools.history.parts import ProviderItem, Thought, User
-from streamtools.history.turns import Draft, Reader, encrypted, read_call
+from streamtools.history.turns import Draft, Reader, read_call
 from streamtools.json_values import Rejected, decode_json
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "reasoning", "activity")

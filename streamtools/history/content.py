@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from streamtools.json_values import compact, writable
+from streamtools.json_values import compact, fits, writable
+from streamtools.limits import DEFAULT_LIMITS
 
 Content: TypeAlias = str | list[dict[str, Any]]
 
@@ -69,6 +70,13 @@ def given(value: object, key: str) -> str:
     """Return a text in an object, "" if there is none."""
     found = value.get(key) if isinstance(value, Mapping) else None
     return found if isinstance(found, str) else ""
+
+
+def encrypted(details: object) -> list[dict[str, Any]]:
+    """Return the entries of `reasoning_details` that are signed or encrypted."""
+    entries = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    signed = [each for each in entries if given(each, "data") or given(each, "signature")]
+    return signed if fits(signed, DEFAULT_LIMITS.depth) else []
 
 
 def read_part(part: object) -> dict[str, Any]:

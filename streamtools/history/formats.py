@@ -110,7 +110,8 @@ def _read(message: Mapping[str, Any] | Message, reader: Reader) -> None:
                 reader.shown = reader.shown or chat.FORMAT
                 reader.instruct(text_in(read_content(content)), _own(message))
             case "user" if isinstance(content, list | tuple):
-                parts = [bedrock.as_part(part) for part in content if not _read_result(part, reader)]
+                said = (part for part in content if not anthropic.read_result(part, reader))
+                parts = [bedrock.as_part(part) for part in said if not bedrock.read_result(part, reader)]
                 if parts or not content:
                     reader.hear(User(read_content(parts), _own(message)))
             case "user":
@@ -135,10 +136,6 @@ def _own(message: Mapping[str, Any]) -> ProviderItem | None:
     if message["role"] != "user" and any(len(each) != 2 or "text" not in each for each in parts):
         own["content"] = [dict(each) for each in parts]
     return keep(responses.FORMAT if names else chat.FORMAT, own)
-
-
-def _read_result(part: Any, reader: Reader) -> bool:
-    return anthropic.read_result(part, reader) or bedrock.read_result(part, reader)
 
 
 def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, read_part, write_parts
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
-from streamtools.history.turns import Draft, Names, Reader, in_order, keep, own_of, read_call, without
+from streamtools.history.turns import Draft, Names, Reader, in_order, keep, own_of, without
 
 FORMAT = "interactions"
 _OURS = ("user_input", "model_output", "thought", "function_result")
@@ -60,11 +60,9 @@ def read(step: Mapping[str, Any], reader: Reader) -> None:
             texts = (given(each, "text") for each in (summary if isinstance(summary, list) else [summary]))
             reader.go_on(FORMAT).add_thought("".join(texts), step.get("signature"), own=step)
         case "function_call":
-            said = reader.go_on(FORMAT)
-            own = said.keep(without(step, "type", "id", "name", "arguments", "signature"))
+            rest = without(step, "type", "id", "name", "arguments", "signature")
             call = {"name": step.get("name"), "arguments": step.get("arguments")}
-            id, signature = step.get("id"), step.get("signature")
-            reader.call(said, read_call(call, id, f"call_{reader.place}_0", reader.budget, own, signature))
+            reader.take_call(FORMAT, call, step.get("id"), rest, step.get("signature"))
         case _:
             reader.go_on(FORMAT).add_item(step)
 

@@ -24,7 +24,7 @@ from streamtools.history.parts import (
     Thought,
     User,
 )
-from streamtools.history.turns import Draft, Names, Reader, arguments_text, in_order, keep, own_of, read_call, without
+from streamtools.history.turns import Draft, Names, Reader, arguments_text, in_order, keep, own_of, without
 
 FORMAT = "mistral"
 _OUTPUTS = ("message.input", "message.output")
@@ -46,10 +46,8 @@ def read(entry: Mapping[str, Any], reader: Reader) -> None:
     elif kind in _OUTPUTS:
         _read_output(entry, rest | ({"type": kind} if kind == "message.input" else {}), reader.go_on(FORMAT))
     elif kind == "function.call":
-        said = reader.go_on(FORMAT)
         call = {"name": entry.get("name"), "arguments": entry.get("arguments")}
-        made = f"call_{reader.place}_0"
-        reader.call(said, read_call(call, entry.get("tool_call_id"), made, reader.budget, said.keep(rest)))
+        reader.take_call(FORMAT, call, entry.get("tool_call_id"), rest)
     elif kind == "function.result":
         reader.answer(entry.get("tool_call_id"), entry.get("result"), own=keep(FORMAT, rest))
     else:

@@ -23,7 +23,7 @@ from streamtools.history.parts import (
     TextPart,
     Thought,
 )
-from streamtools.history.turns import Draft, Names, Reader, arguments_text, in_order, keep, own_of, read_call, without
+from streamtools.history.turns import Draft, Names, Reader, arguments_text, in_order, keep, own_of, without
 
 FORMAT = "responses"
 _CUSTOM = "custom_tool_call"
@@ -83,13 +83,10 @@ def read_item(item: Mapping[str, Any], reader: Reader) -> None:
             "\n\n".join(filter(None, texts)), item.get("encrypted_content"), item.get("id"), own=item if sound else None
         )
     elif kind in ("function_call", _CUSTOM):
-        said = reader.go_on(FORMAT)
         arguments = {"arguments": {"input": given(item, "input")}} if kind == _CUSTOM else {}
         known = ("type", "call_id", "name", "arguments", "input")[kind == _CUSTOM :]  # the type of those stays
-        own = said.keep(without(item, *known))
         call = {"name": item.get("name"), "arguments": item.get("arguments")} | arguments
-        made = f"call_{reader.place}_0"
-        reader.call(said, read_call(call, item.get("call_id"), made, reader.budget, own))
+        reader.take_call(FORMAT, call, item.get("call_id"), without(item, *known))
     elif isinstance(kind, str) or (kind is None and given(item, "id") and len(item) <= 2):  # a reference
         reader.go_on(FORMAT).add_item(item)
     else:

@@ -151,6 +151,13 @@ class Reader:
         """Add a call to a turn of items, none of which has an answer."""
         said.parts.append(self._open_call(call))
 
+    def take_call(
+        self, format: str, call: Mapping[str, Any], id: object, rest: Mapping[str, Any], signature: object = None
+    ) -> None:
+        """Add the call that an item is, with the rest of its members, to the turn of which it is a piece."""
+        said = self.go_on(format)
+        self.call(said, read_call(call, id, f"call_{self.place}_0", self.budget, said.keep(rest), signature))
+
     def answer(
         self, id: object, content: object, *, is_error: bool = False, own: ProviderItem | None = None, text: str = ""
     ) -> None:
@@ -336,13 +343,6 @@ def read_call(
         signature=text_or_none(signature),
         own={own.format: own.data} if own else None,
     )
-
-
-def encrypted(details: object) -> list[dict[str, Any]]:
-    """Return the entries of `reasoning_details` that are signed or encrypted."""
-    entries = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
-    signed = [each for each in entries if text_or_none(each.get("data")) or text_or_none(each.get("signature"))]
-    return signed if fits(signed, DEFAULT_LIMITS.depth) else []
 
 
 def without(message: Mapping[str, Any], *known: str) -> dict[str, Any]:

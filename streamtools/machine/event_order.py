@@ -251,21 +251,14 @@ class Grammar:
 
 _OF_RUNS = (
     *(ui_events.Start, ui_events.StepStart, ui_events.StepEnd, ui_events.StepSuperseded, ui_events.UsageReport),
-    *(
-        ui_events.FollowUp,
-        ui_events.ApprovalRequested,
-        ui_events.Executing,
-        ui_events.Progress,
-        ui_events.Executed,
-        ui_events.Done,
-    ),
+    *(ui_events.FollowUp, ui_events.ApprovalRequested, ui_events.Executing, ui_events.Progress, ui_events.Executed),
+    ui_events.Done,
 )
 _READERS: dict[type[Any], Callable[[Grammar, Any], None]] = {
     **dict.fromkeys((ui_events.Start, ui_events.Warning, ui_events.Raw), Grammar._read_anywhere),
-    **dict.fromkeys((ui_events.Text, ui_events.Reasoning, ui_events.Markup), Grammar._read_content),
-    **dict.fromkeys(
-        (ui_events.Matched, ui_events.Partial, ui_events.ValidPartial, ui_events.KeptReasoning), Grammar._read_content
-    ),
+    **dict.fromkeys((ui_events.Text, ui_events.Reasoning, ui_events.KeptReasoning), Grammar._read_content),
+    **dict.fromkeys((ui_events.Matched, ui_events.Markup), Grammar._read_content),
+    **dict.fromkeys((ui_events.Partial, ui_events.ValidPartial), Grammar._read_content),
     **dict.fromkeys(_LIFE, Grammar._read_life),
     ui_events.StepStart: Grammar._read_step_start,
     ui_events.StepEnd: Grammar._read_step_end,

@@ -18,7 +18,7 @@ from streamtools.events import Call, Error, NativeToolCall, Reasoning, Reasoning
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_life import BROKEN_OFF
-from streamtools.parsing.dialects import Dialect, Dialects, armed, unnamed, watched
+from streamtools.parsing.dialects import Dialects, armed, unnamed, watched
 from streamtools.parsing.dialects.base import neutralise
 from streamtools.parsing.policies import Options, ParserOptions
 
@@ -239,7 +239,8 @@ class Turn:
     def find_calls(self, generation: str) -> list[UIEvent]:
         """Return the events of the calls in the whole text of a model that the provider could not read."""
         options: ParserOptions = {**self._options, "in_reasoning": False}
-        dialects = {each.id: each for each in (*_salvage(), *self._armed)}  # ours may want a nonce
+        known = (each for id, each in DIALECTS.items() if each.auto is True or id in ("raw_json", "json_array"))
+        dialects = {each.id: each for each in (*known, *self._armed)}  # ours may want a nonce
         apart = Parser(list(dialects.values()), self._tools, **options)
         events = apart.feed(generation) + apart.close()
         ids = {call.id for call in apart.calls}
@@ -334,11 +335,6 @@ class Turn:
         self.deltas.clear()
         if self.room < 0:
             self._blocks.clear()
-
-
-def _salvage() -> list[Dialect]:
-    """Return the dialects for a text in which a provider could not read a call."""
-    return [each for name, each in DIALECTS.items() if each.auto is True or name in ("raw_json", "json_array")]
 
 
 def _call_id(event: UIEvent) -> str | None:

@@ -97,28 +97,24 @@ _CITATIONS = {
 _NUMBERS = re.compile(r"\d+")
 
 
-def _rule(name: str, what: list[re.Pattern[str]], action: Action, by: By, **more: Any) -> Rule:
-    return Rule(name=name, what=what, action=action, by=by, **more)
-
-
 def email(action: Action = "replace", *, by: By = "[email]") -> Rule:
     """Return a rule for e-mail addresses. Any word may begin one, so each is shown when it is complete."""
-    return _rule("email", _EMAILS, action, by)
+    return Rule(name="email", what=_EMAILS, action=action, by=by)
 
 
 def phone(action: Action = "replace", *, by: By = "[phone]") -> Rule:
     """Return a rule for telephone numbers: international ones, national ones that begin with 0, and North American."""
-    return _rule("phone", _PHONES, action, by)
+    return Rule(name="phone", what=_PHONES, action=action, by=by)
 
 
 def iban(action: Action = "replace", *, by: By = "[iban]") -> Rule:
     """Return a rule for international bank account numbers (ISO 13616) whose check digits are right."""
-    return _rule("iban", [_IBAN], action, by, check=is_iban)
+    return Rule(name="iban", what=[_IBAN], action=action, by=by, check=is_iban)
 
 
 def credit_card(action: Action = "replace", *, by: By = "[card]") -> Rule:
     """Return a rule for the numbers of payment cards (ISO/IEC 7812), of 13 to 19 digits, whose last digit is right."""
-    return _rule("credit_card", [_CARD], action, by, check=is_card)
+    return Rule(name="credit_card", what=[_CARD], action=action, by=by, check=is_card)
 
 
 def keys(action: Action = "replace", *, by: By = "[key]") -> Rule:
@@ -135,7 +131,8 @@ def keys(action: Action = "replace", *, by: By = "[key]") -> Rule:
     jwt = rf"{begins}eyJ{part}{{8,{LONGEST}}}\.{part}{{8,{4 * LONGEST}}}(?:\.{part}{{0,{2 * LONGEST}}})?"
     bearer = rf"{begins}(?:[Bb]earer|BEARER) [A-Za-z0-9._~+/=-]{{16,{LONGEST}}}"
     of_two = rf"{begins}SG\.{part}{{16,32}}\.{part}{{30,64}}"
-    return _rule("keys", [*what, re.compile(jwt), re.compile(bearer), re.compile(of_two)], action, by)
+    what += map(re.compile, (jwt, bearer, of_two))
+    return Rule(name="keys", what=what, action=action, by=by)
 
 
 def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: By = "[link]") -> Rule:
@@ -156,7 +153,7 @@ def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: By = "[li
     def is_other(url: str) -> bool:
         return not (is_allowed(url) and is_allowed(html.unescape(url)))
 
-    return _rule("urls", _URLS, action, by, check=is_other if hosts else None)
+    return Rule(name="urls", what=_URLS, action=action, by=by, check=is_other if hosts else None)
 
 
 def citations(action: Action = "mark", *, by: By = "", forms: Iterable[str] = tuple(_CITATIONS)) -> Rule:
@@ -173,7 +170,7 @@ def citations(action: Action = "mark", *, by: By = "", forms: Iterable[str] = tu
         return {"form": form, "numbers": [int(each) for each in _NUMBERS.findall(match)]}
 
     what = [re.compile(_CITATIONS[form]) for form in chosen]
-    return _rule("citations", what, action, by, fields=fields)
+    return Rule(name="citations", what=what, action=action, by=by, fields=fields)
 
 
 def is_iban(text: str) -> bool:

@@ -51,7 +51,7 @@ UNREADABLE = msgspec.UNSET
 """Stands for the value of a frame that has none; JSON has no value that is equal to it."""
 
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-_is_error = re.compile(rb'\s*\{\s*"type"\s*:\s*"(?:response\.)?error"').match
+_is_error = re.compile(rb'\{ ?"type" ?: ?"(?:response\.)?error"').match
 _LINE = 4096  # bytes of a line that is looked at to tell another format
 _PASSED_ON = 64  # names of unknown fields are remembered, of at most so many characters
 

@@ -15,6 +15,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from streamtools.errors import Code
@@ -55,23 +56,19 @@ class Pairs:
         return left
 
 
+@dataclass(slots=True, eq=False)
 class OpenCall:
     """A native call that is being streamed: it starts, grows and ends, and each of these is an event."""
 
-    __slots__ = ("executed", "fault", "given", "id", "key", "name", "own", "pairs", "signature")
-
-    def __init__(
-        self, key: str, id: str | None = None, name: str | None = None, given: Any = None, signature: str | None = None
-    ) -> None:
-        self.key = key
-        self.id = id
-        self.name = name
-        self.given = given  # the arguments, where they come whole
-        self.signature = signature
-        self.own: dict[str, Any] | None = None  # what goes back beside it, by the format of the provider's messages
-        self.executed = False  # the provider runs the tool itself
-        self.fault: Code | None = None  # a piece could not be read, and without it the call says something else
-        self.pairs = Pairs()
+    key: str
+    id: str | None = None
+    name: str | None = None
+    given: Any = None  # the arguments, where they come whole
+    signature: str | None = None
+    own: dict[str, Any] | None = None  # what goes back beside it, by the format of the provider's messages
+    executed: bool = False  # the provider runs the tool itself
+    fault: Code | None = None  # a piece could not be read, and without it the call says something else
+    pairs: Pairs = field(default_factory=Pairs)
 
     def start(self, events: list[SourceEvent]) -> None:
         """Append that the call begins, or what more is known of it now."""
@@ -84,11 +81,8 @@ class OpenCall:
 
     def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
         """Append the end; `given` are arguments that came whole."""
-        fault = self.fault or fault
-        made = NativeToolCall(
-            self.key, self.name, given, self.id, self.executed, self.signature, fault=fault, own=self.own
-        )
-        events.append(made)
+        fault, who = self.fault or fault, (self.id, self.executed, self.signature)
+        events.append(NativeToolCall(self.key, self.name, given, *who, fault=fault, own=self.own))
 
     def close(self, events: list[SourceEvent]) -> None:
         """Append the end of a call that its provider has completed."""

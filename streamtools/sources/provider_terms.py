@@ -171,6 +171,11 @@ def text_in(value: Mapping[str, Any], *names: str) -> str | None:
     return next((text for name in names if isinstance(text := value.get(name), str) and text), None)
 
 
+def object_in(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the object that a member is, an empty one if it is none."""
+    return held if isinstance(held := value.get(name), dict) else {}
+
+
 def text_under(value: Any, *names: str) -> str | None:
     """Return the first of these members in the dicts that `value` holds, one for each service or provider."""
     dicts = [each for each in value.values() if isinstance(each, dict)] if isinstance(value, dict) else []

@@ -248,10 +248,6 @@ def _without_text(event: UIEvent) -> UIEvent | None:
     return event
 
 
-def _nothing(*_: object) -> None:
-    """Do nothing."""
-
-
 class Judging:
     """Asks the judge of one run: from `begin` on, it has a task for each piece in a group of the run's.
 
@@ -277,7 +273,7 @@ class Judging:
     def end(self) -> None:
         """Ask about nothing more: text that is not approved does not go out."""
         self._group = None
-        self._hand_out = self._refuse = _nothing
+        self._hand_out, self._refuse = lambda _: None, lambda: None
         self.gate.drops = True
 
     def take(self, events: Sequence[UIEvent]) -> list[UIEvent]:
@@ -341,33 +337,38 @@ class Judging:
 
 async def decide(judge: TextJudge, piece: Piece, run_id: str | None = None) -> bool:
     """Return whether a piece may be shown: what the judge says, or what counts where it says nothing."""
-    why = "it takes too long"
     with anyio.move_on_after(judge.timeout):
         try:
             said = judge.ask(piece.text, piece.before)
-            answer: object = await said if isawaitable(said) else said
-            if isinstance(answer, bool):
-                return answer
-            why = f"it says {type(answer).__qualname__}, and neither True nor False"
+            return _verdict(judge, await said if isawaitable(said) else said, run_id)
         except BaseException as error:
             if not is_failure(error):
                 raise
-            log.error("text_judge_failed", error, run_id=run_id)
-            return judge.unanswered == "open"
-    log.warning("text_judge_failed", run_id=run_id, error=why)
-    return judge.unanswered == "open"
+            return _without_word(judge, error, run_id)
+    return _without_word(judge, "it takes too long", run_id)
 
 
 def decide_now(judge: TextJudge, piece: Piece) -> bool:
     """Do so where nothing can be awaited: the judge is a plain function, and takes as long as it takes."""
     try:
         answer = judge.ask(piece.text, piece.before)
-        if isinstance(answer, bool):
-            return answer
         if iscoroutine(answer):
             answer.close()
-        why = f"it says {type(answer).__qualname__}, and neither True nor False"
-        log.warning("text_judge_failed", run_id=None, error=why)
+        return _verdict(judge, answer, None)
     except Exception as error:
-        log.error("text_judge_failed", error, run_id=None)
+        return _without_word(judge, error, None)
+
+
+def _verdict(judge: TextJudge, answer: object, run_id: str | None) -> bool:
+    if isinstance(answer, bool):
+        return answer
+    return _without_word(judge, f"it says {type(answer).__qualname__}, and neither True nor False", run_id)
+
+
+def _without_word(judge: TextJudge, why: str | BaseException, run_id: str | None) -> bool:
+    """Return what counts where the judge says nothing, and log why it does not."""
+    if isinstance(why, str):
+        log.warning("text_judge_failed", run_id=run_id, error=why)
+    else:
+        log.error("text_judge_failed", why, run_id=run_id)
     return judge.unanswered == "open"

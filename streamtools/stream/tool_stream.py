@@ -23,7 +23,7 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, armed, choose_dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource, Flag, close
-from streamtools.stream.handover import LEFT_ELSEWHERE, Handover
+from streamtools.stream.handover import LEFT_ELSEWHERE
 from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
 from streamtools.stream.typed_output import TypedOutput, output_type
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from streamtools.stream.judging import TextJudge
 
 
-class ToolStream(Handover, Decidable, TypedOutput):
+class ToolStream(TypedOutput, Decidable):
     """One run, as an asynchronous context manager that is also the iterator of its UI events.
 
     `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamtools.events import Partial, UIEvent
+from streamtools.events import Partial
 from streamtools.json_values import Draft
+from streamtools.stream.handover import Handover
 
 if TYPE_CHECKING:
     from streamtools.typed import OutputType
@@ -23,18 +24,11 @@ def output_type(kind: Any) -> OutputType | None:
     return kind if isinstance(kind, OutputType) else OutputType(kind)
 
 
-class _Stream(Protocol):
-    _collector: Any  # of the result, which this module does not know
-
-    def __aiter__(self) -> Self: ...
-    async def __anext__(self) -> UIEvent: ...
-
-
-class TypedOutput:
+class TypedOutput(Handover):
     """The part of `ToolStream` that is about `output`."""
 
     @property
-    def output(self: _Stream) -> Any:
+    def output(self) -> Any:
         """The answer so far, as plain data that goes on to grow: never an instance, and never validated.
 
         `result.output` is the validated instance, once the answer is complete and valid.
@@ -42,7 +36,7 @@ class TypedOutput:
         self._collector.look()
         return self._collector.draft.value
 
-    async def items(self: _Stream, kind: Any, *, path: Sequence[str | int] | None = None) -> AsyncIterator[Any]:
+    async def items(self, kind: Any, *, path: Sequence[str | int] | None = None) -> AsyncIterator[Any]:
         """Yield the items of a list in the answer, each validated as a `kind` as soon as it closes.
 
         `path` is that of the list; without it, it is the first list that the answer holds. This reads the stream, so

@@ -80,6 +80,15 @@ class Shape:
 
 ANYTHING = Shape()
 
+_PLAIN = {
+    **dict.fromkeys(("int", "float", "bool"), Shape(_SCALARS)),
+    "none": Shape(frozenset((NULL,))),
+    "tuple": Shape(frozenset((ARRAY,))),
+}
+"""What is of a shape by its type alone."""
+_INSIDE = {"function-after": "schema", "json-or-python": "json_schema", "lax-or-strict": "lax_schema"}
+"""Wrappers, and where each has the schema that counts."""
+
 
 class CoreShapes:
     """Shapes of the schemas that pydantic's core reads; references are followed where they are met."""
@@ -90,8 +99,11 @@ class CoreShapes:
 
     def of(self, schema: Core) -> Shape:
         """Return the shape of a schema."""
-        read = getattr(self, "_" + str(schema.get("type")).replace("-", "_"), None)
-        shape = ANYTHING if read is None else read(schema)
+        kind = str(schema.get("type"))
+        if kind in _INSIDE:
+            return self.of(schema[_INSIDE[kind]])
+        read = getattr(self, "_" + kind.replace("-", "_"), None)
+        shape = _PLAIN.get(kind, ANYTHING) if read is None else read(schema)
         assert isinstance(shape, Shape)
         return shape
 
@@ -105,20 +117,11 @@ class CoreShapes:
         target = self._referred.get(schema["schema_ref"])
         return ANYTHING if target is None else self.of(target)
 
-    def _function_after(self, schema: Core) -> Shape:
-        return self.of(schema["schema"])
-
     def _default(self, schema: Core) -> Shape:
         return self.of(schema["schema"]) if schema.get("on_error", "raise") == "raise" else ANYTHING
 
-    def _json_or_python(self, schema: Core) -> Shape:
-        return self.of(schema["json_schema"])
-
-    def _lax_or_strict(self, schema: Core) -> Shape:
-        return self.of(schema["lax_schema"])
-
     def _nullable(self, schema: Core) -> Shape:
-        return _either([Shape(frozenset((NULL,))), self.of(schema["schema"])])
+        return _either([_PLAIN["none"], self.of(schema["schema"])])
 
     def _union(self, schema: Core) -> Shape:
         return _either([self.of(each[0] if isinstance(each, tuple) else each) for each in schema["choices"]])
@@ -127,14 +130,6 @@ class CoreShapes:
 
     def _str(self, schema: Core) -> Shape:
         return Shape(self._of_str)
-
-    def _int(self, schema: Core) -> Shape:
-        return Shape(_SCALARS)
-
-    _float = _bool = _int
-
-    def _none(self, schema: Core) -> Shape:
-        return Shape(frozenset((NULL,)))
 
     def _literal(self, schema: Core) -> Shape:
         return _words(schema["expected"])
@@ -151,9 +146,6 @@ class CoreShapes:
         return Shape(frozenset((ARRAY,)), items_of=None if items is None else lambda: self.of(items))
 
     _set = _frozenset = _list
-
-    def _tuple(self, schema: Core) -> Shape:
-        return Shape(frozenset((ARRAY,)))
 
     def _dict(self, schema: Core) -> Shape:
         values = schema.get("values_schema")

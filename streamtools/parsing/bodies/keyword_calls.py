@@ -218,7 +218,7 @@ def _read_argument(span: Span, literal: ArgumentReader, members: Members) -> Gen
     span.blame(Code.INVALID_ARGUMENTS, "an argument has no name")
     if name:
         return State.ENDED if char else State.OPEN
-    return (yield from literal.read(_discard, depth=span.depth - 1))
+    return (yield from literal.read(lambda _: None, depth=span.depth - 1))  # what has no name is not written
 
 
 def _end_of_list(span: Span) -> Generator[None, None, State]:
@@ -234,10 +234,6 @@ def _end_of_list(span: Span) -> Generator[None, None, State]:
 def _stuck(span: Span) -> State:
     """Return what it means that what comes next is not what should come."""
     return State.BROKEN if span.at < len(span.text) else State.OPEN
-
-
-def _discard(text: str) -> None:
-    """What has no name is not written."""
 
 
 def call_line(span: Span) -> Generator[None, None, None]:

@@ -41,7 +41,7 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.open_call import OpenCall, end_doubtful
-from streamtools.sources.provider_terms import Fault, bounded, read_fault, read_usage, string
+from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, string
 
 _USAGE = {
     "input": ("input_tokens",),
@@ -131,7 +131,7 @@ class Anthropic(FrameAdapter):
                 return
         if (event := self._decode_object(frame, events)) is None:
             return
-        delta = _object(event, "delta")
+        delta = object_in(event, "delta")
         self._speaks = delta.get("type") == "text_delta"
         if delta.get("type") in _DELTAS and not _FIELDS.issuperset(delta):
             self._pass_fields({name: delta[name] for name in delta if name not in _FIELDS}, events)
@@ -144,7 +144,7 @@ class Anthropic(FrameAdapter):
     # The message.
 
     def _start_message(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
-        message = _object(event, "message")
+        message = object_in(event, "message")
         id = string(message.get("id")) or ""
         if self._id is not None:
             if "" in (id, self._id) or id == self._id:
@@ -169,7 +169,7 @@ class Anthropic(FrameAdapter):
         events.append(SourceWarning(Code.SKIPPED, f"{message}; the calls of its first attempt are dropped"))
 
     def _change_message(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
-        delta = _object(event, "delta")
+        delta = object_in(event, "delta")
         self._reason = self._reason or string(delta.get("stop_reason"))
         if delta.get("stop_details"):
             self._pass(frame, events)
@@ -211,7 +211,7 @@ class Anthropic(FrameAdapter):
     # Its blocks.
 
     def _start_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
-        start = _object(event, "content_block")
+        start = object_in(event, "content_block")
         kind, at = start.get("type"), _place(event)
         if kind == "fallback" and isinstance(to := start.get("to"), dict):  # another model goes on
             self._model = string(to.get("model")) or self._model
@@ -254,7 +254,7 @@ class Anthropic(FrameAdapter):
         return len(self._blocks) <= self._limits.calls
 
     def _change_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
-        delta, at = _object(event, "delta"), _place(event)
+        delta, at = object_in(event, "delta"), _place(event)
         block = self._blocks.get(at)
         match delta:
             case {"type": "text_delta", "text": str() as text}:
@@ -346,11 +346,6 @@ class Anthropic(FrameAdapter):
         elif block.data["citations"]:
             self._texts = False
             self._pass_item({"citations": block.data["citations"]}, events, "text")
-
-
-def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the object that an event holds under a name, an empty one if there is none."""
-    return value if isinstance(value := event.get(name), dict) else {}
 
 
 def _place(event: dict[str, Any]) -> int | None:

@@ -33,6 +33,7 @@ from streamtools.sources.provider_terms import (
     Fault,
     bounded,
     format_of,
+    object_in,
     read_fault,
     read_usage,
     string,
@@ -243,8 +244,7 @@ class Bedrock(FrameAdapter):
             call.given = StringIO()  # as long as a call may be, in pieces as small as they come
 
     def _change_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        delta, at = value.get("delta"), _place(value)
-        delta = delta if isinstance(delta, dict) else {}
+        delta, at = object_in(value, "delta"), _place(value)
         text, tool, thought = delta.get("text"), delta.get("toolUse"), delta.get("reasoningContent")
         call = self._blocks.get(at)
         if at in self._hosted and self._grow(at, delta):

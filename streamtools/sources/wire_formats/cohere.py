@@ -14,7 +14,7 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.open_call import OpenCall, end_doubtful
-from streamtools.sources.provider_terms import Fault, bounded, read_usage, text_in
+from streamtools.sources.provider_terms import Fault, bounded, object_in, read_usage, text_in
 
 _USAGE = {
     "input": ("tokens.input_tokens", "billed_units.input_tokens"),
@@ -40,10 +40,8 @@ class Cohere(FrameAdapter):
         if (value := self._decode_object(frame, events)) is None:
             return
         kind = value["type"] if isinstance(value.get("type"), str) else frame.event
-        delta = value.get("delta")
-        delta = delta if isinstance(delta, dict) else {}
-        message = delta.get("message")
-        if not self._act(kind, value, delta, message if isinstance(message, dict) else {}, events):
+        delta = object_in(value, "delta")
+        if not self._act(kind, value, delta, object_in(delta, "message"), events):
             self._pass_unknown(frame, value, events)
 
     def _act(
@@ -83,8 +81,7 @@ class Cohere(FrameAdapter):
 
     def _change_call(self, at: int | None, starts: bool, written: Any, events: list[SourceEvent]) -> bool:
         written = written[0] if isinstance(written, list) and written else written
-        function = written.get("function") if isinstance(written, dict) else None
-        function = function if isinstance(function, dict) else {}
+        function = object_in(written, "function") if isinstance(written, dict) else {}
         piece = function.get("arguments")
         if starts and isinstance(written, dict):
             self._started += 1

@@ -15,7 +15,7 @@ from streamtools.limits import Limits
 from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import EventsOrArray
 from streamtools.sources.open_call import OpenCall, end_doubtful
-from streamtools.sources.provider_terms import read_usage, text_in
+from streamtools.sources.provider_terms import object_in, read_usage, text_in
 
 _FORMAT = "interactions"
 _COUNTS = {
@@ -47,10 +47,8 @@ class Interactions(FrameAdapter):
     def _read_interaction(self, value: dict[str, Any], size: int, events: list[SourceEvent]) -> None:
         """Append what one event says, which is `size` bytes long."""
         self.format = _FORMAT
-        kind, interaction, step, delta = (value.get(name) for name in ("event_type", "interaction", "step", "delta"))
+        kind, interaction, step = value.get("event_type"), object_in(value, "interaction"), value.get("step")
         index = None if value.get("index") is None else str(value["index"])
-        if not isinstance(interaction, dict):
-            interaction = {}
         self._usage = read_sums(interaction.get("usage", value.get("usage")), _COUNTS, _BESIDES) or self._usage
         self._name_response(interaction.get("id"), interaction.get("model"))
         if kind == "error" or (kind == "interaction.completed" and interaction.get("status") == "failed"):
@@ -62,7 +60,7 @@ class Interactions(FrameAdapter):
         elif kind == "step.start" and isinstance(step, dict):
             self._start_step(index, step, value, size, events)
         elif kind == "step.delta":
-            self._add_to_step(index, delta if isinstance(delta, dict) else {}, value, size, events)
+            self._add_to_step(index, object_in(value, "delta"), value, size, events)
         elif kind == "step.stop":
             if (call := self._steps.pop(index, None)) is not None:
                 call.close(events)

@@ -27,7 +27,7 @@ from streamtools.json_values import whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED
 from streamtools.sources.frames import Frame
-from streamtools.sources.provider_terms import Fault, bounded, read_fault, read_usage, text_in
+from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, text_in
 from streamtools.sources.wire_formats.ai_sdk import TurnsAdapter
 
 _USAGE = {
@@ -210,7 +210,7 @@ class Latitude(TurnsAdapter):
             self._fail(self._fault, events)
             return
         self._note(event)
-        response = event["response"] if isinstance(event.get("response"), dict) else {}
+        response = object_in(event, "response")
         text = whole(response["text"]) if isinstance(response.get("text"), str) else None
         listed = self._read_calls(response.get("toolCalls") or event.get("toolCalls"))
         usage = read_usage(event.get("tokenUsage"), _USAGE) or read_usage(response.get("usage"), _USAGE) or self._usage

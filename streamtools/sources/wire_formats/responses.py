@@ -24,7 +24,7 @@ from streamtools.events import FinishReason, ReasoningDelta, SourceEvent, Source
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.provider_terms import Fault, read_usage, string
+from streamtools.sources.provider_terms import Fault, object_in, read_usage, string
 from streamtools.sources.wire_formats.output_items import CALLS, HOSTED, TEXTS, Item, Items, kind_of, objects, text_of
 
 _FORMAT = "responses"
@@ -149,7 +149,7 @@ class Responses(FrameAdapter):
         return self._items.get(kind, *_place_of(event))
 
     def _begin_item(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
-        data = _object(event, "item")
+        data = object_in(event, "item")
         kind, id, index = kind_of(data), data.get("id"), event.get("output_index")
         if self._items.find(kind, id, index, data.get("call_id"), named=True) is None:
             item = self._items.add(kind, id, index)
@@ -269,7 +269,7 @@ class Responses(FrameAdapter):
     # The response.
 
     def _begin(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
-        response = _object(event, "response")
+        response = object_in(event, "response")
         id = string(response.get("id"))
         self._name_response(id, response.get("model"))
         if self._id is not None and id is not None and id != self._id:  # what was shown cannot be taken back
@@ -277,7 +277,7 @@ class Responses(FrameAdapter):
         self._id = self._id or id
 
     def _finish_response(self, status: str, event: dict[str, Any], events: list[SourceEvent]) -> None:
-        response = _object(event, "response")
+        response = object_in(event, "response")
         if status == "completed" and (given := response.get("status")) in list(_ENDS.values()):
             status = given
         usage = read_usage(response.get("usage"), _USAGE)
@@ -305,11 +305,6 @@ class Responses(FrameAdapter):
         self._name_response(response.get("id"), response.get("model"))
         self._complete_response(raw, usage, events, text=text, finish=finish)
         self._over = True
-
-
-def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the object that an event holds under a name, an empty one if there is none."""
-    return value if isinstance(value := event.get(name), dict) else {}
 
 
 def _place_of(event: dict[str, Any]) -> tuple[Any, Any]:
