@@ -23,9 +23,8 @@ from streamtools import observing
 from streamtools.conversation.circuits import Circuit, Circuits
 from streamtools.conversation.continuation import Continuation
 from streamtools.conversation.emulation import check_word
-from streamtools.conversation.models.answer_format import in_words
+from streamtools.conversation.models.answer_format import in_words, prefill_of
 from streamtools.conversation.models.http_model import Ask, Model, origin_of
-from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import Reply
 from streamtools.errors import Code
 from streamtools.events import (

@@ -222,7 +222,8 @@ class Delivery:
                 elif is_packed_twice(headers):
                     fault = Fault(502, "the upstream has packed its answer twice")
                 else:
-                    exchange.begin(response.status_code, _kept(headers))
+                    kept = [each for each in headers if each[0] not in _OURS and each[0][:15] != "access-control-"]
+                    exchange.begin(response.status_code, kept)
                     self._begun = True
                     await self._send(b"")
                     plain = "content-encoding" not in response.headers
@@ -328,10 +329,6 @@ def _next(chunks: AsyncIterator[bytes]) -> Generator[Any, Any, tuple[bytes, bool
                 waits = step.send(given)
     except StopIteration as found:
         return found.value, False
-
-
-def _kept(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [each for each in headers if each[0] not in _OURS and not each[0].startswith("access-control-")]
 
 
 def without_key(send: Send, key: bytes) -> Send:

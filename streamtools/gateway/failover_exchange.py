@@ -15,7 +15,7 @@ import msgspec
 
 from streamtools.conversation.continuation import Continuation
 from streamtools.conversation.failover import AGAIN, GO_ON, failure_of
-from streamtools.conversation.models.prefill import PREFILLS
+from streamtools.conversation.models.answer_format import PREFILLS
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.gateway.answer import Answer, OnEvent
 from streamtools.gateway.client_requests import Client

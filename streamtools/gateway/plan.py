@@ -69,12 +69,9 @@ def mode_of(modes: Modes, model: str) -> Mode:
     """
     if isinstance(modes, str):
         return modes
-    found = (mode for pattern, mode in modes.items() if _fits(model.lower(), pattern.lower()))
-    return next(found, "text")
-
-
-def _fits(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) if set(pattern) & set("*?[") else pattern in name
+    name = model.lower()
+    patterns = ((each.lower() if set(each) & set("*?[") else f"*{each.lower()}*", mode) for each, mode in modes.items())
+    return next((mode for pattern, mode in patterns if fnmatchcase(name, pattern)), "text")
 
 
 def make_plan(mode: Mode, dialects: Dialects, asked: Asked, host: str | None) -> Plan:
@@ -83,8 +80,8 @@ def make_plan(mode: Mode, dialects: Dialects, asked: Asked, host: str | None) ->
         return teaching(dialects, asked.model)
     if mode == "native":
         return Plan(() if dialects is None else choose_dialects(dialects), None)
-    if calls_natively_at(host or "") or _holds_native(asked.history):
-        return Plan((), None)
+    if calls_natively_at(host or "") or any(WRITTEN not in call.id for call in calls_in(asked.history)):
+        return Plan((), None)  # in the history, by ids that are not ours
     if dialects is None:
         dialects = dialects_for(asked.model) or _tell_unknown(asked.model)
     return Plan(choose_dialects(dialects), None)
@@ -117,11 +114,6 @@ def teaching(dialects: Dialects, model: str = "") -> Plan:
 def calls_in(history: Iterable[Message]) -> Iterator[ToolCall]:
     """Yield the calls of a history."""
     return (call for each in history if isinstance(each, Assistant) for call in each.calls)
-
-
-def _holds_native(history: Iterable[Message]) -> bool:
-    """Return whether the upstream has made native calls before: their ids are not ours."""
-    return any(WRITTEN not in call.id for call in calls_in(history))
 
 
 def history_for(asked: Asked, plan: Plan, examples: bool | Sequence[Example]) -> list[Message]:

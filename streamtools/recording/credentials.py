@@ -189,7 +189,9 @@ class Credentials:
             if bot := _BOT_TOKEN.search(clean):
                 self.found.append(bot[0])
                 clean = _BOT_TOKEN.sub(lambda token: "*" * len(token[0]), clean)
-            elif is_opaque(clean) or (named and not _VERSION.fullmatch(clean) and _maybe_key(clean)):
+            elif is_opaque(clean) or (
+                named and not _VERSION.fullmatch(clean) and (len(clean) >= LEAST or any(map(str.isdigit, clean)))
+            ):
                 self._replace("", clean)
                 clean = "*" * len(clean)
             segments.append(segment if clean == plain else quote(clean, safe="*:@+,;=!~'()", errors="replace"))
@@ -215,10 +217,6 @@ def _in_header(name: str, value: str) -> Iterator[str]:
         with contextlib.suppress(binascii.Error, ValueError):
             user, _, password = base64.b64decode(token, validate=True).decode("latin-1").partition(":")
             yield from (user, password)
-
-
-def _maybe_key(text: str) -> bool:
-    return len(text) >= LEAST or any(map(str.isdigit, text))
 
 
 def _unquoted(text: str, start: int, *, sure: bool) -> int:

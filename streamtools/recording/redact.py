@@ -196,10 +196,10 @@ def _clean_response(response: Response, secrets: Known) -> Response:
 
 def _clean_url(url: str, secrets: Known) -> str:
     """Return `url` with secrets overwritten in each part that they may stand in, also where they are escaped."""
-    return "".join(part if part in "/?&=#" else _clean_part(part, secrets) for part in re.split(r"([/?&=#])", url))
 
+    def cleaned(part: re.Match[str]) -> str:
+        plain = unquote(part[0])
+        clean = redact_text(plain, secrets)
+        return part[0] if clean == plain else quote(clean, safe="*:@+,;!~'()")
 
-def _clean_part(part: str, secrets: Known) -> str:
-    plain = unquote(part)
-    clean = redact_text(plain, secrets)
-    return part if clean == plain else quote(clean, safe="*:@+,;!~'()")
+    return re.sub("[^/?&=#]+", cleaned, url)

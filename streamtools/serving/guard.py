@@ -100,7 +100,8 @@ class Guard:
         if method in _SAFE:
             return None
         origins = headers.getlist("origin")
-        if origins not in ([f"http://{hosts[0]}"], [f"https://{hosts[0]}"]) and not self._is_known(origins):
+        known = self._origins is not None and (not origins or (len(origins) == 1 and origins[0] in self._origins))
+        if origins not in ([f"http://{hosts[0]}"], [f"https://{hosts[0]}"]) and not known:
             return self._refuse(403, "only the page of this server may do that")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" and not (kind == "multipart/form-data" and path in self._forms):
@@ -109,9 +110,6 @@ class Guard:
         if not length.isdecimal() or len(length) > 9 or int(length) > self._max_body:
             return self._refuse(413, f"the body may have {self._max_body} bytes")
         return None
-
-    def _is_known(self, origins: list[str]) -> bool:
-        return self._origins is not None and (not origins or (len(origins) == 1 and origins[0] in self._origins))
 
     def _is_ours(self, host: str) -> bool:
         read = _HOST.match(host)

@@ -45,11 +45,11 @@ class Journal:
         self.driven: Driven | None = None  # the run as one that another process may take over
         self.shelf = Shelf()
         """What responses have written of it, for one another."""
-        self.is_sure = type(events) is MemoryEventLog  # the log neither fails nor waits
+        self.in_memory = type(events) is MemoryEventLog  # the log neither fails nor waits
         self._run_id = run_id
         self._is_closed = False
         self._missing = 0  # the seq of the last event that should be in the log and is not
-        self._again = -math.inf  # when the log may be tried again
+        self._retry_at = -math.inf  # when the log may be tried again
 
     async def write(self, event: UIEvent) -> bool:
         """Take note of what the run says, and return whether it is its end.
@@ -61,7 +61,7 @@ class Journal:
         self.last = event.seq
         if type(event) is Done:
             self.done = event
-        if self.is_sure:
+        if self.in_memory:
             await self.log.append(self.key, event)
             if not self.logged:
                 self.begun.set()
@@ -100,7 +100,7 @@ class Journal:
                 scope.cancel()
         self._is_closed = True
 
-    def rest(self, after: int) -> list[UIEvent]:
+    def lost_end(self, after: int) -> list[UIEvent]:
         """Return what a reader behind `after` gets that the log will never have: nothing, as a rule."""
         if self.done is None or not (self._is_closed and self._missing and self.logged <= after < self.done.seq):
             return []
@@ -115,7 +115,7 @@ class Journal:
         return replace(event, seq=self.last + 1)
 
     async def _try(self, event: UIEvent) -> None:
-        if anyio.current_time() < self._again and type(event) is not Done:
+        if anyio.current_time() < self._retry_at and type(event) is not Done:
             self._missing = event.seq
             return
         try:
@@ -128,7 +128,7 @@ class Journal:
                 log.warning("events_not_logged", run_id=self._run_id, **loggable(error))
             self._missing = event.seq
             if isinstance(error, TimeoutError):
-                self._again = anyio.current_time() + _PATIENCE
+                self._retry_at = anyio.current_time() + _PATIENCE
         else:
             self._missing = 0
             self.logged = event.seq
@@ -174,7 +174,7 @@ class Attachment:
         event = None if memory is None else memory.take()
         try:
             if event is None:
-                event = await (self._wait() if memory is None else anext(memory))
+                event = await (self._next() if memory is None else anext(memory))
         except StopAsyncIteration:  # forgotten before its `done`, or none is behind this position, or detached
             await self._end()
             raise
@@ -218,12 +218,12 @@ class Attachment:
                 self._memory = None
             self._on_leave(self)
 
-    async def _wait(self) -> UIEvent:
+    async def _next(self) -> UIEvent:
         """Return the next event. After a cancellation, the next read begins anew from the same position."""
         journal = self._journal
         while not self._has_left:
-            if rest := journal.rest(self.position):
-                return rest[0]
+            if end := journal.lost_end(self.position):
+                return end[0]
             with anyio.CancelScope() as scope:
                 self._scopes.add(scope)
                 journal.waiting.add(scope)
@@ -240,7 +240,7 @@ class Attachment:
         journal = self._journal
         if self._events is None:
             self._events = journal.log.read(journal.key, self.position)
-            if journal.is_sure and isinstance(self._events, MemoryReader):
+            if journal.in_memory and isinstance(self._events, MemoryReader):
                 self._memory, self._events = self._events, None
                 return await anext(self._memory)
         try:

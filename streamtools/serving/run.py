@@ -227,7 +227,7 @@ class Run:
         """See `Sink`."""
         if isinstance(getattr(self._events, "result", None), TurnResult):
             self._collector = None
-            if isinstance(self._events, Handover) and self._journal.is_sure and self._patience is None:
+            if isinstance(self._events, Handover) and self._journal.in_memory and self._patience is None:
                 self._events.push_to(self._journal.write_all)
 
     @property

@@ -72,12 +72,9 @@ def difference(expected: Any, came: Any, where: str = "") -> Difference | None:
 
 
 def _first(expected: Mapping[str, Any], came: Mapping[str, Any], where: str) -> Difference | None:
-    found = (difference(value, came.get(key, _MISSING), _below(where, key)) for key, value in expected.items())
+    where = where and f"{where}."
+    found = (difference(value, came.get(key, _MISSING), f"{where}{key}") for key, value in expected.items())
     return next(filter(None, found), None)
-
-
-def _below(where: str, key: object) -> str:
-    return f"{where}.{key}" if where else str(key)
 
 
 def _fields(struct: msgspec.Struct) -> dict[str, Any]:

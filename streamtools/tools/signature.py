@@ -319,7 +319,10 @@ def _keywords(
     try:
         model = _model(fields, extra)
         schema = _schema_of(TypeAdapter(model))
-        taken = [Items(name, model.model_fields[field].alias or name, _read_items(item)) for name, field, item in items]
+        taken = [
+            Items(name, model.model_fields[field].alias or name, TypeAdapter(item).validate_json)
+            for name, field, item in items
+        ]
     except UNUSABLE as error:
         raise _unreadable(_culprits(parameters, hints), error) from error
     schema.setdefault("properties", {})
@@ -347,10 +350,6 @@ def _keywords(
         return (), {**more, **arguments}
 
     return Input(schema, model, read, items=taken[0] if taken else None)
-
-
-def _read_items(item: Any) -> Callable[[bytes], Any]:
-    return TypeAdapter(item).validate_json
 
 
 async def _one_by_one(values: list[Any]) -> AsyncIterator[Any]:

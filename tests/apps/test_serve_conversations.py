@@ -11,8 +11,7 @@ import anyio
 import pytest
 from starlette.exceptions import HTTPException
 
-from streamtools.apps.web.asked import check_images
-from streamtools.apps.web.conversations import Conversations
+from streamtools.apps.web.conversations import Conversations, check_images
 from streamtools.conversation import Ask, Message, OpenAIChat, ScriptedModel, User, chat
 from streamtools.errors import TooManyRuns
 from streamtools.runs import Run

@@ -39,18 +39,22 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from streamtools.apps.web.asked import MAX_QUESTION, DecisionBody, QuestionBody, check_images, shown_digest
 from streamtools.apps.web.conversations import (
+    MAX_QUESTION,
     MAX_TURNS,
     MOST,
     PARAMETERS,
     Answerer,
     Conversation,
     Conversations,
+    DecisionBody,
+    QuestionBody,
     Turn,
+    check_images,
     choose,
     owner_of,
     shared_conversations,
+    shown_digest,
 )
 from streamtools.apps.web.dissecting import TooManySteps, dissect
 from streamtools.apps.web.documents import make_documents

@@ -7,20 +7,22 @@ read from runs that several processes share, each of which has its question and 
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
+from starlette.exceptions import HTTPException
 
-from streamtools.apps.web.asked import user_message
 from streamtools.apps.web.kept import EndedRun, Kept
 from streamtools.conversation.chatting import Chat
 from streamtools.errors import TooManyRuns
-from streamtools.history import Assistant, Message, steps_to_history
+from streamtools.events import ApprovalRequested, read_ui_event
+from streamtools.history import Assistant, Message, User, steps_to_history
 from streamtools.history.messages import settle
 from streamtools.runs import Run, Runs
 
@@ -262,3 +264,62 @@ def owner_of(key: str) -> str:
 def choose(known: Sequence[Conversation], id: str | msgspec.UnsetType | None) -> Conversation | None:
     """Return the conversation of this id, if it is known; without any, the first."""
     return next((each for each in known if id in (msgspec.UNSET, each.id)), None)
+
+
+# What the page posts: questions with their images, and decisions.
+
+MAX_QUESTION = 100_000
+"""Characters of a question."""
+
+MAX_IMAGES = 8
+"""Images of a question, which share the body of its request with it."""
+
+MAX_KEPT_IMAGES = 2 * 1024 * 1024
+"""Characters of all images of a conversation, each of which goes to the model with every question."""
+
+_IMAGE = re.compile(r"data:image/(?:gif|jpeg|png|webp);base64,[A-Za-z0-9+/]++={0,2}")
+
+
+class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
+    question: str | None = None
+    suggestion: str | None = None
+    images: Sequence[str] = ()
+    replace: str | None = None
+    conversation: str | msgspec.UnsetType | None = msgspec.UNSET
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] | None = None
+
+
+class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
+    approve: bool | None = None
+    shown: str = ""
+    reason: str = ""
+    result: Any = msgspec.UNSET
+    error: str | None = None
+
+
+def check_images(images: Sequence[str], before: Sequence[str]) -> None:
+    """Refuse images that are none, or too many behind those of `before` in the conversation."""
+    if len(images) > MAX_IMAGES:
+        raise HTTPException(413, f"a question may have {MAX_IMAGES} images")
+    if not all(map(_IMAGE.fullmatch, images)):
+        raise HTTPException(400, "an image is a GIF, a JPEG, a PNG or a WebP, written out in Base64")
+    if images and sum(map(len, (*before, *images))) > MAX_KEPT_IMAGES:
+        raise HTTPException(413, "this conversation has as many images as it may have: begin a new one")
+
+
+def user_message(question: str, images: Sequence[str]) -> User:
+    """Return a question as the model gets it."""
+    parts = [{"type": "image_url", "image_url": {"url": each}} for each in images]
+    return User([{"type": "text", "text": question}, *parts] if parts else question)
+
+
+def shown_digest(text: str, call_id: str) -> str:
+    """Return the digest of the call that the page has shown, which sends back the event that asked."""
+    try:
+        event = read_ui_event(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        event = None
+    if not isinstance(event, ApprovalRequested) or event.call.id != call_id:
+        raise HTTPException(400, "to approve takes the event that asked")
+    return event.call.digest

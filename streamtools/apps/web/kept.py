@@ -189,7 +189,7 @@ class Kept:
             for statement in todo:
                 self._db.execute(*statement)
             for run, events in said.items():
-                self._add_events(run, events)
+                self._db.execute(_ADD_EVENTS, (run, events[-1].seq, b"".join(map(native().encode, events))))
             for run, result in ended:
                 try:
                     stored = stored_result.store(result)
@@ -201,9 +201,6 @@ class Kept:
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-
-    def _add_events(self, run: str, events: Sequence[UIEvent]) -> None:
-        self._db.execute(_ADD_EVENTS, (run, events[-1].seq, b"".join(map(native().encode, events))))
 
     def _read(self, run: str, after: int) -> list[bytes]:
         rows = self._db.execute("SELECT frames FROM events WHERE run = ? AND last > ? ORDER BY last", (run, after))

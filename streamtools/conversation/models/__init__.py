@@ -210,11 +210,10 @@ class CohereChat(HTTPModel):
         body: Body = {"model": self.name, "messages": written, "stream": True}
         if ask.tool_choice.mode == "tool":
             ask = replace(ask, tools=tuple(each for each in ask.tools if each.name == ask.tool_choice.name))
-        body = offer(body, ask, "cohere", lambda choice: {"tool_choice": _COHERE_CHOICES[choice.mode]})
+        body = offer(
+            body, ask, "cohere", lambda choice: {"tool_choice": "NONE" if choice.mode == "none" else "REQUIRED"}
+        )
         return complete(body, self.options, ask.options, names=_COHERE)
-
-
-_COHERE_CHOICES = {"none": "NONE", "required": "REQUIRED", "tool": "REQUIRED"}
 
 
 class OllamaChat(HTTPModel):

@@ -22,8 +22,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from streamtools.conversation.models.answer_format import native_format
-from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
+from streamtools.conversation.models.answer_format import PREFILLS, known_prefill, native_format, prefill_of
 from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
 from streamtools.errors import did_you_mean
 from streamtools.history import Assistant, Message, Origin, ReasoningField, SendReasoning, write_behind, write_messages

@@ -75,11 +75,9 @@ class MistralConversations(HTTPModel):
         body: Body = {"model": self.name, "inputs": written, "stream": True, "store": False}
         if system := system_prompt(ask.history):
             body["instructions"] = system
-        body = offer(body, ask, "mistral", lambda choice: {"completion_args": {"tool_choice": _CHOICES[choice.mode]}})
+        wish = "none" if ask.tool_choice.mode == "none" else "required"
+        body = offer(body, ask, "mistral", lambda _: {"completion_args": {"tool_choice": wish}})
         body = complete(body, self.options, ask.options, inside="completion_args", names=_IN_ARGUMENTS)
         if body.get("agent_id"):
             body.pop("model", None)
         return body
-
-
-_CHOICES = {"none": "none", "required": "required", "tool": "required"}

@@ -12,11 +12,22 @@ streamtools.testing.conformance` does all three. A parser is a function, a comma
 
 from __future__ import annotations
 
-from streamtools.testing.conformance.cases import Case, Cut, Outcome, WrittenCall, deltas, read_lines, schema, to_line
+from streamtools.testing.conformance.cases import (
+    FAULTS,
+    Case,
+    Cut,
+    Outcome,
+    Reported,
+    WrittenCall,
+    deltas,
+    judge,
+    read_lines,
+    schema,
+    to_line,
+)
 from streamtools.testing.conformance.construction import cases
 from streamtools.testing.conformance.scores import CUTS, Result, Score, run, table
 from streamtools.testing.conformance.subjects import Command, Parse, Server, Subject, function, ours
-from streamtools.testing.conformance.verdicts import FAULTS, Reported, judge
 
 __all__ = [
     "CUTS", "FAULTS", "Case", "Command", "Cut", "Outcome", "Parse", "Reported", "Result", "Score", "Server", "Subject",

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import get_args
 
-from streamtools.testing.conformance.cases import Case, Cut, deltas
+from streamtools.testing.conformance.cases import FAULTS, Case, Cut, Reported, deltas, judge
 from streamtools.testing.conformance.subjects import Subject
-from streamtools.testing.conformance.verdicts import FAULTS, Reported, judge
 
 CUTS: tuple[Cut, ...] = get_args(Cut)
 

@@ -17,8 +17,7 @@ import httpx
 
 from streamtools.events import Error, Reasoning, Text
 from streamtools.parsing import Parser
-from streamtools.testing.conformance.cases import Case
-from streamtools.testing.conformance.verdicts import Reported
+from streamtools.testing.conformance.cases import Case, Reported
 
 Subject: TypeAlias = Callable[[Case, Sequence[str]], Reported | None]
 Parse: TypeAlias = "Callable[[Sequence[str], str, Sequence[Mapping[str, Any]]], Mapping[str, Any] | None]"
