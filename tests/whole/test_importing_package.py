@@ -33,7 +33,6 @@ LAZY = {
     "streamtools": {"conversation", "outputs", "chat", "UiTexts", "replay"},
     "streamtools.history": {
         "Format",
-        "SendReasoning",
         "calls_as_text",
         "container_of",
         "read_messages",
