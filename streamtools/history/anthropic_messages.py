@@ -13,16 +13,7 @@ from typing import Any
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, write_parts
 from streamtools.history.messages import NOT_IN_NAMES
-from streamtools.history.parts import (
-    Assistant,
-    CallResult,
-    Message,
-    Origin,
-    Results,
-    System,
-    TextPart,
-    Thought,
-)
+from streamtools.history.parts import Assistant, CallResult, Message, Origin, Results, System, TextPart, Thought
 from streamtools.history.turns import Draft, Names, Reader, in_order, keep, own_of, without
 
 FORMAT = "anthropic"

@@ -55,8 +55,8 @@ class NativeCalls:
         """The calls that are being written, by the adapter's key. A caller may add a piece of the arguments to `pieces`
         by itself, as `add` does, while it fits into `room`.
         """
-        # Keys of calls without a fault, with how many pieces their JSON object has; 0 while it is open.
-        self._sound: dict[str, int] = {}
+        # By the keys of calls without a fault: with how many pieces their JSON object was closed; 0 while it is open.
+        self._closed_at: dict[str, int] = {}
         self.begin_turn()
 
     def reserve(self, ids: Iterable[str]) -> None:
@@ -70,7 +70,7 @@ class NativeCalls:
         self.unanswerable: dict[str, None] = {}
         self.emulated = False
         self.open.clear()
-        self._sound.clear()
+        self._closed_at.clear()
         self.ended: dict[str, None] = {}  # keys of calls
         self._bad: dict[str, None] = {}  # provider ids of calls that ended as errors
 
@@ -84,7 +84,7 @@ class NativeCalls:
         if event.id:
             call.provider_id = call.provider_id or event.id
         if event.name:
-            self._name(call, event.name)
+            self._set_name(call, event.name)
         return events
 
     def add(self, event: ToolCallDelta) -> list[UIEvent]:
@@ -114,7 +114,7 @@ class NativeCalls:
         call = self.open.get(event.key) or self._begin(event.key, event.id)
         call.provider_id = event.id or call.provider_id
         if event.name:
-            self._name(call, event.name)
+            self._set_name(call, event.name)
         given = self._settle_arguments(call, event.arguments)
         if event.provider_executed:
             call.fault = Rejected(Code.SUPERSEDED, _EXECUTED)
@@ -131,10 +131,10 @@ class NativeCalls:
         same name and arguments, is the same call; a call that is open ends; the others are new.
         """
         events: list[UIEvent] = []
-        left = [(call, _Meaning(call.arguments)) for call in self.calls]
+        left = [(call, _Spelled(call.arguments)) for call in self.calls]
         opened = {call.provider_id: key for key, call in self.open.items() if call.provider_id}
         for number, event in enumerate(completed):
-            meaning = _Meaning(event.arguments)
+            meaning = _Spelled(event.arguments)
             seen = next((each for each in left if _is_same(*each, event, meaning)), None)
             if seen is not None:
                 left.remove(seen)
@@ -169,14 +169,14 @@ class NativeCalls:
         """Mark the calls that are open as damaged: a part of the stream is missing. A call whose JSON object has closed
         stays good, because no piece of it can be missing.
         """
-        for key, read in list(self._sound.items()):
+        for key, read in list(self._closed_at.items()):
             call = self.open[key]
             text = "".join(call.pieces[read:])
             if call.fault is None and (read or text.lstrip().startswith("{")) and not is_cut(text):
-                self._sound[key] = len(call.pieces)
+                self._closed_at[key] = len(call.pieces)
             else:
                 call.fault = call.fault or Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
-                del self._sound[key]
+                del self._closed_at[key]
 
     def close(self) -> list[UIEvent]:
         """End the calls that are open at the end of the turn."""
@@ -198,7 +198,7 @@ class NativeCalls:
         if self.output.count > limits.calls:
             call.fault = Rejected(Code.TOO_MANY_CALLS, f"the turn holds more than {limits.calls} calls")
         else:
-            self._sound[key] = 0
+            self._closed_at[key] = 0
         return call
 
     def _make_id(self, provider_id: str | None) -> str:
@@ -212,7 +212,7 @@ class NativeCalls:
         self._ids[provider_id] = times or 1
         return made
 
-    def _name(self, call: CallDraft, name: str) -> None:
+    def _set_name(self, call: CallDraft, name: str) -> None:
         if call.name is None:
             call.name = name
             if name.strip() and call.dropped is None:
@@ -253,7 +253,7 @@ class NativeCalls:
             return streamed
         if not streamed:
             self._add(call, text)
-        elif text != streamed and _meaning(text) != _meaning(streamed):
+        elif text != streamed and _canonical(text) != _canonical(streamed):
             message = "the arguments at the end of a call differ from those that were streamed; the end counts"
             self.output.add(Warning, Code.ARGUMENTS_MISMATCH, message)
             if text.startswith(streamed):
@@ -262,7 +262,7 @@ class NativeCalls:
 
     def _end(self, key: str, text: str, signature: str | None, own: dict[str, Any] | None = None) -> None:
         call = self.open.pop(key)
-        self._sound.pop(key, None)
+        self._closed_at.pop(key, None)
         self.ended[key] = None
         if call.dropped is not None:
             message = f"{call.dropped} characters of a call over the limit were skipped"
@@ -317,24 +317,24 @@ def is_cut(text: str) -> bool:
     return rest.count("{") + rest.count("[") > rest.count("}") + rest.count("]")
 
 
-class _Meaning:
-    """The meaning of arguments, as `_meaning` returns it, computed on first use."""
+class _Spelled:
+    """Arguments in the spelling of `_canonical`, computed on first use."""
 
     def __init__(self, arguments: Any) -> None:
         self._arguments = arguments
 
     @cached_property
     def text(self) -> str:
-        return _meaning(self._arguments)
+        return _canonical(self._arguments)
 
 
-def _is_same(call: ToolCall, streamed: _Meaning, event: NativeToolCall, completed: _Meaning) -> bool:
+def _is_same(call: ToolCall, streamed: _Spelled, event: NativeToolCall, completed: _Spelled) -> bool:
     if call.provider_id and event.id:
         return call.provider_id == event.id
     return call.name == event.name and streamed.text == completed.text
 
 
-def _meaning(arguments: Any) -> str:
+def _canonical(arguments: Any) -> str:
     """Return a text that is equal for two spellings of the same arguments, as text or as an object."""
     try:
         return json.dumps(read_arguments(arguments).value, sort_keys=True)

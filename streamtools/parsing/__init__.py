@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+from streamtools.calls import ToolCall
+from streamtools.events import Error, Reasoning, Text, UIEvent, Warning
 from streamtools.parsing.bodies import text_calls
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.dialects import (
@@ -18,11 +24,53 @@ from streamtools.parsing.dialects import (
 from streamtools.parsing.json_text import BROKEN, ENDED
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Some
 from streamtools.parsing.parser import Parser
+from streamtools.parsing.policies import ParserOptions
+from streamtools.parsing.reader import NO_TEXT
 from streamtools.parsing.span import Body, Span
-from streamtools.parsing.whole_text import ParseResult, parse
 
 __all__ = [
     "BLANKS", "BROKEN", "DIALECTS", "ENDED", "LINE_END", "SPACES", "Body", "Dialect", "Dialects", "ModelFamily",
     "NearMiss", "OneOf", "Opener", "ParseResult", "Parser", "Some", "Span", "Tag", "dialects_for", "families_for",
     "json_calls", "parse", "text_calls",
 ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ParseResult:
+    """What a text holds, by kind and, in `events`, in order."""
+
+    content: str
+    reasoning: str
+    calls: list[ToolCall]
+    errors: list[Error]
+    warnings: list[Warning]
+    events: list[UIEvent]
+
+
+def parse(
+    deltas: str | Iterable[str],
+    *,
+    dialects: Dialects = None,
+    tools: Any = None,
+    **options: Unpack[ParserOptions],
+) -> ParseResult:
+    """Return what a complete text, or its deltas, hold. The options are those of `Parser`; so are the errors.
+
+    >>> parse('Look: ###:{"name": "now"}').calls[0].name
+    'now'
+    """
+    if not isinstance(deltas, Iterable) or isinstance(deltas, bytes | bytearray | memoryview):
+        raise TypeError(f"a text is a str, or an iterable of deltas, and not {type(deltas).__name__}: {NO_TEXT}")
+    parser = Parser(dialects, tools, **options)
+    events: list[UIEvent] = []
+    for delta in [deltas] if isinstance(deltas, str) else deltas:
+        events += parser.feed(delta)
+    events += parser.close()
+    return ParseResult(
+        content="".join(event.text for event in events if isinstance(event, Text)),
+        reasoning="".join(event.text for event in events if isinstance(event, Reasoning)),
+        calls=parser.calls,
+        errors=[event for event in events if isinstance(event, Error)],
+        warnings=[event for event in events if isinstance(event, Warning)],
+        events=events,
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from streamtools.json_values import compact
@@ -114,31 +115,29 @@ def deepseek_dsml() -> Dialect:
     The wrapper is `function_calls` in V3.2, and in V4.1 `calls`, where a space stands before the name of each tag. The
     bars are full-width, U+FF5C. Source: the encoding scripts beside deepseek-ai/DeepSeek-V3.2 and its successors.
     """
-    mark, end = "\uff5cDSML\uff5c", "<｜end▁of▁sentence｜>"
-    form = Invocations("tool_calls", "function_calls", "calls", prefix=mark, spaced=True, ends=(end,))
-    return Dialect(
-        id="deepseek_dsml",
-        openers=(
-            Opener((*form.wrapper, SPACES), form.wrapped, ahead=("<",), line_feeds=2),
-            Opener(form.invoke, form.bare, ahead=("name=",), line_feeds=2),
-        ),
-        write_call=_writer(f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, end=f"</{mark}", typed=True),
+    dialect = _marked("deepseek_dsml", "DSML", "<｜end▁of▁sentence｜>", "function_calls", "calls", line_feeds=2)
+    return replace(
+        dialect,
         write_result=lambda name, text: f"<tool_result>{text}</tool_result>",
         in_reasoning="call",
-        reserved=both_tags(mark, "tool_result"),
-        tags=(Tag(form.unwrap), *ends_of_turn(end)),
+        reserved=(*dialect.reserved[:2], *both_tags("tool_result")),
     )
 
 
 def gigachat35() -> Dialect:
     """Return the dialect of GigaChat 3.5, by what SGLang reads: deepseek_dsml with a mark of its own."""
-    mark, end = "\uff5cGCML\uff5c", "</s>"
-    form = Invocations("tool_calls", prefix=mark, ends=(end,))
+    return _marked("gigachat35", "GCML", "</s>", line_feeds=1)
+
+
+def _marked(id: str, word: str, end: str, *wrappers: str, line_feeds: int) -> Dialect:
+    """Return a dialect in whose tags a mark stands before the name: a word between two full-width bars."""
+    mark = f"\uff5c{word}\uff5c"
+    form = Invocations("tool_calls", *wrappers, prefix=mark, spaced=bool(wrappers), ends=(end,))
     return Dialect(
-        id="gigachat35",
+        id=id,
         openers=(
-            Opener((*form.wrapper, SPACES), form.wrapped, ahead=("<",), line_feeds=1),
-            Opener(form.invoke, form.bare, ahead=("name=",), line_feeds=1),
+            Opener((*form.wrapper, SPACES), form.wrapped, ahead=("<",), line_feeds=line_feeds),
+            Opener(form.invoke, form.bare, ahead=("name=",), line_feeds=line_feeds),
         ),
         write_call=_writer(f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, end=f"</{mark}", typed=True),
         reserved=both_tags(mark, "tool_response"),

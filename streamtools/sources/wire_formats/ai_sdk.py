@@ -17,14 +17,7 @@ from typing import Any
 
 import msgspec
 
-from streamtools.events import (
-    ChainCompleted,
-    NativeToolCall,
-    ProviderCompleted,
-    SourceEvent,
-    ToolCallStart,
-    Usage,
-)
+from streamtools.events import ChainCompleted, NativeToolCall, ProviderCompleted, SourceEvent, ToolCallStart, Usage
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
