@@ -144,7 +144,7 @@ class AGUIEncoder(PairedEncoder):
             return b""
         if not self._grows:  # these events begin in the middle of a run
             return b""
-        place = "".join(f"/{_escape(each)}" for each in (self._state, *path))
+        place = "".join("/" + str(each).replace("~", "~0").replace("/", "~1") for each in (self._state, *path))
         return encode_part("STATE_DELTA", delta=[{"op": op, "path": place, "value": value}])
 
     def _write_progress(self, known: KnownCall, data: Any) -> bytes:
@@ -215,8 +215,3 @@ class AGUIEncoder(PairedEncoder):
     def _new_id(self) -> str:
         self._messages += 1
         return f"{self._own_id}-{self._messages}"
-
-
-def _escape(key: str | int) -> str:
-    """Return a key as a part of a JSON pointer."""
-    return str(key).replace("~", "~0").replace("/", "~1")

@@ -40,16 +40,11 @@ def write_fault(format: str, status: int, message: str, param: str | None = None
 def write_whole(format: str, stream: bytes) -> tuple[int, bytes]:
     """Return the status and the body of an answer in a format, whose stream this would be."""
     events = list(_read(stream))
-    fault = next((fault for each in events if (fault := each.get("error") or _failure(each))), None)
+    ends = (each["response"] if each.get("type") == "response.failed" else each for each in events)
+    fault = next((fault for each in ends if (fault := each.get("error"))), None)
     if fault is not None:
         return _FAILED, write_fault(format, _FAILED, fault.get("message", ""), code=fault.get("code"))
     return 200, to_json(_JOINED[format](events))
-
-
-def _failure(event: Body) -> Body | None:
-    """Return why a response of Responses has failed, if this is its last event and says so."""
-    fault: Body | None = event["response"]["error"] if event.get("type") == "response.failed" else None
-    return fault
 
 
 def _read(stream: bytes) -> Iterator[Body]:
@@ -140,14 +135,8 @@ def _join_message(events: list[Body]) -> Body:
     return message
 
 
-def _join_response(events: list[Body]) -> Body:
-    """Return the response of Responses, which stands in its last event."""
-    response: Body = events[-1]["response"]
-    return response
-
-
 _JOINED: dict[str, Callable[[list[Body]], Body]] = {
     "openai": _join_chunks,
-    "responses": _join_response,
+    "responses": lambda events: events[-1]["response"],  # which stands there whole
     "anthropic": _join_message,
 }

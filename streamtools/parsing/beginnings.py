@@ -95,7 +95,8 @@ class MarkerBeginnings:
     @cached_property
     def quote_search(self) -> Match:
         """Finds that in a quote."""
-        return self._search(self._in_code, "", self._quote_line())
+        ordinary = rf"{_BLANKS}>[ \t>]{{0,8}}+(?:{self._ordinary(frozenset())})"
+        return self._search(self._in_code, "", ordinary if ">" not in self._all else "(?!)")
 
     def _search(self, beginnings: dict[str, str], others: str, line: str) -> Match:
         """Return what finds beginnings, `others`, and line feeds but for those behind which a `line` begins."""
@@ -115,9 +116,6 @@ class MarkerBeginnings:
 
     def _fence_line(self) -> str:
         return f"{_BLANKS}(?:{self._ordinary(frozenset('`~'))})"
-
-    def _quote_line(self) -> str:
-        return rf"{_BLANKS}>[ \t>]{{0,8}}+(?:{self._ordinary(frozenset())})" if ">" not in self._all else "(?!)"
 
     def _ordinary(self, structure: Set[str]) -> str:
         """Return a pattern for a character that is not white space, not of the structure, and begins no marker."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import anyio
@@ -132,13 +133,13 @@ class EarlyCalls:
             work.cancel()
 
 
+@dataclass
 class _WrittenCall:
     """A call that is being written, of a tool that may begin early."""
 
-    def __init__(self, call_id: str, tool: Tool) -> None:
-        self.call_id = call_id
-        self.tool = tool
-        self.draft = Draft()
+    call_id: str
+    tool: Tool
+    draft: Draft = field(default_factory=Draft)
 
 
 class EarlyWork:

@@ -7,7 +7,7 @@ out, and then results of calls in its form are written in no form at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -96,6 +96,7 @@ class _Stored(msgspec.Struct, omit_defaults=True):
     history: list[_Message] = []
 
 
+_MEMBERS: dict[type[Part], str] = {TextPart: "text", Thought: "thought", ToolCall: "call", ProviderItem: "item"}
 _PLAIN = (
     *("text", "reasoning", "calls", "outcomes", "errors", "warnings", "pending", "usage", "usage_by_model", "reason"),
     *("finish_reason", "conversation_id", "response_id", "model", "resumed"),
@@ -138,19 +139,8 @@ def _plain(output: Any) -> Any:
 
 
 def _take_apart(said: Assistant) -> _Said:
-    parts = [_take_part(each) for each in said.parts]
-    return _Said(parts, list(said.in_text), said.origin, said.response_id)
-
-
-def _take_part(part: Part) -> _Part:
-    match part:
-        case TextPart():
-            return _Part(text=part)
-        case Thought():
-            return _Part(thought=part)
-        case ToolCall():
-            return _Part(call=part)
-    return _Part(item=part)
+    parts: Iterator[dict[str, Any]] = ({_MEMBERS[type(each)]: each} for each in said.parts)
+    return _Said([_Part(**each) for each in parts], list(said.in_text), said.origin, said.response_id)
 
 
 def _put_together(said: _Said) -> Assistant:

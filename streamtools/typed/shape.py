@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -148,19 +148,8 @@ class CoreShapes:
     _set = _frozenset = _list
 
     def _dict(self, schema: Core) -> Shape:
-        values = schema.get("values_schema")
-        members = None if values is None else self._constant(values)
-        return Shape(frozenset((OBJECT,)), members=members)
-
-    def _constant(self, schema: Core) -> Callable[[str], Shape | None]:
-        known: list[Shape] = []
-
-        def member(key: str) -> Shape:
-            if not known:
-                known.append(self.of(schema))
-            return known[0]
-
-        return member
+        values = cache(lambda: self.of(schema["values_schema"]))
+        return Shape(frozenset((OBJECT,)), members=(lambda key: values()) if "values_schema" in schema else None)
 
     def _model(self, schema: Core) -> Shape:
         if schema.get("root_model") or schema.get("custom_init"):

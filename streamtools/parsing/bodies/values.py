@@ -44,10 +44,6 @@ _escape_in = re.compile(r"\\(.)", re.DOTALL).sub
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    return _CONTROLS.get(found[1], found[1])
-
-
 _WORDS = {
     "boolean": {"true": "true", "True": "true", "false": "false", "False": "false"},
     "null": {"null": "null", "None": "null"},
@@ -151,7 +147,7 @@ class Value:
         if self._escaped:
             text = self._slash + text
             whole = _escapes(text, 0).end()
-            text, self._slash = _escape_in(_unescaped, text[:whole]), text[whole:]
+            text, self._slash = _escape_in(lambda found: _CONTROLS.get(found[1], found[1]), text[:whole]), text[whole:]
         leaves = literals.leaves
         if leaves is not None and leaves(text) is None:
             literals.take(text)

@@ -36,6 +36,7 @@ because it lacks a piece: the one of its id or slot, and where neither is given,
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any, NamedTuple, TypeAlias
 
@@ -56,6 +57,7 @@ _outside = re.compile(r'["{}\[\]]')
 _inside = re.compile(r'["\\]')
 
 
+@dataclass(slots=True)
 class Brackets:
     """Whether JSON that comes in pieces has ended: brackets and strings are counted, and nothing is understood.
 
@@ -63,13 +65,10 @@ class Brackets:
     gives some answer, and never an exception.
     """
 
-    __slots__ = ("_begun", "_depth", "_escaped", "_in_string")
-
-    def __init__(self) -> None:
-        self._begun = False
-        self._depth = 0
-        self._in_string = False
-        self._escaped = False
+    _begun: bool = False
+    _depth: int = 0
+    _in_string: bool = False
+    _escaped: bool = False
 
     @property
     def closed(self) -> bool:
@@ -115,18 +114,15 @@ class _Piece(NamedTuple):
         return self.value is not None or (self.text is not None and not self.text.isspace())
 
 
+@dataclass(slots=True, eq=False)
 class _Call(OpenCall):
     """A call that has begun; `given` are arguments that came as an object."""
 
-    __slots__ = ("begun", "brackets", "certain", "read", "size")
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.certain = False  # the name has been reported
-        self.begun = False  # some of the arguments have come
-        self.read = StringIO()  # the arguments' text, as long as a repetition would fit into a frame
-        self.size = 0
-        self.brackets = Brackets()
+    certain: bool = False  # the name has been reported
+    begun: bool = False  # some of the arguments have come
+    read: StringIO = field(default_factory=StringIO)  # their text, as long as a repetition would fit into a frame
+    size: int = 0
+    brackets: Brackets = field(default_factory=Brackets)
 
     @property
     def closed(self) -> bool:
