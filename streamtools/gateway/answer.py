@@ -8,6 +8,7 @@ history were neutralised. Sans-IO.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -56,46 +57,33 @@ OnEvent: TypeAlias = Callable[[UIEvent], object]
 """Is told what goes on in an answer."""
 
 
+@dataclass(eq=False, repr=False)
 class Answer:
-    """One answer: `feed` and `close` return bytes for the client, through the encoder that `begin` makes at the first.
+    """One answer: `feed` and `close` return bytes for the client, by the encoder that is made at the first of them.
 
-    `most` is how many calls the client wants at most; None is no bound. With `names_native`, no id of a native call may
-    look like that of one in text; calls are then sent at the end. `alone` reads a call without a marker. `again` says
-    of the malformed calls of an answer whether the model is asked once more, and then the answer goes on with that.
-    Events wait at the `gate`, if there is one.
+    Arguments were neutralised in these `dialects`. `most` is how many calls the client wants at most; None is no bound.
+    With `names_native`, no id of a native call may look like that of one in text; calls are then sent at the end.
+    `alone` reads a call without a marker. `again` says of the malformed calls of an answer whether the model is asked
+    once more, and then the answer goes on with that. Events wait at the `gate`, if there is one.
     """
 
-    def __init__(
-        self,
-        machine: Callable[[], StreamMachine],
-        begin: Callable[[], Encoder],
-        *,
-        dialects: tuple[Dialect, ...] = (),
-        most: int | None = None,
-        neutralised: bool = False,
-        shows_malformed: bool = True,
-        malformed_as_text: bool = False,
-        names_native: bool = False,
-        watch: OnEvent | None = None,
-        alone: CallAlone | None = None,
-        again: Callable[[list[Error]], bool] | None = None,
-        gate: Gate | None = None,
-    ) -> None:
-        self._make = machine
-        self._machine = machine()
+    make_machine: Callable[[], StreamMachine]
+    make_encoder: Callable[[], Encoder]
+    dialects: tuple[Dialect, ...] = ()
+    most: int | None = None
+    shows_malformed: bool = True
+    malformed_as_text: bool = False
+    names_native: bool = False
+    watch: OnEvent | None = None
+    alone: CallAlone | None = None
+    again: Callable[[list[Error]], bool] | None = None
+    gate: Gate | None = None
+
+    def __post_init__(self) -> None:
+        self._machine = self.make_machine()
         self._feed = self._machine.feed
-        self._begin = begin
         self._encode: Callable[[UIEvent], bytes] | None = None  # of text, which passes as it is
         self._encoder: Encoder | None = None
-        self._dialects = dialects if neutralised else ()
-        self._most = most
-        self._shows_malformed = shows_malformed
-        self._as_text = malformed_as_text
-        self._names_native = names_native
-        self._watch = watch
-        self._alone = alone
-        self._again = again
-        self._gate = gate
         self._unjudged = False
         self._seen: dict[str, None] = {}  # calls that the client is sent
         self._begun: set[str] = set()  # those whose name it knows
@@ -107,8 +95,8 @@ class Answer:
 
     def feed(self, events: list[SourceEvent]) -> bytes:
         """Return what the client is sent for events of the upstream."""
-        if self._alone is not None:
-            events = self._alone.read(events)
+        if self.alone is not None:
+            events = self.alone.read(events)
         if len(events) == 1:  # as nearly always
             made = self._feed(events[0])
             if len(made) == 1 and self._encode is not None and type(event := made[0]) is Text:
@@ -121,7 +109,7 @@ class Answer:
         """Return what writes a chunk of text that means nothing else, in one step, or returns None; until `feed` is
         called. `around` is what the adapter says of such chunks.
         """
-        if around is None or self._alone is not None or self._encode is None:
+        if around is None or self.alone is not None or self._encode is None:
             return None
         if not isinstance(encoder := self._encoder, CompletionEncoder):
             return None
@@ -161,21 +149,21 @@ class Answer:
 
     def give_up(self) -> None:
         """Show nothing more: there is nobody to ask about it."""
-        if self._gate is not None:
-            self._gate.ended.clear()
-            self._gate.drops = self._unjudged = True
+        if self.gate is not None:
+            self.gate.ended.clear()
+            self.gate.drops = self._unjudged = True
 
     def release(self) -> bytes:
         """Return what may leave of what has waited for a judge; where that refuses text, the answer is over."""
         written = self._write([])
-        if self._gate is not None and self._gate.drops:
+        if self.gate is not None and self.gate.drops:
             self._machine.refuse()
         return written
 
     def tell(self, logprobs: dict[str, Any]) -> bytes:
         """Return what the client is sent for log probabilities."""
         if self._encoder is None:
-            self._encoder = self._begin()
+            self._encoder = self.make_encoder()
         return self._encoder.write_logprobs(logprobs) if isinstance(self._encoder, OpenAIEncoder) else b""
 
     @property
@@ -192,40 +180,40 @@ class Answer:
 
         Calls that had begun are none, as complete native ones are.
         """
-        events, written = self._machine.go_on_behind(None if self._alone else shown, name)
+        events, written = self._machine.go_on_behind(None if self.alone else shown, name)
         for event in events:
-            if self._watch is not None:
-                self._watch(event)
+            if self.watch is not None:
+                self.watch(event)
             if isinstance(event, Error) and event.call_id is not None:
                 self._seen.pop(event.call_id, None)
                 self._begun.discard(event.call_id)
         self._malformed = []
-        if self._alone is not None:
-            self._alone.begin()
+        if self.alone is not None:
+            self.alone.begin()
         return written
 
     def begin_again(self) -> None:
         """Go on with another answer, of which nothing counts but its calls."""
-        self._machine = self._make()
+        self._machine = self.make_machine()
         self._machine.reserve(self._good)
         self._feed = self._machine.feed
         self._retried, self._encode = True, None
         self._before, self._malformed = self._malformed, []
 
     def _write(self, events: list[UIEvent]) -> bytes:
-        if self._gate is not None:
-            events = self._gate.take(events)
+        if self.gate is not None:
+            events = self.gate.take(events)
         if not events:
             return b""
         if self._encoder is None:
-            self._encoder = self._begin()
-            direct = not (self._retried or self._shown is not None or self._gate is not None)
+            self._encoder = self.make_encoder()
+            direct = not (self._retried or self._shown is not None or self.gate is not None)
             self._encode = self._encoder.encode if direct else None
         encode = self._encoder.encode
-        if self._watch is not None:
+        if self.watch is not None:
             for event in events:
                 if type(event) is not Text:
-                    self._watch(event)
+                    self.watch(event)
         if self._retried:
             events = [each for each in events if not isinstance(each, Start | StepStart | Text | Reasoning)]
         parts: list[bytes] = []
@@ -256,7 +244,7 @@ class Answer:
                     return ()
                 if event.code not in _NO_FAULT:
                     self._malformed.append(event)
-                    return () if self._again else (event,)
+                    return () if self.again else (event,)
             case Done():
                 return self._end(event)
         return (event,)
@@ -264,23 +252,23 @@ class Answer:
     def _admit(self, call_id: str) -> bool:
         if call_id in self._seen:
             return True
-        if self._most is not None and len(self._seen) >= self._most:
+        if self.most is not None and len(self._seen) >= self.most:
             return False
         self._seen[call_id] = None
         return True
 
     def _restored(self, call: ToolCall) -> ToolCall:
-        if self._names_native and call.dialect == NATIVE:
+        if self.names_native and call.dialect == NATIVE:
             call = msgspec.structs.replace(call, id=call.id.replace(WRITTEN, "", 1))  # one that the upstream gave none
-        if not self._dialects:
+        if not self.dialects:
             return call
-        return msgspec.structs.replace(call, arguments=restore(call.arguments, self._dialects))
+        return msgspec.structs.replace(call, arguments=restore(call.arguments, self.dialects))
 
     def _end(self, done: Done) -> Iterable[UIEvent]:
         """Return how the answer ends, truthfully: a call that was cut is none, nor is one that nobody could read."""
         if self._unjudged:
             return (Error(Code.STREAM_INTERRUPTED, "the text was not judged in time"), done)
-        if self._gate is not None and self._gate.drops and done.reason != "failed":
+        if self.gate is not None and self.gate.drops and done.reason != "failed":
             return (msgspec.structs.replace(done, finish_reason="content_filter", pending=[]),)
         pending = [self._restored(call) for call in done.pending if call.id in self._seen]
         if self._good:  # nobody has asked for them again, though a model may write them again
@@ -289,20 +277,20 @@ class Answer:
         if self._retried and done.reason == "failed":
             self._malformed = self._before
             done = msgspec.structs.replace(done, reason="finished", finish_reason="stop")
-        elif self._again and done.reason == "finished" and self._malformed and self._again(self._malformed):
+        elif self.again and done.reason == "finished" and self._malformed and self.again(self._malformed):
             self._good = pending
             return ()
         done = msgspec.structs.replace(done, pending=pending)
         if done.reason == "failed" or done.finish_reason in _CUT:
             return (done,)
-        if self._again and self._as_text:
+        if self.again and self.malformed_as_text:
             return (*(Text(each.raw or "") for each in self._malformed), done)
-        return (*(self._malformed if self._again else ()), *self._fault(bool(pending)), done)
+        return (*(self._malformed if self.again else ()), *self._fault(bool(pending)), done)
 
     def _fault(self, others: bool) -> Iterable[UIEvent]:
         """Return the error with which an answer ends that has no call to be answered, though the model began one."""
         for each in self._malformed:
-            shown = self._shows_malformed and each.call_id in self._begun
+            shown = self.shows_malformed and each.call_id in self._begun
             if each.code is Code.TRUNCATED or not (shown or others):
                 return (Error(each.code, f"the model wrote a call that cannot be read: {each.message}"),)
         return ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from streamtools.calls import IdFactory
-from streamtools.conversation.circuits import Circuits
+from streamtools.conversation.failover import Circuits
 from streamtools.conversation.prompts import Example
 from streamtools.gateway.addresses import Headers
 from streamtools.gateway.plan import Mode, Modes, teaching

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
 from types import ModuleType
@@ -179,26 +180,21 @@ async def _close(response: Any, blocking: bool) -> None:
         await response.aclose()
 
 
+@dataclass(eq=False, repr=False)
 class _Body:
     """The client's body while the upstream's is read; where the model is asked again, one behind the other.
 
     A client that is `blocking` runs the same coroutines, in which nothing waits then.
     """
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        response: Any,
-        ask: Callable[[UpstreamRequest], Awaitable[Any]],
-        broken: type[Exception],
-        blocking: bool,
-    ) -> None:
-        self._exchange = exchange
-        self._ask = ask
-        self._broken = broken
-        self._blocking = blocking
-        self._response = response
-        self._pieces: Any = _pieces_of(response, blocking)
+    _exchange: Exchange
+    _response: Any
+    _ask: Callable[[UpstreamRequest], Awaitable[Any]]
+    _broken: type[Exception]
+    _blocking: bool
+
+    def __post_init__(self) -> None:
+        self._pieces: Any = _pieces_of(self._response, self._blocking)
         self.ahead: list[bytes] = []  # read before the client was told the status
 
     @property

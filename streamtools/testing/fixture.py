@@ -17,7 +17,7 @@ from streamtools.recording import Cut, Edit, Playback, PlaybackOptions, Recordin
 from streamtools.recording.event_replay import Replay, ReplayOptions, replay
 from streamtools.recording.exchanges import DETECT, FIELDS, Match
 from streamtools.recording.file_writer import open_anew
-from streamtools.recording.transports import RecordingTransport, ReplayTransport, library_of
+from streamtools.recording.transports import RecordingTransport, ReplayTransport, at_once, library_of
 from streamtools.tools.registry import ToolsLike
 
 Mode: TypeAlias = Literal["replay", "record", "extend"]
@@ -86,30 +86,29 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
             )
 
     async def handle_async_request(self, request: Any) -> Any:
-        try:
-            if self._replays is not None:
-                return await self._replays.handle_async_request(request)
-        except UnrecordedRequest as fault:
-            self._forgive(fault)
-        return await self._recording().handle_async_request(request)
+        return await self._handle(request, blocking=False)
 
     def handle_request(self, request: Any) -> Any:
+        return at_once(self._handle(request, blocking=True))
+
+    async def _handle(self, request: Any, *, blocking: bool) -> Any:
+        async def ask(transport: Any) -> Any:
+            return transport.handle_request(request) if blocking else await transport.handle_async_request(request)
+
         try:
             if self._replays is not None:
-                return self._replays.handle_request(request)
+                return await ask(self._replays)
         except UnrecordedRequest as fault:
             self._forgive(fault)
-        return self._recording().handle_request(request)
+        return await ask(self._recording())
 
     async def aclose(self) -> None:
-        for each in (self._replays, self._recorder):
-            if each is not None:
-                await each.aclose()
+        for each in filter(None, (self._replays, self._recorder)):
+            await each.aclose()
 
     def close(self) -> None:
-        for each in (self._replays, self._recorder):
-            if each is not None:
-                each.close()
+        for each in filter(None, (self._replays, self._recorder)):
+            each.close()
 
     def faults(self, *, unplayed: bool) -> list[str]:
         if self._replays is None or not self._strict:
@@ -183,25 +182,24 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
 class _Network:
     """The transports of the clients' own library, made when they are asked: a test may have clients of both kinds."""
 
-    def __init__(self) -> None:
-        self._asynchronous: Any = None
-        self._blocking: Any = None
+    asynchronous: Any = None
+    blocking: Any = None
 
     async def handle_async_request(self, request: Any) -> Any:
-        self._asynchronous = self._asynchronous or library_of(request).AsyncHTTPTransport()
-        return await self._asynchronous.handle_async_request(request)
+        self.asynchronous = self.asynchronous or library_of(request).AsyncHTTPTransport()
+        return await self.asynchronous.handle_async_request(request)
 
     def handle_request(self, request: Any) -> Any:
-        self._blocking = self._blocking or library_of(request).HTTPTransport()
-        return self._blocking.handle_request(request)
+        self.blocking = self.blocking or library_of(request).HTTPTransport()
+        return self.blocking.handle_request(request)
 
     async def aclose(self) -> None:
-        if self._asynchronous is not None:
-            await self._asynchronous.aclose()
+        if self.asynchronous is not None:
+            await self.asynchronous.aclose()
 
     def close(self) -> None:
-        if self._blocking is not None:
-            self._blocking.close()
+        if self.blocking is not None:
+            self.blocking.close()
 
 
 class RecordingFixture:

@@ -153,7 +153,7 @@ seam" in `stream/tool_stream.py` has what it owes for that."""
 RIM = {
     *("__main__", "apps", "outputs.asgi", "recording", "serving", "testing"),
     *("conversation.chatting", "conversation.emulation", "conversation.failover", "conversation.models"),
-    *("conversation.reply", "conversation.circuits"),
+    "conversation.reply",
     *("outputs.openai_chunks", "outputs.responses_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.judged_exchange", "gateway.service", "gateway.tool_call_transport"),

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -106,26 +106,21 @@ def run_chat(asked: arguments.Chat, output: TextIO, complaints: Complaints) -> i
         return max(map(conversation.answer, questions), default=0)
 
 
+@dataclass(eq=False)
 class _Conversation:
     """The messages so far, and the model that answers."""
 
-    def __init__(
-        self,
-        asked: arguments.Chat,
-        tools: ToolRegistry | None,
-        view: View,
-        screen: Transcript | None,
-        recording: BinaryIO | None,
-        complaints: Complaints,
-    ) -> None:
-        self._asked = asked
-        self._tools = tools
+    _asked: arguments.Chat
+    _tools: ToolRegistry | None
+    _view: View
+    _screen: Transcript | None
+    _recording: BinaryIO | None
+    _complaints: Complaints
+
+    def __post_init__(self) -> None:
+        asked = self._asked
         self._ledger = MemoryLedger()
-        self._named = NamedModel(asked, tools)
-        self._view = view
-        self._screen = screen
-        self._recording = recording
-        self._complaints = complaints
+        self._named = NamedModel(asked, self._tools)
         self._history: list[Message] = self._named.beginning
         self._fault: OSError | None = None  # why the recording breaks off
         self.greeting = f"{self._named.label}. Ctrl-C stops an answer; {_QUIT} ends the chat, /help tells more."

@@ -26,6 +26,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -137,25 +138,19 @@ async def reach(redis: str) -> None:
         pass
 
 
+@dataclass(eq=False)
 class _Chats:
-    def __init__(
-        self,
-        answerer: Answerer,
-        cookie: str,
-        conversations: Conversations,
-        max_running: int,
-        redis: str | None,
-        kept: Kept | None,
-    ) -> None:
-        self._redis = redis
-        self._kept = kept
-        self._answerer = answerer
-        self._cookie = cookie
-        self._conversations = conversations
-        self._max_running = max_running
-        is_forgetful = redis is None and kept is None
+    _answerer: Answerer
+    _cookie: str
+    _conversations: Conversations
+    _max_running: int
+    _redis: str | None
+    _kept: Kept | None
+
+    def __post_init__(self) -> None:
+        is_forgetful = self._redis is None and self._kept is None
         self._server = secrets.token_urlsafe(8) if is_forgetful else ""  # so that a page notices that it is another
-        self._recordings: dict[str, Path] = dict(getattr(answerer, "recordings", {}))
+        self._recordings: dict[str, Path] = dict(getattr(self._answerer, "recordings", {}))
         self._recorded: dict[str, Path] = {}  # by run
         self._runs: Runs
         self._shutdown: Shutdown
