@@ -39,10 +39,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LATER = {
-    "conversation": "streamtools.conversation",
-    "augment_system_prompt": "streamtools.conversation",
-    "Emulation": "streamtools.conversation",
-    "chat": "streamtools.conversation",
+    **dict.fromkeys(("conversation", "augment_system_prompt", "Emulation", "chat"), "streamtools.conversation"),
     "UiTexts": "streamtools.outputs.plain_text",
     "outputs": "streamtools.outputs",
     "rules": "streamtools.rules",

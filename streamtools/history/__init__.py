@@ -71,16 +71,11 @@ __all__ = [
 ]
 
 _LATER = {
-    "Format": "formats",
-    "answered_by_user": "in_text",
-    "calls_as_text": "in_text",
+    **dict.fromkeys(("Format", "read_messages", "write_behind", "write_messages"), "formats"),
+    **dict.fromkeys(
+        ("answered_by_user", "calls_as_text", "plain_between", "plain_quotations", "plain_said"), "in_text"
+    ),
     "container_of": "anthropic_messages",
-    "plain_between": "in_text",
-    "plain_quotations": "in_text",
-    "plain_said": "in_text",
-    "read_messages": "formats",
-    "write_behind": "formats",
-    "write_messages": "formats",
 }
 """The modules in which the names stand that are loaded when they are used."""
 

@@ -15,6 +15,7 @@ A transport that ends before the provider has said that the run is complete is a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamtools.calls import ToolCall
@@ -41,28 +42,24 @@ CALLS_MAY_RUN = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL, STOPPED_BY_
 _CUT = frozenset(("length", "content_filter", "cancelled"))  # the provider's doing: `done(cancelled)` would be ours
 
 
+@dataclass(slots=True)
 class Ending:
     """What is known of the end of one run. It only keeps the state; the machine acts on it."""
 
-    __slots__ = (
-        *("asked", "complete", "conversation_id", "failed", "finish", "model", "raw_finish", "response_id", "why"),
-    )
-
-    def __init__(self) -> None:
-        self.complete = False
-        """The terminator has come."""
-        self.asked = False
-        """We have asked for another answer, of which nothing has come."""
-        self.failed = False
-        self.why: str | None = None
-        """What has stopped the run."""
-        self.finish: str | None = None
-        """How the last turn ended; None if it is not known."""
-        self.raw_finish: str | None = None
-        self.conversation_id: str | None = None
-        self.response_id: str | None = None
-        """Of the last turn, as is the model."""
-        self.model: str | None = None
+    complete: bool = False
+    """The terminator has come."""
+    asked: bool = False
+    """We have asked for another answer, of which nothing has come."""
+    failed: bool = False
+    why: str | None = None
+    """What has stopped the run."""
+    finish: str | None = None
+    """How the last turn ended; None if it is not known."""
+    raw_finish: str | None = None
+    conversation_id: str | None = None
+    response_id: str | None = None
+    """Of the last turn, as is the model."""
+    model: str | None = None
 
     @property
     def is_certain(self) -> bool:

@@ -135,9 +135,8 @@ class Collector:
         """What the run has come to of the `output` that was asked for."""
         self.shown: Callable[[ToolCall], ToolCall] = lambda call: call
         """What the history has of a native call."""
-        self.tell: Callable[[Sequence[Any]], object] | None = (
-            None  # who watches: told what is new when that is looked at
-        )
+        self.tell: Callable[[Sequence[Any]], object] | None = None
+        """Who watches: told what is new when that is looked at."""
         self._source: object = None
         self._shown = Pieces()
         self._thought = Pieces()

@@ -191,9 +191,7 @@ class Bedrock(FrameAdapter):
         super().__init__(EventStreamDecoder(limits.frame), limits)
         self._inner: FrameAdapter | None = None  # of the model's own API
         self._blocks: dict[Any, OpenCall] = {}  # calls that have not stopped, by the index of their block
-        self._hosted: dict[
-            Any, tuple[str, dict[str, Any]]
-        ] = {}  # likewise blocks that nobody interprets, with their kind
+        self._hosted: dict[Any, tuple[str, dict[str, Any]]] = {}  # likewise others' blocks, with their kind
         self._open_text: Any = None  # the index of the block of text that was last added to
         self._pieces: list[str] = []  # of its text
         self._citations: list[dict[str, Any]] = []  # of its

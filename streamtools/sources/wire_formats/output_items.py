@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any
 
@@ -48,31 +49,25 @@ _CUT = ["incomplete", "failed", "cancelled"]  # lists, because a status may be a
 _ENDED = ["completed", *_CUT]
 
 
+@dataclass(slots=True, eq=False)
 class Item(OpenCall):
     """What is known of an output item, call or not. `key` is one for each item of the response."""
 
-    __slots__ = (
-        *("begun", "cited", "content", "cut", "done", "heard", "index", "item_id", "kind", "part", "settled"),
-        *("streamed", "whole"),
-    )
-
-    def __init__(self, kind: str, key: str, item_id: str | None, index: int | None) -> None:
-        super().__init__(key)
-        self.kind = kind
-        self.item_id = item_id
-        self.index = index
-        self.done = False
-        # of text and reasoning
-        self.heard = StringIO()  # what has come of the part that is open; of a call, its arguments
-        self.settled: list[str] = []  # the parts before it
-        self.part: object = None  # which one is open
-        self.cited = False
-        # of calls
-        self.begun = False
-        self.streamed = False  # arguments have come in deltas
-        self.whole = False  # they have come whole
-        self.cut = False  # it began as one that is not complete
-        self.content: str | None = None  # what it said, once it is done
+    kind: str = ""
+    item_id: str | None = None
+    index: int | None = None
+    done: bool = False
+    # of text and reasoning
+    heard: StringIO = field(default_factory=StringIO)  # what has come of the open part; of a call, its arguments
+    settled: list[str] = field(default_factory=list)  # the parts before it
+    part: object = None  # which one is open
+    cited: bool = False
+    # of calls
+    begun: bool = False
+    streamed: bool = False  # arguments have come in deltas
+    whole: bool = False  # they have come whole
+    cut: bool = False  # it began as one that is not complete
+    content: str | None = None  # what it said, once it is done
 
     @property
     def text(self) -> str:
@@ -105,7 +100,7 @@ class Items:
 
     def add(self, kind: str, item_id: Any, index: Any) -> Item:
         """Return a new item. What is no id, or no index, counts as not sent."""
-        item = Item(kind, str(len(self._all) + 1), string(item_id), place(index))
+        item = Item(str(len(self._all) + 1), kind=kind, item_id=string(item_id), index=place(index))
         self._all.append(item)
         self._newest[kind] = item
         if item.item_id is not None:
