@@ -11,6 +11,7 @@ from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
 from streamtools.recording.exchanges import DETECT, open_exchange
 from streamtools.recording.file_reader import OpenRecording
+from streamtools.recording.format import Head
 from streamtools.recording.playback import PLAYBACK, PlaybackOptions, ReplayBytes
 from streamtools.stream.options import StreamOptions
 from streamtools.stream.tool_stream import ToolStream
@@ -61,7 +62,11 @@ class Replay:
         recording = open_exchange(self._path, self._exchange)
         try:
             self._response = RecordedResponse(recording, self._playing)
-            source = sources.Source(self._response, _adapter(recording))
+            try:
+                adapter = adapter_of(recording.head)
+            except LookupError as error:
+                raise RecordingError(f"{recording.name}: {error}") from None
+            source = sources.Source(self._response, adapter)
             self._stream = ToolStream(source, tools=self._tools, **self._reading)
         except BaseException:
             recording.close()
@@ -83,14 +88,10 @@ class Replay:
             return [event async for event in stream]
 
 
-def _adapter(recording: OpenRecording) -> sources.Adapter:
-    if recording.head.source == DETECT:
-        response = recording.head.response
-        return sources.Undecided(response.headers.get("content-type", "") if response else "")
-    try:
-        return sources.adapter(recording.head.source)
-    except LookupError as error:
-        raise RecordingError(f"{recording.name}: {error}") from None
+def adapter_of(head: Head) -> sources.Adapter:
+    """Return what reads the bytes of a recording; raise `LookupError` for a source that there is not."""
+    declared = head.response.headers.get("content-type", "") if head.response is not None else ""
+    return sources.Undecided(declared) if head.source == DETECT else sources.adapter(head.source)
 
 
 def replay(

@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # what one can start, and what tests are written with
     "apps.web": {
         *("errors", "events", "history", "conversation", "outputs.asgi", "runs", "serving"),
-        *("sources", "machine", "recording"),  # for the debugger
+        *("machine", "recording", "recording.event_replay"),  # for the debugger
         *("logs", "outputs", "stream"),  # for what is kept in a file
     },
     "apps.cli": {

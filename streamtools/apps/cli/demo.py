@@ -19,7 +19,7 @@ from streamtools import sources
 from streamtools.apps.cli import arguments
 from streamtools.apps.cli.complaints import Complaints
 from streamtools.apps.cli.recordings import open_transcript
-from streamtools.recording import Recording, ReplayTransport, read_recording, shipped
+from streamtools.recording import Head, ReplayTransport, read_recording, shipped
 from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools import ToolError, ToolRegistry, ToolResult, tool
@@ -77,11 +77,11 @@ def run_demo(asked: arguments.Demo, output: TextIO, complaints: Complaints) -> i
 async def _demo(paths: Mapping[str, Path], speed: float, transcript: Transcript, complaints: Complaints) -> int:
     status = 0
     recordings = {name: read_recording(path) for name, path in paths.items()}
-    models = " and ".join(models_of(recordings.values()))
+    models = " and ".join(models_of(each.head for each in recordings.values()))
     transcript.remark(f"{models} answers, recorded. The tools run here; their weather is invented.")
     for name, recording in recordings.items():
         assert recording.head.request is not None
-        body = body_of(recording)
+        body: Any = recording.head.request.body
         transcript.heading(f"{name}: {recording.head.title}", body["messages"][-1]["content"])
         transport = ReplayTransport(paths[name], speed=speed)
         async with httpx.AsyncClient(transport=transport, timeout=None) as client:  # noqa: S113 - it may play slowly
@@ -105,12 +105,7 @@ async def _ask(client: httpx.AsyncClient, url: str, body: Any, transcript: Trans
     return events.result
 
 
-def body_of(recording: Recording) -> Any:
-    """Return the body of the request that was recorded."""
-    assert recording.head.request is not None
-    return recording.head.request.body
-
-
-def models_of(recordings: Iterable[Recording]) -> list[str]:
+def models_of(heads: Iterable[Head]) -> list[str]:
     """Return the models that were asked, each once."""
-    return list(dict.fromkeys(body_of(each)["model"] for each in recordings))
+    bodies = [each.request.body for each in heads if each.request is not None]
+    return list(dict.fromkeys(str(each.get("model")) for each in bodies if isinstance(each, dict)))

@@ -23,8 +23,7 @@ from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
 from streamtools.recording import DETECT, RecordingTransport, open_stream_file
 from streamtools.recording.event_replay import ReplayOptions, replay
-from streamtools.recording.exchanges import OpenCapture
-from streamtools.recording.file_reader import find_exchanges
+from streamtools.recording.exchanges import exchanges_in
 from streamtools.recording.file_writer import import_stream, open_anew
 from streamtools.recording.redact import redact_url
 from streamtools.stream.result import TurnResult
@@ -122,12 +121,7 @@ async def _replay(
 def _numbers(path: str) -> list[int | None]:
     """Return the numbers of the exchanges of a file; None is the only one."""
     try:
-        if not Path(path).is_file():  # what can be read once only, or not at all
-            return [None]
-        with open_stream_file(path) as opened:
-            if isinstance(opened, OpenCapture):
-                return [None]
-        count = len(find_exchanges(path))
+        count = exchanges_in(path) if Path(path).is_file() else 1  # what can be read once only, or not at all
     except RecordingError as error:
         raise Refused(str(error)) from None
     return [None] if count == 1 else list(range(1, count + 1))

@@ -16,14 +16,14 @@ from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
-from streamtools import sources
 from streamtools.apps.cli import arguments
 from streamtools.apps.cli.complaints import Complaints, Refused
 from streamtools.errors import Code, RecordingError
 from streamtools.events import Call, Done, Error, Executed, Matched, Text, UIEvent, Warning, read_ui_event
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects
-from streamtools.recording import DETECT, OpenRecording
+from streamtools.recording import OpenRecording
+from streamtools.recording.event_replay import adapter_of
 from streamtools.recording.file_reader import find_exchanges, open_place
 
 LONGEST = 4 * 1024 * 1024
@@ -163,8 +163,7 @@ class Report:
             self._count("runs", "failed")
             self.figures.end_run()
             return
-        declared = head.response.headers.get("content-type", "") if head.response is not None else ""
-        adapter = sources.Undecided(declared) if head.source == DETECT else sources.adapter(head.source)
+        adapter = adapter_of(head)
         machine = StreamMachine(dialects=self._dialects, execute="never")
         first_chunk = first_text = None
         at = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,15 +23,16 @@ import httpx
 from streamtools import sources
 from streamtools.apps.cli.arguments import Serve
 from streamtools.apps.cli.complaints import Complaints, Refused
-from streamtools.apps.cli.demo import TOOLS
+from streamtools.apps.cli.demo import TOOLS, models_of
 from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server, workers
 from streamtools.apps.cli.named_model import NamedModel, import_tools, proxy_for
-from streamtools.apps.web import Suggestion, adapter_of, question_of, user_message
+from streamtools.apps.web import Suggestion, question_of, user_message
 from streamtools.conversation import Ask, Chat, Message, User, chat
 from streamtools.conversation.models.http_model import HTTPModel
 from streamtools.errors import RecordingError
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
 from streamtools.recording import Head, RecordingTransport, ReplayBytes, shipped
+from streamtools.recording.event_replay import adapter_of
 from streamtools.recording.exchanges import open_exchange
 from streamtools.sources import Source
 from streamtools.tools import ToolContext, ToolRegistry, tool
@@ -195,7 +196,7 @@ class Recorded:
         self._speed = speed
         self._tools = None if files else _TOOLS
         self.tools = _told(self._tools)
-        self.label = f"recordings of {', '.join(_models(heads.values()))}"
+        self.label = f"recordings of {', '.join(models_of(heads.values()))}"
         self.note = (
             "No model was named, so recorded answers are played, each by itself. The calls in them are run "
             "here, by two small tools whose weather is invented."
@@ -257,11 +258,6 @@ def _head(path: Path) -> Head:
             return recording.head
     except RecordingError as error:
         raise Refused(str(error)) from None
-
-
-def _models(heads: Iterable[Head]) -> list[str]:
-    bodies = [each.request.body for each in heads if each.request is not None]
-    return list(dict.fromkeys(str(each.get("model")) for each in bodies if isinstance(each, dict)))
 
 
 class _Recorded:

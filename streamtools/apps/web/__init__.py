@@ -6,6 +6,6 @@ broke read the same log from where they are. Nothing on the page comes from else
 
 from streamtools.apps.web.app import make_app, reach
 from streamtools.apps.web.conversations import Answerer, Suggestion, user_message
-from streamtools.apps.web.dissecting import adapter_of, question_of
+from streamtools.apps.web.dissecting import question_of
 
-__all__ = ["Answerer", "Suggestion", "adapter_of", "make_app", "question_of", "reach", "user_message"]
+__all__ = ["Answerer", "Suggestion", "make_app", "question_of", "reach", "user_message"]

@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from streamtools import sources
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -34,7 +33,7 @@ from streamtools.events import (
 )
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.recording import DETECT, Cut, Head, OpenRecording, recut
-from streamtools.sources.adapter import Adapter
+from streamtools.recording.event_replay import adapter_of
 
 Kind: TypeAlias = Literal["call", "error", "warning", "markup", "reasoning", "near", "native"]
 
@@ -131,12 +130,6 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
         events=events,
         steps=steps,
     )
-
-
-def adapter_of(head: Head) -> Adapter:
-    """Return what reads the bytes of a recording; raise `LookupError` for a source that there is not."""
-    declared = head.response.headers.get("content-type", "") if head.response is not None else ""
-    return sources.Undecided(declared) if head.source == DETECT else sources.adapter(head.source)
 
 
 def question_of(head: Head) -> str:
