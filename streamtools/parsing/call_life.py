@@ -112,26 +112,23 @@ class Output:
         call.started = name
         self.events.append(CallStart(call.id, name, self.number()))
         if call.waiting:
-            self._tell(call, "".join(call.waiting))
+            self.tell_arguments(call, "".join(call.waiting))
             call.waiting.clear()
 
     def tell_arguments(self, call: CallDraft, text: str) -> None:
         """Report a piece of a call's arguments, as JSON text, once its name is known."""
-        if self.call_deltas and text:
-            if call.started:
-                self._tell(call, text)
-            else:
-                call.waiting.append(text)
+        if not call.started:
+            call.waiting.append(text)
+        elif text:
+            if self.options.call_deltas:
+                make_delta = self.make_delta
+                self.events.append(make_delta(call.id, text))
+            if self.options.call_partials:
+                if call.value is None:
+                    from streamtools.parsing.value_reader import ValueReader  # loaded when it is used
 
-    def _tell(self, call: CallDraft, text: str) -> None:
-        if self.options.call_deltas:
-            self.events.append(self.make_delta(call.id, text))
-        if self.options.call_partials:
-            if call.value is None:
-                from streamtools.parsing.value_reader import ValueReader  # loaded when it is used
-
-                call.value = ValueReader(limits=self.options.limits)
-            self.events += [Partial(*each, self.number(), call.id) for each in call.value.feed(text)]
+                    call.value = ValueReader(limits=self.options.limits)
+                self.events += [Partial(*each, self.number(), call.id) for each in call.value.feed(text)]
 
     def complete_call(self, call: CallDraft, result: ToolCall) -> None:
         """End a call well."""

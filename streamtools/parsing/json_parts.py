@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from streamtools.json_values import Decoded, Rejected, decode_json
 from streamtools.limits import Limits
-from streamtools.parsing.reader import matcher
+from streamtools.parsing.reader import always, matcher
 
 WORD_BEGINS = frozenset("-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 WORDS = frozenset(("true", "false", "null", "NaN", "Infinity", "-Infinity"))
@@ -110,7 +110,7 @@ class Nesting:
 
     __slots__ = (
         "_beyond", "_leaves", "_limit", "_lines", "_numeric", "_patterns", "_stack", "_word", "escaped", "in_string",
-        "leaves", "outer", "passes", "string_begin",
+        "leaves", "outer", "over_line", "passes", "string_begin",
     )  # fmt: skip
 
     _limit: int
@@ -124,15 +124,47 @@ class Nesting:
     outer: int  # tokens at this depth and above are of interest
     in_string: bool
     string_begin: int  # the place where the string begins that was read last
-    escaped: bool  # in a string, behind a back-slash
-    leaves: Callable[[str], Any] | None
-    """What finds nothing in text that only continues the open string, or None where each character counts."""
+    escaped: bool  # in a string, the next character is a part of it: behind a back-slash, or
+    over_line: bool  # where it is the line feed that the last `scan` returned for
+    leaves: Callable[[str], Any]
+    """What finds nothing in text that only continues the open string, or `always` where each character counts."""
     passes: bool  # `pass_over` may be asked
 
     @property
     def depth(self) -> int:
         """How many containers are open."""
         return len(self._stack) + self._beyond
+
+    def pass_over(self, text: str, place: int) -> bool:
+        """Read all of `text`, at `place`, if it opens no container and no call depends on it; return whether it did.
+
+        That is what continues a string, with escapes in it, or deep in the value anything but brackets and literals.
+        """
+        if self.in_string and (self.escaped or "\\" in text):
+            return self._pass_over_escapes(text)
+        if len(self._stack) <= self.outer:
+            return False
+        found = hop_out_of_string(text) if self.in_string else hop_into_string(text)
+        if found is None:
+            return False
+        ends = found.lastindex
+        if ends == ENDS_IN_STRING:
+            self.in_string = True
+            self.string_begin = place + found.start(ends)
+            self._word = None
+            self.leaves = self._leaves
+            return True
+        last = found.start(LAST_STRING)
+        if last >= 0:
+            self.string_begin = place + last
+        if ends == ENDS_IN_NUMBER:
+            number = text[len(text.rstrip(NUMERIC)) :]
+            self._word = ((self._word or "") + number if number == text else number)[:LONGEST_WORD]
+        else:
+            self._word = None
+        self.in_string = False
+        self.leaves = always
+        return True
 
     def _pass_over_escapes(self, text: str) -> bool:
         leaves = self._patterns.leaves_escaped if self.escaped else self._patterns.leaves_escapes
@@ -143,18 +175,14 @@ class Nesting:
             self.escaped = (slashes - (self.escaped and slashes == len(text))) % 2 == 1
         else:
             self.escaped = False
-        self.leaves = None if self.escaped else self._leaves
+        self.leaves = always if self.escaped else self._leaves
         return True
 
-    def _skip_escaped(self, text: str, at: int, over_line: bool) -> int:
+    def _skip_escaped(self, text: str, at: int) -> int:
         """Return the place behind what is a part of the open string whatever it is."""
-        if over_line:
-            at += 1
-        if self.escaped and at < len(text):
-            self.escaped = False
-            if not (self._lines and text[at] == "\n"):
-                at += 1
-        return at
+        skips = self.over_line or not (self._lines and text[at] == "\n")
+        self.escaped = self.over_line = False
+        return at + skips
 
     def _add_to_word(self, text: str) -> None:
         self._word = ((self._word or "") + text)[:LONGEST_WORD]

@@ -20,22 +20,17 @@ from streamtools.parsing.json_parts import (
     ARGUMENTS,
     BEGIN,
     END,
-    ENDS_IN_NUMBER,
-    ENDS_IN_STRING,
     FIELD,
-    LAST_STRING,
     NAME,
     PIECE,
     RAW,
     TEXT,
     Fact,
     Nesting,
-    hop_into_string,
-    hop_out_of_string,
     rest_of_word,
     run,
 )
-from streamtools.parsing.reader import Reader, white_space
+from streamtools.parsing.reader import Reader, always, white_space
 
 _NAMES = frozenset(NAME_FIELDS)
 _ARGUMENTS = frozenset(ARGUMENT_FIELDS)
@@ -70,9 +65,9 @@ class JsonText(Nesting):
         self._inside, self._leaves = patterns.inside, patterns.leaves
         self._stack = []
         self._beyond = self.outer = 0
-        self._word = self.leaves = None
+        self._word, self.leaves = None, always
         self._numeric = True
-        self.in_string = self.escaped = self.passes = False
+        self.in_string = self.escaped = self.over_line = self.passes = False
         self.string_begin = -1
         self.facts: list[Fact] = []  # what has been read of calls since `facts` was taken
         self._calls = 0  # the depth at which calls stand: 0, or 1 in an array
@@ -87,40 +82,8 @@ class JsonText(Nesting):
         self.held = ""  # the beginning of an escape
         self.kept: list[str] = []  # the pieces of the key or the name that comes
 
-    def pass_over(self, text: str, place: int) -> bool:
-        """Read all of `text`, at `place`, if it opens no container and does not matter to the envelope; return whether
-        it did.
-
-        That is what continues a string, with escapes in it, or deep in the value anything but brackets and literals.
-        """
-        if self.in_string and (self.escaped or "\\" in text):
-            return self._pass_over_escapes(text)
-        if len(self._stack) <= self.outer:
-            return False
-        found = hop_out_of_string(text) if self.in_string else hop_into_string(text)
-        if found is None:
-            return False
-        ends = found.lastindex
-        if ends == ENDS_IN_STRING:
-            self.in_string = True
-            self.string_begin = place + found.start(ends)
-            self._word = None
-            self.leaves = self._leaves
-            return True
-        last = found.start(LAST_STRING)
-        if last >= 0:
-            self.string_begin = place + last
-        if ends == ENDS_IN_NUMBER:
-            number = text[len(text.rstrip(json_parts.NUMERIC)) :]
-            self._word = ((self._word or "") + number if number == text else number)[: json_parts.LONGEST_WORD]
-        else:
-            self._word = None
-        self.in_string = False
-        self.leaves = None
-        return True
-
-    def scan(self, reader: Reader, over_line: bool = False) -> State:
-        """Read as far as the text goes; `over_line` reads the line feed that the last call returned for.
+    def scan(self, reader: Reader) -> State:
+        """Read as far as the text goes.
 
         One loop over all kinds of tokens: most pieces of text hold one or two, and a function call costs more than a
         token.
@@ -134,8 +97,8 @@ class JsonText(Nesting):
         state = OPEN
         while at < end:
             if self.in_string:
-                if over_line or self.escaped:
-                    at, over_line = self._skip_escaped(text, at, over_line), False
+                if self.escaped:
+                    at = self._skip_escaped(text, at)
                 if simple is None:
                     simple = "\\" not in text and not (self._lines and "\n" in text)
                 if simple:  # as `inside` would, which costs twice as much
@@ -269,13 +232,13 @@ class JsonText(Nesting):
             else:
                 self.take(text[taken:at])
         if not self.in_string:
-            self.leaves = None
+            self.leaves = always
             self.passes = self._numeric and depth > self.outer
         elif want in (TEXT, FIELD):  # in which escapes are read
-            self.leaves = None if self.escaped or self.held else self._patterns.leaves_plain
+            self.leaves = always if self.escaped or self.held else self._patterns.leaves_plain
             self.passes = False
         else:
-            self.leaves = None if self.escaped else self._leaves
+            self.leaves = always if self.escaped else self._leaves
             self.passes = True
         reader.at = at
         return state
@@ -320,6 +283,16 @@ class JsonText(Nesting):
             self.outer = self.members = depth + 1
             self.key, self._field = True, None
         return True
+
+    def begin_named(self, text: str, place: int) -> None:
+        """Take note of a call, alone or in an array, of which `text` at `place` is all up to the quote of its name."""
+        self._stack += "[{" if text[0] == "[" else "{"
+        self.outer = self.members = len(self._stack)
+        self._calls = self.outer - 1
+        self._expects = self._first = self.key = False
+        self._field, self.want = NAME_FIELDS[0], FIELD
+        self.in_string, self.string_begin = True, place + len(text) - 1
+        self.facts.append((BEGIN, place + text.index("{")))
 
     def end_value(self, depth: int, place: int) -> bool:
         """Take note of the end of a value at `depth`; return False where JSON does not allow it to end."""

@@ -109,9 +109,11 @@ class Marker:
 
     @property
     def last(self) -> str:
-        """The character with which it is committed to, or "" where that is one of several."""
+        """A pattern for the character with which it is committed to, or for nothing where that may be any."""
         last = (self.parts + self.ahead)[-1]
-        return "\n" if isinstance(last, LineEnd) else last[-1] if isinstance(last, str) else ""
+        if isinstance(last, Some):
+            return f"[{last.characters}]"
+        return "\n" if isinstance(last, LineEnd) else re.escape(last[-1]) if isinstance(last, str) else ""
 
     def cut_pattern(self) -> str:
         """Return a pattern, without groups, for a complete tag and what may follow it in the marker, up to the end.
@@ -349,35 +351,28 @@ class Group(Generic[T]):
         return re.compile("|".join(dict.fromkeys(marker.behind for marker, _ in self._entries))).match
 
     @cached_property
-    def final(self) -> str:
-        """The character without which none is complete, or "" if they have no such character in common."""
-        ends = {marker.last for marker, _ in self._entries}
-        return ends.pop() if len(ends) == 1 else ""
-
-    @cached_property
-    def _tail(self) -> str:
-        """The end that all of them have in common, as far as it is fixed."""
-        ends = {(marker.parts + marker.ahead)[-1] for marker, _ in self._entries}
-        end = ends.pop()
-        return end if isinstance(end, str) and not ends else ""
+    def _ends(self) -> Callable[[str, int], object]:
+        """Finds a character with which one of them may be complete."""
+        return re.compile("|".join(sorted({marker.last for marker, _ in self._entries}))).search
 
     @cached_property
     def _whole(self) -> Match:
         return self._compile(complete_line)
 
-    def at(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
-        """Return what `Markers.at` does."""
-        if len(text) - at <= self.all_begin:  # to compile the patterns of all that begin with `<` takes 80 ms
+    def at(self, text: str, at: int, ended: bool = False, new: int = 0) -> tuple[T, int] | Literal[False] | None:
+        """Return what `Markers.at` does; up to the place `new`, none is complete."""
+        if self.all_begin and len(text) - at <= self.all_begin:  # to compile all that begin with `<` takes 80 ms
             return None if not ended and self._allowed(text, at) else False
         begins = self.begun  # called as a variable: what looks like a method is looked up in the type first
         if begins(text, at) is None:
             return False
-        if text.find(self._tail, at) < 0 and not ended:
+        ends, whole = self._ends, self._whole
+        if ends(text, new or at) is None and not ended:
             return None
-        found = shorter = self._whole(text, at)
+        found = shorter = whole(text, at)
         while shorter is not None:  # the one that is complete first, however the text is cut
             found = shorter
-            shorter = self._whole(text, at, found.end() - 1)
+            shorter = whole(text, at, found.end() - 1)
         if found is None:
             if not ended:
                 return None

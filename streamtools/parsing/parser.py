@@ -101,8 +101,8 @@ class Parser:
                     if (call_id := span.call_id) is None:
                         new: list[UIEvent] = []
                         self._output.events = new
-                        if span.take is not None:
-                            span.take(delta)
+                        if (take := span.take) is not None:
+                            take(delta)
                         return new
                     number = self._number
                     return [CallDelta(call_id, delta) if number is None else CallDelta(call_id, delta, number())]
@@ -120,7 +120,7 @@ class Parser:
         self._output.events = events
         if (span := self._span) is not None:
             if size <= span.room and span.read(delta, self._body):
-                self._leaves = span.leaves or always
+                self._leaves = span.leaves
                 return events
         elif self._prose.direct and self._reasoning is None and not self._closed:
             found = self._prose.read(delta, False)
@@ -283,7 +283,7 @@ class Parser:
         self._hidden = self._shows = self._counts = None
         self._leaves = always
         if self._span is not None:
-            self._hidden, self._leaves = self._span, self._span.leaves or always
+            self._hidden, self._leaves = self._span, self._span.leaves
         elif self._reasoning is None:
             self._leaves, self._counts = prose.leaves, self._number
             self._shows = Text if self._number is None else None

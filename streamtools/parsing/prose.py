@@ -95,27 +95,28 @@ class Prose:
 
     def read(self, delta: str, ended: bool) -> MarkerFound | None:
         """Show what is certain to be text; return what begins behind it, or None if nothing does so far."""
-        held, self.held = self.held, ""
-        text = held + delta if held else delta
+        held = self.held
+        text = held + delta
         self._ended = ended
         markdown, candidates = self.markdown, self._candidates
-        waits = held != "" and not self._fresh
-        # Held text begins where a marker may begin; only a line feed may turn out to end an ordinary line.
-        at_place = waits and held[0] != "\n"
-        met: tuple[int, _Mark] | None = None
-        if self._line_feeds:
-            text = self._skip_line_feeds(text)
+        at_place, met = False, None
         if candidates.open:
             candidates.resume(text, ended)
-        elif waits and (awaited := self._awaited) is not None and not ended:
-            before = self.last[-1:]
-            goes_on = awaited.final not in delta  # as the header of a channel does for twenty deltas
-            found = None if goes_on else awaited.at(before + text, len(before))
-            if found is None and (not goes_on or awaited.begun(before + text, len(before))):
-                self.held = text
-                return None
-            if found:
-                met = 0, (found[0], found[1] - len(before))
+        if self._fresh:
+            if self._line_feeds:
+                text = self._skip_line_feeds(text)
+        elif held:
+            # Held text begins where a marker may begin; only a line feed may turn out to end an ordinary line.
+            at_place, awaited = held[0] != "\n", self._awaited
+            if awaited is not None and not (ended or candidates.open):
+                before = self.last[-1:]
+                back = len(before)
+                found = awaited.at(before + text, back, new=back + len(held))
+                if found is None:
+                    self.held = text
+                    return None
+                if found:
+                    met = 0, (found[0], found[1] - back)
         while True:
             at, mark = met or (self._read_start(text) if self._fresh else _HERE)
             end = len(text)
@@ -131,6 +132,7 @@ class Prose:
             if mark:
                 begins = self._begin(text, at, *mark)
                 if not isinstance(begins, str):
+                    self.held = ""
                     return begins
                 at_place, met, text = False, None, begins
                 continue
@@ -138,11 +140,13 @@ class Prose:
                 self._show(text[:at])
                 if candidates.open:
                     candidates.pause(text, at)
+                if self._visible.stopped:
+                    text = ""
             elif at:
-                self.last = text[:at]
-                self._output.events.append(self._output.make_text(self.last))
-            self.held = held = "" if self._visible.stopped else text[at:]
-            even = self.direct and not (held or self._fresh or self._line_feeds or candidates.open)
+                self.last, make_text = text[:at], self._output.make_text
+                self._output.events.append(make_text(self.last))
+            self.held = text[at:]
+            even = at == end and self.direct and not (self._fresh or candidates.open)
             self.leaves = markdown.search if even and markdown.phase == BODY else always
             return None
 

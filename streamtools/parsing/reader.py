@@ -133,7 +133,7 @@ class Reader:
     at: int
     base: int  # how much of the span comes before `text`
     ended: bool  # no more text will come
-    leaves: Callable[[str], object] | None  # see `content`; None where the grammar must see all text
+    leaves: Callable[[str], object]  # see `content`; `always` where the grammar must see all text
     take: Callable[[str], None] | None  # takes text in which `leaves` finds nothing
     waits: Awaited | None  # what may yet stand at `at`, if nothing else counts before that is decided
     before_closing: int  # the place where the last closing that was read begins
@@ -160,12 +160,15 @@ class Reader:
     def peek(self) -> Generator[None, None, str]:
         """Skip white space; return the next character, which is not read yet, or "" at the end of the stream."""
         while True:
-            self.at = white_space(self.text, self.at).end()
-            if self.at < len(self.text):
-                return self.text[self.at]
-            if self.ended:
+            text, at = self.text, self.at
+            if at < len(text):
+                if (char := text[at]) not in " \t\r\n":
+                    return char
+                self.at = white_space(text, at).end()
+            elif self.ended:
                 return ""
-            yield
+            else:
+                yield
 
     def accept(self, pattern: Pattern) -> Generator[None, None, bool]:
         """Read what `pattern` matches here, or nothing; return which."""
@@ -208,13 +211,14 @@ class Reader:
 
     def word(self, characters: Word) -> Generator[None, None, str]:
         """Read the characters of a class that stand here, as many as it allows; return them."""
+        going = characters.going
         while True:
             begin = self.at
-            found = characters.going(self.text, begin)
+            found = going(self.text, begin)
             if found.lastindex or self.ended:
                 self.at = found.end()
                 return self.text[begin : self.at]
-            self.waits = characters.going
+            self.waits = going
             yield
             self.waits = None
 
@@ -223,8 +227,9 @@ class Reader:
 
         Pieces of the text that have no closing and no beginning of one in them may be given without this being resumed.
         """
+        search = closing.search
         while True:
-            found = closing.search(self.text, self.at)
+            found = search(self.text, self.at)
             end = found.start() if found is not None else len(self.text)
             if end > self.at:
                 take(self.text[self.at : end])
@@ -250,7 +255,7 @@ class Reader:
             else:
                 self.waits = closing.going
             yield
-            self.leaves = self.take = self.waits = None
+            self.leaves, self.take, self.waits = always, None, None
 
     def until(self, closing: Closing) -> Generator[None, None, bool]:
         """Read up to the end of the first `closing` and return True, or to the end of the stream and return False."""

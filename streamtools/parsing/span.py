@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TypeAlias
 
+from streamtools.calls import NAME_FIELDS
 from streamtools.errors import Code
 from streamtools.events import UIEvent
 from streamtools.parsing.call_life import Output, WrittenCalls
@@ -18,16 +19,23 @@ from streamtools.parsing.declared import Declared
 from streamtools.parsing.json_parts import ARGUMENTS, BEGIN, BLAME, END, FIELD, NAME, PIECE
 from streamtools.parsing.json_text import BROKEN, DEEP, LINE, OPEN, Arguments, JsonText, State
 from streamtools.parsing.markers import Pattern
-from streamtools.parsing.reader import Closing
+from streamtools.parsing.reader import Closing, always
 
 _FINISHED = object()
+# `{"name": "` or `[{"name": "`, with which a call begins as a rule, or a beginning of it at the end of the text. Token
+# by token, it costs more. The first letters of any key may become that one.
+_SPACE = r"[ \t\r\n]{0,32}+"
+_begins_with_name = re.compile(
+    rf'(?:\[{_SPACE})?(?:\{{{_SPACE}(?:"(?:[A-Za-z_]{{0,9}}+\Z|(?:{"|".join(NAME_FIELDS)})"{_SPACE}'
+    rf'(?::{_SPACE}(?:"()|\Z)|\Z))|\Z)|\Z)'
+).match
 _milestone = re.compile(r'\\(?:.|\Z)|\n[ \t\r]{0,256}(?:(\n)|(\Z))|[\n"{}\[\]]', re.DOTALL).search
 
 
 class Span(WrittenCalls):
     """A hidden section of text, read by the grammar of one dialect."""
 
-    __slots__ = ("_broken", "_over_line", "_state", "declared", "depth", "finished", "scanner")
+    __slots__ = ("_broken", "_state", "declared", "depth", "finished", "scanner")
 
     def __init__(
         self,
@@ -48,7 +56,8 @@ class Span(WrittenCalls):
         self.at = length = len(marker)
         self.base = self.before_closing = self.origin = self._skipped_from = 0
         self.ended = False
-        self.leaves = self.take = self.waits = None
+        self.leaves = always
+        self.take = self.waits = None
         self.parts = [marker]
         self._most = limits.call
         self._length = max(self._most, length)  # the marker is kept in any case
@@ -62,7 +71,6 @@ class Span(WrittenCalls):
         self.several_lines = False  # known at the end
         self.depth = limits.depth  # how deep JSON may nest
         self._state = OPEN  # what `scanner` has come to
-        self._over_line = False
         self._broken: JsonText | None = None
         self._dialect = dialect
         self._output = output
@@ -111,26 +119,27 @@ class Span(WrittenCalls):
             self.keep_end(text)
         self.room = room - len(text)
         scanner = self.scanner
-        if scanner is not None and scanner.passes and text and scanner.pass_over(text, place):  # the end has no text
-            self.leaves = scanner.leaves
-            if self.call_id is not None:
-                self._output.events.append(self._output.make_delta(self.call_id, text))
-            elif self.take is not None:
-                self.take(text)
-            return True
-        if self.at < len(self.text):
+        if scanner is not None:  # what came before has all been read
+            if scanner.passes and text and scanner.pass_over(text, place):  # the end has no text
+                self.leaves = scanner.leaves
+                if self.call_id is not None:
+                    make_delta = self._output.make_delta
+                    self._output.events.append(make_delta(self.call_id, text))
+                elif (take := self.take) is not None:
+                    take(text)
+                return True
+        elif self.at < len(self.text):
             rest = self.text[self.at :]
             text = rest + text
             place -= len(rest)
         self.text, self.at, self.base = text, 0, place
-        if self.waits is not None and not self.ended:
-            begun = self.waits(text)
+        if scanner is None and (waits := self.waits) is not None and not self.ended:
+            begun = waits(text)
             if begun is not None and not begun.lastindex:
                 return True
         while True:
             if scanner is not None:
-                self._state = state = scanner.scan(self, self._over_line)
-                self._over_line = False
+                self._state = state = scanner.scan(self)
                 if scanner.facts:
                     self._note(scanner)
                 if state is OPEN and not self.ended:
@@ -147,7 +156,7 @@ class Span(WrittenCalls):
                         else:
                             self.take = call.waiting.append
                     return True
-                self.leaves = None
+                self.leaves = always
             if next(body, _FINISHED) is _FINISHED:
                 self.finished = True
                 if self._calls:  # a grammar has returned without a word about them
@@ -191,7 +200,17 @@ class Span(WrittenCalls):
         `lines` closes the span wherever a line begins with it, in strings too. `envelope` says how the value holds its
         calls, where that is not the usual way.
         """
-        self.scanner = scanner = envelope(depth=self.depth, lines=lines is not None)
+        scanner = envelope(depth=self.depth, lines=lines is not None)
+        call, place = self.current, self.place
+        if envelope is JsonText and call is not None and call.json_begin < 0 and self.depth > 1:
+            while (begun := _begins_with_name(self.text, self.at)) and not (begun.lastindex or self.ended):
+                self.waits = _begins_with_name
+                yield
+            self.waits = None
+            if begun is not None and begun.lastindex:
+                self.at = begun.end()
+                scanner.begin_named(begun[0], place)
+        self.scanner = scanner
         while True:
             yield  # `read` goes over the text
             state = self._state
@@ -206,7 +225,7 @@ class Span(WrittenCalls):
                 if found:
                     state = BROKEN
                     break
-                self.scanner, self._over_line = scanner, True
+                self.scanner, scanner.escaped, scanner.over_line = scanner, True, True
             else:
                 break
         self.scanner = self.call_id = self.take = None

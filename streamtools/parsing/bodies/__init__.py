@@ -11,11 +11,11 @@ dialect.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Generator, Mapping
 from enum import Enum
 from functools import cache
+from json.encoder import encode_basestring
 from typing import Any, TypeAlias
 
 from streamtools.errors import Code
@@ -120,7 +120,7 @@ class Members:
 
     def key(self, name: str) -> None:
         """Begin a member; its value is written to the span next, as JSON text."""
-        self._span.write(("" if self._first else ",") + json.dumps(name, ensure_ascii=False) + ":")
+        self._span.write(("" if self._first else ",") + encode_basestring(name) + ":")
         self._first = False
 
     def end(self) -> None:

@@ -23,7 +23,7 @@ from streamtools.parsing.bodies import Begun, End, Members, begun, complete, cut
 from streamtools.parsing.bodies.elements import GAP, Content, Elements, read_attributes, unescape
 from streamtools.parsing.bodies.values import NO_STRING, STRING, TYPES, Value
 from streamtools.parsing.declared import Schema
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_text import BROKEN, ENDED, OPEN
 from streamtools.parsing.markers import SPACES, Marker, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
@@ -144,8 +144,8 @@ class Invocations:
             char = yield from span.peek()
         if char == "{":
             state = yield from span.arguments()
-            if state is not State.ENDED:
-                return End.BROKEN_JSON if state is State.BROKEN else End.CUT
+            if state is not ENDED:
+                return End.BROKEN_JSON if state is BROKEN else End.CUT
             span.end_call()
             yield from span.peek()
             return complete(span, (yield from self._end_call(span)))
@@ -291,8 +291,8 @@ def _read_json(span: Span) -> Generator[None, None, End | None]:
     if not (yield from span.peek()):
         return End.CUT
     state = yield from span.arguments()
-    if state is not State.ENDED:
-        return End.CUT if state is State.OPEN else End.BROKEN_JSON
+    if state is not ENDED:
+        return End.CUT if state is OPEN else End.BROKEN_JSON
     yield from span.peek()
     return None if (yield from span.accept(_END_OF_JSON)) else _broken(span, _CLOSE_JSON)
 

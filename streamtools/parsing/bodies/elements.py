@@ -17,18 +17,18 @@ Without a schema, elements make an object, or an array if the first is an `item`
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from json.encoder import encode_basestring
 from typing import Final
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import End, begun, complete, cut_or_broken, settle, skip_rest
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.declared import Schema
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_text import BROKEN, ENDED
 from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Form, Reader, Word
 from streamtools.parsing.span import Span
@@ -243,7 +243,7 @@ class Elements:
         if holder.elements:
             span.write("]")
             holder.elements = ""
-        span.write(comma + json.dumps(name, ensure_ascii=False) + ":")
+        span.write(comma + encode_basestring(name) + ":")
         return inner
 
     def _read_element(
@@ -367,8 +367,8 @@ class ElementCall:
 
     def _read_json(self, span: Span) -> Generator[None, None, End]:
         state = yield from span.arguments()
-        if state is not State.ENDED:
-            return End.BROKEN_JSON if state is State.BROKEN else End.CUT
+        if state is not ENDED:
+            return End.BROKEN_JSON if state is BROKEN else End.CUT
         span.end_call()
         if not (yield from span.peek()):
             return End.UNCLOSED

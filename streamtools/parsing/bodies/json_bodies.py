@@ -137,7 +137,7 @@ class _Chain:
         while True:
             yield from span.peek()
             state = yield from span.json()
-            if state is not State.ENDED:
+            if state is not ENDED:
                 yield from close_bare(span, state)
                 return
             span.finish()

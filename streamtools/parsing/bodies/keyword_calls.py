@@ -17,9 +17,9 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies import Members
 from streamtools.parsing.bodies.literals import Literals
 from streamtools.parsing.bodies.syntax import PYTHON, PYTHON_WORDS, Quotes, Syntax
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_text import BROKEN, DEEP, ENDED, OPEN, State
 from streamtools.parsing.markers import BLANKS, LINE_END, Pattern, Some
-from streamtools.parsing.reader import Closing, Word
+from streamtools.parsing.reader import Closing, Word, always
 from streamtools.parsing.span import Body, Span
 
 _PYTHON_CLASS = r"""^ \t\r\n()\[\]{}<>"'`=,;"""
@@ -72,7 +72,7 @@ class _Calls:
             span.begin_call(span.place)
             literal = ArgumentReader(span, self._syntax)
             state = yield from _read_call(span, literal)
-            if state is not State.ENDED:
+            if state is not ENDED:
                 yield from give_up(span, state, literal, self._end)
                 return
             span.end_call()
@@ -145,12 +145,11 @@ class ArgumentReader:
             span.at = literals.scan(span.text, span.at)
             if literals.string_at is not None:
                 self.string_begin = span.base + literals.string_at
-            if literals.state is not State.OPEN or span.ended:
+            if literals.state is not OPEN or span.ended:
                 break
-            span.leaves = literals.leaves
-            span.take = literals.take if span.leaves is not None else None
+            span.leaves, span.take = literals.leaves, literals.take
             yield
-            span.leaves = span.take = None
+            span.leaves, span.take = always, None
         if literals.unread:
             span.unread(literals.unread)
         if literals.fault is not None:
@@ -164,10 +163,10 @@ def give_up(span: Span, state: State, reader: ArgumentReader, end: Closing) -> G
     Where a quote was missing, the string that was read last may have begun in the wrong place, so it is searched for
     the end of the span as well.
     """
-    if state is State.OPEN:
+    if state is OPEN:
         span.close(Code.TRUNCATED)
         return
-    if state is State.DEEP:
+    if state is DEEP:
         if span.stores:
             span.exceed(Code.TOO_DEEP, span.place)
     elif span.stores and 0 <= reader.string_begin < span.place:
@@ -188,13 +187,13 @@ def _read_call(span: Span, literal: ArgumentReader) -> Generator[None, None, Sta
         if (yield from span.peek()) != "{":
             return _stuck(span)
         state = yield from literal.read(span.write, depth=span.depth)
-        return (yield from _end_of_list(span)) if state is State.ENDED else state
+        return (yield from _end_of_list(span)) if state is ENDED else state
     members = Members(span)
     while (char := (yield from span.peek())) != ")":
         if not char:
-            return State.OPEN
+            return OPEN
         state = yield from _read_argument(span, literal, members)
-        if state is not State.ENDED:
+        if state is not ENDED:
             return state
         char = yield from span.peek()
         if char == ",":
@@ -203,7 +202,7 @@ def _read_call(span: Span, literal: ArgumentReader) -> Generator[None, None, Sta
             return _stuck(span)
     span.at += 1
     members.end()
-    return State.ENDED
+    return ENDED
 
 
 def _read_argument(span: Span, literal: ArgumentReader, members: Members) -> Generator[None, None, State]:
@@ -217,7 +216,7 @@ def _read_argument(span: Span, literal: ArgumentReader, members: Members) -> Gen
         return (yield from literal.read(span.write, depth=span.depth - 1))
     span.blame(Code.INVALID_ARGUMENTS, "an argument has no name")
     if name:
-        return State.ENDED if char else State.OPEN
+        return ENDED if char else OPEN
     return (yield from literal.read(lambda _: None, depth=span.depth - 1))  # what has no name is not written
 
 
@@ -228,12 +227,12 @@ def _end_of_list(span: Span) -> Generator[None, None, State]:
     if (yield from span.peek()) != ")":
         return _stuck(span)
     span.at += 1
-    return State.ENDED
+    return ENDED
 
 
 def _stuck(span: Span) -> State:
     """Return what it means that what comes next is not what should come."""
-    return State.BROKEN if span.at < len(span.text) else State.OPEN
+    return BROKEN if span.at < len(span.text) else OPEN
 
 
 def call_line(span: Span) -> Generator[None, None, None]:
@@ -241,7 +240,7 @@ def call_line(span: Span) -> Generator[None, None, None]:
     span.rewind(0)
     literal = ArgumentReader(span, PYTHON)
     state = yield from _read_call(span, literal)
-    if state is not State.ENDED:
+    if state is not ENDED:
         yield from give_up(span, state, literal, _BLANK_LINE)
         return
     span.end_call()
@@ -285,7 +284,7 @@ def gemma_call(syntax: Syntax, opening: str, close: str) -> Body:
         span.convert()
         arguments = ArgumentReader(span, syntax)
         state = yield from arguments.read(span.write, depth=span.depth)
-        if state is not State.ENDED:
+        if state is not ENDED:
             yield from give_up(span, state, arguments, end)
             return
         span.end_call()
@@ -295,7 +294,7 @@ def gemma_call(syntax: Syntax, opening: str, close: str) -> Body:
             span.close()
             return
         if found < 0 and char and not span.at_end_in(close):
-            yield from give_up(span, State.BROKEN, arguments, end)
+            yield from give_up(span, BROKEN, arguments, end)
             return
         span.close()
         span.warn(Code.MISSING_CLOSE, f"the call lacks its closing {close}")

@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies.syntax import PYTHON, Quotes, Syntax, escape, escape_begun, number, quoted
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_text import BROKEN, DEEP, ENDED, OPEN
 from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some
-from streamtools.parsing.reader import matcher, white_space
+from streamtools.parsing.reader import always, matcher, white_space
 
 _word = matcher(r"""[^\x00-\x20,:()\[\]{}"'<>=]*""")
 _bare_key = matcher(r"""[^\x00-\x1f,:\[\]{}"'<]*""")
@@ -28,7 +28,6 @@ _CLOSES = {"]": "[", "}": "{", ")": "("}
 
 # What comes next: a value; one or the end of the array; a key or the end of the object; a colon; a comma or the end.
 _VALUE, _ITEM, _KEY, _COLON, _NEXT = range(5)
-_OPEN = State.OPEN
 
 _ANOTHER = Pattern(",", SPACES, Some(r"""^ \t\r\n()\[\]{}<>"'`=,;""", 0, 128), SPACES, OneOf(("=", ")")))
 """What follows a string that is an argument, if a comma does: the name of the next one, or the end of the call."""
@@ -42,7 +41,7 @@ class Literals:
 
     __slots__ = (
         "_content", "_depth", "_element", "_expect", "_owed", "_pending", "_pieces", "_raw", "_shift", "_stack",
-        "_string", "_syntax", "_undecided", "_word", "_write", "fault", "state", "string_at", "unread",
+        "_string", "_syntax", "_undecided", "_word", "_write", "fault", "leaves", "state", "string_at", "unread",
     )  # fmt: skip
 
     def __init__(self, write: Callable[[str], None], syntax: Syntax = PYTHON, *, depth: int) -> None:
@@ -62,17 +61,11 @@ class Literals:
         self._raw = False  # an r has been read, and a quote comes next
         self._shift = 0  # from a place in the text that is read to one in the text that was given
         self._pieces: list[str] = []  # what is to be written
-        self.state = State.OPEN
+        self.leaves: Callable[[str], object] = always  # finds nothing in text that `take` may be given
+        self.state = OPEN
         self.fault: tuple[Code, str] | None = None  # a word that is no literal; null is written in its place
         self.string_at: int | None = None  # where the last string begins in the text of the last `scan`, or before it
         self.unread = ""  # where the value is broken, what comes before the text and is no part of it after all
-
-    @property
-    def leaves(self) -> Callable[[str], object] | None:
-        """What finds nothing in text that `take` may be given, or None where each character counts."""
-        if self._string is None or self._pending or (self._content is not None and self._content.quoted):
-            return None
-        return self._string.leaves
 
     def take(self, text: str) -> None:
         """Take text that only continues the open string: `leaves` finds nothing in it."""
@@ -92,7 +85,7 @@ class Literals:
             self._shift = at - len(self._pending)
             text, at = self._pending + text[at:], 0
             self._pending = ""
-        while at < len(text) and self.state is _OPEN:
+        while at < len(text) and self.state is OPEN:
             if self._string is not None:
                 at = self._read_string(self._string, text, at)
             elif self._word is not None:
@@ -100,6 +93,9 @@ class Literals:
             else:
                 at = self._read_token(text, at)
         self._flush()
+        self.leaves, string = always, self._string
+        if string is not None and not self._pending and (self._content is None or not self._content.quoted):
+            self.leaves = string.leaves
         place = at + self._shift
         if place < begin:  # a cut mark that is none
             self.unread = text[at : begin - self._shift]
@@ -161,12 +157,12 @@ class Literals:
             return self._close(char, at)
         elif self._word_at(text, at) > at:
             return self._read_word("", text, at)
-        self.state = State.BROKEN
+        self.state = BROKEN
         return at
 
     def _open(self, bracket: str, at: int) -> int:
         if len(self._stack) == self._depth:
-            self.state = State.DEEP
+            self.state = DEEP
             return at
         self._stack.append(bracket)
         if bracket == "{" and self._syntax.loose:
@@ -201,7 +197,7 @@ class Literals:
         opened = self._stack[-1] if self._stack else ""
         in_parentheses = opened == "(" and self._expect == _NEXT  # one value and no comma: no tuple in Python
         if self._expect in (_VALUE, _COLON) or not opened or _CLOSES.get(bracket) != opened[0] or in_parentheses:
-            self.state = State.BROKEN
+            self.state = BROKEN
             return at
         self._stack.pop()
         self._undecided = False
@@ -213,7 +209,7 @@ class Literals:
     def _end_value(self) -> None:
         self._expect = _NEXT
         if not self._stack:
-            self.state = State.ENDED
+            self.state = ENDED
 
     def _begin_string(self, quotes: Quotes) -> None:
         self._string = quotes
@@ -236,10 +232,10 @@ class Literals:
         if content is not None:
             lost = content.take(text[at:end])
             if lost is not None:
-                self.state, end = State.BROKEN, at + lost
+                self.state, end = BROKEN, at + lost
         if end > at:
             self._pieces.append(quotes.convert(text[at:end]))
-        if self.state is State.BROKEN:
+        if self.state is BROKEN:
             return end
         if text.startswith(quotes.mark, end):
             if content is not None:
@@ -257,7 +253,7 @@ class Literals:
                 if not ends:
                     self._pieces.append(quoted(quotes.mark))
                     if not content.quote():
-                        self.state = State.BROKEN
+                        self.state = BROKEN
                     return end + 1
             self._end_string()
             return end + len(quotes.mark)
@@ -282,7 +278,7 @@ class Literals:
         if end == len(text):
             self._pending = text[at:]
         else:
-            self.state = State.BROKEN
+            self.state = BROKEN
         return end
 
     def _word_at(self, text: str, at: int) -> int:
@@ -313,7 +309,7 @@ class Literals:
                 self._expect = _COLON
                 return
             if key is None:
-                self.state = State.BROKEN
+                self.state = BROKEN
                 return
             self._pieces.append(f'{self._owed}"{quoted(key)}"')
             self._expect = _COLON

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from streamtools.errors import Code
 from streamtools.parsing.bodies import Members
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_text import ENDED, OPEN
 from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
@@ -127,7 +127,7 @@ class NamedCall:
             span.end_call()
             return None
         state = yield from span.arguments()
-        return {State.ENDED: None, State.OPEN: Code.TRUNCATED}.get(state, Code.INVALID_JSON)
+        return None if state is ENDED else Code.TRUNCATED if state is OPEN else Code.INVALID_JSON
 
     def _nothing(self, span: Span, close: Pattern) -> Generator[None, None, bool]:
         """Return whether there are no arguments, or they are null; what closes them is not read."""
@@ -276,8 +276,8 @@ class AddressedCall:
         code: Code | None = Code.TRUNCATED
         if char == "{":
             state = yield from span.arguments()
-            if state is not State.OPEN:
-                done = state is State.ENDED and (yield from self._close(span))
+            if state is not OPEN:
+                done = state is ENDED and (yield from self._close(span))
                 code = None if done else Code.INVALID_JSON
         elif char:
             code = yield from self._read_other(span)

@@ -27,7 +27,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies import End, Members, begun, cut, settle
 from streamtools.parsing.bodies.values import TYPES, Value
 from streamtools.parsing.declared import UNKNOWN
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_text import ENDED, OPEN
 from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Span
@@ -365,9 +365,9 @@ class Named:
 
     def _read_object(self, span: Span) -> Generator[None, None, End]:
         state = yield from span.arguments()
-        if state is State.OPEN:
+        if state is OPEN:
             return End.CUT
-        if state is State.ENDED:
+        if state is ENDED:
             span.end_call()
             yield from span.peek()
             if (yield from span.accept(self._close)):
@@ -375,7 +375,7 @@ class Named:
             if span.at_end_in(self._says):
                 return End.UNCLOSED
         yield from span.recover_at(self._end)
-        return End.BROKEN if state is State.ENDED else End.BROKEN_JSON
+        return End.BROKEN if state is ENDED else End.BROKEN_JSON
 
     def _read_text(self, span: Span, name: str, begin: int, *, empty: bool) -> Generator[None, None, End]:
         schema, members = span.declared.arguments(name), Members(span)

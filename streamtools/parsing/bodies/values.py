@@ -17,7 +17,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies.literals import Literals
 from streamtools.parsing.bodies.syntax import PYTHON, number, quoted
 from streamtools.parsing.declared import Schema, Types
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_text import DEEP, ENDED, OPEN
 from streamtools.parsing.reader import matcher
 from streamtools.parsing.span import Span
 
@@ -87,7 +87,7 @@ class Value:
             literal = _read_scalar("".join(self._held).strip(_SPACE), self._types)
         else:
             literals.end()
-            literal = "".join(self._aside) if literals.state is State.ENDED else None
+            literal = "".join(self._aside) if literals.state is ENDED else None
         if literal is not None:
             self._span.write(literal)
         elif self._text and (literals is None or "string" in self._types):
@@ -148,17 +148,16 @@ class Value:
             text = self._slash + text
             whole = _escapes(text, 0).end()
             text, self._slash = _escape_in(lambda found: _CONTROLS.get(found[1], found[1]), text[:whole]), text[whole:]
-        leaves = literals.leaves
-        if leaves is not None and leaves(text) is None:
+        if literals.leaves(text) is None:
             literals.take(text)
             return
-        at = literals.scan(text) if literals.state is State.OPEN else 0
-        ended = literals.state is State.ENDED and not text[at:].strip(_SPACE)
-        if literals.fault is None and (ended or literals.state is State.OPEN):
+        at = literals.scan(text) if literals.state is OPEN else 0
+        ended = literals.state is ENDED and not text[at:].strip(_SPACE)
+        if literals.fault is None and (ended or literals.state is OPEN):
             return
         if "string" in self._types:
             self._begin_text("".join(self._held))
-        elif literals.state is State.DEEP:
+        elif literals.state is DEEP:
             self._span.blame(Code.TOO_DEEP, f"an argument nests deeper than {self._span.depth}")
             self._take = _ignore
         else:
