@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
-from typing import Any, Literal, Self, TypeAlias, Unpack
+from typing import Any, Literal, TypeAlias, Unpack
 
 from anyio.abc import TaskGroup
 
@@ -25,7 +25,7 @@ from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
 from streamtools.conversation.reply import Reply
 from streamtools.errors import Code, did_you_mean
-from streamtools.events import FollowUp, SourceEvent, SourceWarning, Thinking
+from streamtools.events import FollowUp, SourceWarning, Thinking
 from streamtools.history import (
     Assistant,
     CallResult,
@@ -47,6 +47,7 @@ from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, ByName, armed, for_model, unnamed
 from streamtools.parsing.policies import ParserOptions
+from streamtools.sources import events
 from streamtools.stream.driver import EventSource
 from streamtools.stream.options import StreamOptions
 from streamtools.stream.tool_stream import ToolStream
@@ -179,7 +180,7 @@ class Chat(ToolStream):
         # These two are what the stream itself makes of its options, made earlier for the first request.
         self._watch = options["guards"] = Watch.of(options.get("guards"))
         self._wish = parse_choice(options.get("tool_choice", "auto"))
-        begins = _NoAnswer() if options.get("resume") is not None else self._next_answer()
+        begins = events(()) if options.get("resume") is not None else self._next_answer()
         super().__init__(begins, tools=self._registry if tools is not None else None, **options)
         self._machine.reserve(call for each in history if isinstance(each, Assistant) for call in each.calls)
         if self._resumed is not None:
@@ -355,19 +356,6 @@ def _check_open(calls: Iterable[ToolCall], history: list[Message]) -> None:
         settle([*history, Results(results)])
     except ValueError as error:
         raise ValueError(f"the run that is resumed does not go on with these messages: {error}") from None
-
-
-class _NoAnswer:
-    """The source of a run that begins with something else than an answer."""
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Sequence[SourceEvent]:
-        raise StopAsyncIteration
-
-    async def aclose(self) -> None:
-        """Close nothing."""
 
 
 def _answer_last(history: list[Message], end: int) -> None:

@@ -128,21 +128,13 @@ def _read_chat(body: Body) -> Asked:
     modalities = body.get("modalities")
     if isinstance(modalities, list) and any(each != "text" for each in modalities):
         raise Refused("an answer is a text, and nothing else is read of it: leave `modalities` out", "modalities")
-    tools = tuple(_declare(each, "function") for each in _tools(body))
-    choice, allowed = _choice(body.get("tool_choice"), tools)
+    asked = _of_all("openai", body, "function")
     wanted = body.get("stream_options")
     return Asked(
-        client="openai",
-        model=body.get("model", ""),
+        **asked,
         history=_history(body.get("messages"), "messages"),
-        tools=tools,
-        choice=choice,
-        allowed=allowed,
-        parallel=body.get("parallel_tool_calls") is not False,
-        streamed=body.get("stream") is True,
         include_usage=isinstance(wanted, dict) and wanted.get("include_usage") is True,
         options={name: value for name, value in body.items() if name not in _CHAT},
-        body=body,
     )
 
 
@@ -172,8 +164,7 @@ def _read_responses(body: Body) -> Asked:
     for name, instead in _KEPT.items():
         if body.get(name):
             raise Refused(f"{name} is not taken, because nothing is kept between requests: {instead}", name)
-    tools = tuple(_declare(each, "responses") for each in _tools(body))
-    choice, allowed = _choice(body.get("tool_choice"), tools)
+    asked = _of_all("responses", body, "responses")
     items = body.get("input")
     _one_text(body)
     if isinstance(body.get("include"), list) and "message.output_text.logprobs" in body["include"]:
@@ -189,19 +180,12 @@ def _read_responses(body: Body) -> Asked:
         is_schema = form.get("type") == "json_schema"
         options["response_format"] = {"type": form.get("type")} | ({"json_schema": schema} if is_schema else {})
     return Asked(
-        client="responses",
-        model=body.get("model", ""),
+        **asked,
         history=_history(
             [{"role": "user", "content": items}] if isinstance(items, str) else items, "input", body.get("instructions")
         ),
-        tools=tools,
-        choice=choice,
-        allowed=allowed,
-        parallel=body.get("parallel_tool_calls") is not False,
-        streamed=body.get("stream") is True,
         include_usage=True,
         options=options,
-        body=body,
         dropped=_dropped(body, "truncation", "context_management"),
     )
 
@@ -224,31 +208,24 @@ def _read_anthropic(body: Body) -> Asked:
     for name in _ELSEWHERE:
         if body.get(name):
             raise Refused(f"{name} is run by its provider, who is not asked here; run it yourself, as a tool", name)
-    tools = tuple(_declare(each, "anthropic") for each in _tools(body))
+    asked = _of_all("anthropic", body, "anthropic")
     wish = body.get("tool_choice")
-    choice, allowed = _choice(wish, tools)
+    asked["parallel"] = not (isinstance(wish, dict) and wish.get("disable_parallel_tool_use") is True)
     options = _rest(body, _MESSAGES) | _taken(body, "max_tokens", stop_sequences="stop")
     if isinstance(about := body.get("metadata"), dict):
         options |= _taken(about, user_id="user")
-    asked = body.get("output_config")
-    if isinstance(asked, dict):
-        options |= _taken(asked, effort="reasoning_effort")
-    form = asked.get("format") if isinstance(asked, dict) else body.get("output_format")
+    config = body.get("output_config")
+    if isinstance(config, dict):
+        options |= _taken(config, effort="reasoning_effort")
+    form = config.get("format") if isinstance(config, dict) else body.get("output_format")
     if isinstance(form, dict) and form.get("type") == "json_schema":
         schema = {"name": "answer", "schema": form.get("schema"), "strict": True}
         options["response_format"] = {"type": "json_schema", "json_schema": schema}
     return Asked(
-        client="anthropic",
-        model=body.get("model", ""),
+        **asked,
         history=_history(body.get("messages"), "messages", body.get("system")),
-        tools=tools,
-        choice=choice,
-        allowed=allowed,
-        parallel=not (isinstance(wish, dict) and wish.get("disable_parallel_tool_use") is True),
-        streamed=body.get("stream") is True,
         include_usage=True,
         options=options,
-        body=body,
         dropped=_dropped(body, "thinking", "context_management"),
     )
 
@@ -289,14 +266,20 @@ def _dropped(body: Body, *names: str) -> tuple[str, ...]:
     return tuple(name for name in names if body.get(name) not in (None, "disabled", {"type": "disabled"}))
 
 
-# Tools.
-
-
-def _tools(body: Body) -> list[Any]:
-    tools = body.get("tools")
-    if tools is not None and not isinstance(tools, list):
+def _of_all(client: Client, body: Body, form: Literal["function", "responses", "anthropic"]) -> dict[str, Any]:
+    """Return what is asked for in the same words in all formats."""
+    listed = body.get("tools")
+    if listed is not None and not isinstance(listed, list):
         raise Refused("tools is a list of definitions", "tools")
-    return tools or []
+    tools = tuple(_declare(each, form) for each in listed or ())
+    choice, allowed = _choice(body.get("tool_choice"), tools)
+    called = {"tools": tools, "choice": choice, "allowed": allowed}
+    parallel, streamed = body.get("parallel_tool_calls") is not False, body.get("stream") is True
+    asked = {"client": client, "model": body.get("model", ""), "parallel": parallel, "streamed": streamed}
+    return {**asked, **called, "body": body}
+
+
+# Tools.
 
 
 def _declare(tool: object, form: Literal["function", "responses", "anthropic"]) -> Declaration:

@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "conversation.models": {"errors", "logs", "observing", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
         *("errors", "json_values", "logs", "calls", "events", "parsing", "tools", "machine", "history", "stream"),
-        *("conversation.models", "observing"),
+        *("conversation.models", "observing", "sources"),
     },
     # to front ends
     "outputs": {"errors", "json_values", "calls", "events", "machine"},
