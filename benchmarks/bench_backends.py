@@ -34,7 +34,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.backends import profiling
-from benchmarks.backends.rows import FEW, LOADS, PAUSE, ROWS, Bench, Carried, Many, Row, Stalled, at
+from benchmarks.backends.rows import FEW, LOADS, PAUSE, RECOMMENDED, ROWS, Bench, Carried, Many, Row, Stalled, at
 from benchmarks.backends.wire_load import Pace, Provider
 from tests.support.redis_server import RedisServer
 
@@ -64,7 +64,7 @@ async def benching(chosen: argparse.Namespace) -> AsyncIterator[tuple[Bench, lis
         bench = Bench(provider, "" if redis is None else redis.url, chosen)
         try:
             await bench.find_pages()
-            fast = all(map(importlib.util.find_spec, ("uvloop", "httptools")))
+            fast = all(map(importlib.util.find_spec, RECOMMENDED))
             words = chosen.only.split(",")
             rows = [
                 row
@@ -186,6 +186,7 @@ def main() -> None:
     )
     parser.add_argument("--loop", default="asyncio", choices=["asyncio", "uvloop"], help="the event loop of all rows")
     parser.add_argument("--http", default="h11", choices=["h11", "httptools"], help="uvicorn's protocol for all rows")
+    parser.add_argument("--client", default="httpx", choices=["httpx", "httpx_aiohttp"], help="what asks the provider")
     parser.add_argument("--streams", type=int, default=20, metavar="N", help="paced streams (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long a paced stream is (default: %(default)s)")
     parser.add_argument("--unpaced", type=int, default=400, metavar="N", help="deltas of an unpaced stream; 0 is none")
@@ -224,7 +225,8 @@ def main() -> None:
     else:
         print(
             f"backends, {platform.python_implementation()} {platform.python_version()}, {chosen.loop}, {chosen.http}, "
-            f"{chosen.streams} streams paced and {chosen.streams * 5 // 2} unpaced, median of {chosen.turns}"
+            f"{chosen.client}, {chosen.streams} streams paced and {chosen.streams * 5 // 2} unpaced, "
+            f"median of {chosen.turns}"
         )
         print_table(found, chosen)
         print_loads(found)

@@ -7,7 +7,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,7 @@ LATE = 20.0  # milliseconds of delay, at the 99th percentile, at which a core ca
 LOADS = (0.3, 0.7)  # of what a core carries
 RATE = 2000  # deltas of all streams together in a second, however many streams there are
 FEW = 100  # streams, beside which many are measured
+RECOMMENDED = ("uvloop", "httptools", "httpx_aiohttp")  # the event loop, uvicorn's protocol, and the HTTP client
 _SETTLED = 16  # seconds in which the deltas of many streams come
 
 
@@ -45,13 +46,13 @@ class Row:
 
 ROWS = [
     Row("bare pass-through", "bare", "/bare", b"[DONE]"),
-    Row("bare, uvloop and httptools", "bare", "/bare", b"[DONE]", recommended=True),
+    Row("bare, as recommended", "bare", "/bare", b"[DONE]", recommended=True),
     Row("bare, 20 readers of one answer", "bare_broadcast", "/bare_broadcast", b"[DONE]", readers=20),
     Row("loop by hand over httpx-sse", "by_hand", "/by_hand", b"[DONE]"),
     Row("streamtools, native", "native", "/native", b"event: done", 1.0),
     Row("streamtools, ai_sdk", "ai_sdk", "/ai_sdk", b"[DONE]", 1.0),
     Row("streamtools, ag_ui", "ag_ui", "/ag_ui", b"RUN_FINISHED", 1.0),
-    Row("streamtools, ag_ui, uvloop and httptools", "ag_ui", "/ag_ui", b"RUN_FINISHED", recommended=True),
+    Row("streamtools, ag_ui, as recommended", "ag_ui", "/ag_ui", b"RUN_FINISHED", recommended=True),
     Row("a run, one reader", "run", "/run", b"event: done", 1.2),
     Row("a run, 20 readers", "run", "/run", b"event: done", 3.0, readers=20),
     Row("gateway", "gateway", "/gateway/v1/chat/completions", b"[DONE]", 1.6),
@@ -66,8 +67,8 @@ ROWS = [
 class Backend:
     """A server in a process of its own."""
 
-    def __init__(self, python: str, provider: str, redis: str, loop: str, http: str, proxy: bool) -> None:
-        command = [python, "-m", "benchmarks.backends.served", provider, redis, loop, http, "proxy" if proxy else ""]
+    def __init__(self, python: str, provider: str, redis: str, options: Sequence[str], proxy: bool) -> None:
+        command = [python, "-m", "benchmarks.backends.served", provider, redis, *options, "proxy" if proxy else ""]
         root = Path(__file__).resolve().parents[2]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root)
         assert self._process.stdout is not None
@@ -113,10 +114,10 @@ class Bench:
 
     def begin(self, row: Row) -> Backend:
         """Start a server for a row."""
-        loop, http = ("uvloop", "httptools") if row.recommended else (self._chosen.loop, self._chosen.http)
-        return Backend(
-            self._python(row), self.provider.url, self._redis if row.shared else "", loop, http, row.page == "litellm"
-        )
+        chosen = self._chosen
+        options = RECOMMENDED if row.recommended else (chosen.loop, chosen.http, chosen.client)
+        redis = self._redis if row.shared else ""
+        return Backend(self._python(row), self.provider.url, redis, options, row.page == "litellm")
 
     def _python(self, row: Row) -> str:
         return self.pythons.get(row.page, sys.executable)
@@ -124,7 +125,7 @@ class Bench:
     async def find_pages(self) -> None:
         """Find out which pages there are, here and in the environments of peers."""
         for python in (sys.executable, *self._chosen.peers):
-            server = Backend(python, self.provider.url, self._redis, "asyncio", "h11", True)
+            server = Backend(python, self.provider.url, self._redis, ("asyncio", "h11", "httpx"), True)
             try:
                 for page in json.loads(await ask(server.port, "/rows")):
                     self.pythons.setdefault(page, python)

@@ -1,9 +1,9 @@
 """The server that `bench_backends` measures: one application, a path for each way of writing a backend.
 
-    python -m benchmarks.backends.served PROVIDER REDIS LOOP HTTP PROXY
+    python -m benchmarks.backends.served PROVIDER REDIS LOOP HTTP CLIENT PROXY
 
-All ask the same provider with one client of httpx. What a row needs that is not installed has no path; `/rows` says
-which there are.
+All ask the same provider with one client, of httpx or of httpx-aiohttp. What a row needs that is not installed has no
+path; `/rows` says which there are.
 """
 
 from __future__ import annotations
@@ -264,7 +264,11 @@ def application(upstream: str, redis: str, proxy: bool) -> Any:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    provider, redis, loop, http, proxy = sys.argv[1:]
+    provider, redis, loop, http, asks, proxy = sys.argv[1:]
+    if asks == "httpx_aiohttp":
+        from httpx_aiohttp import HttpxAiohttpClient
+
+        client = HttpxAiohttpClient(trust_env=False, timeout=600, limits=httpx.Limits(max_connections=100_000))
     config = uvicorn.Config(
         application(provider, redis, bool(proxy)),
         host="127.0.0.1",
