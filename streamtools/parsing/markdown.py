@@ -17,6 +17,7 @@ with its line, list markers are recognised by their shape alone.
 from __future__ import annotations
 
 from streamtools.parsing.beginnings import MarkerBeginnings
+from streamtools.parsing.markers import Match
 from streamtools.parsing.reader import matcher
 
 BODY = 0  # the block of the line is known; the rest is its text
@@ -53,6 +54,8 @@ class Markdown:
         "_beginnings", "_column", "_digits", "_fence_column", "_fence_run", "_line_begin", "_listed", "_may_begin",
         "_opening", "_quoted", "_run", "_ticks", "fence", "phase", "search",
     )  # fmt: skip
+
+    search: Match
 
     def __init__(self, beginnings: MarkerBeginnings) -> None:
         self._beginnings = beginnings
@@ -97,6 +100,13 @@ class Markdown:
                     return at
                 if char == "\n":  # as `step` would, and a line ends more often than anything else happens
                     self.end_line()
+                    at += 1
+                    continue
+                if char == "`" and text[at + 1 : at + 2] not in ("", "`") and not (self.fence or self._quoted):
+                    self._opening = 0  # as `step` would over a single one: code spans have little else
+                    if self._ticks < 2:
+                        self._ticks = 1 - self._ticks
+                        self.search = beginnings.span_search if self._ticks else beginnings.text_search
                     at += 1
                     continue
             elif phase == INDENT:

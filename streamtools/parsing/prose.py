@@ -66,6 +66,7 @@ class Prose:
         self.held = ""  # text that may yet become a marker
         self._awaited: Group[Meaning] | None = None  # the markers that `held` may become, if nothing else matters
         self.last = ""  # the text that was shown last; its last character comes before what is read next
+        self._place = 0  # the kind of the place that was read last
         self._line_feeds = 0  # how many more belong to the closing tag of the reasoning
         self._fresh = True  # only white space since the start or since a call
         self._start = True  # no call has come, except those that count only at the start of a message
@@ -253,6 +254,7 @@ class Prose:
             place |= (START if self._start else 0) | (BEHIND_CALL if self._behind_call else 0)
         if not self.direct and self._visible.refuses:
             place |= CALLS_ONLY
+        self._place = place
         markers = self._dialects.by_place[place] or self._dialects.markers(place)
         back = not at and self.last != ""
         found = markers.find(self.last[-1] + text, 1, self._ended) if back else markers.find(text, at, self._ended)
@@ -295,9 +297,8 @@ class Prose:
 
     def _look(self, text: str, at: int) -> None:
         if self._candidates.left and (self.direct or self._visible.shows):
-            markdown = self.markdown
-            in_code = markdown.place(text[at]) & IN_CODE > 0
-            look = self._dialects.near.look(in_code=in_code, begins=markdown.phase in BEFORE_BODY)
+            begins = self.markdown.phase in BEFORE_BODY
+            look = self._dialects.near.look(in_code=self._place & IN_CODE > 0, begins=begins)
             if look is not None:
                 self._candidates.add(look, self.last, text, at, self._ended)
 
