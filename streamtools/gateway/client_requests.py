@@ -83,10 +83,16 @@ def read_request(client: Client, content: bytes) -> Asked:
 
 def model_in(content: bytes) -> str:
     """Return the model that a body asks for; "" if it names none."""
+    return str((object_in(content) or {}).get("model", ""))
+
+
+def object_in(content: bytes) -> Body | None:
+    """Return the JSON object that bytes are, if they are one."""
     try:
-        return str(decode(content)["model"])
-    except (ValueError, LookupError, TypeError):
-        return ""
+        value = decode(content)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def say_dropped(logged: set[str], asked: Asked) -> None:

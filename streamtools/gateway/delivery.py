@@ -64,13 +64,6 @@ class Passing(Exchange):
         self._held, self._parts = bytearray(), []
 
 
-class Fault(NamedTuple):
-    """Why there is no answer."""
-
-    status: int
-    message: str
-
-
 class Route(NamedTuple):
     """How the upstream is asked: `url` says where an endpoint is."""
 
@@ -146,7 +139,7 @@ class Delivery:
         self._route = route
         self._untouched = untouched
         self._scope = anyio.CancelScope()
-        self._why = Fault(504, "the answer takes too long")
+        self._why = HTTPException(504, "the answer takes too long")
         self._begun = self._broken = self._started = self._streams = self._sending = False
         self._put: Callable[[Any], Awaitable[None]]
         self._waiting: list[bytes] = []  # pieces that are sent together
@@ -181,7 +174,7 @@ class Delivery:
             raise fault
 
     async def _stop(self) -> None:
-        self._why = Fault(503, "the server is about to end")
+        self._why = HTTPException(503, "the server is about to end")
         self._scope.cancel()
 
     async def _deliver(self) -> None:
@@ -206,7 +199,7 @@ class Delivery:
         self._route = first._replace(headers=[each for each in first.headers if each[0] != ONCE.encode()])
         route = first.fallbacks[request.at - 1] if request.at else first
         self._begun = False
-        fault: Fault | None = None
+        fault: HTTPException | None = None
         asked = (
             {"content": request.body, "headers": route.headers}
             if route.method == "POST"
@@ -218,9 +211,9 @@ class Delivery:
             ) as response:
                 headers = as_text(response.headers.raw)
                 if 300 <= response.status_code < 400:
-                    fault = Fault(502, "the upstream redirects, which is not followed")
+                    fault = HTTPException(502, "the upstream redirects, which is not followed")
                 elif is_packed_twice(headers):
-                    fault = Fault(502, "the upstream has packed its answer twice")
+                    fault = HTTPException(502, "the upstream has packed its answer twice")
                 else:
                     kept = [each for each in headers if each[0] not in _OURS and each[0][:15] != "access-control-"]
                     exchange.begin(response.status_code, kept)
@@ -229,9 +222,9 @@ class Delivery:
                     plain = "content-encoding" not in response.headers
                     await self._read(response.aiter_raw() if plain else response.aiter_bytes())
         except httpx.TimeoutException:
-            fault = Fault(504, "the upstream does not answer in time")
+            fault = HTTPException(504, "the upstream does not answer in time")
         except httpx.RequestError as error:
-            fault = Fault(502, f"the upstream cannot be reached: {type(error).__name__}")
+            fault = HTTPException(502, f"the upstream cannot be reached: {type(error).__name__}")
         ends = await in_thread_if(exchange.is_long, partial(self._end, fault))
         while exchange.asks:
             ends += await exchange.settle() + await in_thread_if(exchange.is_long, exchange.close)
@@ -278,14 +271,14 @@ class Delivery:
         self._held = 0
         return {"type": "http.response.body", "body": body, "more_body": more}
 
-    def _end(self, fault: Fault | None) -> bytes:
+    def _end(self, fault: HTTPException | None) -> bytes:
         """Return the end of what the upstream said, or what is said instead."""
         exchange = self._exchange
         if self._begun or fault is None:
             self._broken = self._untouched and fault is not None
             return exchange.close("transport" if fault is not None else None)
-        exchange.begin(fault.status, [("content-type", JSON)])
-        return exchange.feed(write_fault("openai", fault.status, fault.message)) + exchange.close()
+        exchange.begin(fault.status_code, [("content-type", JSON)])
+        return exchange.feed(write_fault("openai", fault.status_code, fault.detail)) + exchange.close()
 
     async def _send(self, piece: bytes, *, more: bool = True) -> None:
         if self._started:

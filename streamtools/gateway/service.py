@@ -274,8 +274,6 @@ class _Gateway:
         return made
 
     async def _begin(self, begin: Callable[[bytes], Exchange], request: Request, send: Send) -> int:
-        """Answer by the model."""
-
         def read(body: bytes) -> tuple[Exchange, bool]:
             exchange = begin(body)
             return exchange, exchange.request is not None and exchange.request.body is body

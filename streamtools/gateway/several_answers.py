@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from streamtools.events import SourceEvent
+from streamtools.gateway.client_requests import object_in
 from streamtools.limits import Limits
 from streamtools.sources import FrameAdapter, SSEDecoder, adapter
-from streamtools.sources.adapter import decode
 from streamtools.sources.detection import finished
 from streamtools.sources.frames import Frame, Framed
 
@@ -60,7 +60,7 @@ class Choices:
 
     def _read(self, frames: Iterable[Framed]) -> Iterator[Piece]:
         for frame in frames:
-            value = _value(frame)
+            value = object_in(frame.data) if isinstance(frame, Frame) else None
             if value is None or not isinstance(choices := value.get("choices"), list) or not choices:
                 for index, reader in self._readers.items():
                     if not index or value is None or not value.get("usage"):
@@ -97,14 +97,6 @@ def logprobs_of(choice: Body) -> Body | None:
     """Return the log probabilities beside a choice, if there are any."""
     found = choice.get("logprobs")
     return found if isinstance(found, dict) else None
-
-
-def _value(frame: Framed) -> Body | None:
-    try:
-        value = decode(frame.data) if isinstance(frame, Frame) else None
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _apart(choices: list[Any], most: int) -> Iterator[tuple[int, Body]]:

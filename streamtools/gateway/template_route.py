@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from streamtools.events import SourceEvent
-from streamtools.gateway.client_requests import Asked
+from streamtools.gateway.client_requests import Asked, object_in
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.history import User
 from streamtools.limits import Limits
 from streamtools.logs import Logger
 from streamtools.outputs.encoder import to_json
 from streamtools.parsing.dialects import Dialect, families_for
-from streamtools.sources.adapter import FrameAdapter, decode
+from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame
 from streamtools.sources.wire_formats.openai import ChatCompletions
 
@@ -62,9 +62,7 @@ class Template(NamedTuple):
 
         None if what was `told` is no prompt.
         """
-        try:
-            value = decode(answer)
-        except ValueError:
+        if (found := object_in(answer)) is None:
             return None
         body = msgspec.json.decode(chat)
         model = body.get("model", "")
@@ -77,7 +75,6 @@ class Template(NamedTuple):
             own = dict.fromkeys((*known, *(end for each in ends for end in each)))
             return [*([stop] if isinstance(stop, str) else stop), *own]
 
-        found = value if isinstance(value, dict) else {}
         if self.name == "llama.cpp":
             prompt = found.get("prompt")
             if not isinstance(prompt, str):
@@ -114,11 +111,8 @@ class LlamaCompletions(ChatCompletions):
     """The stream of `/completion`, whose events hold `content` and, in the last, why it ends; and completions."""
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        try:
-            value = decode(frame.data)
-        except ValueError:
-            value = None
-        if isinstance(value, dict) and "content" in value and "choices" not in value:
+        value = object_in(frame.data)
+        if value is not None and "content" in value and "choices" not in value:
             frame = Frame(to_json(_as_chunk(value)), frame.event)
         super()._read(frame, events)
 

@@ -263,7 +263,6 @@ class _Body:
         return piece
 
     async def leave(self) -> None:
-        """Leave the answer."""
         pieces, self._pieces = self._pieces, None
         await _close(self._response, self._blocking)
         if pieces is not None and not self._blocking:

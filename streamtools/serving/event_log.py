@@ -190,8 +190,6 @@ class MemoryEventLog:
 
 
 class _Kept:
-    """What is kept of one run."""
-
     __slots__ = (
         *("_futures", "_is_known", "_loop", "_news", "count_at", "counted", "dropped", "ended", "events", "first"),
         *("has_waiting", "last", "size", "sizes"),
@@ -271,7 +269,6 @@ class _Kept:
             raise
 
     def wake(self) -> None:
-        """Wake all who wait."""
         self.has_waiting = False
         futures, self._futures = self._futures, []
         for future in futures:

@@ -109,7 +109,6 @@ class _Request:
         self._token = context.attach(trace.set_span_in_context(self.span, parent))
 
     def chunk(self) -> None:
-        """Note that a chunk has come."""
         now, metrics = perf_counter(), self._settings.metrics
         if self.came is None:
             self.span.set_attribute("gen_ai.response.time_to_first_chunk", now - self.began)

@@ -13,7 +13,7 @@ import inspect
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, NamedTuple, Protocol, Unpack
+from typing import Any, Protocol, Unpack
 
 from pydantic_core import to_json
 
@@ -66,27 +66,21 @@ async def tools_of(session: Session, *, prefix: str = "", **options: Unpack[Tool
     return list(tools.values())
 
 
-class _Said(NamedTuple):
-    """What a server says of a tool; any of it may be anything."""
-
-    description: Any
-    parameters: Any
-    output: Any
-
-
-def _read_listed(listed: Any) -> _Said:
+def _read_listed(listed: Any) -> tuple[Any, Any, Any]:
+    """Return the description and the schemas of a tool, as a server says them; any of them may be anything."""
     parameters = _either(listed, "input_schema", "inputSchema") or {"type": "object", "properties": {}}
     output = _either(listed, "output_schema", "outputSchema")
-    return _Said(getattr(listed, "description", None) or "", parameters, output)
+    return getattr(listed, "description", None) or "", parameters, output
 
 
-def _make(session: Session, known: str, name: str, said: _Said, options: ToolOptions) -> Tool:
+def _make(session: Session, known: str, name: str, said: tuple[Any, Any, Any], options: ToolOptions) -> Tool:
     """Return the tool that the server has `known`. Raises TypeError and ValueError for one that no provider takes."""
-    if not isinstance(said.parameters, Mapping) or not isinstance(said.output, Mapping | None):
+    description, parameters, output = said
+    if not isinstance(parameters, Mapping) or not isinstance(output, Mapping | None):
         raise TypeError("a schema of the server's is no object")
-    given: ToolOptions = {"description": said.description, **options, "name": name, "parameters": said.parameters}
+    given: ToolOptions = {"description": description, **options, "name": name, "parameters": parameters}
     made: Tool = Tool(_caller(session, known), **given)
-    made.output_schema = None if said.output is None else dict(said.output)
+    made.output_schema = None if output is None else dict(output)
     return made
 
 

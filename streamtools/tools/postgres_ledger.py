@@ -168,7 +168,6 @@ class _Pool:
                 attempt.leave()
 
     async def close_idle(self) -> None:
-        """Close the connections that wait."""
         while self._idle:
             await self._run(partial(_come, self._idle.pop().close), _Attempt())
 

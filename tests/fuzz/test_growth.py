@@ -15,7 +15,8 @@ from streamtools.conversation.continuation import Continuation
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
 from streamtools.gateway import exchange
-from streamtools.gateway.several_answers import Choices, Piece, _apart, _value
+from streamtools.gateway.client_requests import object_in
+from streamtools.gateway.several_answers import Choices, Piece, _apart
 from streamtools.history import Assistant, TextPart, formats
 from streamtools.history.turns import Draft, Reader
 from streamtools.json_values import Rejected
@@ -25,6 +26,7 @@ from streamtools.machine.native_calls import NativeCalls
 from streamtools.outputs import paired, whole_answers
 from streamtools.outputs.paired import PairedEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
+from streamtools.sources.frames import Frame
 from streamtools.sources.open_call import OpenCall
 from streamtools.sources.wire_formats.anthropic import Anthropic
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
@@ -217,7 +219,7 @@ def what_is_beside_is_read_again(patch: pytest.MonkeyPatch) -> None:
     """With each of many choices that are all the same one."""
 
     def read(choices: Choices, frames: Any) -> Iterator[Piece]:
-        for value in map(_value, frames):
+        for value in (object_in(each.data) for each in frames if isinstance(each, Frame)):
             for index, choice in _apart((value or {}).get("choices") or [], 2):
                 one = {**(value or {}), "choices": [{**choice, "index": 0}], "usage": None}
                 yield Piece(index, choices._reader(index).take(one))

@@ -51,7 +51,6 @@ class _Running:
     progress: str = ""
 
     def line(self, now: float) -> str:
-        """Return how far it is."""
         seconds = int(now - self.since)
         return " ".join(filter(None, (self.words or self.name, self.progress, f"({seconds} s)" if seconds else "")))
 

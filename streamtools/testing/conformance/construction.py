@@ -135,7 +135,6 @@ class _Writer:
         """What a beginning of is text, where it does not go on."""
 
     def call(self, name: str, arguments: dict[str, Any]) -> Piece:
-        """Return a call as a piece."""
         write = self.dialect.write_call
         text = write(name, arguments)
         others = dict.fromkeys(arguments) or {"_": None}, {**arguments, "overwrite": True}
@@ -269,7 +268,6 @@ def _malformed(writer: _Writer) -> Iterator[Rule]:
 
 
 def _cut_off(writer: _Writer, step: int) -> Iterator[Case]:
-    """Yield an answer cut off at each place."""
     pieces = writer.around(writer.call("write_file", {"path": "a.py", "content": "x"}), writer.call(*_WEATHER))
     text = "".join(piece.text for piece in pieces)
     rule = Rule(
