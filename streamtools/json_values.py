@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -56,6 +56,15 @@ def writable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [writable(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return plain data with each text in it, names included, as `change` makes it."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {with_texts(name, change): with_texts(each, change) for name, each in value.items()}
+    return [with_texts(each, change) for each in value] if isinstance(value, list | tuple) else value
 
 
 def count_values(body: bytes) -> int:

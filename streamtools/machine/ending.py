@@ -106,14 +106,6 @@ class Ending:
         """The run is stopped for a reason; the first one counts."""
         self.why = self.why or why
 
-    def go_on(self) -> None:
-        """Another request follows: until its answer is complete, the run is not."""
-        self.complete, self.asked = False, True
-
-    def rest(self) -> None:
-        """No other request follows after all."""
-        self.complete, self.asked = True, False
-
     def done(self, pending: list[ToolCall], seq: int, *, left: bool) -> Done:
         """Return the last event of the run, which has come to this end, or was `left` before it came to any."""
         reason: DoneReason
@@ -179,12 +171,12 @@ class RunState:
 
     def go_on(self) -> None:
         """Take note that another request is to follow: until its answer is complete, the run is not."""
-        self._ending.go_on()
-        self.stopped = False
+        self._ending.complete = self.stopped = False
+        self._ending.asked = True
 
     def rest(self) -> None:
         """Take note that no other request follows after all."""
-        self._ending.rest()
+        self._ending.complete, self._ending.asked = True, False
 
     @property
     def _is_over(self) -> bool:

@@ -17,6 +17,7 @@ import json
 import string
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from streamtools import events
@@ -83,13 +84,13 @@ BOUND = 1024
 WHITE = " \t\r\n"
 
 
+@dataclass(slots=True, eq=False)
 class TrailingSpace:
     """Lets a text through but for the white space at its end."""
 
-    def __init__(self) -> None:
-        self.held = ""
-        self.too_long = False  # the white space at the end of the text is longer, and shown
-        self.behind_call = False  # nothing but white space has come since a call
+    held: str = ""
+    too_long: bool = False  # the white space at the end of the text is longer, and shown
+    behind_call: bool = False  # nothing but white space has come since a call
 
     def feed(self, text: str) -> str:
         """Return what may be shown now."""

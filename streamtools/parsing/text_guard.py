@@ -29,6 +29,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.events.ui_events import KeptReasoning
+from streamtools.json_values import with_texts
 from streamtools.parsing.pace import Paced, PacedLinks
 from streamtools.parsing.policies import Options
 from streamtools.parsing.reader import LEAVES, MEETS, QUIET, always
@@ -177,7 +178,7 @@ class TextGuard:
             case Error(message=message, call_id=None, raw=None):  # of the provider's, which may quote
                 return replace(event, message=self._without(message))
             case FollowUp(messages):
-                clean = self._deeply(messages)
+                clean = with_texts(messages, self._without)
                 return event if clean == messages else self._instead(event, messages, messages=clean)
             case Call(call) if call.raw:
                 raw = self._without(call.raw)
@@ -190,7 +191,7 @@ class TextGuard:
                 clean = None if half else self._without(raw or "", cut=True)
                 return replace(event, message=self._without(message), raw=clean)
             case Raw(data, item=item):
-                clean, kept = self._deeply(data), self._deeply(item)
+                clean, kept = with_texts(data, self._without), with_texts(item, self._without)
                 return event if (data, item) == (clean, kept) else self._instead(event, event, data=clean, item=kept)
         return event
 
@@ -200,13 +201,6 @@ class TextGuard:
             changed.keep(written)
         made: UIEvent = changed
         return made
-
-    def _deeply(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._without(value)
-        if isinstance(value, dict):
-            return {self._deeply(name): self._deeply(each) for name, each in value.items()}
-        return [self._deeply(each) for each in value] if isinstance(value, list | tuple) else value
 
     def _without(self, text: str, *, cut: bool = False) -> str:
         if not cut:

@@ -274,10 +274,10 @@ class FrameAdapter(Adapter):
             advice = f"`sources.{name}` reads those" if name else unread_format(event, value)
             self._strange = seen_in(event, value), advice
 
-    def _pass_fields(self, fields: dict[str, Any], events: list[SourceEvent]) -> None:
+    def _pass_fields(self, delta: dict[str, Any], known: frozenset[str], events: list[SourceEvent]) -> None:
         """Append the fields of a delta that are not known, each once for a stream: servers repeat them for ever."""
-        for name, value in fields.items():
-            if not value or name in self._passed_on:
+        for name, value in delta.items() if not known.issuperset(delta) else ():
+            if not value or name in known or name in self._passed_on:
                 continue
             if len(self._passed_on) < _PASSED_ON and len(name) <= _PASSED_ON:
                 self._passed_on[name] = None

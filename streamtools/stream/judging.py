@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final, Literal, TypeAlias
 
@@ -82,23 +82,21 @@ class TextJudge:
             raise ValueError(f"at_once is at least 1 and context at least 0, not {self.at_once!r} and {self.context!r}")
 
 
+@dataclass(slots=True, eq=False)
 class Piece:
     """A piece of text that the judge is asked about; `ended` is set when nothing is added to it any more."""
 
-    __slots__ = ("_parts", "approved", "before", "ended", "length", "tail", "text", "waiting")
-
-    def __init__(self, before: str) -> None:
-        self._parts: list[str] = []
-        self.before = before
-        self.length = 0
-        self.tail = ""
-        """Its last characters, of which an end may have begun."""
-        self.text = ""
-        self.ended = anyio.Event()
-        self.approved: bool | None = None
-        """None until somebody has decided."""
-        self.waiting = 0
-        """Events of it that wait."""
+    before: str
+    length: int = 0
+    tail: str = ""
+    """Its last characters, of which an end may have begun."""
+    text: str = ""
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    approved: bool | None = None
+    """None until somebody has decided."""
+    waiting: int = 0
+    """Events of it that wait."""
+    _parts: list[str] = field(default_factory=list)
 
     def add(self, text: str) -> None:
         """Add text."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.events import ApprovalRequested, Call, CallDelta, Done, Error, Executed, Executing, Partial, UIEvent
+from streamtools.json_values import with_texts
 from streamtools.rules.automaton import automaton_of
 from streamtools.rules.matcher import Matcher, in_place, shown
 from streamtools.rules.rule import Rule
@@ -73,11 +75,7 @@ class ShownArguments:
         return known[1]
 
     def _clean(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return shown(self._rules, value)
-        if isinstance(value, dict):
-            return {self._clean(name): self._clean(each) for name, each in value.items()}
-        return [self._clean(each) for each in value] if isinstance(value, list) else value
+        return with_texts(value, partial(shown, self._rules))
 
 
 class _ShownText:

@@ -11,6 +11,7 @@ Nothing here refers to the stream, so that there is no reference cycle: events a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -201,14 +202,12 @@ class StepCalls:
 # reasoning with its signature, too.
 
 
+@dataclass(slots=True)
 class Pieces:
     """A text that grows by small pieces. Packed, many of them become one, which takes a fraction of the room."""
 
-    __slots__ = ("_blocks", "recent")
-
-    def __init__(self) -> None:
-        self._blocks: list[str] = []
-        self.recent: list[str] = []
+    _blocks: list[str] = field(default_factory=list)
+    recent: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._blocks or self.recent)

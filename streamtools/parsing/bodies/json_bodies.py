@@ -26,18 +26,13 @@ Envelope: TypeAlias = type[JsonText]
 
 def json_calls(close: str = "", *, ends: Sequence[str] = (), envelope: Envelope = JsonText) -> Body:
     """Return the grammar; `close` is the closing tag, and `ends` end the message, where it may be missing."""
-    return _Tagged(close, ends, envelope) if close else _Bare(envelope)
+    if close:
+        return _Tagged(close, ends, envelope)
 
+    def bare(span: Span) -> Generator[None, None, None]:
+        yield from close_bare(span, (yield from span.json(envelope=envelope)))
 
-class _Bare:
-    """One value, which ends the span."""
-
-    def __init__(self, envelope: Envelope) -> None:
-        self._envelope = envelope
-
-    def __call__(self, span: Span) -> Generator[None, None, None]:
-        state = yield from span.json(envelope=self._envelope)
-        yield from close_bare(span, state)
+    return bare
 
 
 def close_bare(span: Span, state: State) -> Generator[None, None, None]:
@@ -116,7 +111,26 @@ def _edges(marker: str, close: str) -> tuple[Pattern, Closing]:
 
 def chained_json(begins: Sequence[Sequence[Part]]) -> Body:
     """Return the grammar; another call `begins` with one of these, which are looked at and read again."""
-    return _Chain([Pattern(SPACES, Maybe((";",)), SPACES, *begin) for begin in begins])
+    another = [Pattern(SPACES, Maybe((";",)), SPACES, *begin) for begin in begins]
+
+    def chain(span: Span) -> Generator[None, None, None]:
+        while True:
+            yield from span.peek()
+            state = yield from span.json()
+            if state is not ENDED:
+                yield from close_bare(span, state)
+                return
+            span.finish()
+            behind = span.place
+            if (yield from span.choose(*another)) < 0:
+                span.close()
+                return
+            span.go_back(behind)
+            yield from span.peek()
+            if span.text[span.at] == ";":
+                span.at += 1
+
+    return chain
 
 
 def from_its_marker(body: Body) -> Body:
@@ -127,28 +141,6 @@ def from_its_marker(body: Body) -> Body:
         yield from body(span)
 
     return read
-
-
-class _Chain:
-    def __init__(self, begins: list[Pattern]) -> None:
-        self._begins = begins
-
-    def __call__(self, span: Span) -> Generator[None, None, None]:
-        while True:
-            yield from span.peek()
-            state = yield from span.json()
-            if state is not ENDED:
-                yield from close_bare(span, state)
-                return
-            span.finish()
-            behind = span.place
-            if (yield from span.choose(*self._begins)) < 0:
-                span.close()
-                return
-            span.go_back(behind)
-            yield from span.peek()
-            if span.text[span.at] == ";":
-                span.at += 1
 
 
 # JSON that holds its calls in ways of its own: under the tool's name, or inside a container.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies.syntax import PYTHON, Quotes, Syntax, escape, escape_begun, number, quoted
@@ -325,18 +326,16 @@ class Literals:
         self._owed = ""
 
 
+@dataclass(slots=True, eq=False)
 class _Content:
     """The content of a string in which quotes may stand unescaped."""
 
-    __slots__ = ("_close", "_end", "_lowest", "_parts", "level", "quoted")
-
-    def __init__(self, close: str) -> None:
-        self._close = close
-        self._end = ""  # the last characters, in which the closing tag of the calls may begin
-        self._lowest = 0
-        self._parts: list[str] = []  # what is not counted yet
-        self.level = 0  # brackets that are open in it
-        self.quoted = False  # a quote stands in it
+    _close: str
+    _end: str = ""  # the last characters, in which the closing tag of the calls may begin
+    _lowest: int = 0
+    _parts: list[str] = field(default_factory=list)  # what is not counted yet
+    level: int = 0  # brackets that are open in it
+    quoted: bool = False  # a quote stands in it
 
     def quote(self) -> bool:
         """Take a quote; return whether what came before may be content that holds one."""

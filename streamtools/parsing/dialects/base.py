@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Final, Literal
 
-from streamtools.json_values import compact
+from streamtools.json_values import compact, with_texts
 from streamtools.parsing.markers import Marker, Part, Some, Where
 from streamtools.parsing.span import Body
 
@@ -302,15 +302,7 @@ def _plain(text: str, found: re.Pattern[str]) -> str:
 def neutralise_all(value: Any, dialects: Iterable[Dialect]) -> Any:
     """Return JSON with its texts as `neutralise` returns them, names included."""
     found = _structure(dialects)
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, str):
-            return _plain(value, found)
-        if isinstance(value, dict):
-            return {plain(key): plain(each) for key, each in value.items()}
-        return [plain(each) for each in value] if isinstance(value, list) else value
-
-    return plain(value)
+    return with_texts(value, lambda text: _plain(text, found))
 
 
 def restore(value: Any, dialects: Iterable[Dialect]) -> Any:

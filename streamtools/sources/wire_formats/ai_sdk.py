@@ -171,7 +171,7 @@ class AISDKMessages(TurnsAdapter):
             return
         kind = part["type"] if isinstance(part.get("type"), str) else ""
         if kind in _DELTAS:
-            self._pass_fields({name: part[name] for name in part if name not in _FIELDS}, events)
+            self._pass_fields(part, _FIELDS, events)
         if not self._act(kind, part, events):
             self._pass(frame, events)
 

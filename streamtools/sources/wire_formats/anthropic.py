@@ -133,8 +133,8 @@ class Anthropic(FrameAdapter):
             return
         delta = object_in(event, "delta")
         self._speaks = delta.get("type") == "text_delta"
-        if delta.get("type") in _DELTAS and not _FIELDS.issuperset(delta):
-            self._pass_fields({name: delta[name] for name in delta if name not in _FIELDS}, events)
+        if delta.get("type") in _DELTAS:
+            self._pass_fields(delta, _FIELDS, events)
         name = event["type"] if isinstance(event.get("type"), str) else frame.event
         if (act := _MEANING.get(name)) is not None:
             act(self, event, frame, events)

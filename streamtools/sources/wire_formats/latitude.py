@@ -115,7 +115,7 @@ class Latitude(TurnsAdapter):
         of, inner = envelope.get("type"), envelope.get("data")
         told = inner if isinstance(inner, dict) else envelope
         if of == "text-delta" and frame.event == "provider-event":
-            self._pass_news(told, events)
+            self._pass_fields(told, _FIELDS, events)
             self._act("text-delta", envelope, events)
             return
         name: Any = frame.event
@@ -126,7 +126,7 @@ class Latitude(TurnsAdapter):
             self._conversation = bounded(uuid, 200)
         kind = event["type"] if isinstance(event.get("type"), str) else ""
         if kind in _DELTAS:
-            self._pass_news(told, events)
+            self._pass_fields(told, _FIELDS, events)
         if name == "error" or (kind == "error" and name != "provider-event"):
             self._fail_by(event, events)
         elif kind == "error":
@@ -135,11 +135,6 @@ class Latitude(TurnsAdapter):
             if kind in ("tool-result", "tool-error"):
                 self._settle(event.get("toolCallId"), events)
             self._pass_unknown(frame, envelope, events)
-
-    def _pass_news(self, delta: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append what is unknown in a delta that is known."""
-        if not _FIELDS.issuperset(delta):
-            self._pass_fields({name: delta[name] for name in delta if name not in _FIELDS}, events)
 
     def _act(self, kind: str, event: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append what an event means, under all the names that it had, and return whether it is known."""

@@ -90,7 +90,7 @@ class Ollama(FrameAdapter):
             self._pass_raw(content, events)
         if message.get("images"):
             self._pass_raw({"images": message["images"]}, events)
-        self._pass_fields({key: message[key] for key in message if key not in _FIELDS}, events)
+        self._pass_fields(message, _FIELDS, events)
         for call in calls if isinstance(calls, list) else (calls,):
             if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
                 self._calls += 1

@@ -216,7 +216,7 @@ class ChatCompletions(FrameAdapter):
         if more or (strays and not self._over):
             self._pass_unknown(frame, value, events)
         elif news and not self._over:
-            self._pass_fields(news, events)
+            self._pass_fields(news, _KNOWN, events)
 
     def _read_chunk(self, chunk: _Chunk, events: list[SourceEvent]) -> bool:
         """Append what `chunk` says, and return whether it says more, or other things, than is understood here."""
@@ -346,8 +346,8 @@ class ChatCompletions(FrameAdapter):
 
 
 def _shaped(value: Any) -> tuple[_Chunk, dict[str, Any], bool]:
-    """Return a decoded value as a chunk, the fields of deltas in the first choice that nobody knows, and whether
-    something stands in the place of an object, or of a list of them, that is none.
+    """Return a decoded value as a chunk, all fields of the deltas in the first choice, and whether something stands in
+    the place of an object, or of a list of them, that is none.
     """
     known = value if isinstance(value, dict) else {}
     listed, news = known.get("choices"), dict[str, Any]()
@@ -359,7 +359,7 @@ def _shaped(value: Any) -> tuple[_Chunk, dict[str, Any], bool]:
         for name in ("delta", "message"):
             if isinstance(delta := given.get(name), dict):
                 setattr(choice, name, _Delta(**{key: delta[key] for key in delta if key in _KNOWN}))
-                news |= {} if choice.index else {key: delta[key] for key in delta if key not in _KNOWN}
+                news |= {} if choice.index else delta
             strays = strays or not isinstance(delta, dict | None)
         strays = strays or given is not each
         choices += [choice] if given is each else []

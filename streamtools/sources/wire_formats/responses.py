@@ -109,7 +109,7 @@ class Responses(FrameAdapter):
         repeats, delta = self._repeats(event.get("sequence_number")), event.get("delta")
         kind, refusal, done = _CHANGES.get(name, ("", False, False))
         if kind and isinstance(event.get("type"), str) and isinstance(delta, str):
-            self._pass_fields({name: event[name] for name in event if name not in _FIELDS}, events)
+            self._pass_fields(event, _FIELDS, events)
         if (act := _WHOLE.get(name)) is not None:
             self._speaker = None
             act(self, event, events)
