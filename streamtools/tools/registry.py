@@ -46,10 +46,10 @@ ToolsLike: TypeAlias = Union[
 ]
 """What a user may pass as `tools=`: a registry, a tool, a function, a mapping of names to functions, or several."""
 
-_OfProvider: TypeAlias = Literal[
+OfProvider: TypeAlias = Literal[
     "openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere", "mistral"
 ]
-Format: TypeAlias = Literal[_OfProvider, "mcp", "tool_clients"]
+Format: TypeAlias = Literal[OfProvider, "mcp", "tool_clients"]
 
 OnDuplicate: TypeAlias = Literal["replace", "error", "keep"]
 

@@ -17,13 +17,13 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from streamtools.apps.cli import main
-from streamtools.apps.cli.arguments import API
 from streamtools.apps.cli.chat import read_talk, write_talk
 from streamtools.apps.cli.named_model import _CLIENTS
 from streamtools.conversation import models
 from streamtools.conversation.models import HTTPModel
 from streamtools.events import read_ui_event
 from streamtools.recording import read_recording, read_recordings, shipped
+from streamtools.tools.registry import OfProvider
 from tests.apps.test_cli_bad_input import Terminal, complaint
 from tests.apps.test_cli_replay import sse
 from tests.support.command import COMMAND, ENVIRONMENT, start
@@ -317,10 +317,10 @@ def test_what_is_of_no_use_is_refused(
 
 def test_a_key_or_a_region_that_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What is to be set is told before anybody is asked; every model that `chat` has can be named."""
-    names = {name for api in get_args(API) for name in _CLIENTS[api]._key_names}
+    names = {name for api in get_args(OfProvider) for name in _CLIENTS[api]._key_names}
     for name in (*names, "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    for api in get_args(API):
+    for api in get_args(OfProvider):
         if api in ("ollama", "bedrock"):
             continue
         assert 2 == main(["chat", "--model", "m", "--api", api, "--once", "?"])

@@ -21,12 +21,11 @@ from streamtools.apps.cli.complaints import Refused
 from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects
 from streamtools.recording import DETECT
 from streamtools.sources import ADAPTERS
+from streamtools.tools.registry import OfProvider
 
 PORT = 8765
 GATEWAY_PORT = 8766
 SPEED = 0.4  # slow enough to be watched: the recorded model writes 150 tokens a second
-
-API = Literal["openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere", "mistral"]
 
 _STATUS = """\
 exit status: 0; 1 if a stream failed, a recording breaks off or the output is closed; 2 if the command line or the file
@@ -125,7 +124,9 @@ class ModelArguments:
     url: str | None = argument(
         help="the address of the server, such as http://127.0.0.1:8080/v1 (default: that of the provider)"
     )
-    api: API = argument(choices=get_args(API), default="openai", help="how the server is spoken to (default: openai)")
+    api: OfProvider = argument(
+        choices=get_args(OfProvider), default="openai", help="how the server is spoken to (default: openai)"
+    )
     dialect: Dialect | None = argument(
         metavar="NAME",
         type=_taught,

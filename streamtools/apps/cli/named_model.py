@@ -15,7 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from streamtools.apps.cli.arguments import API, ModelArguments
+from streamtools.apps.cli.arguments import ModelArguments
 from streamtools.apps.cli.complaints import Refused
 from streamtools.conversation import (
     AnthropicMessages,
@@ -34,8 +34,9 @@ from streamtools.conversation import (
 from streamtools.conversation.models import HTTPModel
 from streamtools.recording.redact import redact_url
 from streamtools.tools import Tool, ToolRegistry
+from streamtools.tools.registry import OfProvider
 
-_CLIENTS: dict[API, type[HTTPModel]] = {
+_CLIENTS: dict[OfProvider, type[HTTPModel]] = {
     "openai": OpenAIChat,
     "responses": OpenAIResponses,
     "anthropic": AnthropicMessages,

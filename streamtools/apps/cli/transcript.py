@@ -188,9 +188,9 @@ class Transcript:
                 self._notice("report", "↩ The results go back to the model.", "dim")
             case events.Matched(rule, action):
                 self._notice("report", f"✂ {one_line(rule)}: {action}", "dim")
-            case events.Markup() | events.Partial():
-                pass
             case events.Start() | events.StepStart() | events.CallDelta() | events.UsageReport():
+                pass
+            case events.Markup() | events.Partial():
                 pass
             case _:
                 assert_never(event)

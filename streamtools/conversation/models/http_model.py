@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
+from typing import Any, ClassVar, Protocol, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -30,7 +30,7 @@ from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise_all
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
-from streamtools.tools.registry import taken_by
+from streamtools.tools.registry import OfProvider, taken_by
 from streamtools.typed import OutputType
 
 AUTO = ToolChoice()
@@ -106,20 +106,6 @@ def calls_natively_at(host: str) -> bool:
 
 Key = str | Callable[[], str] | None
 
-_OWN = (
-    "base_url",
-    "api_key",
-    "client",
-    "headers",
-    "native_tool_calls",
-    "timeout",
-    "retries",
-    "send_reasoning",
-    "reasoning_field",
-    "previous_id",
-)
-"""Parameters that a misspelled option may have meant. No field of a provider's is spelled like one of them."""
-
 
 class HTTPModel(ABC):
     """A model behind HTTP.
@@ -170,8 +156,9 @@ class HTTPModel(ABC):
         `reasoning_field` or `prefill`, and for `previous_id` where nothing is kept, and TypeError for an option that is
         spelled almost like a parameter: sent in the body, it would leave the parameter at its default.
         """
-        for name in options:
-            if meant := did_you_mean(name, _OWN):
+        parameters = HTTPModel.__init__.__annotations__.keys() - {"model", "prefill", "options", "return"}
+        for name in options:  # no field of a provider's is spelled like one
+            if meant := did_you_mean(name, sorted(parameters)):
                 hint = "what is meant for the body of each request goes into `request` of chat()"
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}{meant} {hint}")
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
@@ -315,17 +302,7 @@ def _join(base: str, path: str) -> str:
 # understood in OpenAI's spelling, and put where the provider looks for them.
 
 
-_Format: TypeAlias = Literal[
-    "openai", "responses", "anthropic", "gemini", "interactions", "cohere", "mistral", "ollama", "bedrock"
-]
-
-
-def offer(
-    body: Body,
-    ask: Ask,
-    format: _Format,
-    choose: Callable[[ToolChoice], Body],
-) -> Body:
+def offer(body: Body, ask: Ask, format: OfProvider, choose: Callable[[ToolChoice], Body]) -> Body:
     """Return `body` with the tools of a request in a provider's form, and what `choose` makes of their choice."""
     if not ask.tools:
         return body
@@ -333,7 +310,7 @@ def offer(
     return body | {"tools": define(ask, format)} | choice
 
 
-def define(ask: Ask, format: _Format) -> list[Body]:
+def define(ask: Ask, format: OfProvider) -> list[Body]:
     """Return the tools of a request in a provider's form; what they say of themselves is no call if it is repeated."""
     defined = taken_by(format, ToolRegistry(*ask.tools)).definitions(format)
     return neutralise_all(defined, ask.dialects) if ask.dialects else defined
