@@ -186,6 +186,11 @@ class Pattern:
         return found.end() if found.lastindex else None
 
 
+def _shortest(part: Part) -> int:
+    words = part.words if isinstance(part, OneOf) else [part if isinstance(part, str) else ""]
+    return part.least if isinstance(part, Some) else min(map(len, words))
+
+
 def going(parts: Sequence[Part], rest: str = "") -> str:
     """Return a pattern for `parts` and then `rest`, with the end of the text allowed everywhere in between."""
     for part, behind in reversed(_in_pairs(parts)):
@@ -351,6 +356,11 @@ class Group(Generic[T]):
         return re.compile("|".join(dict.fromkeys(marker.behind for marker, _ in self._entries))).match
 
     @cached_property
+    def _least(self) -> int:
+        """How many characters each of them has at least."""
+        return min(sum(map(_shortest, marker.parts + marker.ahead)) for marker, _ in self._entries)
+
+    @cached_property
     def _ends(self) -> Callable[[str, int], object]:
         """Finds a character with which one of them may be complete."""
         return re.compile("|".join(sorted({marker.last for marker, _ in self._entries}))).search
@@ -367,7 +377,7 @@ class Group(Generic[T]):
         if begins(text, at) is None:
             return False
         ends, whole = self._ends, self._whole
-        if ends(text, new or at) is None and not ended:
+        if not ended and (len(text) - at < self._least or ends(text, new or at) is None):
             return None
         found = shorter = whole(text, at)
         while shorter is not None:  # the one that is complete first, however the text is cut
@@ -379,8 +389,7 @@ class Group(Generic[T]):
             found = self._compile(complete)(text, at)
             if found is None:
                 return False
-        group = found.lastindex
-        assert group is not None  # each marker has two
+        group = found.lastindex or 0  # each marker has two
         return self._entries[group // 2 - 1][1], found.start(group - 1)
 
     def cut(self, text: str, at: int) -> T | None:

@@ -64,7 +64,9 @@ class Prose:
         """Begin a turn."""
         self._ended = False
         self.held = ""  # text that may yet become a marker
-        self._awaited: Group[Meaning] | None = None  # the markers that `held` may become, if nothing else matters
+        self._awaited: Group[Meaning] | Markers[Meaning] | None = (
+            None  # what `held` may become, if nothing else matters
+        )
         self.last = ""  # the text that was shown last; its last character comes before what is read next
         self._place = 0  # the kind of the place that was read last
         self._line_feeds = 0  # how many more belong to the closing tag of the reasoning
@@ -112,9 +114,15 @@ class Prose:
             if awaited is not None and not (ended or candidates.open):
                 before = self.last[-1:]
                 back = len(before)
-                found = awaited.at(before + text, back, new=back + len(held))
-                if found is None:
+                found: tuple[Meaning, int] | Literal[False] | Group[Meaning] | None
+                if isinstance(awaited, Group):
+                    found = awaited.at(before + text, back, new=back + len(held))
+                else:
+                    found = awaited.find(before + text, back, False)
+                if found is None or isinstance(found, Group):
                     self.held = text
+                    if found is not None and not found.all_begin:
+                        self._awaited = found
                     return None
                 if found:
                     met = 0, (found[0], found[1] - back)
@@ -263,7 +271,7 @@ class Prose:
             if cut:
                 return cut[0], cut[1] - back
         if isinstance(found, Group):
-            self._awaited = None if self._thinks_anywhere or found.all_begin else found  # few of all that begin so
+            self._awaited = None if self._thinks_anywhere else markers if found.all_begin else found
             return None
         if found is False and self._thinks_anywhere and not (self._fresh or place & IN_CODE or self._visible.refuses):
             self._awaited = None

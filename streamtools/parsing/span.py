@@ -201,15 +201,15 @@ class Span(WrittenCalls):
         calls, where that is not the usual way.
         """
         scanner = envelope(depth=self.depth, lines=lines is not None)
-        call, place = self.current, self.place
+        call = self.current
         if envelope is JsonText and call is not None and call.json_begin < 0 and self.depth > 1:
             while (begun := _begins_with_name(self.text, self.at)) and not (begun.lastindex or self.ended):
                 self.waits = _begins_with_name
                 yield
             self.waits = None
             if begun is not None and begun.lastindex:
+                call.json_begin = scanner.begin_named(begun[0], self.base + self.at)
                 self.at = begun.end()
-                scanner.begin_named(begun[0], place)
         self.scanner = scanner
         while True:
             yield  # `read` goes over the text
