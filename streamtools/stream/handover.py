@@ -339,16 +339,15 @@ class Handover:
         So that nothing is said of a delta, what notices that is in the way only until then.
         """
         with anyio.CancelScope() as self._reading:
-            if self._observed is None:
-                await read_into(source, take)
-            else:
-                await self._read_observed(source, take, machine)
+            await self._read_observed(source, take, machine)
 
     async def _read_observed(
         self, source: EventSource, take: Take[Sequence[SourceEvent]], machine: StreamMachine
     ) -> None:
         observed = self._observed
-        assert observed is not None
+        if observed is None:
+            await read_into(source, take)
+            return
         looks, waits = self._looks, not observed.by_chunk  # … for the first batch
 
         def first(batch: Sequence[SourceEvent]) -> Awaitable[object] | bool:
