@@ -57,10 +57,7 @@ def read_result(part: Any, reader: Reader) -> bool:
 
 def _are_plain(content: object) -> bool:
     """Return whether a content is one text, written as a list."""
-    return isinstance(content, list) and len(content) == 1 and _is_plain(content[0])
-
-
-def _is_plain(block: object) -> bool:
+    block = content[0] if isinstance(content, list) and len(content) == 1 else None
     return isinstance(block, Mapping) and is_text(block) and len(block) == 2
 
 

@@ -291,12 +291,13 @@ class FrameAdapter(Adapter):
         *,
         text: str = "",
         finish: FinishReason | None = None,
+        ends_run: bool = True,
     ) -> None:
         """Append that the turn has ended, for a reason of the provider's that means `finish` where that is given."""
         raw = None if reason is None else bounded(reason, 100)
         id, model = self._response_id, self._model
         finish = finish or finish_reason(raw)
-        events.append(ProviderCompleted(text or None, None, finish, raw, usage, response_id=id, model=model))
+        events.append(ProviderCompleted(text or None, None, finish, raw, usage, ends_run, id, model))
 
     def _name_response(self, id: Any, model: Any) -> None:
         """Take note of the provider's names for this answer and for the model; the first of each counts."""

@@ -40,19 +40,13 @@ class Cohere(FrameAdapter):
         if (value := self._decode_object(frame, events)) is None:
             return
         kind = value["type"] if isinstance(value.get("type"), str) else frame.event
-        delta = object_in(value, "delta")
-        if not self._act(kind, value, delta, object_in(delta, "message"), events):
+        if not self._act(kind, value, events):
             self._pass_unknown(frame, value, events)
 
-    def _act(
-        self,
-        kind: str,
-        value: dict[str, Any],
-        delta: dict[str, Any],
-        message: dict[str, Any],
-        events: list[SourceEvent],
-    ) -> bool:
+    def _act(self, kind: str, value: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append what an event means, and return whether it is known."""
+        delta = object_in(value, "delta")
+        message = object_in(delta, "message")
         at = value["index"] if isinstance(value.get("index"), int) else None
         match kind:
             case "content-start" | "content-delta":

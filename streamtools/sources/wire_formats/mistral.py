@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.events import ChainCompleted, NativeToolCall, ProviderCompleted, SourceEvent, Usage
+from streamtools.events import ChainCompleted, NativeToolCall, SourceEvent, Usage
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
@@ -132,9 +132,8 @@ class MistralConversations(FrameAdapter):
         for call in self._calls.values():
             call.close(events)
         self._usage = read_usage(value.get("usage"), _USAGE)
-        id, model = self._response_id, self._model
-        end = ProviderCompleted(None, None, "stop", None, self._usage, ends_run=False, response_id=id, model=model)
-        events += [end, ChainCompleted(self._conversation)]
+        self._complete_response(None, self._usage, events, ends_run=False)
+        events.append(ChainCompleted(self._conversation))
         self._over = True
 
 
