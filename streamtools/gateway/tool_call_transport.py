@@ -107,7 +107,7 @@ class ToolCallTransport(Transport):
         first = await ask(exchange.request)
         body: _Body = of_library(_Body, library)(exchange, first, ask, library.TransportError, blocking)
         try:
-            while exchange.head is None and (piece := await body.read()):
+            while exchange.head is None and (piece := next(body, b"") if blocking else await anext(body, b"")):
                 body.ahead.append(piece)
         except BaseException:
             await body.leave()
@@ -208,36 +208,48 @@ class _Body:
     __aiter__ = __iter__
 
     async def __anext__(self) -> bytes:
-        if piece := self.ahead.pop(0) if self.ahead else await self.read():
-            return piece
+        if self.ahead and self._exchange.head is not None:
+            return self.ahead.pop(0)
+        while (pieces := self._pieces) is not None:
+            try:
+                piece = self._exchange.feed(await anext(pieces))
+            except (StopAsyncIteration, self._broken) as error:
+                piece = await self._end_by(error)
+            if self._exchange.judged and self._pieces is pieces:
+                piece += await self._judge(pieces)
+            if piece:
+                return piece
         raise StopAsyncIteration
 
     def __next__(self) -> bytes:
-        if piece := self.ahead.pop(0) if self.ahead else at_once(self.read()):
-            return piece
-        raise StopIteration
-
-    async def read(self) -> bytes:
-        """Return what comes next for the client; nothing at the end."""
-        exchange, blocking = self._exchange, self._blocking
+        if self.ahead and self._exchange.head is not None:
+            return self.ahead.pop(0)
         while (pieces := self._pieces) is not None:
             try:
-                piece = exchange.feed(next(pieces) if blocking else await anext(pieces))
-                if exchange.judged:
-                    piece += await self._settle()
-                    if exchange.over:
-                        piece += await self._end()
-                        if not blocking:
-                            await unwind(pieces)
-            except (StopIteration, StopAsyncIteration):
-                piece = await self._end()
-            except self._broken:
-                if exchange.head is None and not exchange.may_fail:  # the client may ask once more
-                    raise
-                piece = await self._end("transport")
+                piece = self._exchange.feed(next(pieces))
+            except (StopIteration, self._broken) as error:
+                piece = at_once(self._end_by(error))
+            if self._exchange.judged and self._pieces is pieces:
+                piece += at_once(self._judge(pieces))
             if piece:
                 return piece
-        return b""
+        raise StopIteration
+
+    async def _end_by(self, error: Exception) -> bytes:
+        if isinstance(error, StopIteration | StopAsyncIteration):
+            return await self._end()
+        if self._exchange.head is None and not self._exchange.may_fail:  # the client may ask once more
+            raise error
+        return await self._end("transport")
+
+    async def _judge(self, pieces: Any) -> bytes:
+        """Return what may leave, and the end of the answer where that is all."""
+        piece = await self._settle()
+        if self._exchange.over:
+            piece += await self._end()
+            if not self._blocking:
+                await unwind(pieces)
+        return piece
 
     async def _settle(self) -> bytes:
         return self._exchange.settle_now() if self._blocking else await self._exchange.settle()
