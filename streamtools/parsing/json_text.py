@@ -284,16 +284,6 @@ class JsonText(Nesting):
             self.key, self._field = True, None
         return True
 
-    def begin_named(self, text: str, place: int) -> int:
-        """Take `text` of a call, alone or in an array, up to the quote of its name; return where the call begins."""
-        self._stack += "[{" if text[0] == "[" else "{"
-        self.outer = self.members = len(self._stack)
-        self._calls = self.outer - 1
-        self._expects = self._first = self.key = False
-        self._field, self.want = NAME_FIELDS[0], FIELD
-        self.in_string, self.string_begin = True, place + len(text) - 1
-        return place + text.index("{")
-
     def end_value(self, depth: int, place: int) -> bool:
         """Take note of the end of a value at `depth`; return False where JSON does not allow it to end."""
         want, self.want = self.want, ""

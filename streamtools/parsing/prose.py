@@ -100,8 +100,7 @@ class Prose:
         """Show what is certain to be text; return what begins behind it, or None if nothing does so far."""
         held = self.held
         text = held + delta
-        self._ended = ended
-        markdown, candidates = self.markdown, self._candidates
+        self._ended, candidates = ended, self._candidates
         at_place, met = False, None
         if candidates.open:
             candidates.resume(text, ended)
@@ -116,7 +115,7 @@ class Prose:
                 back = len(before)
                 found: tuple[Meaning, int] | Literal[False] | Group[Meaning] | None
                 if isinstance(awaited, Group):
-                    found = awaited.at(before + text, back, new=back + len(held))
+                    found = awaited.at(before + text, back, False, back + len(held))
                 else:
                     found = awaited.find(before + text, back, False)
                 if found is None or isinstance(found, Group):
@@ -126,6 +125,7 @@ class Prose:
                     return None
                 if found:
                     met = 0, (found[0], found[1] - back)
+        markdown = self.markdown
         while True:
             at, mark = met or (self._read_start(text) if self._fresh else _HERE)
             end = len(text)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TypeAlias
 
-from streamtools.calls import NAME_FIELDS
 from streamtools.errors import Code
 from streamtools.events import UIEvent
 from streamtools.parsing.call_life import Output, WrittenCalls
@@ -22,13 +21,6 @@ from streamtools.parsing.markers import Pattern
 from streamtools.parsing.reader import Closing, always
 
 _FINISHED = object()
-# `{"name": "` or `[{"name": "`, with which a call begins as a rule, or a beginning of it at the end of the text. Token
-# by token, it costs more. The first letters of any key may become that one.
-_SPACE = r"[ \t\r\n]{0,32}+"
-_begins_with_name = re.compile(
-    rf'(?:\[{_SPACE})?(?:\{{{_SPACE}(?:"(?:[A-Za-z_]{{0,9}}+\Z|(?:{"|".join(NAME_FIELDS)})"{_SPACE}'
-    rf'(?::{_SPACE}(?:"()|\Z)|\Z))|\Z)|\Z)'
-).match
 _milestone = re.compile(r'\\(?:.|\Z)|\n[ \t\r]{0,256}(?:(\n)|(\Z))|[\n"{}\[\]]', re.DOTALL).search
 
 
@@ -168,8 +160,7 @@ class Span(WrittenCalls):
 
     def _note(self, scanner: JsonText) -> None:
         """Apply what has been read of calls in JSON."""
-        facts, scanner.facts = scanner.facts, []
-        for kind, value in facts:
+        for kind, value in scanner.facts:
             call = self.current
             if kind == BEGIN and (call is None or call.json_begin >= 0):
                 self.begin_call(value)
@@ -189,6 +180,7 @@ class Span(WrittenCalls):
                 self.blame(Code.MISSING_TOOL_NAME, value)
             else:
                 self.call(value)
+        scanner.facts.clear()
 
     # What grammars ask for.
 
@@ -200,17 +192,7 @@ class Span(WrittenCalls):
         `lines` closes the span wherever a line begins with it, in strings too. `envelope` says how the value holds its
         calls, where that is not the usual way.
         """
-        scanner = envelope(depth=self.depth, lines=lines is not None)
-        call = self.current
-        if envelope is JsonText and call is not None and call.json_begin < 0 and self.depth > 1:
-            while (begun := _begins_with_name(self.text, self.at)) and not (begun.lastindex or self.ended):
-                self.waits = _begins_with_name
-                yield
-            self.waits = None
-            if begun is not None and begun.lastindex:
-                call.json_begin = scanner.begin_named(begun[0], self.base + self.at)
-                self.at = begun.end()
-        self.scanner = scanner
+        self.scanner = scanner = envelope(depth=self.depth, lines=lines is not None)
         while True:
             yield  # `read` goes over the text
             state = self._state
