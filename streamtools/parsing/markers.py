@@ -109,11 +109,11 @@ class Marker:
 
     @property
     def last(self) -> str:
-        """A pattern for the character with which it is committed to, or for nothing where that may be any."""
+        """A pattern for the part with which it is committed to, or for nothing where that may be any."""
         last = (self.parts + self.ahead)[-1]
         if isinstance(last, Some):
             return f"[{last.characters}]"
-        return "\n" if isinstance(last, LineEnd) else re.escape(last[-1]) if isinstance(last, str) else ""
+        return "\n" if isinstance(last, LineEnd) else re.escape(last) if isinstance(last, str) else ""
 
     def cut_pattern(self) -> str:
         """Return a pattern, without groups, for a complete tag and what may follow it in the marker, up to the end.
@@ -362,23 +362,23 @@ class Group(Generic[T]):
 
     @cached_property
     def _ends(self) -> Callable[[str, int], object]:
-        """Finds a character with which one of them may be complete."""
+        """Finds that with which one of them may be complete."""
         return re.compile("|".join(sorted({marker.last for marker, _ in self._entries}))).search
 
     @cached_property
     def _whole(self) -> Match:
         return self._compile(complete_line)
 
-    def at(self, text: str, at: int, ended: bool = False, new: int = 0) -> tuple[T, int] | Literal[False] | None:
-        """Return what `Markers.at` does; up to the place `new`, none is complete."""
+    def at(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
+        """Return what `Markers.at` does."""
         if self.all_begin and len(text) - at <= self.all_begin:  # to compile all that begin with `<` takes 80 ms
             return None if not ended and self._allowed(text, at) else False
-        begins = self.begun  # called as a variable: what looks like a method is looked up in the type first
+        begins, ends = self.begun, self._ends  # variables: what looks like a method is looked up in the type first
         if begins(text, at) is None:
             return False
-        ends, whole = self._ends, self._whole
-        if not ended and (len(text) - at < self._least or ends(text, new or at) is None):
+        if not ended and (len(text) - at < self._least or ends(text, at) is None):
             return None
+        whole = self._whole
         found = shorter = whole(text, at)
         while shorter is not None:  # the one that is complete first, however the text is cut
             found = shorter

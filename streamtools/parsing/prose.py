@@ -115,7 +115,7 @@ class Prose:
                 back = len(before)
                 found: tuple[Meaning, int] | Literal[False] | Group[Meaning] | None
                 if isinstance(awaited, Group):
-                    found = awaited.at(before + text, back, False, back + len(held))
+                    found = awaited.at(before + text, back)
                 else:
                     found = awaited.find(before + text, back, False)
                 if found is None or isinstance(found, Group):
