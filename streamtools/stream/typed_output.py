@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,15 +10,21 @@ import msgspec
 from streamtools.events import Partial
 from streamtools.json_values import Draft
 from streamtools.stream.handover import Handover
+from streamtools.tools.schemas import check_keywords
 
 if TYPE_CHECKING:
     from streamtools.typed import OutputType
 
 
 def output_type(kind: Any) -> OutputType | None:
-    """Return the type that is meant by the parameter `output`; None if there is none."""
+    """Return the type that is meant by the parameter `output`; None if there is none.
+
+    Raises ValueError for a JSON schema in which something is not what JSON Schema has in its place.
+    """
     if kind is None:
         return None
+    if isinstance(kind, Mapping):
+        check_keywords(kind)
     from streamtools.typed import OutputType  # here, because few streams have a type
 
     return kind if isinstance(kind, OutputType) else OutputType(kind)

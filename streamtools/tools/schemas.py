@@ -59,14 +59,14 @@ def snapshot(schema: Mapping[str, Any]) -> JsonSchema:
         raise ValueError(f"the schema of a tool's parameters is an object's, not of type {copied['type']!r}")
     if found := [key for key in _NOT_AT_THE_TOP if key in copied]:
         raise ValueError(f"the schema of the parameters has {found[0]!r} at its top, which providers refuse")
-    _check(copied)
+    check_keywords(copied)
     if not all(isinstance(each, dict) for each in copied.get("examples", ())):
         raise ValueError("the schema's 'examples' are a list of objects")
     completed: JsonSchema = complete({"type": "object", "properties": {}, **copied})
     return completed
 
 
-def _check(schema: JsonSchema) -> None:
+def check_keywords(schema: Mapping[str, Any]) -> None:
     """Raise ValueError where a keyword holds something else than whoever reads it takes for granted."""
     for key, value in schema.items():
         parts: Iterable[Any] = ()
@@ -90,7 +90,7 @@ def _check(schema: JsonSchema) -> None:
             raise ValueError(f"the schema's {key!r} {rule}")
         for part in parts:
             if isinstance(part, dict):
-                _check(part)
+                check_keywords(part)
 
 
 def inline(schema: JsonSchema) -> JsonSchema:

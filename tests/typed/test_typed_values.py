@@ -21,6 +21,7 @@ from streamtools.json_values import Draft
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.value_reader import Added, ValueReader
 from streamtools.typed import OutputType
+from tests.support.cases import together
 
 floats = st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.none() | st.booleans() | st.integers() | floats | st.text(max_size=8)
@@ -173,6 +174,15 @@ async def test_items_as_they_close() -> None:
 
     async with ToolStream(sources.text(deltas('{"a": ["x"], "b": [1, 2]}')), output=dict[str, Any]) as stream:
         assert [item async for item in stream.items(int, path=["b"])] == [1, 2]
+
+
+@together("odd", [{"anyOf": 5}, {"anyOf": [5]}, {"items": {"oneOf": 5}}, {"properties": 5}, {"required": "a"}])
+def test_a_schema_that_nobody_could_read_is_refused(odd: Any) -> None:
+    """When it is asked for, as that of a tool is."""
+    with pytest.raises(ValueError, match="the schema's"):
+        ToolStream(sources.text(deltas("5")), output=odd)
+    with pytest.raises(ValueError, match="the schema's"):
+        chat(ScriptedModel(["5"]), [], output=odd)
 
 
 def run(deltas: Sequence[str]) -> list[UIEvent]:
