@@ -271,7 +271,8 @@ class Prose:
             if cut:
                 return cut[0], cut[1] - back
         if isinstance(found, Group):
-            self._awaited = None if self._thinks_anywhere else markers if found.all_begin else found
+            few = char == "\n" and found.all_begin  # of those that begin so go on
+            self._awaited = None if self._thinks_anywhere or few else markers if found.all_begin else found
             return None
         if found is False and self._thinks_anywhere and not (self._fresh or place & IN_CODE or self._visible.refuses):
             self._awaited = None
