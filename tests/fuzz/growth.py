@@ -5,9 +5,9 @@ A *family* takes a few of its productions and says of each whether it stands onc
 fall or stay, alone or in turn with the next, and what in it is replaced by something odd. So a family is four bytes for
 each production, which an engine chooses, and an input of any length; the seeds are all productions, and all pairs.
 
-Work is counted and not timed, at points of the code between which only so many lines run: where a function begins, and
-where a loop goes back. How often each is passed, and how many bytes are asked for behind it, which tell of a copy that
-is made in C, may each grow as the input does. What neither sees is a scan in C that keeps nothing.
+Work is counted and not timed, at points of the code between which only so many lines run (`tests.fuzz.points`). How
+often each is passed, and how many bytes are asked for behind it, which tell of a copy that is made in C, may each grow
+as the input does. What neither sees is a scan in C that keeps nothing.
 
 A family is measured at few repetitions, and what seems to grow there at twice as many, and so on, until it does not, or
 the input is long enough to say that it does: longer than what readers look back at.
@@ -15,20 +15,15 @@ the input is long enough to say that it does: longer than what readers look back
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
-import opcode
-import os
 import random
-import sys
-import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeAlias
 
+from tests.fuzz.points import Counts, Place, Points, TooMany, measure
 from tests.fuzz.target import Input, Target, seed
 
 NUMBER, NEXT, LONG, MANY = "\xa4", "\xa4+", "\xa7", "\xd7"
@@ -36,6 +31,7 @@ NUMBER, NEXT, LONG, MANY = "\xa4", "\xa4+", "\xa7", "\xd7"
 and, as the first member of a list, for as many of the second; in what is repeated itself, for a few.
 """
 
+_FEWEST = 6  # those of the first look at all families
 _FEW = 24  # repetitions to begin with, if four times as many are not too long
 _ENOUGH, _LONG_ENOUGH = 256, 16 * 1024  # repetitions and characters at which what still seems to grow does
 _LONGEST = 400_000  # characters of an input that is measured
@@ -46,16 +42,12 @@ _PASSES, _BYTES = 1.5, 20
 _WIDTH = 64  # characters of a long text for each repetition
 _SHORT = 4  # repetitions in a production that is repeated itself
 _STEPS = 3
-_COUNTED = tuple(str(Path(__file__).parents[2] / each) + os.sep for each in ("streamtools", "tests"))
-_BACK = {code for name, code in opcode.opmap.items() if "JUMP_BACKWARD" in name}
 _ODD: tuple[Any, ...] = (5, "", None, [], {}, True, NUMBER, LONG, [5], {"a": 1}, -1, [MANY, 5])
 
 
 RISING, SAME, FALLING, ONCE, IN_TURN = 0, 1, 2, 3, 4
 """How a production is repeated: with numbers that rise, stay or fall, or once; or beside that in turn with the next."""
 
-Place: TypeAlias = tuple[str, int]
-Counts: TypeAlias = dict[Place, list[int]]
 Work: TypeAlias = Callable[[Any], object]
 
 
@@ -70,10 +62,6 @@ class Measured(NamedTuple):
     def is_enough(self) -> bool:
         """Whether the input is as long as any has to be."""
         return self.repeated >= _ENOUGH and self.length >= _LONG_ENOUGH
-
-
-class _TooMany(BaseException):
-    """More points are passed than an input of any kind may take."""
 
 
 class Step(NamedTuple):
@@ -136,14 +124,14 @@ class Grammar:
 
 def target(name: str, grammar: Grammar) -> Target:
     """Return the target that holds the families of a grammar to linear work."""
-    kinds = range(len(grammar.productions))
+    kinds, points = range(len(grammar.productions)), Points()
 
     def check(given: Input) -> Iterator[object]:
         steps = read(given.body)
         if not steps:
             return
         work = given.choose(0, grammar.works)
-        hold(grammar, steps, work)
+        hold(grammar, steps, work, given.choose(1, (_FEWEST, _FEW)), points)
         if given.wants(0):
             count = _ENOUGH
             while length(parts := grammar.write(steps, count)) < _WHOLE and count < 10_000:
@@ -159,6 +147,8 @@ def target(name: str, grammar: Grammar) -> Target:
 def _seeds(name: str, grammar: Grammar) -> Iterator[bytes]:
     """Yield the families of one production, then those of two, each with one work, and then with the others.
 
+    All are looked at with very few repetitions, which shows most of what grows, and then with more.
+
     Of two, those that most likely grow come first: one in turn with many of another; one that is as long as there are
     repetitions, with many of another, which answer it in either order; then two in turn, and then many of one with many
     of another behind.
@@ -169,7 +159,7 @@ def _seeds(name: str, grammar: Grammar) -> Iterator[bytes]:
     many = [kind for kind in long if MANY in shown[kind]]
     short = [kind for kind in kinds if kind not in long]
     numbered = [kind for kind in kinds if NUMBER in shown[kind]]
-    for families in (
+    groups = (
         [[Step(kind, mode)] for kind in kinds for mode in (RISING, SAME, ONCE)],
         [[Step(one, IN_TURN), Step(other)] for one in numbered for other in many if one != other],
         [[Step(one, ONCE), Step(other)] for one in long for other in kinds]
@@ -178,11 +168,12 @@ def _seeds(name: str, grammar: Grammar) -> Iterator[bytes]:
         [[Step(one), Step(other)] for one in short for other in kinds if one != other],
         [[Step(one, ONCE), Step(other)] for one in short for other in kinds]
         + [[Step(one), Step(other)] for one in long for other in kinds],
-    ):
+    )
+    for more, families in itertools.product((0, 1), groups):
         random.Random(name).shuffle(families)  # what is alike is not tried out in a row
         for turn in range(works):
             for at, steps in enumerate(families):
-                yield seed(bytes(itertools.chain(*steps)), _0=(at + turn) % works)
+                yield seed(bytes(itertools.chain(*steps)), _0=(at + turn) % works, _1=more)
 
 
 def read(body: bytes) -> list[Step]:
@@ -190,51 +181,63 @@ def read(body: bytes) -> list[Step]:
     return [Step(*body[at : at + 4]) for at in range(0, min(len(body), 4 * _STEPS) // 4 * 4, 4)]
 
 
-def hold(grammar: Grammar, steps: Sequence[Step], work: Work) -> None:
-    """Raise AssertionError if what a work does for a family, at any point, grows faster than its input does."""
-    work(grammar.made(grammar.write(steps, _SHORT)))  # what is kept for the next time is made
+def hold(grammar: Grammar, steps: Sequence[Step], work: Work, count: int = _FEW, points: Points | None = None) -> None:
+    """Raise AssertionError if what a work does for a family, at any point, grows faster than its input does.
+
+    `points` may be given again as long as no function is put in the place of another.
+    """
+    points = points or Points()
+    few = count < _FEW
+    short = grammar.made(grammar.write(steps, _SHORT))
+    points.meet(lambda: work(short))  # what is kept for the next time is made, too
 
     def is_too_long(count: int) -> bool:
         return length(grammar.write(steps, count)) > _LONGEST
 
     def find(count: int) -> set[Place]:
-        measured = [_measure(grammar, steps, work, each) for each in (count, 2 * count, 4 * count)]
-        suspects = _grown(*measured)
-        while suspects and not measured[-1].is_enough and not is_too_long(2 * measured[-1].repeated):
-            measured.append(_measure(grammar, steps, work, 2 * measured[-1].repeated))
-            suspects &= _grown(*measured[-3:])
-        return suspects
+        first = [_measure(grammar, steps, work, each) for each in (count, 2 * count, 4 * count)]
+        for sizes in (False, True):  # passes alone are counted in a tenth of the time
+            measured = [*first]
+            suspects = _grown(measured, sizes, few)
+            while suspects and not measured[-1].is_enough and not is_too_long(2 * measured[-1].repeated):
+                measured.append(_measure(grammar, steps, work, 2 * measured[-1].repeated, sizes))
+                suspects &= _grown(measured[-3:], sizes, few)
+            if suspects:
+                return suspects
+        return set()
 
-    count = _FEW
     while is_too_long(4 * count) and count > 1:
         count //= 2
-    suspects = find(count) and find(max(1, count - 1))  # a second time, when readers of JSON know the short texts
+    with points.counting():
+        suspects = find(count) and find(max(1, count - 1))  # a second time, when readers of JSON know the short texts
     places = ", ".join(f"{Path(file).name}:{line}" for file, line in sorted(suspects))
     assert not suspects, f"the work grows by a power of the length, at {places}: {_shown(grammar, steps)}"
 
 
-def _measure(grammar: Grammar, steps: Sequence[Step], work: Work, count: int) -> Measured:
+def _measure(grammar: Grammar, steps: Sequence[Step], work: Work, count: int, sizes: bool = True) -> Measured:
     parts = grammar.write(steps, count)
     size = length(parts)
     made = grammar.made(parts)
     try:
-        return Measured(measure(lambda: work(made), _MOST + _MOST_EACH * size), count, size)
-    except _TooMany:
+        return Measured(measure(lambda: work(made), _MOST + _MOST_EACH * size, sizes), count, size)
+    except TooMany:
         raise AssertionError(f"the work grows beyond all, at {count} repetitions: {_shown(grammar, steps)}") from None
 
 
-def _grown(small: Measured, middle: Measured, large: Measured) -> set[Place]:
-    """Return the places where the work grows by more than in proportion with the second stretch of the input.
+def _grown(measured: Sequence[Measured], sizes: bool, few: bool) -> set[Place]:
+    """Return the places where the passes, or the sizes, grow by more than in proportion with the second stretch.
 
     Two stretches are compared, because what begins at a limit is in no proportion to the whole.
     """
+    small, middle, large = measured
     factor = _MORE * max(1.5, (large.length - middle.length) / max(1, middle.length - small.length))
-    count = large.repeated if large.repeated >= 4 * _FEW else _ENOUGH  # at fewer, what is made once looks like growth
+    # Below the usual count, what is made once looks like growth.
+    count = large.repeated if few or large.repeated >= 4 * _FEW else _ENOUGH
     grown = set()
     for place, last in large.places.items():
         before, first = middle.places.get(place, [0, 0]), small.places.get(place, [0, 0])
-        passes, more = ((last[at] - before[at]) - factor * (before[at] - first[at]) for at in (0, 1))
-        if passes > _PASSES * count or more > _BYTES * count:
+        more = (last[sizes] - before[sizes]) - factor * (before[sizes] - first[sizes])
+        if more > (_BYTES if sizes else _PASSES) * count:
             grown.add(place)
     return grown
 
@@ -242,74 +245,6 @@ def _grown(small: Measured, middle: Measured, large: Measured) -> set[Place]:
 def _shown(grammar: Grammar, steps: Sequence[Step]) -> str:
     texts = (str(grammar.productions[step.production % len(grammar.productions)])[:200] for step in steps)
     return "; ".join(f"{text} {step}" for text, step in zip(texts, steps, strict=True))
-
-
-def measure(work: Callable[[], object], most: int) -> Counts:
-    """Return how often each point of the package is passed in `work`, and how many bytes are asked for behind it.
-
-    Raises `_TooMany` where more than `most` are passed.
-    """
-    places: Counts = {}
-    known: dict[int, Any] = {}  # by the number of a code: its counts, and what counts its loops
-    kept: list[CodeType] = []  # so that no other gets its number
-    running, last, passed = [0, 0], 0, 0
-    traced, reset = tracemalloc.get_traced_memory, tracemalloc.reset_peak
-
-    def turn_to(found: list[int]) -> None:
-        nonlocal running, last, passed
-        passed += 1
-        if passed > most:
-            raise _TooMany
-        now, peak = traced()
-        if peak > last:
-            running[1] += peak - last
-        running = found
-        running[0] += 1
-        reset()
-        last = now
-
-    def enter(frame: FrameType, what: str, _: object) -> Any:
-        code = frame.f_code
-        if id(code) not in known:
-            kept.append(code)
-            is_counted = code.co_filename.startswith(_COUNTED)
-            begin = places.setdefault((code.co_filename, code.co_firstlineno), [0, 0])
-            known[id(code)] = (begin, counts_loops(code)) if is_counted else None
-        found = known[id(code)]
-        if found is None:
-            return None
-        turn_to(found[0])
-        return found[1]
-
-    def counts_loops(code: CodeType) -> Any:
-        before = 0
-
-        def go(frame: FrameType, what: str, _: object) -> Any:
-            nonlocal before
-            if what == "line":
-                line = frame.f_lineno
-                if line <= before:
-                    turn_to(places.setdefault((code.co_filename, line), [0, 0]))
-                before = line
-            return go
-
-        return None if _BACK.isdisjoint(code.co_code[::2]) else go
-
-    before = sys.gettrace()
-    collects = gc.isenabled()
-    gc.disable()
-    tracemalloc.start()
-    sys.settrace(enter)
-    try:
-        work()
-        sys.settrace(None)
-        turn_to([0, 0])
-    finally:
-        sys.settrace(before)
-        tracemalloc.stop()
-        if collects:
-            gc.enable()
-    return places
 
 
 def fill(template: Any, number: int, count: int) -> Any:
