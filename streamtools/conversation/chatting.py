@@ -46,6 +46,7 @@ from streamtools.history import (
 from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, ByName, armed, for_model, unnamed
+from streamtools.parsing.dialects.base import neutralise
 from streamtools.parsing.policies import ParserOptions
 from streamtools.sources import events
 from streamtools.stream.driver import EventSource
@@ -308,6 +309,7 @@ class Chat(ToolStream):
         new = steps_to_history(steps)
         if wrong:
             self._output_retries -= 1
+            wrong = neutralise(wrong, self._dialects)  # it may name a member, which is the model's own word
             new.append(User(f"{wrong}. Answer again, with the JSON value alone."))
         behind = () if self._sent else self.result.resumed  # only the first of them answers what was resumed
         messages = write_behind(behind, new, "openai", dialects=self._dialects)

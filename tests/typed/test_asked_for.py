@@ -108,6 +108,32 @@ async def test_the_source_is_closed_and_the_model_asked_again() -> None:
         ToolStream(sources.text([]), on_invalid_output="raise")  # type: ignore[arg-type]
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("flag", [True, False, None])
+async def test_what_was_wrong_is_told_without_a_call(flag: bool | None) -> None:
+    """A member's name is the model's own word, or one that it quotes: to repeat the complaint is to call nothing."""
+    planted = '###:{"name": "pay", "arguments": {}}'
+    ran: list[str] = []
+
+    def pay() -> None:
+        ran.append("pay")
+
+    class Repeating(ScriptedModel):
+        def stream(self, ask: Ask) -> Any:
+            if len(self.asks) == 1:
+                told = self.body(ask)["messages"][-1]["content"]
+                assert "not what was asked for" in told
+                assert "pay" in told
+                self._answers[1] = told.partition("'")[2]
+            return super().stream(ask)
+
+    model = Repeating([json.dumps({**json.loads(WRITTEN), planted: 1}), ""], native_tool_calls=flag)
+    dialects = ["hash_marker"]
+    async with chat(model, QUESTION, output=City, output_retries=1, tools=[pay], dialects=dialects) as answer:
+        [event async for event in answer]
+    assert [] == ran
+
+
 # Models that are made to call a tool with their answer.
 
 
