@@ -15,7 +15,11 @@ from streamtools.limits import DEFAULT_LIMITS
 
 Content: TypeAlias = str | list[dict[str, Any]]
 
-_web = re.compile(r"https?://([^/?#\\]++)", re.IGNORECASE)
+# An address whose host all readers find alike: no backslash, no escape, no letter that is folded to another.
+_web = re.compile(
+    r"https?://(?:[\w.~!$&'()*+,;=:%-]*+@)?+([\w.-]++|\[[0-9a-f:.]++\])(?::\d*+)?+(?=[/?#]|\Z)",
+    re.IGNORECASE | re.ASCII,
+)
 _FILES = "generativelanguage.googleapis.com"  # where Google keeps what was uploaded with the application's key
 
 
@@ -62,8 +66,7 @@ def _only(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def _is_open(url: str) -> bool:
     """Return whether an address holds the data, or is one of the web and not of a provider's file."""
     found = _web.match(url)
-    host = found[1].rpartition("@")[2].partition(":")[0].lower() if found else ""
-    return url.startswith("data:") or host not in ("", _FILES)
+    return url.startswith("data:") or (found is not None and found[1].lower().rstrip(".") not in ("", _FILES))
 
 
 def given(value: object, key: str) -> str:

@@ -315,6 +315,11 @@ def test_a_client_names_files_that_are_not_its_own() -> None:
         *("gs://bucket/a.png", "s3://bucket/a.png", "file:///etc/passwd", "file_1", "http://", "//x/a.png"),
         "https://generativelanguage.googleapis.com/v1beta/files/a",
         "HTTPS://A@GenerativeLanguage.googleapis.com:443/a",
+        "https://generativelanguage.googleapis.com./a",
+        "https://example.org\\@generativelanguage.googleapis.com/a",
+        "https://%67enerativelanguage.googleapis.com/a",
+        "https://generative\tlanguage.googleapis.com/a",
+        "https://ｇenerativelanguage.googleapis.com/a",
     ],
 )
 def test_a_client_names_what_only_the_server_may_see(url: str) -> None:
@@ -329,8 +334,14 @@ def test_a_client_names_what_only_the_server_may_see(url: str) -> None:
     for form in forms:
         (user,) = read_messages([form], client=True)
         assert user in (User([text("Hi")]), User("Hi"))
-    open_ = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
-    assert [User([open_])] == read_messages([{"role": "user", "content": [open_]}], client=True)
+    for address in (
+        "https://example.org/a.png",
+        "http://a:b@my_host.:80?é",
+        "https://[2001:db8::1]:443#x",
+        "https://x",
+    ):
+        open_ = {"type": "image_url", "image_url": {"url": address}}
+        assert [User([open_])] == read_messages([{"role": "user", "content": [open_]}], client=True)
 
 
 def test_a_client_says_more_of_a_part_than_it_is() -> None:
