@@ -300,11 +300,9 @@ class Markers(Generic[T]):
         heads = {head for head, _ in self._entries}
         self._beginnings = {head[:length] for head in heads for length in range(1, HEAD + 1)}
         self._begun: dict[str, Group[T]] = {}
-        self._whole = {
-            head: Group([entry for each, entry in self._entries if head.startswith(each)])
-            for head in heads
-            if len(head) < HEAD
-        }
+        short = [head for head in heads if len(head) < HEAD]
+        self._whole = {head: Group([it for each, it in self._entries if head.startswith(each)]) for head in short}
+        self._lengths = sorted({len(head) for head in self._whole}, reverse=True)
 
     def at(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
         """Return what belongs to the marker at this place, and where the marker ends; None if one may yet stand here.
@@ -320,11 +318,12 @@ class Markers(Generic[T]):
         group = self._begun.get(head)
         if group is None and head in self._beginnings:
             group = self._begun[head] = self._beginning_with(head)
-        while group is None:
-            head = head[:-1]
-            if not head:
+        if group is None:
+            for length in self._lengths:
+                if (group := self._whole.get(head[:length])) is not None:
+                    break
+            else:
                 return False
-            group = self._whole.get(head)
         found = group.at(text, at, ended)
         return group if found is None else found
 

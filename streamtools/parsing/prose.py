@@ -100,8 +100,9 @@ class Prose:
         """Show what is certain to be text; return what begins behind it, or None if nothing does so far."""
         held = self.held
         text = held + delta
-        self._ended, candidates = ended, self._candidates
-        at_place, met = False, None
+        self._ended, candidates, markdown = ended, self._candidates, self.markdown
+        at_place = False
+        met: tuple[int, _Mark] | None = None
         if candidates.open:
             candidates.resume(text, ended)
         if self._fresh:
@@ -125,7 +126,9 @@ class Prose:
                     return None
                 if found:
                     met = 0, (found[0], found[1] - back)
-        markdown = self.markdown
+                elif at_place:  # nothing begins there after all: `_marker_at` would say so again
+                    self._look(text, 0)
+                    met = markdown.seek(text, markdown.step(text, 0), len(text)), False
         while True:
             at, mark = met or (self._read_start(text) if self._fresh else _HERE)
             end = len(text)
