@@ -20,7 +20,7 @@ from streamtools.parsing.reader import matcher
 _FIXED = 5  # first characters of a marker by which it is told from other text
 _BLANKS = r"[ \t]{0,32}+"
 _BLANK_LINES = r"[ \t\n]{0,32}+"
-_STRUCTURE = frozenset(">-*+0123456789~`\\ \t\n")  # what means something at the beginning of a line
+STRUCTURE = frozenset(">-*+0123456789~`\\ \t\n")  # what means something at the beginning of a line
 
 Beginning: TypeAlias = tuple[str, ...]
 """The first character of a marker, and patterns for those behind it, one for each as far as markers have them alike."""
@@ -111,7 +111,7 @@ class MarkerBeginnings:
         bullet = f"[{re.escape(bullets)}]" if bullets else "(?!)"
         number = "(?!)" if self._all.keys() & {*"0123456789.)"} else "[0-9]{1,9}+"
         items = rf"(?:(?:{bullet}|{number}[.)])[ \t]{{1,8}}+){{0,4}}+"
-        ordinary = self._ordinary(_STRUCTURE)
+        ordinary = self._ordinary(STRUCTURE)
         return rf"(?:{ordinary}|{_BLANKS}{items}(?:{ordinary}|{bullet}(?=\S)|{number}(?=[^\s.)0-9])))"
 
     def _fence_line(self) -> str:

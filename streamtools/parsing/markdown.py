@@ -16,7 +16,7 @@ with its line, list markers are recognised by their shape alone.
 
 from __future__ import annotations
 
-from streamtools.parsing.beginnings import MarkerBeginnings
+from streamtools.parsing.beginnings import STRUCTURE, MarkerBeginnings
 from streamtools.parsing.markers import Match
 from streamtools.parsing.reader import matcher
 
@@ -139,6 +139,9 @@ class Markdown:
                 self.phase = ESCAPE
             return at + 1
         if phase == INDENT:
+            if char not in STRUCTURE:
+                self.phase = BODY
+                return at + 1
             if char == " ":
                 behind = self._beginnings.indentation(text, at).end()
                 self._column += behind - at
@@ -203,8 +206,8 @@ class Markdown:
         elif char in _DIGITS:
             self.phase, self._digits = ORDINAL, 1
         else:
-            self.phase = BODY
-            return char != "\\"
+            self.phase = BODY  # at a back-slash, which is read there
+            return False
         return True
 
     def _read_run(self, char: str) -> bool:

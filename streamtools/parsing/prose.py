@@ -309,9 +309,8 @@ class Prose:
 
     def _look(self, text: str, at: int) -> None:
         if self._candidates.left and (self.direct or self._visible.shows):
-            begins = self.markdown.phase in BEFORE_BODY
-            look = self._dialects.near.look(in_code=self._place & IN_CODE > 0, begins=begins)
-            if look is not None:
+            looks = self._dialects.near.in_code_looks if self._place & IN_CODE else self._dialects.near.looks
+            if (look := looks[self.markdown.phase in BEFORE_BODY]) is not None:
                 self._candidates.add(look, self.last, text, at, self._ended)
 
     def _look_at_start(self, text: str, at: int) -> None:

@@ -168,20 +168,19 @@ class NearMisses:
 
     def __init__(self, prose: Sequence[Known], code: Sequence[Known], names: Sequence[str]) -> None:
         """Take what is one in prose, what is one in code or a quote, and the tools whose JSON is one at the start."""
-        self._looks = [
-            _look([(marker, says) for marker, says in known if begins or marker.where == "anywhere"])
+        self.looks, self.in_code_looks = (
+            [
+                _look([(marker, says) for marker, says in known if begins or marker.where == "anywhere"])
+                for begins in (False, True)
+            ]
             for known in (prose, code)
-            for begins in (False, True)
-        ]
+        )
+        """How to look for them within a line, and where one begins; the same in code or a quote."""
         self.anywhere = beginnings_of(marker for marker, _ in prose if marker.where == "anywhere")
         self.line_start = beginnings_of(marker for marker, _ in prose if marker.where != "anywhere")
         self.in_code = beginnings_of(marker for marker, _ in code if marker.where == "anywhere")
         self._start = _look_at_start(names) if names else None
         self.starts = set(_JSON_STARTS) if names else set()
-
-    def look(self, *, in_code: bool, begins: bool) -> Look | None:
-        """Return how to look for them in code or a quote, or in prose, where a line `begins` or within one."""
-        return self._looks[2 * in_code + begins]
 
     def look_at_start(self, first: str) -> Look | None:
         """Return how to look for them at the start of a message whose `first` character this is."""
