@@ -232,7 +232,8 @@ def _grown(measured: Sequence[Measured], sizes: bool, few: bool) -> set[Place]:
     small, middle, large = measured
     factor = _MORE * max(1.5, (large.length - middle.length) / max(1, middle.length - small.length))
     # Below the usual count, what is made once looks like growth.
-    count = large.repeated if few or large.repeated >= 4 * _FEW else _ENOUGH
+    count: float = large.repeated if few or large.repeated >= 4 * _FEW else _ENOUGH
+    count *= min(1, large.repeated / (4 * _FEW)) if few else 1  # what grows by the square is as much less there
     grown = set()
     for place, last in large.places.items():
         before, first = middle.places.get(place, [0, 0]), small.places.get(place, [0, 0])
