@@ -4,8 +4,9 @@ Events are handed out without waiting, so that their order is that of their numb
 stream and the progress of tools, which may go on without end, then wait for room: a slow consumer slows the provider. A
 cancelled read has no effect on others.
 
-The buffer is bounded in events and in bytes. Bytes are counted only while the consumer is behind, so that a fast one
-costs nothing; events that are taken are not subtracted, but the buffer is counted anew when the bound seems to be met.
+The buffer is bounded in events and in bytes. Bytes are counted only while the consumer is behind, and not of short
+texts, so that what is usual costs nothing; events that are taken are not subtracted, but the buffer is counted anew
+when the bound seems to be met.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
 BUFFERED_BYTES = 4 * 1024 * 1024  # and how much they hold; what one network chunk brings comes on top
 AHEAD = 8  # events that may wait uncounted, unless one is large
+SMALL = 64  # characters of a text that is not counted when it comes alone: as many as may wait are 0.3 MiB
 
 Push: TypeAlias = Callable[[Sequence[UIEvent]], Awaitable[object] | None]
 """Takes events, at once or when what it returns is awaited."""
@@ -156,18 +158,11 @@ class Handover:
         push = self._push
         if push is None or self._woken >= self._waiting or self._ready:
             return self._hand_out(events), None
-        behind, seen = False, self._looks is not None or self._judging is not None or self._arguments is not None
-        if not seen and len(events) == 1 and type(event := events[0]) is Text and len(event.text) <= LARGE:
-            self._collector.new.append(event)  # as `_hand_out` does with nearly all that comes
-            if len(self._collector.new) >= TOGETHER:
-                self._look()
-            self._ready.append(event)
-        else:
-            self._woken += 1  # as if the consumer had been: it is left to wait
-            try:
-                behind = self._hand_out(events)
-            finally:
-                self._woken -= 1
+        self._woken += 1  # as if the consumer had been: it is left to wait
+        try:
+            behind = self._hand_out(events)
+        finally:
+            self._woken -= 1
         if not (ready := self.take_ready()):
             return behind, None
         while self._ready:
@@ -295,7 +290,16 @@ class Handover:
 
     def _hand_out(self, events: Sequence[UIEvent]) -> bool:
         """Hand events over; return whether the provider has to wait, as `_wait_for_room` does."""
-        behind = False
+        collector, ready, behind = self._collector, self._ready, False
+        is_seen = self._looks is not None or self._judging is not None or self._arguments is not None
+        if len(events) == 1 and not is_seen and type(event := events[0]) is Text and len(event.text) <= SMALL:
+            collector.new.append(event)  # the rest of this method, for nearly all that comes
+            if len(collector.new) >= TOGETHER:
+                self._look()
+            ready.append(event)
+            if self._waiting > self._woken:
+                self._wake()
+            return len(ready) >= BUFFERED
         if self._judging is not None:
             events = self._judging.take(events)
             behind = self._judging.is_behind
@@ -315,11 +319,9 @@ class Handover:
                 large = True
             elif type(event) is Partial:
                 self._place = event.path
-        collector = self._collector  # as its `add` does; a call fewer for each event
-        collector.new += events
+        collector.new += events  # as its `add` does; a call fewer for each event
         if large or len(collector.new) >= TOGETHER:
             self._look()
-        ready = self._ready
         if self._arguments is not None:
             events = [*map(self._arguments.show, events)]
         ready += events
