@@ -330,9 +330,8 @@ class ToolStream(TypedOutput, Decidable):
             except BaseException:
                 hand_out(events)
                 raise
-            if any(passed := pass_on(events)):
-                return wait(*passed)
-            return machine.stopped
+            behind, pushed = (hand_out(events), None) if self._push is None else pass_on(events)
+            return wait(behind, pushed) if behind or pushed is not None else machine.stopped
 
         async def run(rest: Iterator[SourceEvent]) -> bool:
             events: list[UIEvent] = []
