@@ -154,7 +154,9 @@ async def test_first_bytes_come_at_once() -> None:
 @pytest.mark.parametrize(
     ("format", "as_run"), [("native", False), ("ai_sdk", False), ("ag_ui", False), ("native", True)]
 )
-async def test_the_first_text_goes_out_in_the_turn_in_which_it_comes(format: str, as_run: bool) -> None:
+async def test_the_first_text_goes_out_in_the_turn_in_which_it_comes(
+    format: str, as_run: bool, anyio_backend_name: str
+) -> None:
     """Of the event loop: no task has to be woken between; of a run, its reader has."""
     came, turn, turns = anyio.Event(), 0, list[int]()
 
@@ -184,7 +186,8 @@ async def test_the_first_text_goes_out_in_the_turn_in_which_it_comes(format: str
             group.start_soon(turn_round)
             came.set()
         group.cancel_scope.cancel()
-    assert turns[1] - turns[0] == int(as_run)
+    unsure = as_run and anyio_backend_name == "trio"  # which runs the tasks of one turn in any order
+    assert abs(turns[1] - turns[0] - as_run) <= unsure
 
 
 async def test_first_bytes_come_before_a_stream_that_is_slow_to_open() -> None:
