@@ -1,9 +1,9 @@
 """What was said so far: read from wherever a caller has it, and written as each provider wants it; sans-IO.
 
 `read_messages` makes one canonical history of it, and `write_messages` the messages of one provider's request. In
-between there is one form (`messages`), so that a conversation may go on with another provider. Each format is a module,
-which both reads and writes it; `turns` holds what they share. They are loaded when a history is read or written: a
-stream needs only what it tells of itself in `parts`.
+between there is one form (`parts`), so that a conversation may go on with another provider. Each format is a module,
+which both reads and writes it. They are loaded when a history is read or written: a stream needs only what it tells of
+itself in `parts`.
 """
 
 from __future__ import annotations
@@ -40,35 +40,11 @@ if TYPE_CHECKING:
     from streamtools.history.in_text import answered_by_user, calls_as_text, plain_between, plain_quotations, plain_said
 
 __all__ = [
-    "Assistant",
-    "CallResult",
-    "Format",
-    "Message",
-    "Origin",
-    "ProviderItem",
-    "ReasoningField",
-    "Results",
-    "SendReasoning",
-    "Step",
-    "System",
-    "TextPart",
-    "Thought",
-    "Unanswered",
-    "User",
-    "answered_by_user",
-    "calls_as_text",
-    "container_of",
-    "plain_between",
-    "plain_quotations",
-    "plain_said",
-    "read_messages",
-    "settle",
-    "steps_to_history",
-    "system_prompt",
-    "without_reasoning",
-    "write_behind",
-    "write_messages",
-]
+    "Assistant", "CallResult", "Format", "Message", "Origin", "ProviderItem", "ReasoningField", "Results",
+    "SendReasoning", "Step", "System", "TextPart", "Thought", "Unanswered", "User", "answered_by_user", "calls_as_text",
+    "container_of", "plain_between", "plain_quotations", "plain_said", "read_messages", "settle", "steps_to_history",
+    "system_prompt", "without_reasoning", "write_behind", "write_messages",
+]  # fmt: skip
 
 _LATER = {
     **dict.fromkeys(("Format", "read_messages", "write_behind", "write_messages"), "formats"),

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamtools.history.content import Content, encrypted, given, read_content, text_in
+from streamtools.history.history_reader import Draft, Reader, read_call
 from streamtools.history.parts import ProviderItem, Thought, User
-from streamtools.history.turns import Draft, Reader, read_call
 from streamtools.json_values import Rejected, decode_json
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "reasoning", "activity")

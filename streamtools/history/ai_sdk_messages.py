@@ -15,9 +15,9 @@ from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.content import encrypted, given
+from streamtools.history.history_reader import Draft, Reader, read_call
 from streamtools.history.messages import NOT_RUN
 from streamtools.history.parts import CallResult, ProviderItem, TextPart, Thought, User, fault_of
-from streamtools.history.turns import Draft, Reader, read_call
 from streamtools.json_values import compact, fits, writable
 from streamtools.limits import DEFAULT_LIMITS
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, write_parts
-from streamtools.history.messages import NOT_IN_NAMES
+from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.messages import NOT_IN_NAMES, beside, beside_call, in_order
 from streamtools.history.parts import Assistant, CallResult, Message, Origin, Results, System, TextPart, Thought
-from streamtools.history.turns import Draft, Names, Reader, in_order, keep, own_of, without
 
 FORMAT = "anthropic"
 _FAILED = "the call failed"  # an error without words is refused
@@ -72,14 +72,14 @@ def container_of(history: Sequence[Message], provider: Origin) -> dict[str, Any]
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     """Return the messages of a settled history, in which answers to calls in text are the user's."""
-    names, ids = Names(history), _Ids()
+    ids = _Ids()
     messages: list[dict[str, Any]] = []
     for message in history:
         if isinstance(message, System):
-            messages += [dict(message.own.data)] if message.own else []
+            messages += [own] if (own := beside(message)) else []
         elif isinstance(message, Assistant):
             ids.begin_turn(message)
-            _add("assistant", _assistant(message, names, ids), messages)
+            _add("assistant", _assistant(message, ids), messages)
         elif isinstance(message, Results):
             _add("user", [_result(result, ids) for result in message.results], messages)
         else:
@@ -137,16 +137,14 @@ def _parts(content: Content) -> list[dict[str, Any]]:
     return write_parts(content, _text, _image, _file, _BESIDE)
 
 
-def _assistant(message: Assistant, names: Names, ids: _Ids) -> list[dict[str, Any]]:
+def _assistant(message: Assistant, ids: _Ids) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for each in in_order(message):
         if isinstance(each, TextPart):
-            own = each.own.data if each.own else {}
-            blocks += [{"type": "text", "text": each.text, **own}] if each.text.strip() else []
+            blocks += [{"type": "text", "text": each.text, **beside(each)}] if each.text.strip() else []
         elif isinstance(each, ToolCall):
-            name = names.of(each.name)
-            block = {"type": "tool_use", "id": ids.of_turn[each.id], "name": name, "input": each.arguments}
-            blocks.append(block | own_of(each, FORMAT))
+            block = {"type": "tool_use", "id": ids.of_turn[each.id], "name": each.name, "input": each.arguments}
+            blocks.append(block | beside_call(each, FORMAT))
         elif isinstance(each, Thought):
             blocks += _thought(each)
         elif each.data.get("type") != _CONTAINER:
@@ -163,8 +161,7 @@ def _thought(thought: Thought) -> list[dict[str, Any]]:
         return []
     if thought.redacted:
         return [{"type": "redacted_thinking", "data": thought.signature}]
-    own = thought.own.data if thought.own else {}
-    return [{"type": "thinking", "thinking": thought.text, "signature": thought.signature, **own}]
+    return [{"type": "thinking", "thinking": thought.text, "signature": thought.signature, **beside(thought)}]
 
 
 def _result(result: CallResult, ids: _Ids) -> dict[str, Any]:
@@ -173,8 +170,7 @@ def _result(result: CallResult, ids: _Ids) -> dict[str, Any]:
         block["content"] = content
     elif text := result.text or (_FAILED if result.is_error else ""):
         block["content"] = text
-    block |= {"is_error": True} if result.is_error else {}
-    return block | (result.own.data if result.own else {})
+    return block | ({"is_error": True} if result.is_error else {}) | beside(result)
 
 
 def _known(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from streamtools.history import anthropic_messages as anthropic
 from streamtools.history.content import file_of, given
+from streamtools.history.history_reader import Draft, Reader, keep, without
 from streamtools.history.parts import Message
-from streamtools.history.turns import Draft, Reader, keep, without
 from streamtools.json_values import compact, writable
 
 FORMAT = "bedrock"

@@ -13,9 +13,9 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, read_part
-from streamtools.history.messages import FIELDS, fields_of, text_of
-from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart, User
-from streamtools.history.turns import Draft, Names, Reader, arguments_text, in_order, keep, own_of, without
+from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.messages import FIELDS, arguments_text, beside, beside_call, fields_of, in_order, text_of
+from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
 from streamtools.json_values import compact, writable
 
 FORMAT, COHERE = "openai", "cohere"
@@ -146,7 +146,7 @@ def _image(data: str) -> dict[str, Any]:
 def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
     """Return OpenAI's messages of a settled history, in which answers to calls in text are the user's."""
 
-    def assistant(message: Assistant, names: Names) -> dict[str, Any]:
+    def assistant(message: Assistant) -> dict[str, Any]:
         texts = [each for each in message.parts if isinstance(each, TextPart)]
         refused = [each.text for each in texts if each.own and "refusal" in each.own.data]
         texts = [each for each in texts if not (each.own and "refusal" in each.own.data)]
@@ -154,7 +154,7 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
         said: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
         written: dict[str, Any] = {"role": "assistant", "content": text or None}
         if any(each.own for each in texts):
-            said = [{"type": "text", "text": each.text, **(each.own.data if each.own else {})} for each in texts]
+            said = [{"type": "text", "text": each.text, **beside(each)} for each in texts]
             written["content"] = said
         written |= {"refusal": "".join(refused)} if refused else {}
         fields = fields_of(message)
@@ -162,22 +162,17 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
             if isinstance(chunks, str):
                 chunks = [{"type": "thinking", "thinking": [{"type": "text", "text": chunks}]}]
             fields["content"] = [*chunks, *said]
-        calls = [_call(call, names) for call in message.calls]
+        calls = [_call(call) for call in message.calls]
         written |= {**({"tool_calls": calls} if calls else {}), **fields}
         for item in message.items:
             content = {"content": [*(chunks or ()), *item.data["content"]]} if "content" in item.data else {}
             written |= item.data | content
         return written
 
-    def result(result: CallResult, names: Names) -> dict[str, Any]:
-        written = {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
-        return written | _beside(result)
+    def result(result: CallResult) -> dict[str, Any]:
+        return {"role": "tool", "tool_call_id": result.call_id, "content": result.text, **beside(result)}
 
     return _write(history, assistant, result, lambda content: {"content": _user(content)})
-
-
-def _beside(message: CallResult | System | User) -> dict[str, Any]:
-    return dict(message.own.data) if message.own else {}
 
 
 def _user(content: Content) -> Content:
@@ -191,11 +186,11 @@ def _user_part(part: dict[str, Any]) -> dict[str, Any]:
     return {name: part[name] for name in (*_BESIDE_PARTS, kind) if name in part} if known else part
 
 
-def _call(call: ToolCall, names: Names) -> dict[str, Any]:
-    if own_of(call, FORMAT).get("type") == "custom":
-        custom = {"name": names.of(call.name), "input": given(call.arguments, "input")}
+def _call(call: ToolCall) -> dict[str, Any]:
+    if beside_call(call, FORMAT).get("type") == "custom":
+        custom = {"name": call.name, "input": given(call.arguments, "input")}
         return {"id": call.id, "type": "custom", "custom": custom}
-    function = {"name": names.of(call.name), "arguments": arguments_text(call)}
+    function = {"name": call.name, "arguments": arguments_text(call)}
     written = {"id": call.id, "type": "function", "function": function}
     if call.signature is not None:  # Google's, which its service of this format wants back
         written["extra_content"] = {"google": {"thought_signature": call.signature}}
@@ -208,17 +203,17 @@ def write_ollama(history: Sequence[Message]) -> list[dict[str, Any]]:
     Raises ValueError for what is neither text nor the data of an image.
     """
 
-    def assistant(message: Assistant, names: Names) -> dict[str, Any]:
+    def assistant(message: Assistant) -> dict[str, Any]:
         written: dict[str, Any] = {"role": "assistant", "content": message.text}
         if thought := "\n".join(each.text for each in message.thoughts if each.text):
             written["thinking"] = thought
-        functions = [{"name": names.of(call.name), "arguments": call.arguments} for call in message.calls]
-        pairs = zip(message.calls, functions, strict=True)
-        calls = [{"id": call.id, "function": function} for call, function in pairs]
+        calls = [
+            {"id": call.id, "function": {"name": call.name, "arguments": call.arguments}} for call in message.calls
+        ]
         return written | {"tool_calls": calls} if calls else written
 
-    def result(result: CallResult, names: Names) -> dict[str, Any]:
-        named = {"role": "tool", "tool_name": names.of(result.name), "tool_call_id": result.call_id}
+    def result(result: CallResult) -> dict[str, Any]:
+        named = {"role": "tool", "tool_name": result.name, "tool_call_id": result.call_id}
         images = [found[1] for each in result.parts if (found := data_of(given(each.get("image_url"), "url")))]
         return {**named, "content": result.text, **({"images": images} if images else {})}
 
@@ -242,22 +237,21 @@ def _text_and_images(content: Content) -> dict[str, Any]:
 
 def _write(
     history: Sequence[Message],
-    assistant: Callable[[Assistant, Names], dict[str, Any]],
-    result: Callable[[CallResult, Names], dict[str, Any]],
+    assistant: Callable[[Assistant], dict[str, Any]],
+    result: Callable[[CallResult], dict[str, Any]],
     user: Callable[[Content], dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """Return the messages of a history, of which these three write what the providers have each in its own way."""
-    names = Names(history)
     messages: list[dict[str, Any]] = []
     for message in history:
         if isinstance(message, System):
-            messages.append({"role": "system", "content": message.text, **_beside(message)})
+            messages.append({"role": "system", "content": message.text, **beside(message)})
         elif isinstance(message, Results):
-            messages += (result(each, names) for each in message.results)
+            messages += (result(each) for each in message.results)
         elif not isinstance(message, Assistant):
-            messages.append({"role": "user", **user(message.content), **_beside(message)})
+            messages.append({"role": "user", **user(message.content), **beside(message)})
         elif message.text or message.calls or message.items:
-            messages.append(assistant(message, names))
+            messages.append(assistant(message))
     return messages
 
 

@@ -16,6 +16,7 @@ from streamtools.history import interactions_steps as interactions
 from streamtools.history import mistral_entries as mistral
 from streamtools.history import responses_items as responses
 from streamtools.history.content import read_content, text_in
+from streamtools.history.history_reader import Draft, Reader, keep
 from streamtools.history.in_text import answered_by_user, tell_in_text
 from streamtools.history.messages import (
     ReasoningField,
@@ -24,9 +25,9 @@ from streamtools.history.messages import (
     choose_reasoning,
     for_provider,
     settle,
+    with_names_that_fit,
 )
 from streamtools.history.parts import Assistant, Message, Origin, ProviderItem, Results, System, User
-from streamtools.history.turns import Draft, Reader, keep
 from streamtools.json_values import writable
 from streamtools.parsing.dialects import Dialect
 
@@ -194,7 +195,7 @@ def write_messages(
     settled = for_provider(settle(answered_by_user(history, dialects), unanswered), asked)
     if format == "openai":
         settled = choose_reasoning(settled, send_reasoning, asked.host, reasoning_field)
-    messages: list[dict[str, Any]] = writable(_WRITERS[format](tell_in_text(settled, dialects)))
+    messages: list[dict[str, Any]] = writable(_WRITERS[format](with_names_that_fit(tell_in_text(settled, dialects))))
     return messages
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, file_of, given, read_part, write_parts
+from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.messages import beside, beside_call, in_order
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
-from streamtools.history.turns import Draft, Names, Reader, in_order, keep, own_of, without
 from streamtools.json_values import Rejected, compact, decode_json, writable
 
 FORMAT = "gemini"
@@ -86,7 +87,6 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     """Return the contents of a settled history, in which answers to calls in text are the user's."""
-    names = Names(history)
     contents: list[dict[str, Any]] = []
     joins = False  # more may stand in the last content, which holds no response
     known: set[str] = set()  # calls of the last turn that have an id of their provider's
@@ -96,10 +96,10 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
         if isinstance(message, Assistant):
             known = {call.id for call in message.calls if call.provider_id}
             ours = message.origin.format == FORMAT
-            parts = [part for each in _order(message) for part in _write(each, names, ours=ours)]
+            parts = [part for each in _order(message) for part in _write(each, ours=ours)]
             joins = _add("model", parts, contents, joins)
         elif isinstance(message, Results):
-            responses = [_response(result, names, known) for result in message.results]
+            responses = [_response(result, known) for result in message.results]
             contents.append({"role": "user", "parts": responses})
             joins = False
         else:
@@ -150,12 +150,12 @@ def _order(message: Assistant) -> Sequence[Part]:
     return message.parts if signed else tuple(in_order(message))
 
 
-def _write(said: Part, names: Names, *, ours: bool) -> list[dict[str, Any]]:
+def _write(said: Part, *, ours: bool) -> list[dict[str, Any]]:
     """Return the parts of one; `ours`: its turn is known to be of Gemini's."""
     if isinstance(said, TextPart):
-        return [{"text": said.text, **(said.own.data if said.own else {})}]
+        return [{"text": said.text, **beside(said)}]
     if isinstance(said, ToolCall):
-        return [_call(said, names)]
+        return [_call(said)]
     if not isinstance(said, Thought):
         return [dict(said.data)]
     if said.own:
@@ -166,17 +166,17 @@ def _write(said: Part, names: Names, *, ours: bool) -> list[dict[str, Any]]:
     return [{**thought, "thoughtSignature": said.signature}]
 
 
-def _call(call: ToolCall, names: Names) -> dict[str, Any]:
-    own = own_of(call, FORMAT)
+def _call(call: ToolCall) -> dict[str, Any]:
+    own = beside_call(call, FORMAT)
     if "function_call" in own:
         return dict(own)
-    given: dict[str, Any] = {"name": names.of(call.name), "args": call.arguments}
+    given: dict[str, Any] = {"name": call.name, "args": call.arguments}
     part: dict[str, Any] = {"functionCall": given | {"id": call.id} if call.provider_id else given}
     part |= {"thoughtSignature": call.signature} if call.signature else {}
     return {**part, **own, "functionCall": {**part["functionCall"], **own.get("functionCall", {})}}
 
 
-def _response(result: CallResult, names: Names, known: set[str]) -> dict[str, Any]:
+def _response(result: CallResult, known: set[str]) -> dict[str, Any]:
     value: Any = {"error": result.text}
     if not result.is_error:
         try:
@@ -184,11 +184,11 @@ def _response(result: CallResult, names: Names, known: set[str]) -> dict[str, An
         except Rejected:
             value = result.text
     value = value if isinstance(value, dict) else {"result": value}
-    response: dict[str, Any] = {"name": names.of(result.name), "response": value}
+    response: dict[str, Any] = {"name": result.name, "response": value}
     response |= {"id": result.call_id} if result.call_id in known else {}
     held = [each for each in write_parts(result.parts, lambda _: None, _image, _file) if "inlineData" in each]
     response = {**response, "parts": held} if held else response
-    own = result.own.data if result.own else {}
+    own = beside(result)
     if "function_response" in own:
-        return dict(own)
+        return own
     return {**own, "functionResponse": response | own.get("functionResponse", {})}

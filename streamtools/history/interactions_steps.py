@@ -13,8 +13,9 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, read_part, write_parts
+from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.messages import beside, beside_call, in_order
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
-from streamtools.history.turns import Draft, Names, Reader, in_order, keep, own_of, without
 
 FORMAT = "interactions"
 _OURS = ("user_input", "model_output", "thought", "function_result")
@@ -91,13 +92,12 @@ def _read_part(part: Any) -> dict[str, Any]:
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     """Return the steps of a settled history, in which answers to calls in text are the user's."""
-    names = Names(history)
     steps: list[dict[str, Any]] = []
     for message in history:
         if isinstance(message, Assistant):
-            steps += (step for each in in_order(message) for step in _write(each, names))
+            steps += (step for each in in_order(message) for step in _write(each))
         elif isinstance(message, Results):
-            steps += (_result(result, names) for result in message.results)
+            steps += (_result(result) for result in message.results)
         elif not isinstance(message, System):
             steps.append({"type": "user_input", "content": _parts(message.content)})
     return steps
@@ -121,14 +121,14 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
     return {"type": "document", "data": data, "mime_type": kind}
 
 
-def _write(said: Part, names: Names) -> list[dict[str, Any]]:
+def _write(said: Part) -> list[dict[str, Any]]:
     match said:
         case TextPart(text, own):
             written = {"type": "model_output", "content": [{"type": "text", "text": text}]}
-            return [written | (own.data if own else {})] if text or own else []
+            return [written | beside(said)] if text or own else []
         case ToolCall():
-            call = {"type": "function_call", "id": said.id, "name": names.of(said.name), "arguments": said.arguments}
-            return [call | ({"signature": said.signature} if said.signature else {}) | own_of(said, FORMAT)]
+            call = {"type": "function_call", "id": said.id, "name": said.name, "arguments": said.arguments}
+            return [call | ({"signature": said.signature} if said.signature else {}) | beside_call(said, FORMAT)]
         case Thought(text, signature, own=own):
             if own:
                 return [dict(own.data)]
@@ -137,9 +137,9 @@ def _write(said: Part, names: Names) -> list[dict[str, Any]]:
     return [dict(said.data)]
 
 
-def _result(result: CallResult, names: Names) -> dict[str, Any]:
+def _result(result: CallResult) -> dict[str, Any]:
     parts = [each for each in _parts(list(result.parts)) if each.get("type") in _CONTENT]
     said: Any = parts or result.text
     error = {"is_error": True} if result.is_error else {}
-    written = {"type": "function_result", "call_id": result.call_id, "name": names.of(result.name), "result": said}
-    return written | error | (result.own.data if result.own else {})
+    written = {"type": "function_result", "call_id": result.call_id, "name": result.name, "result": said}
+    return written | error | beside(result)

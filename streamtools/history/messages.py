@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from streamtools.calls import NATIVE
+from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.content import given
 from streamtools.history.parts import (
     NOBODY,
@@ -33,6 +33,7 @@ from streamtools.history.parts import (
     User,
     fault_of,
 )
+from streamtools.json_values import compact, writable
 from streamtools.limits import TOOL_NAME
 
 NOT_RUN = "this call was not run"
@@ -193,6 +194,31 @@ def _own_for(own: ProviderItem | None, format: str | None) -> ProviderItem | Non
     return own if own is not None and own.format == format else None
 
 
+def with_names_that_fit(history: Sequence[Message]) -> list[Message]:
+    """Return the history with the names of native calls and of their results as a provider takes them.
+
+    A model may call what does not exist, by names that its provider then refuses to read. The name of a tool that has
+    answered is one that the provider has taken, and stays.
+    """
+    results = [result for message in history if isinstance(message, Results) for result in message.results]
+    taken = {result.name for result in results if result.name.strip() and not result.is_error}
+
+    def fitting(name: str) -> str:
+        return name if name in taken else fit(name) or "unknown"
+
+    def renamed(part: Part) -> Part:
+        return msgspec.structs.replace(part, name=fitting(part.name)) if isinstance(part, ToolCall) else part
+
+    named: list[Message] = []
+    for message in history:
+        if isinstance(message, Results):
+            message = Results(tuple(each._replace(name=fitting(each.name)) for each in message.results))
+        elif isinstance(message, Assistant) and message.calls:
+            message = replace(message, parts=tuple(map(renamed, message.parts)))
+        named.append(message)
+    return named
+
+
 def without_reasoning(history: Iterable[Message]) -> list[Message]:
     """Return the history without reasoning, signatures, ids and what else is for the provider that gave it."""
     plain: list[Message] = []
@@ -202,6 +228,39 @@ def without_reasoning(history: Iterable[Message]) -> list[Message]:
             message = replace(message, parts=tuple(part for part in parts if part is not None), response_id=None)
         plain.append(message)
     return plain
+
+
+# What all formats write alike.
+
+
+def in_order(message: Assistant) -> Iterator[Part]:
+    """Yield what a turn said, one thing after the other; what it thought last and did nothing about is left out.
+
+    A provider that reads its own reasoning again wants it before what it led to.
+    """
+    parts = message.parts
+    end = len(parts)
+    while end and (isinstance(last := parts[end - 1], Thought) or (isinstance(last, TextPart) and not last.text)):
+        if isinstance(last, TextPart) and last.own:
+            break
+        end -= 1
+    return iter(parts[:end])
+
+
+def arguments_text(call: ToolCall) -> str:
+    """Return arguments as JSON text; those of a malformed call as they were written."""
+    return call.raw if call.raw and call.dialect == NATIVE else compact(writable(call.arguments))
+
+
+def beside(part: TextPart | Thought | CallResult | System | User) -> dict[str, Any]:
+    """Return the members of a provider's own beside what is said, or beside a result."""
+    return dict(part.own.data) if part.own else {}
+
+
+def beside_call(call: ToolCall, format: str) -> dict[str, Any]:
+    """Return the members of a provider's own beside a call."""
+    own = (call.own or {}).get(format)
+    return own if isinstance(own, dict) else {}
 
 
 # Reasoning of chat completions on its way back: in which messages, and in the field in which it came.

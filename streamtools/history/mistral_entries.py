@@ -13,6 +13,8 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import given, read_content, write_parts
+from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.messages import arguments_text, beside, beside_call, in_order
 from streamtools.history.parts import (
     Assistant,
     CallResult,
@@ -24,7 +26,6 @@ from streamtools.history.parts import (
     Thought,
     User,
 )
-from streamtools.history.turns import Draft, Names, Reader, arguments_text, in_order, keep, own_of, without
 
 FORMAT = "mistral"
 _OUTPUTS = ("message.input", "message.output")
@@ -81,11 +82,10 @@ def _read_output(entry: Mapping[str, Any], rest: dict[str, Any], said: Draft) ->
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     """Return the entries of a settled history, in which answers to calls in text are the user's."""
-    names = Names(history)
     entries: list[dict[str, Any]] = []
     for message in history:
         if isinstance(message, Assistant):
-            entries += _turn(message, names)
+            entries += _turn(message)
         elif isinstance(message, Results):
             entries += map(_result, message.results)
         elif not isinstance(message, System):
@@ -104,23 +104,23 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
     return {"type": "document_url", "document_url": f"data:{kind};base64,{data}", **named}
 
 
-def _turn(message: Assistant, names: Names) -> list[dict[str, Any]]:
+def _turn(message: Assistant) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     chunks: list[dict[str, Any]] | None = None  # of the output that is open
     for part in in_order(message):
         if isinstance(part, ToolCall):
-            call = {"tool_call_id": part.id, "name": names.of(part.name), "arguments": arguments_text(part)}
-            entries.append(_ENTRY | {"type": "function.call"} | call | own_of(part, FORMAT))
+            call = {"tool_call_id": part.id, "name": part.name, "arguments": arguments_text(part)}
+            entries.append(_ENTRY | {"type": "function.call"} | call | beside_call(part, FORMAT))
             chunks = None
         elif isinstance(part, ProviderItem) and is_one(part.data):
             entries.append(_ENTRY | part.data)
             chunks = None
         else:
-            own = part.own.data if not isinstance(part, ProviderItem) and part.own else {}
+            own = {} if isinstance(part, ProviderItem) else beside(part)
             if chunks is None or "entry" in own:
                 chunks = []
-                beside = own.get("entry", {})
-                entries.append(_ENTRY | {"type": "message.output", "role": "assistant", "content": chunks} | beside)
+                members = own.get("entry", {})
+                entries.append(_ENTRY | {"type": "message.output", "role": "assistant", "content": chunks} | members)
             chunks += _chunk(part, own, ours=message.origin.format in (None, FORMAT))
     for entry in entries:
         match entry.get("content"):
@@ -143,5 +143,5 @@ def _chunk(part: TextPart | Thought | ProviderItem, own: Mapping[str, Any], *, o
 
 
 def _result(result: CallResult) -> dict[str, Any]:
-    written = _ENTRY | {"type": "function.result", "tool_call_id": result.call_id, "result": result.text}
-    return written | (result.own.data if result.own else {})
+    written = {"type": "function.result", "tool_call_id": result.call_id, "result": result.text}
+    return _ENTRY | written | beside(result)

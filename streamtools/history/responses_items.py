@@ -12,6 +12,8 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import given, text_in, write_parts
+from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.messages import arguments_text, beside, beside_call, in_order
 from streamtools.history.parts import (
     Assistant,
     CallResult,
@@ -23,7 +25,6 @@ from streamtools.history.parts import (
     TextPart,
     Thought,
 )
-from streamtools.history.turns import Draft, Names, Reader, arguments_text, in_order, keep, own_of, without
 
 FORMAT = "responses"
 _CUSTOM = "custom_tool_call"
@@ -95,19 +96,18 @@ def read_item(item: Mapping[str, Any], reader: Reader) -> None:
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     """Return the items of a settled history, in which answers to calls in text are the user's."""
-    names = Names(history)
     items: list[dict[str, Any]] = []
     custom: set[str] = set()  # calls of the last turn
     answered = _answered(history)
     for message in history:
         if isinstance(message, System):
-            items.append({"role": "system", "content": message.text, **(message.own.data if message.own else {})})
+            items.append({"role": "system", "content": message.text, **beside(message)})
         elif isinstance(message, Assistant):
-            custom = {call.id for call in message.calls if own_of(call, FORMAT).get("type") == _CUSTOM}
+            custom = {call.id for call in message.calls if beside_call(call, FORMAT).get("type") == _CUSTOM}
             stored = bool(message.items)
             for each in in_order(message):
                 if not _is_unanswered(each, answered):
-                    items += _write(each, names, stored=stored)
+                    items += _write(each, stored=stored)
                     continue
                 while items and items[-1].get("type") == "reasoning":  # which must not go back without it
                     items.pop()
@@ -116,7 +116,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
         else:
             content = message.content
             parts = content if isinstance(content, str) else _parts(content)
-            items.append({"role": "user", "content": parts, **(message.own.data if message.own else {})})
+            items.append({"role": "user", "content": parts, **beside(message)})
     return items
 
 
@@ -154,17 +154,17 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
     return {"type": "input_file", **named, "file_data": f"data:{kind};base64,{data}"}
 
 
-def _write(said: Part, names: Names, *, stored: bool) -> list[dict[str, Any]]:
+def _write(said: Part, *, stored: bool) -> list[dict[str, Any]]:
     """Return the items of one part; `stored`: the turn holds items that the provider knows by their ids."""
     match said:
-        case TextPart(text, own):
-            return [{"role": "assistant", "content": text, **(own.data if own else {})}]
+        case TextPart(text):
+            return [{"role": "assistant", "content": text, **beside(said)}]
         case ToolCall():
-            beside, name = own_of(said, FORMAT), names.of(said.name)
-            if beside.get("type") == _CUSTOM:
-                return [{"call_id": said.id, "name": name, "input": given(said.arguments, "input"), **beside}]
-            made = {"type": "function_call", "call_id": said.id, "name": name, "arguments": arguments_text(said)}
-            return [made | beside]
+            own = beside_call(said, FORMAT)
+            if own.get("type") == _CUSTOM:
+                return [{"call_id": said.id, "name": said.name, "input": given(said.arguments, "input"), **own}]
+            made = {"type": "function_call", "call_id": said.id, "name": said.name, "arguments": arguments_text(said)}
+            return [made | own]
         case Thought():
             return _thought(said, stored=stored)
     return [dict(said.data)]
@@ -186,4 +186,4 @@ def _result(result: CallResult, custom: set[str]) -> dict[str, Any]:
         known = ("input_text", "input_image", "input_file")
         output = [each for each in _parts(result.parts) if each.get("type") in known] or text_in(list(result.parts))
     kind = _OUTPUTS[result.call_id in custom]
-    return {"type": kind, "call_id": result.call_id, "output": output, **(result.own.data if result.own else {})}
+    return {"type": kind, "call_id": result.call_id, "output": output, **beside(result)}

@@ -14,13 +14,6 @@ from streamtools.testing.log_laws import assert_log_laws
 from streamtools.testing.network import NetworkBlocked
 
 __all__ = [
-    "Expected",
-    "NetworkBlocked",
-    "RecordingFixture",
-    "assert_events",
-    "assert_laws",
-    "assert_ledger_laws",
-    "assert_log_laws",
-    "every_cut",
-    "read_events",
-]
+    "Expected", "NetworkBlocked", "RecordingFixture", "assert_events", "assert_laws", "assert_ledger_laws",
+    "assert_log_laws", "every_cut", "read_events",
+]  # fmt: skip

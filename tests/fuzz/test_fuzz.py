@@ -15,7 +15,7 @@ from streamtools import Parser, StreamMachine
 from streamtools.conversation import emulated_decision
 from streamtools.errors import RecordingError
 from streamtools.events import Done, UIEvent
-from streamtools.history import formats, turns
+from streamtools.history import formats, history_reader
 from streamtools.json_values import whole
 from streamtools.outputs.encoder import NativeEncoder
 from streamtools.recording import file_reader as recordings
@@ -112,7 +112,7 @@ def a_decision_without_arguments(patch: pytest.MonkeyPatch) -> None:
 
 def a_message_without_content(patch: pytest.MonkeyPatch) -> None:
     """It raises something else than is said."""
-    for module in (formats, turns):
+    for module in (formats, history_reader):
         patch.setattr(module, "read_content", lambda content: content["text"])
 
 

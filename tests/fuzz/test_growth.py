@@ -18,7 +18,7 @@ from streamtools.gateway import exchange
 from streamtools.gateway.client_requests import object_in
 from streamtools.gateway.several_answers import Choices, Piece, _apart
 from streamtools.history import Assistant, TextPart, formats
-from streamtools.history.turns import Draft, Reader
+from streamtools.history.history_reader import Draft, Reader
 from streamtools.json_values import Rejected
 from streamtools.limits import Limits
 from streamtools.machine import native_calls

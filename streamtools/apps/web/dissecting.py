@@ -15,22 +15,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from streamtools import events
 from streamtools.errors import Code
-from streamtools.events import (
-    Call,
-    Error,
-    Markup,
-    NativeToolCall,
-    ProviderCompleted,
-    Reasoning,
-    ReasoningDelta,
-    SourceEvent,
-    Text,
-    TextDelta,
-    ToolCallDelta,
-    UIEvent,
-    Warning,
-)
+from streamtools.events import SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.recording import DETECT, Cut, Head, OpenRecording, recut
 from streamtools.recording.event_replay import adapter_of
@@ -90,20 +77,20 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
     machine = StreamMachine(execute="never", keep_markup=True, call_deltas=True)
     body, written = _Units(), _Written()
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-    events: list[str] = []
+    as_json: list[str] = []
     steps: list[Step] = []
 
     def show(made: Iterable[UIEvent], *, of_text: bool) -> None:
         for event in made:
             if of_text:
                 written.explain(event)
-            if not isinstance(event, Markup):
-                events.append(event.to_json())
+            if not isinstance(event, events.Markup):
+                as_json.append(event.to_json())
 
     def take(came: Iterable[SourceEvent]) -> None:
         for event in came:
             written.add(event)
-            show(machine.feed(event), of_text=isinstance(event, TextDelta | ProviderCompleted))
+            show(machine.feed(event), of_text=isinstance(event, events.TextDelta | events.ProviderCompleted))
 
     show(machine.start(), of_text=False)
     at = 0.0
@@ -112,12 +99,12 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
             raise TooManySteps(f"that makes more than {MOST_STEPS} steps: choose a coarser cut")
         body.add(decode(data))
         take(adapter.take(data))
-        steps.append(Step(at, body.length, written.length, len(events), machine.held))
+        steps.append(Step(at, body.length, written.length, len(as_json), machine.held))
     body.add(decode(b"", final=True))
     ended = recording.end is None or recording.end.kind == "end"
     take(adapter.close() if ended else adapter.close(recording.end.kind if recording.end is not None else None))
     show(machine.close(), of_text=True)
-    steps.append(Step(at, body.length, written.length, len(events), 0))
+    steps.append(Step(at, body.length, written.length, len(as_json), 0))
     return Dissection(
         title=head.title,
         question=question_of(head),
@@ -127,7 +114,7 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
         body=body.text,
         written=written.units.text,
         marks=written.marks,
-        events=events,
+        events=as_json,
         steps=steps,
     )
 
@@ -180,39 +167,39 @@ class _Written:
     def add(self, event: SourceEvent) -> None:
         """Take in what came from the provider."""
         match event:
-            case TextDelta(text):
+            case events.TextDelta(text):
                 self._unexplained.append((self.length, text))
                 self.units.add(text)
-            case ReasoningDelta(text):
+            case events.ReasoningDelta(text):
                 self._add_marked(text, "reasoning", "")
-            case ToolCallDelta(key, text):
+            case events.ToolCallDelta(key, text):
                 self._streamed.add(key)
                 self._add_marked(text, "native", "native")
-            case NativeToolCall(key, name, arguments) if key not in self._streamed:
+            case events.NativeToolCall(key, name, arguments) if key not in self._streamed:
                 shown = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
                 self._add_marked(f"{name or ''}{shown}", "native", "native")
 
     def explain(self, event: UIEvent) -> None:
         """Take in what text has become."""
         match event:
-            case Text(text):
+            case events.Text(text):
                 self._take(len(text))
                 self._near = (self._near + text)[-_LONGEST:]
-            case Reasoning(text):
+            case events.Reasoning(text):
                 self._take(len(text), "reasoning")
-            case Markup(text):
+            case events.Markup(text):
                 self._take(len(text), "markup")
-            case Call(call) if not call.is_native:
+            case events.Call(call) if not call.is_native:
                 self._take(len(call.raw), "call", call.dialect)
-            case Error(raw=str(raw), call=None) if event.dialect != "native":
+            case events.Error(raw=str(raw), call=None) if event.dialect != "native":
                 self._take(len(raw), "error", event.dialect or "")
-            case Warning(Code.NEAR_MISS, raw=str(raw)):
+            case events.Warning(Code.NEAR_MISS, raw=str(raw)):
                 if (back := self._near.rfind(raw)) >= 0:
                     end = self._behind - units(self._near[back + len(raw) :])
                     self.marks.append(Mark(end - units(raw), end, "near", event.dialect or ""))
-            case Warning(Code.FORGED_RESULT | Code.HIDDEN_AFTER_CALL, raw=str(raw)):
+            case events.Warning(Code.FORGED_RESULT | Code.HIDDEN_AFTER_CALL, raw=str(raw)):
                 self._take(len(raw), "warning", event.code)
-            case Warning(Code.SKIPPED, raw=None, count=int(count)):
+            case events.Warning(Code.SKIPPED, raw=None, count=int(count)):
                 self._take(count, "error")
 
     def _add_marked(self, text: str, kind: Kind, label: str) -> None:

@@ -1,9 +1,9 @@
-"""What the formats share: the history that is being read, a turn while it is read, and what all write alike."""
+"""The history that is being read, whatever the format of its messages, and a turn of it while it is read."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ import msgspec
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, NATIVE, ToolCall, read_envelope
 from streamtools.errors import Code
 from streamtools.history.content import given, of_client, read_content, text_in
-from streamtools.history.messages import fit
 from streamtools.history.parts import (
     SEND_AGAIN,
     Assistant,
@@ -27,7 +26,7 @@ from streamtools.history.parts import (
     Thought,
     User,
 )
-from streamtools.json_values import Rejected, compact, count_values, fits, writable
+from streamtools.json_values import Rejected, count_values, fits
 from streamtools.limits import DEFAULT_LIMITS
 
 _SHORT = 256  # characters of a text whose values are counted with those in its strings
@@ -353,48 +352,3 @@ def without(message: Mapping[str, Any], *known: str) -> dict[str, Any]:
 def text_or_none(value: object) -> str | None:
     """Return a signature or an id; what is no text is none, as if it were not there."""
     return value if isinstance(value, str) else None
-
-
-def in_order(message: Assistant) -> Iterator[Part]:
-    """Yield what a turn said, one thing after the other; what it thought last and did nothing about is left out.
-
-    A provider that reads its own reasoning again wants it before what it led to.
-    """
-    parts = message.parts
-    end = len(parts)
-    while end and (isinstance(last := parts[end - 1], Thought) or (isinstance(last, TextPart) and not last.text)):
-        if isinstance(last, TextPart) and last.own:
-            break
-        end -= 1
-    return iter(parts[:end])
-
-
-def arguments_text(call: ToolCall) -> str:
-    """Return arguments as JSON text; those of a malformed call as they were written."""
-    return call.raw if call.raw and call.dialect == NATIVE else compact(writable(call.arguments))
-
-
-def own_of(call: ToolCall, format: str) -> dict[str, Any]:
-    """Return the members of a provider's own beside a call."""
-    own = (call.own or {}).get(format)
-    return own if isinstance(own, dict) else {}
-
-
-class Names:
-    """The names of the calls in a history, as its provider takes them.
-
-    A model may call what does not exist, by names that its provider then refuses to read. The name of a tool that has
-    answered is one that the provider has taken, and stays.
-    """
-
-    def __init__(self, history: Iterable[Message]) -> None:
-        self._taken = {
-            result.name
-            for message in history
-            if isinstance(message, Results)
-            for result in message.results
-            if result.dialect == NATIVE and result.name.strip() and not result.is_error
-        }
-
-    def of(self, name: str) -> str:
-        return name if name in self._taken else fit(name) or "unknown"
