@@ -2,9 +2,8 @@
 
 In order: a function (`signature`, `descriptions`) becomes a `Tool` (`tool`), tools are offered by name
 (`registry`, `mcp`), a request and its bounds say which calls may run (`call_rules`), somebody may have to allow them
-(`approval`), and they run (`runner`, `invocation`) at most once (`ledger`,
-`memory_ledger`, `sqlite_ledger`, `postgres_ledger`,
-`redis_ledger`) and leave outcomes (`call`).
+(`approval`), and they run (`runner`, `invocation`) at most once (`ledger`, `memory_ledger`, `sql_ledger`,
+`postgres_ledger`, `redis_ledger`) and leave outcomes (`call`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from streamtools.tools.tool import Tool, ToolOptions, tool
 if TYPE_CHECKING:
     from streamtools.tools.postgres_ledger import PostgresLedger
     from streamtools.tools.redis_ledger import RedisLedger
-    from streamtools.tools.sqlite_ledger import SQLiteLedger
+    from streamtools.tools.sql_ledger import SQLiteLedger
 
 __all__ = [
     "Answer",
@@ -58,9 +57,7 @@ __all__ = [
     "tool",
 ]
 
-_LATER = {
-    name: f"{name.removesuffix('Ledger').lower()}_ledger" for name in ("PostgresLedger", "RedisLedger", "SQLiteLedger")
-}
+_LATER = {"PostgresLedger": "postgres_ledger", "RedisLedger": "redis_ledger", "SQLiteLedger": "sql_ledger"}
 """Loaded when they are used, as few use them, and two need extras."""
 
 if not TYPE_CHECKING:  # to a type checker it would say that every name is there

@@ -1,19 +1,16 @@
 """A ledger in PostgreSQL, which the processes of many machines share, and no failover of a cache can lose.
 
 A call begins in one transaction that holds the row of its run, so that nothing can come between the look at the epoch
-and the entry. Each transaction has a connection for itself, asynchronous on asyncio, blocking in a thread elsewhere,
-and both are asked by the same code. Who is cancelled cuts the connection under the transaction and waits for nothing: a
-server that says nothing any more would keep a polite cancellation waiting too.
+and the entry. Each transaction has a thread and a connection for itself. Who is cancelled cuts the connection under the
+transaction and waits for nothing: a server that says nothing any more would keep a polite cancellation waiting too.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -21,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import anyio
 import anyio.to_thread
 
-from streamtools.tools.sql_ledger import SQLLedger, Transaction, taken_over
+from streamtools.tools.sql_ledger import SQLLedger, Transaction, run_transaction, taken_over
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -102,7 +99,12 @@ class PostgresLedger(SQLLedger):
         self._at = '"{}".'.format(schema.replace('"', '""'))
         self._held, self._free = "FOR UPDATE", "FOR UPDATE SKIP LOCKED"
         self._clock = clock
-        self._pool = _Pool(conninfo, connections)
+        known = psycopg.conninfo.conninfo_to_dict(conninfo)
+        self._options = {"connect_timeout": _CONNECTING, "cursor_factory": psycopg.RawCursor, "prepare_threshold": None}
+        self._options |= known
+        self._places = anyio.Semaphore(connections)
+        self._idle: list[Any] = []  # connections
+        self._has_tables = threading.Event()  # which all owners share
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,7 +116,8 @@ class PostgresLedger(SQLLedger):
 
     async def aclose(self) -> None:
         """Close the connections that wait, for all owners. May be repeated, and the ledger used again."""
-        await self._pool.close_idle()
+        while self._idle:
+            self._idle.pop().close()
 
     def _say(self, statement: str) -> str:
         return super()._say(statement).replace("?", "$")
@@ -133,86 +136,29 @@ class PostgresLedger(SQLLedger):
         return now
 
     async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, withdraws: bool = False) -> T:
-        return await self._pool.transact(lambda: self._with_tables(work))
-
-    def _with_tables(self, work: Callable[[], Transaction[T]]) -> Transaction[T]:
-        """Return what `work` returns, where there are tables then."""
-        if not self._pool.has_tables:
-            looks = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'runs'", (self._schema,)
-            if not (yield looks)[0]:
-                yield "SELECT pg_advisory_xact_lock($1)", (_MAKING,)  # of several, one makes them
-                if not (yield looks)[0]:
-                    yield _TABLES.format(at=self._at, schema=self._at[:-1]), ()
-        done = yield from work()
-        self._pool.has_tables = True
-        return done
-
-
-class _Pool:
-    """Connections, each for one transaction at a time; those of an event loop, or those that threads use."""
-
-    def __init__(self, conninfo: str, size: int) -> None:
-        self.has_tables = False
-        self._options = {"connect_timeout": _CONNECTING, **psycopg.conninfo.conninfo_to_dict(conninfo)}
-        self._places = anyio.Semaphore(size)
-        self._idle: list[Any] = []
-        self._tasks: set[asyncio.Task[Any]] = set()  # that nobody waits for, maybe
-
-    async def transact(self, work: Callable[[], Transaction[T]]) -> T:
-        """Return what `work` returns, in one transaction. Who is cancelled cuts its connection, and goes at once."""
         attempt = _Attempt()
         async with self._places:
             try:
-                return await self._run(partial(self._transact, attempt, work), attempt)
+                transact = partial(self._transact, attempt, work)
+                places = anyio.CapacityLimiter(1)  # of its own: a thread that was left holds up nobody
+                return await anyio.to_thread.run_sync(transact, abandon_on_cancel=True, limiter=places)
             finally:
                 attempt.leave()
 
-    async def close_idle(self) -> None:
-        while self._idle:
-            await self._run(partial(_come, self._idle.pop().close), _Attempt())
-
-    async def _run(self, work: Callable[[], Coroutine[Any, Any, T]], attempt: _Attempt) -> T:
-        """Return what `work` returns, on asyncio from a task that goes on if we are cancelled, else from a thread."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            places = anyio.CapacityLimiter(1)  # of its own: a thread that was left holds up nobody
-            return await anyio.to_thread.run_sync(_run_here, work, abandon_on_cancel=True, limiter=places)
-        task = asyncio.create_task(work())
-        attempt.task = task
-        self._tasks.add(task)
-        task.add_done_callback(self._drop)
-        await asyncio.wait([task])  # which, unlike a task that is awaited, does not cancel it with us
-        return task.result()
-
-    def _drop(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # asyncio complains of one that nobody has asked for
-
-    async def _transact(self, attempt: _Attempt, work: Callable[[], Transaction[T]]) -> T:
+    def _transact(self, attempt: _Attempt, work: Callable[[], Transaction[T]]) -> T:
         """A connection that was used before may have been closed meanwhile; then nothing is done, and another tries."""
         while True:
-            connection = self._idle.pop() if self._idle else None
-            was_used = connection is not None
-            if connection is None:
-                connection = await _come(_connect, self._options)
+            try:
+                connection, was_used = self._idle.pop(), True
+            except IndexError:
+                connection, was_used = psycopg.Connection.connect(**self._options), False
+                connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             commits = is_done = False
             try:
                 attempt.hold(connection)
-                if not was_used:
-                    await _come(connection.set_isolation_level, psycopg.IsolationLevel.READ_COMMITTED)
-                given, transaction = None, work()
-                while True:
-                    try:
-                        statement, values = transaction.send(given)  # type: ignore[arg-type]  # None begins
-                    except StopIteration as end:
-                        done: T = end.value
-                        break
-                    cursor = await _come(connection.execute, statement, values or None)
-                    given = (await _come(cursor.fetchall) if cursor.description else []), cursor.rowcount
+                done = run_transaction(connection, self._with_tables(work))
                 commits = True
-                await _come(connection.commit)
+                connection.commit()
                 is_done = attempt.release()
                 return done
             except psycopg.OperationalError:
@@ -223,15 +169,26 @@ class _Pool:
                     self._idle.append(connection)
                 else:
                     attempt.release()
-                    await _come(connection.close)
+                    connection.close()
+
+    def _with_tables(self, work: Callable[[], Transaction[T]]) -> Transaction[T]:
+        """Return what `work` returns, where there are tables then."""
+        if not self._has_tables.is_set():
+            looks = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'runs'", (self._schema,)
+            if not (yield looks)[0]:
+                yield "SELECT pg_advisory_xact_lock($1)", (_MAKING,)  # of several, one makes them
+                if not (yield looks)[0]:
+                    yield _TABLES.format(at=self._at, schema=self._at[:-1]), None
+        done = yield from work()
+        self._has_tables.set()
+        return done
 
 
 class _Attempt:
-    """One try at a transaction, in another task or thread than that which waits for it, and may leave."""
+    """One try at a transaction, in another thread than the task that waits for it, and may leave."""
 
     def __init__(self) -> None:
         self.left = False
-        self.task: asyncio.Task[Any] | None = None
         self._connection: Any = None
         self._lock = threading.Lock()
 
@@ -255,29 +212,3 @@ class _Attempt:
             if self._connection is not None:
                 with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._connection.fileno())) as wire:
                     wire.shutdown(socket.SHUT_RDWR)
-            elif self.task is not None:
-                self.task.cancel()  # it may be about to connect; what is done is done
-
-
-def _connect(options: dict[str, Any]) -> Any:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return psycopg.Connection.connect(cursor_factory=psycopg.RawCursor, prepare_threshold=None, **options)
-    return psycopg.AsyncConnection.connect(cursor_factory=psycopg.AsyncRawCursor, prepare_threshold=None, **options)
-
-
-async def _come(call: Callable[..., Any], *args: Any) -> Any:
-    """Return what a method of a connection returns, or what comes of waiting for that."""
-    returned = call(*args)
-    return await returned if inspect.isawaitable(returned) else returned
-
-
-def _run_here(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what `work` returns, in a thread, whose connections block: nothing in it waits in any other way."""
-    try:
-        work().send(None)
-    except StopIteration as end:
-        done: T = end.value
-        return done
-    raise AssertionError("a blocking connection has waited")

@@ -161,7 +161,7 @@ RIM = {
     *("stream.tool_stream", "stream.typed_output", "telemetry.spans"),
     *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
-    *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
+    *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger"),
 }
 """Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
 
