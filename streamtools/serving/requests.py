@@ -36,6 +36,9 @@ _log = Logger(__name__)
 
 _coming = 0  # of these
 
+UNWANTED_BY = (ValueError, LookupError, TypeError, RecursionError)
+"""What reading raises where a client has sent what is not wanted; our own errors are none of these faults."""
+
 _LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}
 _Read = TypeVar("_Read")
 
@@ -95,7 +98,7 @@ async def read_body(
         return read(bytes(body))
     except (HTTPException, StreamToolsError):
         raise
-    except (ValueError, LookupError, TypeError, RecursionError) as fault:
+    except UNWANTED_BY as fault:
         _log.warning("body_refused", **loggable(fault))
         raise HTTPException(400, "the body is not what is wanted here") from None
     finally:

@@ -17,16 +17,20 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound
+from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, StreamToolsError
+from streamtools.logs import Logger, loggable
 from streamtools.outputs.encoder import HIDDEN, read_exclude
 from streamtools.serving import client_frames
 from streamtools.serving.client_frames import BadFrame, Mailbox, MessageFrame, RefusedFrame, ResumeFrame
 from streamtools.serving.connection import OnDisconnect, Readable, attend
+from streamtools.serving.requests import UNWANTED_BY
 from streamtools.serving.run import Run
 from streamtools.serving.run_group import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
-from streamtools.serving.websockets import FAULT, GOING_AWAY, NORMAL, AnyWebSocket, Socket, SocketReading
+from streamtools.serving.websockets import FAULT, GOING_AWAY, NORMAL, UNWANTED, AnyWebSocket, Socket, SocketReading
 from streamtools.tools.approval import Approve, Decidable, Deny
+
+_log = Logger(__name__)
 
 _FAULTS = 32  # wrong frames that a connection may send
 
@@ -84,7 +88,9 @@ async def serve_websocket(
     on; after 32 of these it is closed, with 1008, or 1003 or 1009 if the last was binary or larger than `max_frame`
     characters, or than `max_values` values of JSON (None: they are not counted), which are read in the event loop. What
     is said about a call that does not wait for it is answered in the same way, with its `call_id`, and does not count.
-    What the handler or a stream raises closes it with 1011 and is raised. When `shutdown` begins, the answer that is
+    What the handler raises as ValueError, LookupError or TypeError, or its stream before the first event, counts as the
+    client's fault: it closes the websocket with 1008, and the log has its type and line (`message_refused`). All else
+    that they raise closes it with 1011 and is raised. When `shutdown` begins, the answer that is
     being given may finish for as long as that lets it; other messages are answered with the code `ending` and the
     seconds of `retry_after`, and then the websocket is closed with 1001.
     When the client goes, a stream is stopped, and a run goes on unless `on_disconnect` is `"stop"`.
@@ -116,6 +122,7 @@ class _Conversation:
     unanswered: int = 0  # messages
     is_cancelled: bool = False  # what it is busy with
     is_ending: bool = False
+    has_begun: bool = False  # to answer what came last
     code: int = NORMAL
 
     async def serve(self, max_waiting: int, shutdown: Shutdown | None) -> None:
@@ -154,6 +161,10 @@ class _Conversation:
                 shutdown=shutdown,
                 stop=end,
             )
+        if isinstance(fault, UNWANTED_BY) and not (self.has_begun or isinstance(fault, StreamToolsError)):
+            _log.warning("message_refused", **loggable(fault))
+            await self.socket.close(UNWANTED, "the message is not what is wanted here")
+            return
         await self.socket.close(self.code if fault is None else FAULT)
         if fault is not None:
             raise fault
@@ -248,6 +259,7 @@ class _Conversation:
 
     async def _answer(self, frame: MessageFrame | ResumeFrame) -> None:
         after = 0
+        self.has_begun = isinstance(frame, ResumeFrame)
         if isinstance(frame, ResumeFrame):
             readable: Readable | None = await self._find(frame.run_id)
             after = frame.after
@@ -273,6 +285,7 @@ class _Conversation:
         finally:
             if self.socket.gone:
                 reading.leave()
+            self.has_begun = self.has_begun or reading.last is not None
             self.reading = None
             await reading.close()
 

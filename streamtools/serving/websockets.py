@@ -23,8 +23,8 @@ from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
 
 _GOODBYE = 5.0  # seconds that the close frame may take to get out
 
-NORMAL, GOING_AWAY, FAULT = 1000, 1001, 1011
-"""Close codes: the end, the server's end, a fault of the server."""
+NORMAL, GOING_AWAY, UNWANTED, FAULT = 1000, 1001, 1008, 1011
+"""Close codes: the end, the server's end, a fault of the client, a fault of the server."""
 
 
 class AnyWebSocket(Protocol):
@@ -91,13 +91,13 @@ class Socket:
         await self._outlet.watch(anyio.lowlevel.checkpoint)  # nothing is sent in silence: servers ping by themselves
         self.gone = True
 
-    async def close(self, code: int) -> None:
+    async def close(self, code: int, reason: str = "") -> None:
         """Close the websocket, unless the client has gone."""
         if not self.gone:
             self.gone = True
             with anyio.move_on_after(_GOODBYE, shield=True):
                 try:
-                    await self._outlet.put({"type": "websocket.close", "code": code, "reason": ""})
+                    await self._outlet.put({"type": "websocket.close", "code": code, "reason": reason})
                 except Exception:
                     await anyio.lowlevel.checkpoint()
 

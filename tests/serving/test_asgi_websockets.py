@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 
 from streamtools import ToolContext, ToolStream, replay
+from streamtools.errors import UnreadableSource
 from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent, read_ui_event
 from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_websocket
 from streamtools.recording import shipped
@@ -438,20 +439,46 @@ async def test_a_tool_of_the_browser(answer: dict[str, Any], kind: str, told: An
     assert ["unknown_call"] == [each["error"]["code"] for each in wrong if "type" not in each]
 
 
-async def test_what_a_handler_raises() -> None:
-    """Closes the websocket with 1011, and is raised."""
+@pytest.mark.parametrize(
+    ("message", "closed", "logged"),
+    [
+        ({"no": "text"}, (1008, "the message is not what is wanted here"), ["KeyError"]),
+        ({"opened": True}, (1008, "the message is not what is wanted here"), ["TypeError"]),
+        ({"text": "a"}, (1011, ""), []),
+        ({"ours": True}, (1011, ""), []),
+    ],
+    ids=["in the handler", "as its stream is opened", "behind the first event", "of ours"],
+)
+async def test_what_a_handler_raises(
+    message: dict[str, Any], closed: tuple[int, str], logged: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Is the client's fault, and closes with 1008, if it may come of the message; all else closes with 1011."""
     raised = list[Exception]()
+
+    @asynccontextmanager
+    async def open_it(message: dict[str, Any]) -> AsyncIterator[Any]:
+        yield stream(*texts(message["opened"] + ""))[0]
+
+    def answer(message: dict[str, Any], session: Session) -> Any:
+        if "opened" in message:
+            return open_it(message)
+        if "ours" in message:
+            raise UnreadableSource("no")
+        return stream(*texts(message["text"]), LookupError("gone"))[0]
 
     async def endpoint(websocket: WebSocket) -> None:
         try:
-            await serve_websocket(websocket, lambda message, session: stream(*texts(message["text"]), STOP)[0])
-        except KeyError as error:
+            await serve_websocket(websocket, answer)
+        except Exception as error:
             raised.append(error)
 
     async with talking(endpoint) as client:
-        await say(client, {"no": "text"})
+        await say(client, message)
         await client.wait_closed()
-    assert (1011, 1) == (client.close_code, len(raised))
+    assert (closed, not logged) == ((client.close_code, client.close_reason), bool(raised))
+    told = [vars(each)["streamtools"] for each in caplog.records if each.getMessage().startswith("message_refused ")]
+    assert logged == [each["error"] for each in told]
+    assert not [each for each in caplog.records if logged and each.exc_info]
 
 
 @pytest.mark.parametrize("busy", [True, False])
