@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from streamtools.apps.cli.arguments import Chat, Record, Replay, Report, parse
-from streamtools.apps.cli.complaints import Complaints, Refused
+from streamtools.apps.cli.complaints import Complaints, Refused, reason_of
 
 _PATIENCE = 0.5
 """Seconds that a thread may take to end when everything else has."""
@@ -50,7 +50,7 @@ def _answer(argv: Sequence[str] | None) -> int:
         return 130
     except OSError as error:  # of all files and connections that are open, only our output is not looked after
         _discard(output)
-        complaints.write(f"the output cannot be written: {error.strerror or error}")
+        complaints.write(f"the output cannot be written: {reason_of(error)}")
         return 1
 
 

@@ -27,7 +27,7 @@ import anyio
 import httpx
 
 from streamtools.apps.cli import arguments
-from streamtools.apps.cli.complaints import Complaints, Refused, one_line
+from streamtools.apps.cli.complaints import Complaints, Refused, one_line, reason_of
 from streamtools.apps.cli.named_model import NamedModel, import_tools, proxy_for, refusals
 from streamtools.apps.cli.prompting import Prompt, decide, no_echo
 from streamtools.apps.cli.recordings import JsonLines, View, open_output, open_transcript
@@ -165,12 +165,12 @@ class _Conversation:
         self._last = question, before, ran
         status = self._complaints.status_of(self._named.label, result)
         if (fault := self._fault) is not None:
-            raise Refused(f"the recording cannot be written: {fault.strerror or fault}", status=1)
+            raise Refused(f"the recording cannot be written: {reason_of(fault)}", status=1)
         if (path := self._asked.kept) is not None and self._messages:
             try:
                 write_talk(path, self._messages, anew=False)
             except OSError as error:
-                raise Refused(f"--continue: {path} cannot be written: {error.strerror or error}", status=1) from None
+                raise Refused(f"--continue: {path} cannot be written: {reason_of(error)}", status=1) from None
         return status
 
     def command(self, line: str, screen: Transcript, prompt: Prompt) -> str | None:
@@ -219,7 +219,7 @@ class _Conversation:
         try:
             write_talk(path, self._messages, anew=True)
         except (OSError, ValueError) as error:  # ValueError: a null character
-            screen.remark(f"It cannot be saved: {getattr(error, 'strerror', None) or error}.")
+            screen.remark(f"It cannot be saved: {reason_of(error)}.")
         else:
             screen.remark(f"Saved in {path}.")
 
@@ -345,7 +345,7 @@ def read_talk(path: str) -> tuple[list[Any], list[Message]]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise Refused(f"{path}: it cannot be read: {error.strerror or error}") from None
+        raise Refused(f"{path}: it cannot be read: {reason_of(error)}") from None
     except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, no messages
         raise Refused(f"{path}: it is no conversation: {one_line(str(error))}") from None
 

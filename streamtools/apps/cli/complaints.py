@@ -69,6 +69,11 @@ def _picture(found: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+def reason_of(error: Exception) -> object:
+    """Return why something failed, in the words of the system if it was that which failed."""
+    return getattr(error, "strerror", None) or error
+
+
 class Refused(Exception):
     """What was asked for cannot be done; the message is one line for the user, `status` that of the process."""
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import errno
-import os
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any, TextIO
@@ -33,20 +30,13 @@ def needing_a_server(what: str) -> Iterator[None]:
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; raise `Refused` if there is none to be had."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen()
-        except BaseException:
-            listener.close()
-            raise
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        is_dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server(address[:2], family=family, dualstack_ipv6=is_dual)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise Refused(f"port {port} is taken: choose another with --port, or --port 0 for any", status=1) from error
         raise Refused(f"nothing can listen at {host}, port {port}: {error.strerror or error}", status=1) from error
-    return listener
 
 
 def is_here(listener: socket.socket) -> bool:
@@ -59,50 +49,12 @@ def name_of(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-@contextmanager
-def workers(count: int, serve: Callable[[], object]) -> Iterator[None]:
-    """Have so many processes beside this one, before which there are no threads, that `serve`, as long as it lives."""
-    reading, writing = os.pipe()
-    pids = []
-    for _ in range(count):
-        if pid := os.fork():
-            pids.append(pid)
-            continue
-        status = 1
-        try:
-            os.close(writing)
-            threading.Thread(target=_end_behind, args=(reading,), daemon=True).start()
-            serve()
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(reading)
-    try:
-        yield
-    finally:
-        os.close(writing)  # which they notice, however this process ends
-        for pid in pids:
-            os.waitpid(pid, 0)
-
-
-def _end_behind(pipe: int) -> None:
-    os.read(pipe, 1)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 def run_server(app: Any, listener: socket.socket, banner: str, output: TextIO, *, patience: float = _PATIENCE) -> None:
     """Say in one line that the server listens, and serve until a signal ends the process."""
     import uvicorn
 
-    config = uvicorn.Config(
-        app,
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=int(patience),
-    )
-    if banner:
-        output.write(f"{banner}\n")
-        output.flush()
+    config = uvicorn.Config(app, lifespan="on", log_config=None, access_log=False, server_header=False)
+    config.timeout_graceful_shutdown = int(patience)
+    output.write(f"{banner}\n")
+    output.flush()
     uvicorn.Server(config).run(sockets=[listener])

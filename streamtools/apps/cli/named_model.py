@@ -17,35 +17,22 @@ import httpx
 
 from streamtools.apps.cli.arguments import ModelArguments
 from streamtools.apps.cli.complaints import Refused
-from streamtools.conversation import (
-    AnthropicMessages,
-    BedrockConverse,
-    CohereChat,
-    GeminiChat,
-    GeminiInteractions,
-    Message,
-    MistralConversations,
-    OllamaChat,
-    OpenAIChat,
-    OpenAIResponses,
-    System,
-    chat,
-)
+from streamtools.conversation import Message, System, chat, models
 from streamtools.conversation.models import HTTPModel
 from streamtools.recording.redact import redact_url
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.registry import OfProvider
 
 _CLIENTS: dict[OfProvider, type[HTTPModel]] = {
-    "openai": OpenAIChat,
-    "responses": OpenAIResponses,
-    "anthropic": AnthropicMessages,
-    "gemini": GeminiChat,
-    "interactions": GeminiInteractions,
-    "ollama": OllamaChat,
-    "bedrock": BedrockConverse,
-    "cohere": CohereChat,
-    "mistral": MistralConversations,
+    "openai": models.OpenAIChat,
+    "responses": models.OpenAIResponses,
+    "anthropic": models.AnthropicMessages,
+    "gemini": models.GeminiChat,
+    "interactions": models.GeminiInteractions,
+    "ollama": models.OllamaChat,
+    "bedrock": models.BedrockConverse,
+    "cohere": models.CohereChat,
+    "mistral": models.MistralConversations,
 }
 _WITHOUT_KEY = ("ollama", "bedrock")  # on this machine; or signed, with credentials that others look up
 

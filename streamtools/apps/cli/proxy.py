@@ -10,7 +10,7 @@ from typing import Any, Literal, TextIO
 import msgspec
 
 from streamtools.apps.cli.arguments import GATEWAY_PORT, Gateway
-from streamtools.apps.cli.complaints import Complaints, Refused
+from streamtools.apps.cli.complaints import Complaints, Refused, reason_of
 from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server
 from streamtools.conversation.prompts import Example
 
@@ -103,7 +103,7 @@ def read_config(asked: Gateway) -> Config:
         try:
             configured = tomllib.loads(Path(asked.config).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise Refused(f"{asked.config} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+            raise Refused(f"{asked.config} cannot be read: {reason_of(error)}") from None
     try:
         config = msgspec.convert(configured | given, Config)
     except msgspec.ValidationError as error:

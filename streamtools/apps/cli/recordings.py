@@ -17,7 +17,7 @@ import httpx
 
 from streamtools import sources
 from streamtools.apps.cli import arguments
-from streamtools.apps.cli.complaints import Complaints, Refused
+from streamtools.apps.cli.complaints import Complaints, Refused, reason_of
 from streamtools.apps.cli.named_model import import_tools, proxy_for
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
@@ -87,44 +87,27 @@ def show_file(
     path: str, tools: ToolRegistry | None, view: View, complaints: Complaints, **options: Unpack[ReplayOptions]
 ) -> int:
     """Show all exchanges of a file, and return the exit status. Raises `Refused`."""
-    status = 0
-    for number in _numbers(path):
-        status = max(status, anyio.run(_replay, path, number, tools, view, complaints, options))
-    return status
-
-
-async def _replay(
-    path: str,
-    number: int | None,
-    tools: ToolRegistry | None,
-    view: View,
-    complaints: Complaints,
-    options: ReplayOptions,
-) -> int:
-    fault: RecordingError | None = None
-    stream = None
-    start = time.perf_counter()
-    try:
-        async with replay(path, exchange=number, tools=tools, **options) as stream:
-            async for event in stream:
-                view.show(event)
-    except RecordingError as error:
-        fault = error
-    if stream is None:
-        raise Refused(str(fault))
-    view.summarise(stream.result, time.perf_counter() - start)
-    if fault is not None:  # why the stream failed, in words that fit a file
-        raise Refused(str(fault), status=1)
-    return complaints.status_of(path if number is None else f"{path}, exchange {number}", stream.result)
-
-
-def _numbers(path: str) -> list[int | None]:
-    """Return the numbers of the exchanges of a file; None is the only one."""
     try:
         count = exchanges_in(path) if Path(path).is_file() else 1  # what can be read once only, or not at all
     except RecordingError as error:
         raise Refused(str(error)) from None
-    return [None] if count == 1 else list(range(1, count + 1))
+
+    async def show(number: int | None) -> int:
+        stream, fault, start = None, None, time.perf_counter()
+        try:
+            async with replay(path, exchange=number, tools=tools, **options) as stream:
+                async for event in stream:
+                    view.show(event)
+        except RecordingError as error:
+            fault = error
+        if stream is None:
+            raise Refused(str(fault))
+        view.summarise(stream.result, time.perf_counter() - start)
+        if fault is not None:  # why the stream failed, in words that fit a file
+            raise Refused(str(fault), status=1)
+        return complaints.status_of(path if number is None else f"{path}, exchange {number}", stream.result)
+
+    return max(anyio.run(show, number) for number in ([None] if count == 1 else range(1, count + 1)))
 
 
 @contextlib.contextmanager
@@ -133,7 +116,7 @@ def open_output(path: str, option: str) -> Iterator[BinaryIO]:
     try:
         file = open_anew(path)
     except (OSError, ValueError) as error:  # ValueError: a null character
-        raise Refused(f"{option}: {path} cannot be written: {getattr(error, 'strerror', None) or error}") from None
+        raise Refused(f"{option}: {path} cannot be written: {reason_of(error)}") from None
     try:
         yield file
     finally:
@@ -188,7 +171,7 @@ async def _record(asked: arguments.Record, url: str, content: bytes | None, file
             view.show(event)
     view.summarise(events.result, time.perf_counter() - start)
     if (fault := transport.fault) is not None:
-        raise Refused(f"the recording cannot be written: {fault.strerror or fault}", status=1)
+        raise Refused(f"the recording cannot be written: {reason_of(fault)}", status=1)
     return events.result
 
 
@@ -220,4 +203,4 @@ def _read(name: str) -> bytes:
             raise Refused("--body: standard input is closed")
         return sys.stdin.buffer.read()
     except (OSError, ValueError) as error:
-        raise Refused(f"--body: {name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise Refused(f"--body: {name} cannot be read: {reason_of(error)}") from None

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, TextIO
 import msgspec
 
 from streamtools.apps.cli import arguments
-from streamtools.apps.cli.complaints import Complaints, Refused
+from streamtools.apps.cli.complaints import Complaints, Refused, reason_of
 from streamtools.errors import Code, RecordingError
 from streamtools.events import Call, Done, Error, Executed, Matched, Text, UIEvent, Warning, read_ui_event
 from streamtools.machine.state_machine import StreamMachine
@@ -72,7 +72,7 @@ class Report:
                     with open_place(path, place) as recording:
                         self._read_recording(recording)
         except (OSError, ValueError) as error:  # ValueError: a null character in the name
-            raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+            raise Refused(f"{path} cannot be read: {reason_of(error)}") from None
         except RecordingError as error:
             raise Refused(str(error)) from None
 
