@@ -155,18 +155,9 @@ class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
 
 
 SourceEvent: TypeAlias = (
-    TextDelta
-    | ReasoningDelta
-    | ToolCallStart
-    | ToolCallDelta
-    | NativeToolCall
-    | SourceUsage
-    | ProviderCompleted
-    | ChainCompleted
-    | SourceError
-    | SourceWarning
-    | SourceRaw
-)
+    TextDelta | ReasoningDelta | ToolCallStart | ToolCallDelta | NativeToolCall | SourceUsage | ProviderCompleted
+    | ChainCompleted | SourceError | SourceWarning | SourceRaw
+)  # fmt: skip
 SOURCE_EVENTS: tuple[type[Event], ...] = get_args(SourceEvent)
 """The types of the union."""
 

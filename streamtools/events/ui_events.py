@@ -88,17 +88,8 @@ class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_default
     own: dict[str, Any] | None = None
 
 
-class KeptReasoning(Reasoning, frozen=True, gc=True, dict=True, tag="reasoning", repr_omit_defaults=True):
+class KeptReasoning(Reasoning, Kept, frozen=True, gc=True, dict=True, tag="reasoning", repr_omit_defaults=True):
     """What ends a block of reasoning where rules read it: what the provider has put beside it stays in the process."""
-
-    @property
-    def written(self) -> Reasoning | None:
-        """What the provider has sent, for the history; in this process alone."""
-        return self.__dict__.get("written")
-
-    def keep(self, written: Reasoning) -> None:
-        """Keep what the provider has sent."""
-        self.__dict__["written"] = written
 
 
 class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=True):
@@ -131,17 +122,13 @@ class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=Tr
         return None
 
 
-class ValidPartial(Partial, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
+class ValidPartial(Partial, Kept, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
     """The last `partial` of a valid answer, apart from all others because what has a dictionary is made slowly."""
 
     @property
     def instance(self) -> Any:
         """The validated instance."""
-        return self.__dict__.get("instance")
-
-    def keep(self, instance: Any) -> None:
-        """Keep it."""
-        self.__dict__["instance"] = instance
+        return self.written
 
 
 class Thinking(Event, frozen=True, gc=False, tag="thinking"):
@@ -342,30 +329,10 @@ class Matched(Kept, frozen=True, gc=True, tag="matched", repr_omit_defaults=True
 
 
 UIEvent: TypeAlias = (
-    Start
-    | StepStart
-    | StepEnd
-    | StepSuperseded
-    | Text
-    | Reasoning
-    | Partial
-    | Thinking
-    | CallStart
-    | CallDelta
-    | Call
-    | ApprovalRequested
-    | Executing
-    | Progress
-    | Executed
-    | Error
-    | Warning
-    | FollowUp
-    | UsageReport
-    | Raw
-    | Done
-    | Markup
-    | Matched
-)
+    Start | StepStart | StepEnd | StepSuperseded | Text | Reasoning | Partial | Thinking | CallStart | CallDelta
+    | Call | ApprovalRequested | Executing | Progress | Executed | Error | Warning | FollowUp | UsageReport | Raw
+    | Done | Markup | Matched
+)  # fmt: skip
 UI_EVENTS: tuple[type[Event], ...] = get_args(UIEvent)
 """The types of the union."""
 
