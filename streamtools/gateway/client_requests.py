@@ -16,7 +16,6 @@ import msgspec
 from streamtools.history import Message, read_messages
 from streamtools.history.content import given, read_content, text_in
 from streamtools.json_values import compact, writable
-from streamtools.logs import Logger
 from streamtools.sources.adapter import decode
 from streamtools.tools import Tool, ToolChoice
 from streamtools.tools.call_rules import parse_choice
@@ -25,8 +24,6 @@ Client: TypeAlias = Literal["openai", "responses", "anthropic"]
 """The formats in which clients ask: chat completions, Responses, Anthropic's Messages."""
 
 Body = dict[str, Any]
-
-log = Logger(__name__)
 
 
 class Refused(Exception):
@@ -93,14 +90,6 @@ def object_in(content: bytes) -> Body | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def say_dropped(logged: set[str], asked: Asked) -> None:
-    """Tell the log once of each option that has no place upstream."""
-    for name in asked.dropped:
-        if (what := f"{asked.client} {name}") not in logged:
-            logged.add(what)
-            log.warning("option_dropped", client=asked.client, option=name)
 
 
 def _history(messages: object, param: str, system: object = None) -> list[Message]:

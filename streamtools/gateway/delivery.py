@@ -58,10 +58,7 @@ class Passing(Exchange):
 
     def __init__(self, endpoint: str, body: bytes) -> None:
         self.request = UpstreamRequest(endpoint, body)
-        self.head = None
-        self._untouched, self._asked_long = True, False
-        self._tries, self._take = 0, None
-        self._held, self._parts = bytearray(), []
+        self._untouched, self._held, self._parts = True, bytearray(), []
 
 
 class Route(NamedTuple):

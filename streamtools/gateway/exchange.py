@@ -8,19 +8,19 @@ request that is refused has no `request`: its `head` is there at once, and `clos
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamtools.errors import Code
 from streamtools.events import Error, SourceError, SourceEvent, TextDelta
 from streamtools.gateway.addresses import JSON, Head, without_hop
 from streamtools.gateway.answer import Answer, OnEvent, encoder_for, write_refusal
-from streamtools.gateway.client_requests import Client, Refused, as_tools, model_in, read_request, say_dropped
+from streamtools.gateway.client_requests import Client, Refused, as_tools, model_in, read_request
 from streamtools.gateway.forced_calls import REFUSES, CallAlone, ask_freely, keep_to_call
 from streamtools.gateway.plan import WRITTEN, calls_in, make_plan, mode_of
 from streamtools.gateway.settings import Settings
 from streamtools.gateway.several_answers import Choices, Piece, read_choices, wanted
-from streamtools.gateway.template_route import NO_TEMPLATE, Template, say_once, template_of, unfit_for_template
+from streamtools.gateway.template_route import NO_TEMPLATE, Template, template_of, unfit_for_template
 from streamtools.gateway.upstream_requests import UpstreamRequest, write_request
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.encoder import DONE, EVENT_STREAM, EVENT_STREAM_HEADERS
@@ -52,37 +52,36 @@ class Exchange:
     """Nothing more of the upstream's answer counts: it is left, and the exchange closed."""
     _gate: Gate | None = None
 
-    def __init__(
-        self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: OnEvent | None = None
-    ) -> None:
-        self.request: UpstreamRequest | None = None
-        """What is to be sent to the upstream; None while its answer is read, and at the end."""
-        self.head: Head | None = None
-        """Status and headers for the client, once they are certain."""
+    request: UpstreamRequest | None = None
+    """What is to be sent to the upstream; None while its answer is read, and at the end."""
+    head: Head | None = None
+    """Status and headers for the client, once they are certain."""
+    may_fail = False
+    """Another upstream is asked where this one fails."""
+    _failed = _untouched = _whole = _asked_long = _preparing = _in_reasoning = False
+    _tries = 0
+    _take: Callable[[bytes], list[SourceEvent]] | None = None  # of a stream that is read like most
+    _passing: Callable[[bytes], bytes | None] | None = None  # writes a chunk of mere text, most of the time
+    _identity: tuple[str | None, str | None] | None = None  # what a whole answer calls itself
+    _template: Template | None = None
+
+    def __init__(self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: OnEvent | None) -> None:
         self.client: Client = client
-        self.may_fail = False
-        """Another upstream is asked where this one fails."""
         self._rewrite = rewrite
         self._asked_long = len(body) > IN_THREAD  # and would be written anew
         self._host = host
         self._watch = watch
-        self._failed = self._untouched = self._whole = False
         self._held = bytearray()  # the body of an answer that is read when it is whole
         self._parts: list[bytes] = []  # of the stream that becomes one body for the client
         self._answers: dict[int, Answer] = {}  # one of each choice
         self._more: list[dict[str, Any]] = []  # what is said when the model is asked again
-        self._tries = 0
         self._said: list[str] = []  # by the model, in this try
         self._left = _FRAMES * rewrite.limits.frame  # bytes that the upstream may send, in all tries
-        self._take: Callable[[bytes], list[SourceEvent]] | None = None  # of a stream that is read like most
-        self._passing: Callable[[bytes], bytes | None] | None = None  # writes a chunk of mere text, most of the time
-        self._identity: tuple[str | None, str | None] | None = None  # what a whole answer calls itself
-        self._template: Template | None = None
-        self._preparing = self._in_reasoning = False
         speaks = "ollama" if rewrite.upstream == "ollama" else "openai"
         try:
             asked = read_request(client, body)
-            say_dropped(rewrite.logged, asked)
+            for name in asked.dropped:
+                rewrite.tell_once("option_dropped", client=client, option=name)
             plan = make_plan(mode_of(rewrite.mode, asked.model), rewrite.dialects, asked, host)
             if self.judged and wanted(asked.options.get("n")) > 1:
                 raise Refused("an answer is judged here before it is sent: leave out `n`", "n")
@@ -121,12 +120,8 @@ class Exchange:
         """What the judge has to be asked about; behind `close`, which is called once more then."""
         return ()
 
-    def settle(self) -> Awaitable[bytes]:
-        """Ask the judge, if there is one; return what may leave."""
-        raise NotImplementedError
-
-    def settle_now(self) -> bytes:
-        """Do so for a client that blocks."""
+    def settle(self, *, blocking: bool = False) -> Coroutine[Any, Any, bytes]:
+        """Ask the judge about all that waits for it; return what may leave. Nothing waits for a client that blocks."""
         raise NotImplementedError
 
     def give_up(self) -> None:
@@ -266,11 +261,12 @@ class Exchange:
     def _leave_template(self, why: str) -> None:
         """Ask for chat completions instead, whose parser may eat calls: which is said once for each reason."""
         self._template = None
-        say_once(self._rewrite.logged, self._rewrite.upstream, why)
+        self._rewrite.tell_once("template_not_used", upstream=self._rewrite.upstream, reason=why)
 
     def _ask_freely(self) -> bytes:
         """Ask without the form of a call, which the upstream cannot write by; return that there is nothing to send."""
-        self._asked, self._plan = ask_freely(self._asked, self._plan, self._rewrite.logged)
+        self._asked, self._plan = ask_freely(self._asked, self._plan)
+        self._rewrite.tell_once("schema_not_used")
         self._held.clear()
         self.request = self._write()
         self._answers = {0: self._make_answer(0)}

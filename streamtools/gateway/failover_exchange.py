@@ -31,16 +31,15 @@ log = Logger(__name__)
 class FailoverExchange(Exchange):
     """One request, and its answer from the first upstream that gives it, or from several of them."""
 
-    def __init__(
-        self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: OnEvent | None = None
-    ) -> None:
+    _fault: SourceError | None = None
+    _complete = False  # the answer is: nothing can follow
+    _continuation: Continuation | None = None
+    _written = ""  # that the next goes on with
+    _told = 0  # messages that tell a model to go on
+
+    def __init__(self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: OnEvent | None) -> None:
         self._others = rewrite.circuits.order()
         self._at = self._others.pop(0)
-        self._fault: SourceError | None = None
-        self._complete = False  # the answer is: nothing can follow
-        self._continuation: Continuation | None = None
-        self._written = ""  # that the next goes on with
-        self._told = 0  # messages that tell a model to go on
         self._shown: list[str] = []
         super().__init__(rewrite, client, body, host, watch)
         self.may_fail = bool(self._others) and not self._untouched

@@ -16,11 +16,8 @@ from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
 from streamtools.gateway.client_requests import Asked, as_tools
 from streamtools.gateway.plan import Plan
 from streamtools.limits import DEFAULT_LIMITS
-from streamtools.logs import Logger
 from streamtools.parsing.dialects import Dialect, tilde_fence
 from streamtools.tools.schemas import inline
-
-log = Logger(__name__)
 
 REFUSES = (400, 422, 500, 501)
 """How a server answers that cannot write by a schema."""
@@ -42,11 +39,8 @@ def keep_to_call(asked: Asked, plan: Plan, upstream: str) -> tuple[Asked, Plan]:
     return asked._replace(options=options), plan._replace(dialects=armed, alone=True)
 
 
-def ask_freely(asked: Asked, plan: Plan, logged: set[str]) -> tuple[Asked, Plan]:
-    """Return the request without that form, and tell the log once (`told`) that the upstream refuses it."""
-    if "schema" not in logged:
-        logged.add("schema")
-        log.warning("schema_not_used", tools=len(asked.tools))
+def ask_freely(asked: Asked, plan: Plan) -> tuple[Asked, Plan]:
+    """Return the request without that form."""
     options = {name: value for name, value in asked.options.items() if name != "response_format"}
     return asked._replace(options=options), plan._replace(alone=False)
 

@@ -1,8 +1,8 @@
 """An answer whose text a judge approves before the client sees any of it.
 
-Whoever feeds the exchange asks the judge about what `asks` holds, piece by piece (`settle`, `settle_now`), before more
-is read. A piece that is open for too long is asked about as it is when more comes. Where text is refused, the answer is
-`over`: it ends as one that was filtered, and no call of it leaves.
+Whoever feeds the exchange asks the judge about what `asks` holds, piece by piece (`settle`), before more is read. A
+piece that is open for too long is asked about as it is when more comes. Where text is refused, the answer is `over`: it
+ends as one that was filtered, and no call of it leaves.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ class JudgedExchange(Exchange):
 
     judged = True
 
-    def __init__(
-        self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: OnEvent | None = None
-    ) -> None:
+    def __init__(self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: OnEvent | None) -> None:
         assert rewrite.text_judge is not None
         self._judge = rewrite.text_judge
         self._gate: Gate = Gate(self._judge)
@@ -59,21 +57,11 @@ class JudgedExchange(Exchange):
             self._gate.ended.clear()
         return sent
 
-    async def settle(self) -> bytes:
-        """Ask the judge about all that waits for it; return what may leave."""
+    async def settle(self, *, blocking: bool = False) -> bytes:
         parts = []
         while self.asks:
             piece = self.asks.popleft()
-            piece.approved = await decide(self._judge, piece)
-            parts.append(self.release())
-        return b"".join(parts)
-
-    def settle_now(self) -> bytes:
-        """Do so for a client that blocks, and wait as long as the judge takes."""
-        parts = []
-        while self.asks:
-            piece = self.asks.popleft()
-            piece.approved = decide_now(self._judge, piece)
+            piece.approved = decide_now(self._judge, piece) if blocking else await decide(self._judge, piece)
             parts.append(self.release())
         return b"".join(parts)
 

@@ -16,9 +16,10 @@ import secrets
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 from urllib.parse import quote
 
 import httpx
@@ -115,12 +116,8 @@ def app(
     for name, value in (("key", key), ("client_key", client_key)):
         if value is not None and not (value and value.isascii() and value.isprintable() and " " not in value):
             raise ValueError(f"{name} is empty, or holds what no header takes")
-    gateway = _Gateway(
-        rewrite, url, _Limits(max_body, max_running, timeout, longest, keep_alive, send_timeout, drain), record
-    )
-    gateway.key, gateway.client_key = key, client_key
-    gateway.keys = [each for each in (key, *(one.key for one in rewrite.fallbacks)) if each is not None]
-    inner: ASGIApp = gateway
+    limits = max_body, max_running, timeout, longest, keep_alive, send_timeout, drain
+    inner: ASGIApp = _Gateway(rewrite, url, key, client_key, record, *limits)
     if origins:
         inner = CORSMiddleware(inner, allow_origins=[*origins], allow_methods=["GET", "POST"], allow_headers=["*"])
     policy = (
@@ -137,42 +134,41 @@ def app(
     )
 
 
-class _Limits(NamedTuple):
-    body: int
-    running: int
+@dataclass(eq=False, repr=False)
+class _Gateway:
+    rewrite: Rewrite
+    upstream: httpx.URL
+    key: str | None
+    client_key: str | None
+    record: Target | None
+    max_body: int
+    max_running: int
     timeout: float
     longest: float
     keep_alive: float | None
     send_timeout: float
     drain: float
 
-
-class _Gateway:
-    key: str | None
-    client_key: str | None
-    keys: list[str]  # of the upstream and its fallbacks
-
-    def __init__(self, rewrite: Rewrite, upstream: httpx.URL, limits: _Limits, record: Target | None) -> None:
-        self._rewrite = rewrite
-        self._upstream = upstream
-        self._limits = limits
+    def __post_init__(self) -> None:
+        keys = (self.key, *(each.key for each in self.rewrite.fallbacks))
+        self._keys = [each for each in keys if each is not None]  # of the upstream and its fallbacks
         self._counters = Counters()
         self._see = one_at_a_time(self._counters.see)  # long answers are read in threads
         self._shutdown: Shutdown | None = None
         self._reading = 0  # requests whose bodies come
         transport: Any = httpx.AsyncHTTPTransport(
-            limits=httpx.Limits(max_connections=limits.running, max_keepalive_connections=20)
+            limits=httpx.Limits(max_connections=self.max_running, max_keepalive_connections=20)
         )
-        if record is not None:
-            transport = RecordingTransport(transport, record)
-        waits = httpx.Timeout(limits.timeout, connect=min(10.0, limits.timeout))
+        if self.record is not None:
+            transport = RecordingTransport(transport, self.record)
+        waits = httpx.Timeout(self.timeout, connect=min(10.0, self.timeout))
         self._others = Starlette(lifespan=self.lifespan)
         self._client = httpx.AsyncClient(transport=transport, timeout=waits, trust_env=False)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
         """Hold the connections, and hear of the server's end."""
-        async with self._client, shutdown_signal(drain=self._limits.drain) as self._shutdown:
+        async with self._client, shutdown_signal(drain=self.drain) as self._shutdown:
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -193,9 +189,9 @@ class _Gateway:
             text = PlainTextResponse(self._counters.metrics(), media_type="text/plain; version=0.0.4")
             await text(scope, receive, send)
         elif (method, path) == ("GET", "/"):
-            await HTMLResponse(self._counters.page(str(self._upstream)))(scope, receive, send)
+            await HTMLResponse(self._counters.page(str(self.upstream)))(scope, receive, send)
         elif client is not None:
-            begin = partial(self._rewrite.begin, client, host=self._upstream.host, watch=self._see)
+            begin = partial(self.rewrite.begin, client, host=self.upstream.host, watch=self._see)
             await self._answer(kind, form, request, partial(self._begin, begin), send)
         elif (method, path) == ("POST", _COUNT):
             await self._answer(kind, form, request, self._count, send)
@@ -215,7 +211,7 @@ class _Gateway:
     def _forbidden(self, request: Request, form: Client) -> Response | None:
         """Return the refusal of a client that has no right to ask."""
         if self.client_key is None:
-            if not self.keys or is_here(request.client):
+            if not self._keys or is_here(request.client):
                 return None
             return _refuse(form, 403, "this gateway has a key of its own, and answers this machine alone")
         given = [request.headers.get("x-api-key", "")]
@@ -254,19 +250,19 @@ class _Gateway:
 
     def _keep_place(self) -> None:
         """Raise HTTPException if there is none for a request that has taken one."""
-        if self._counters.running > self._limits.running:
+        if self._counters.running > self.max_running:
             raise HTTPException(503, "too many requests are being answered at the same time", _LATER)
 
     async def _read(self, request: Request, read: Callable[[bytes], _Made], **options: Any) -> _Made:
         """Return what `read` makes of a body. While that comes, its request has no place among those that are answered:
         slow clients wait among themselves, four for each place.
         """
-        if self._reading >= 4 * self._limits.running:
+        if self._reading >= 4 * self.max_running:
             raise HTTPException(503, "too many requests are being read at the same time", _LATER)
         self._reading += 1
         self._counters.running -= 1
         try:
-            made = await read_body(request, read, max_body=self._limits.body, **options)
+            made = await read_body(request, read, max_body=self.max_body, **options)
         finally:
             self._reading -= 1
             self._counters.running += 1
@@ -294,19 +290,18 @@ class _Gateway:
 
     async def _pass(self, endpoint: str, request: Request, send: Send) -> int:
         """Answer with what the upstream answers, if that is no text that rules and a judge are to read."""
-        if (self._rewrite.text_rules or self._rewrite.text_judge) and holds_text(f"/{endpoint}"):
+        if (self.rewrite.text_rules or self.rewrite.text_judge) and holds_text(f"/{endpoint}"):
             raise HTTPException(400, UNREAD)
         body = await self._read(request, bytes, max_values=None) if request.method == "POST" else b""
         route = self._route(request, "openai")._replace(method=request.method)
         return await self._deliver(Delivery(Passing(endpoint, body), route, untouched=True), request, send)
 
     async def _deliver(self, delivery: Delivery, request: Request, send: Send) -> int:
-        limits = self._limits
-        for key in self.keys:
+        for key in self._keys:
             if len(key) >= LEAST:
                 send = without_key(send, key.encode())
         await delivery.run(
-            request.receive, send, self._shutdown, keep_alive=limits.keep_alive, send_timeout=limits.send_timeout
+            request.receive, send, self._shutdown, keep_alive=self.keep_alive, send_timeout=self.send_timeout
         )
         return delivery.status
 
@@ -315,8 +310,8 @@ class _Gateway:
 
         def read(body: bytes) -> Exchange:
             asked = msgspec.json.decode(body, type=dict[str, Any])
-            return self._rewrite.begin(
-                "anthropic", msgspec.json.encode({**asked, "max_tokens": 1}), host=self._upstream.host
+            return self.rewrite.begin(
+                "anthropic", msgspec.json.encode({**asked, "max_tokens": 1}), host=self.upstream.host
             )
 
         exchange = await self._read(request, read)
@@ -341,7 +336,7 @@ class _Gateway:
         return made
 
     async def _ask(self, route: Route, endpoint: str, body: bytes) -> dict[str, Any]:
-        body = await read_whole(route, endpoint, body, self._rewrite.limits.frame)
+        body = await read_whole(route, endpoint, body, self.rewrite.limits.frame)
         try:
             return msgspec.json.decode(body, type=dict[str, Any])
         except ValueError as error:
@@ -363,9 +358,9 @@ class _Gateway:
         if self.key is not None:
             headers.append(("authorization", f"Bearer {self.key}"))
         headers += [("content-type", kind), ("accept-encoding", "identity")]
-        known = [(self._upstream, headers)]
-        known += [(httpx.URL(each.url), each.headers(headers)) for each in self._rewrite.fallbacks]
-        made = [Route(self._client, partial(below, url), as_bytes(each), self._limits.longest) for url, each in known]
+        known = [(self.upstream, headers)]
+        known += [(httpx.URL(each.url), each.headers(headers)) for each in self.rewrite.fallbacks]
+        made = [Route(self._client, partial(below, url), as_bytes(each), self.longest) for url, each in known]
         return made[0]._replace(fallbacks=made[1:])
 
 

@@ -14,12 +14,15 @@ from streamtools.gateway.addresses import Headers
 from streamtools.gateway.plan import Mode, Modes, teaching
 from streamtools.gateway.upstream_requests import Upstream
 from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.logs import Logger
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import Options
 from streamtools.rules.rule import Rule
 
 if TYPE_CHECKING:
     from streamtools.stream.judging import TextJudge
+
+log = Logger(__name__)
 
 _URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?")
 _PASSED = ("accept", "accept-encoding", "content-type", "traceparent", "user-agent", "x-request-id")
@@ -93,8 +96,7 @@ class Settings:
     parsing: Mapping[str, Any] = field(default_factory=dict)
     circuits: Circuits = field(init=False, repr=False, compare=False)
     """Of the upstream, and of its `fallbacks`."""
-    logged: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
-    """What the log has been told once: why requests have left the way of the template, and options that are dropped."""
+    _told: set[tuple[str, ...]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         modes = list(self.mode.values()) if isinstance(self.mode, Mapping) else [self.mode]
@@ -114,3 +116,9 @@ class Settings:
         if "text" in modes or (isinstance(self.mode, Mapping) and "*" not in self.mode):
             teaching(self.dialects)
         object.__setattr__(self, "circuits", Circuits(1 + len(self.fallbacks)))
+
+    def tell_once(self, event: str, **about: str) -> None:
+        """Log a warning, once for each of these; values that a client chooses have no end."""
+        if (told := (event, *about.values())) not in self._told:
+            self._told.add(told)
+            log.warning(event, **about)

@@ -21,14 +21,11 @@ from streamtools.gateway.client_requests import Asked, object_in
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.history import User
 from streamtools.limits import Limits
-from streamtools.logs import Logger
 from streamtools.outputs.encoder import to_json
 from streamtools.parsing.dialects import Dialect, families_for
 from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame
 from streamtools.sources.wire_formats.openai import ChatCompletions
-
-log = Logger(__name__)
 
 NO_TEMPLATE = (404, 405, 501)
 """How a server answers that has no such endpoint."""
@@ -129,13 +126,6 @@ def unfit_for_template(asked: Asked) -> str | None:
         return "content"
     wants = (name for name in ("response_format", "logprobs", "grammar") if asked.options.get(name))
     return next(wants, None if asked.options.get("n") in (None, 1) else "n")
-
-
-def say_once(logged: set[str], upstream: str, why: str) -> None:
-    """Tell the log why requests are not sent this way; `told` is what it has been told before."""
-    if why not in logged:
-        logged.add(why)
-        log.warning("template_not_used", upstream=upstream, reason=why)
 
 
 def _markers(dialects: Sequence[Dialect]) -> list[str]:

@@ -212,8 +212,8 @@ class _Body:
             return self.ahead.pop(0)
         while (pieces := self._pieces) is not None:
             try:
-                piece = self._exchange.feed(await anext(pieces))
-            except (StopAsyncIteration, self._broken) as error:
+                piece = self._exchange.feed(next(pieces) if self._blocking else await anext(pieces))
+            except (StopIteration, StopAsyncIteration, self._broken) as error:
                 piece = await self._end_by(error)
             if self._exchange.judged and self._pieces is pieces:
                 piece += await self._judge(pieces)
@@ -222,18 +222,10 @@ class _Body:
         raise StopAsyncIteration
 
     def __next__(self) -> bytes:
-        if self.ahead and self._exchange.head is not None:
-            return self.ahead.pop(0)
-        while (pieces := self._pieces) is not None:
-            try:
-                piece = self._exchange.feed(next(pieces))
-            except (StopIteration, self._broken) as error:
-                piece = at_once(self._end_by(error))
-            if self._exchange.judged and self._pieces is pieces:
-                piece += at_once(self._judge(pieces))
-            if piece:
-                return piece
-        raise StopIteration
+        try:
+            return at_once(self.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
 
     async def _end_by(self, error: Exception) -> bytes:
         if isinstance(error, StopIteration | StopAsyncIteration):
@@ -244,15 +236,12 @@ class _Body:
 
     async def _judge(self, pieces: Any) -> bytes:
         """Return what may leave, and the end of the answer where that is all."""
-        piece = await self._settle()
+        piece = await self._exchange.settle(blocking=self._blocking)
         if self._exchange.over:
             piece += await self._end()
             if not self._blocking:
                 await unwind(pieces)
         return piece
-
-    async def _settle(self) -> bytes:
-        return self._exchange.settle_now() if self._blocking else await self._exchange.settle()
 
     async def _end(self, cause: str | None = None) -> bytes:
         """Return the end of an answer, behind which the model may be asked again."""
@@ -260,7 +249,8 @@ class _Body:
         is_long = not self._blocking  # which matters where others wait meanwhile
         piece = await in_thread_if(is_long and exchange.is_long, partial(exchange.close, cause))
         while exchange.asks:
-            piece += await self._settle() + await in_thread_if(is_long and exchange.is_long, exchange.close)
+            piece += await exchange.settle(blocking=self._blocking)
+            piece += await in_thread_if(is_long and exchange.is_long, exchange.close)
         self._pieces = None
         await _close(self._response, self._blocking)
         if exchange.request is not None:

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from streamtools import TextJudge, rules
 from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
 from streamtools.gateway.service import app
+from streamtools.recording.transports import at_once
 from tests.support.blocking_provider import BlockingProvider
 from tests.support.gateway import CLIENTS, HEADERS, Collected, begin, collect, request, stream, whole
 from tests.support.loopback import Loopback
@@ -40,6 +41,10 @@ async def slowly(text: str, before: str) -> bool:
     return "money" not in text
 
 
+def settle(exchange: Exchange) -> bytes:
+    return at_once(exchange.settle(blocking=True))
+
+
 def give(exchange: Exchange, body: bytes, size: int, *, cause: str | None = None) -> bytes:
     """Return what the client is sent, asking the judge as a blocking client does."""
     exchange.begin(200, HEADERS if body.startswith(b"data") else [("content-type", "application/json")])
@@ -47,10 +52,10 @@ def give(exchange: Exchange, body: bytes, size: int, *, cause: str | None = None
     for at in range(0, len(body), size):
         if exchange.over:
             break
-        sent += exchange.feed(body[at : at + size]) + exchange.settle_now()
+        sent += exchange.feed(body[at : at + size]) + settle(exchange)
     sent += exchange.close(cause)
     while exchange.asks:
-        sent += exchange.settle_now() + exchange.close()
+        sent += settle(exchange) + exchange.close()
     return sent
 
 
@@ -104,7 +109,7 @@ def test_a_piece_that_stays_open_is_asked_about_when_more_comes() -> None:
 
     exchange = begin("openai", request("openai"), text_judge=TextJudge(ask, wait=1e-9))
     exchange.begin(200, HEADERS)
-    sent = [exchange.feed(each) + exchange.settle_now() for each in stream(["It ", "rains"]).splitlines(keepends=True)]
+    sent = [exchange.feed(each) + settle(exchange) for each in stream(["It ", "rains"]).splitlines(keepends=True)]
     assert asked == ["It ", "rains"]
     assert any(b"rains" in each for each in sent)
 
