@@ -33,18 +33,9 @@ if TYPE_CHECKING:
     from streamtools.gateway.service import app
 
 __all__ = [
-    "Client",
-    "Exchange",
-    "FallbackUpstream",
-    "Head",
-    "Rewrite",
-    "ToolCallTransport",
-    "UpstreamRequest",
-    "app",
-    "client_of",
-    "headers_for",
-    "path_for",
-]
+    "Client", "Exchange", "FallbackUpstream", "Head", "Rewrite", "ToolCallTransport", "UpstreamRequest", "app",
+    "client_of", "headers_for", "path_for",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # to a type checker it would say that every name is there
 

@@ -27,35 +27,11 @@ if TYPE_CHECKING:
     from streamtools.tools.sql_ledger import SQLiteLedger
 
 __all__ = [
-    "Answer",
-    "Approve",
-    "CallLedger",
-    "Claim",
-    "Decidable",
-    "Decision",
-    "Deny",
-    "Entry",
-    "Guards",
-    "MemoryLedger",
-    "PostgresLedger",
-    "Question",
-    "RedisLedger",
-    "Runner",
-    "SQLiteLedger",
-    "Suspension",
-    "Tool",
-    "ToolChoice",
-    "ToolContext",
-    "ToolError",
-    "ToolOptions",
-    "ToolOutcome",
-    "ToolRegistry",
-    "ToolResult",
-    "ToolsLike",
-    "Watch",
-    "extend_messages",
-    "tool",
-]
+    "Answer", "Approve", "CallLedger", "Claim", "Decidable", "Decision", "Deny", "Entry", "Guards", "MemoryLedger",
+    "PostgresLedger", "Question", "RedisLedger", "Runner", "SQLiteLedger", "Suspension", "Tool", "ToolChoice",
+    "ToolContext", "ToolError", "ToolOptions", "ToolOutcome", "ToolRegistry", "ToolResult", "ToolsLike", "Watch",
+    "extend_messages", "tool",
+]  # fmt: skip
 
 _LATER = {"PostgresLedger": "postgres_ledger", "RedisLedger": "redis_ledger", "SQLiteLedger": "sql_ledger"}
 """Loaded when they are used, as few use them, and two need extras."""

@@ -33,23 +33,10 @@ from streamtools.sources import Source, adapter, detect, events
 from streamtools.tools import ToolChoice, ToolRegistry, ToolsLike
 
 __all__ = [
-    "AnthropicMessages",
-    "Ask",
-    "BedrockConverse",
-    "CohereChat",
-    "GeminiChat",
-    "GeminiInteractions",
-    "HTTPModel",
-    "MistralConversations",
-    "Model",
-    "OllamaChat",
-    "OpenAIChat",
-    "OpenAIResponses",
-    "ScriptedModel",
-    "ScriptedReply",
-    "Timeouts",
-    "latitude_request",
-]
+    "AnthropicMessages", "Ask", "BedrockConverse", "CohereChat", "GeminiChat", "GeminiInteractions", "HTTPModel",
+    "MistralConversations", "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses", "ScriptedModel", "ScriptedReply",
+    "Timeouts", "latitude_request",
+]  # fmt: skip
 
 MAX_TOKENS = 8192
 """Of an answer of Anthropic's, where no option says otherwise; the provider has no default."""
