@@ -7,19 +7,18 @@ else raises `BadFrame`, whose message is for the client.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import anyio
 import msgspec
 
 from streamtools.events import Error, Executed, Executing, UIEvent
 from streamtools.json_values import count_values
-from streamtools.tools import ToolError
+from streamtools.tools import Approve, Deny, ToolError
 
-RESERVED = ("cancel", "resume", "tool_result", "approval")
-"""Keys that make an object a control frame."""
+Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+"""An id, as in an event: those of ours have two dozen characters, and providers' fewer than a hundred."""
 
-_MAX_ID = 1024  # characters of an id; ids of ours have two dozen, and providers' fewer than a hundred
 _REMEMBERED = 64  # calls that are at work, or were, and whose results may still come
 
 
@@ -41,32 +40,54 @@ class RefusedFrame(BadFrame):
         self.answer["call_id"] = call_id
 
 
-class CancelFrame(NamedTuple):
+class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
     """`{"cancel": true}`: end the run that is read."""
 
+    cancel: bool
 
-class ResumeFrame(NamedTuple):
+    def __post_init__(self) -> None:
+        if not self.cancel:
+            raise ValueError("cancel is true")
+
+
+class ResumeFrame(msgspec.Struct, forbid_unknown_fields=True):
     """`{"resume": seq, "run_id": id}`: read a run behind the event that was seen last."""
 
-    after: int
-    run_id: str | None
+    after: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(name="resume")
+    run_id: Id | None = None
 
 
-class ResultFrame(NamedTuple):
+class ResultFrame(msgspec.Struct, forbid_unknown_fields=True):
     """`{"tool_result": {"call_id": id, "result": …}}`, or `"error": message` in the place of the result."""
 
-    call_id: str
-    result: Any = None
+    call_id: Id
+    result: Any = msgspec.UNSET
     error: str | None = None
 
+    def __post_init__(self) -> None:
+        if (self.result is msgspec.UNSET) == (self.error is None):
+            raise ValueError("a tool_result has either a result or an error")
+        if self.error is not None:
+            self.result = None
 
-class ApprovalFrame(NamedTuple):
+
+class ApprovalFrame(msgspec.Struct, forbid_unknown_fields=True):
     """`{"approval": {"call_id": id, "approved": true, "digest"?: …}}`, or `false` with a `reason` if there is one."""
 
-    call_id: str
+    call_id: Id
     approved: bool
-    reason: str = ""
-    digest: str | None = None
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+    digest: str | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        if self.approved and self.reason is not msgspec.UNSET:
+            raise ValueError("a reason is given to deny a call")
+
+    @property
+    def decision(self) -> Approve | Deny:
+        """What it says of the call."""
+        digest = None if self.digest is msgspec.UNSET else self.digest
+        return Approve(digest) if self.approved else Deny(self.reason or "")
 
 
 class MessageFrame(NamedTuple):
@@ -76,6 +97,9 @@ class MessageFrame(NamedTuple):
 
 
 Frame: TypeAlias = CancelFrame | ResumeFrame | ResultFrame | ApprovalFrame | MessageFrame
+_INSIDE: dict[str, type[ResultFrame | ApprovalFrame]] = {"tool_result": ResultFrame, "approval": ApprovalFrame}
+_CONTROL: dict[str, type[Frame]] = {"cancel": CancelFrame, "resume": ResumeFrame, **_INSIDE}
+"""Frames by the key that makes an object one of them."""
 
 
 def read_frame(text: str | None, max_frame: int, max_values: int | None = None) -> Frame:
@@ -95,52 +119,15 @@ def read_frame(text: str | None, max_frame: int, max_values: int | None = None) 
         raise BadFrame("not_json", "this frame is not JSON") from None
     if not isinstance(value, dict):
         raise BadFrame("not_an_object", "a frame is a JSON object")
-    key = next((key for key in RESERVED if key in value), None)
+    key = next((key for key in _CONTROL if key in value), None)
     if key is None:
         return MessageFrame(value)
-    said = value[key]
-    _check_keys(f"a frame with {key!r}", value, {key, "run_id"} if key == "resume" else {key})
-    match key:
-        case "cancel":
-            _check(said is True, "cancel", "true")
-            return CancelFrame()
-        case "resume":
-            run_id = value.get("run_id")
-            _check(type(said) is int and said >= 0, "resume", "the seq of the last event that was seen, or 0")
-            if run_id is not None:
-                _check_id("run_id", run_id)
-            return ResumeFrame(said, run_id)
-        case "tool_result":
-            is_one = isinstance(said, dict) and "call_id" in said and ("result" in said) != ("error" in said)
-            _check(is_one, "tool_result", "an object with call_id and either result or error")
-            _check_keys("tool_result", said, {"call_id", "result", "error"})
-            _check_id("call_id", said["call_id"])
-            _check("result" in said or isinstance(said["error"], str), "error", "a text")
-            return ResultFrame(**said)
-        case _:
-            is_one = isinstance(said, dict) and type(said.get("approved")) is bool
-            _check(is_one, "approval", "an object with call_id and approved, which is true or false")
-            _check_keys("approval", said, {"call_id", "approved", "reason", "digest"})
-            _check_id("call_id", said.get("call_id"))
-            for name in ("reason", "digest"):
-                _check(isinstance(said.get(name, ""), str), name, "a text")
-            if said["approved"] and "reason" in said:
-                raise BadFrame("wrong_type", "a reason is given to deny a call")
-            return ApprovalFrame(**said)
-
-
-def _check(is_right: bool, name: str, what: str) -> None:
-    if not is_right:
-        raise BadFrame("wrong_type", f"{name} is {what}")
-
-
-def _check_id(name: str, value: object) -> None:
-    _check(isinstance(value, str) and 0 < len(value) <= _MAX_ID, name, "an id, as in an event")
-
-
-def _check_keys(name: str, value: dict[str, Any], keys: set[str]) -> None:
-    if unknown := value.keys() - keys:
-        raise BadFrame("wrong_type", f"{name} has no {min(unknown)[:50]!r}")
+    if key in _INSIDE and len(value) > 1:
+        raise BadFrame("wrong_type", f"a frame with {key!r} has nothing else")
+    try:
+        return msgspec.convert(value[key] if key in _INSIDE else value, _CONTROL[key])
+    except msgspec.ValidationError as error:
+        raise BadFrame("wrong_type", f"{key}: {str(error)[:200]}") from None
 
 
 class Mailbox:

@@ -28,7 +28,7 @@ from streamtools.serving.run import Run
 from streamtools.serving.run_group import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
 from streamtools.serving.websockets import FAULT, GOING_AWAY, NORMAL, UNWANTED, AnyWebSocket, Socket, SocketReading
-from streamtools.tools.approval import Approve, Decidable, Deny
+from streamtools.tools.approval import Decidable
 
 _log = Logger(__name__)
 
@@ -214,8 +214,7 @@ class _Conversation:
         try:
             if decidable is None:
                 raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision: there is nothing that asks")
-            decision = Approve(approval.digest) if approval.approved else Deny(approval.reason)
-            decided = decidable.decide(call_id, decision)
+            decided = decidable.decide(call_id, approval.decision)
             if decided is not None:
                 await decided
         except (DecisionRefused, OwnerUnreachable) as error:
