@@ -41,36 +41,30 @@ _CHATS = {"refusal", "prompt_cache_breakpoint"}  # members of a part which are O
 def read_fields(message: Mapping[str, Any], said: Draft) -> None:
     """Add what stands beside the content of an assistant's message: reasoning before it, a refusal, calls."""
     fields = {name: message[name] for name in FIELDS if message.get(name) is not None}
-    thinking = given(message, "thinking")
-    if fields:
-        said.format = FORMAT
-        said.add_thought(text_of(fields), own=fields)
+    thinking = text_of(fields) if fields else given(message, "thinking")
+    if fields or thinking:
+        said.format = FORMAT if fields else "ollama"
+        said.add_thought(thinking, own=fields)
         said.parts.insert(0, said.parts.pop())
-    elif thinking:
-        said.format = "ollama"
-        said.add_thought(thinking)
-        said.parts.insert(0, said.parts.pop())
-    refusal = given(message, "refusal")
-    if refusal and not any(isinstance(each, TextPart) and each.text == refusal for each in said.parts):
-        said.format = said.format or FORMAT
-        said.add_text(refusal, {"refusal": refusal})
-    calls = message.get("tool_calls")
-    if isinstance(calls, list | tuple) and calls:
-        said.format = said.format or FORMAT
-        for call in calls:
-            _read_call(call, said)
-    legacy = message.get("function_call")
-    if isinstance(legacy, Mapping) and given(legacy, "name"):
-        said.format = said.format or FORMAT
-        said.add_call(legacy, None)
-    beside = {name: message[name] for name in _BESIDE if message.get(name)}
+    refusal, calls, legacy = given(message, "refusal"), message.get("tool_calls"), message.get("function_call")
+    if any(isinstance(each, TextPart) and each.text == refusal for each in said.parts):
+        refusal = ""  # it has been read
+    calls = calls if isinstance(calls, list | tuple) else ()
+    legacy = legacy if given(legacy, "name") else None
+    members = {name: message[name] for name in _BESIDE if message.get(name)}
     content = message.get("content")
     chunks = [each for each in content if isinstance(each, Mapping)] if isinstance(content, list | tuple) else []
     if any(each.get("type") in _CHUNKS for each in chunks):
-        beside["content"] = [dict(each) for each in chunks if each.get("type") != "thinking"]
-    if beside:
+        members["content"] = [dict(each) for each in chunks if each.get("type") != "thinking"]
+    if refusal or calls or legacy or members:
         said.format = said.format or FORMAT
-        said.add_item(beside)
+    if refusal:
+        said.add_text(refusal, {"refusal": refusal})
+    for call in calls:
+        _read_call(call, said)
+    said.add_call(legacy, None)
+    if members:
+        said.add_item(members)
 
 
 def _read_call(call: object, said: Draft) -> None:

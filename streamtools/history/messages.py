@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -296,10 +297,7 @@ def choose_reasoning(
     It is one for a provider at this `host` already, so that what it holds came from there; `field` is the one that it
     wants, if no turn shows it.
     """
-    turns = [0]  # the number of the turn of each message
-    for message in history:
-        turns.append(turns[-1] + isinstance(message, User))
-    del turns[0]
+    turns = list(accumulate(isinstance(each, User) for each in history))  # the number of the turn of each message
     called = {
         turn
         for turn, message in zip(turns, history, strict=True)

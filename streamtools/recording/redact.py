@@ -12,12 +12,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
 import msgspec
 
+from streamtools.json_values import fits, with_texts
 from streamtools.recording.credentials import DEEPEST, LEAST, REDACTED, Credentials
 from streamtools.recording.format import Head, Request, Response
 from streamtools.recording.request_bodies import body_fields, change_unread, is_form, is_multipart, leave_out
@@ -154,19 +154,6 @@ def redact_url(url: str) -> str:
     return Credentials().url(url)
 
 
-def _rewrite(value: Any, clean: Callable[[str], str], level: int = 0) -> Any:
-    """Return a JSON value whose strings and keys are cleaned; what is too deep is replaced."""
-    if isinstance(value, str):
-        return clean(value)
-    if not isinstance(value, dict | list):
-        return value
-    if level == DEEPEST:
-        return REDACTED
-    if isinstance(value, list):
-        return [_rewrite(each, clean, level + 1) for each in value]
-    return {clean(key): _rewrite(each, clean, level + 1) for key, each in value.items()}
-
-
 def redact_text(text: str, redact: Secrets = ()) -> str:
     """Return `text` with known formats and `redact` overwritten."""
     data = text.encode(errors="surrogatepass")
@@ -183,7 +170,7 @@ def _clean_request(request: Request, secrets: Known) -> Request:
         request,
         url=_clean_url(request.url, secrets),
         headers={name: redact_text(value, secrets) for name, value in request.headers.items()},
-        body=_rewrite(body, lambda text: redact_text(text, secrets)),
+        body=with_texts(body if fits(body, DEEPEST) else REDACTED, lambda text: redact_text(text, secrets)),
         body_base64=scrubbed(request.body_base64),
         left_out=redact_text(request.left_out, secrets),
     )

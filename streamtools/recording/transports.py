@@ -49,6 +49,17 @@ class Transport(_Transport):  # type: ignore[misc] # see above
     def _release(self) -> None:
         raise NotImplementedError
 
+    async def _handle(self, request: Any, *, blocking: bool) -> Any:
+        raise NotImplementedError
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Return the response to a request."""
+        return await self._handle(request, blocking=False)
+
+    def handle_request(self, request: Any) -> Any:
+        """Return the response to the request of a blocking client."""
+        return at_once(self._handle(request, blocking=True))
+
     async def _pass_on(self, method: str, *args: Any) -> None:
         """Have the transport behind this one do the same; unless it is entered, let go what is held."""
         try:
@@ -127,18 +138,12 @@ class RecordingTransport(Transport):
         """Why the recording breaks off, if it does."""
         return self._file.fault
 
-    async def handle_async_request(self, request: Any) -> Any:
-        """Return the response, decoded, which is recorded while it is read."""
-        return await self._record(request, await request.aread(), blocking=False)
-
-    def handle_request(self, request: Any) -> Any:
-        """Return the response to a blocking client, decoded, which is recorded while it is read."""
-        return at_once(self._record(request, request.read(), blocking=True))
-
     def _release(self) -> None:
         self._file.close()
 
-    async def _record(self, request: Any, content: bytes, *, blocking: bool) -> Any:
+    async def _handle(self, request: Any, *, blocking: bool) -> Any:
+        """Return the response, decoded, which is recorded while it is read."""
+        content = request.read() if blocking else await request.aread()
         exchange = self._file.ask(request.method, str(request.url), items_of(request.headers), content)
         try:
             handle = self._inner.handle_request if blocking else self._inner.handle_async_request
@@ -236,20 +241,14 @@ class ReplayTransport(Transport):
             names = "; ".join(f"{each}, {title(each.request)}" for each in unplayed)
             raise RecordingError(f"recorded and not asked for: {names}")
 
-    async def handle_async_request(self, request: Any) -> Any:
+    async def _handle(self, request: Any, *, blocking: bool) -> Any:
         """Return the recorded response; raise `UnrecordedRequest`, or what was raised instead of a response."""
-        exchange, body = self._play(request, await request.aread())
-        body.begin(anyio.current_time())
-        if exchange.unanswered:
-            await anext(body)
-        return body.response()
-
-    def handle_request(self, request: Any) -> Any:
-        """Do as `handle_async_request`, for a blocking client."""
-        exchange, body = self._play(request, request.read())
-        body.begin(time.monotonic())
-        if exchange.unanswered:
+        exchange, body = self._play(request, request.read() if blocking else await request.aread())
+        body.begin(time.monotonic() if blocking else anyio.current_time())
+        if exchange.unanswered and blocking:
             next(body)
+        elif exchange.unanswered:
+            await anext(body)
         return body.response()
 
     def _release(self) -> None:

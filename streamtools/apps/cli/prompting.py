@@ -43,6 +43,7 @@ class Prompt:
     def _open(self, commands: Sequence[str], files: Sequence[str]) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import NestedCompleter, PathCompleter
+        from prompt_toolkit.history import DummyHistory
         from prompt_toolkit.input import create_input
         from prompt_toolkit.output import create_output
 
@@ -57,8 +58,7 @@ class Prompt:
             key_bindings=_keys(),
             **ends,
         )
-        self._answers: PromptSession[str] = PromptSession(**ends)
-        self._answers.history = _no_history()
+        self._answers: PromptSession[str] = PromptSession(history=DummyHistory(), **ends)
 
     def question(self) -> str | None:
         """Return what is to be asked, None at the end of the input. Raises KeyboardInterrupt."""
@@ -100,12 +100,6 @@ def _can_move(output: TextIO) -> bool:
     except (OSError, ValueError):  # `io.UnsupportedOperation` is both
         return False
     return terminals and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-
-
-def _no_history() -> Any:
-    from prompt_toolkit.history import DummyHistory
-
-    return DummyHistory()
 
 
 def _keys() -> Any:

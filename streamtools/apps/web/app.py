@@ -40,6 +40,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from streamtools import errors
 from streamtools.apps.web.conversations import (
     MAX_QUESTION,
     MAX_TURNS,
@@ -61,14 +62,6 @@ from streamtools.apps.web.dissecting import TooManySteps, dissect
 from streamtools.apps.web.documents import make_documents
 from streamtools.apps.web.kept import Kept
 from streamtools.conversation.chatting import Chat
-from streamtools.errors import (
-    ClosedError,
-    DecisionRefused,
-    OwnerUnreachable,
-    RecordingError,
-    RunNotFound,
-    TooManyRuns,
-)
 from streamtools.outputs.asgi import Shutdown, event_stream_response, last_event_id, read_body, shutdown_signal
 from streamtools.recording.exchanges import exchanges_in, open_exchange
 from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
@@ -87,6 +80,11 @@ _IN_FILE = 90 * 24 * 3600.0  # seconds that a conversation is kept in a file, be
 _TITLE = 80  # characters
 _ONE = "an answer is being given already: wait for its end, or stop it"
 _FULL = "too many answers are being given at the same time: ask again when one of them has ended"
+_ANSWERED: dict[type[Exception], tuple[int, str]] = {
+    errors.RunNotFound: (404, "there is no such run"),
+    errors.OwnerUnreachable: (503, "the server that has this run does not answer"),
+    errors.TooManyRuns: (503, _FULL),
+}
 
 
 def make_app(
@@ -127,7 +125,7 @@ def make_app(
     app = Starlette(
         routes=[Route(path, function, methods=[method]) for method, path, function in routes],
         lifespan=chats.lifespan,
-        exception_handlers=dict.fromkeys((HTTPException, RunNotFound, OwnerUnreachable, TooManyRuns), _say),
+        exception_handlers=dict.fromkeys((HTTPException, *_ANSWERED), _say),
     )
     return Guard(app, hosts=hosts, policy=make_documents().policy, max_body=MAX_BODY)
 
@@ -251,7 +249,7 @@ class _Chats:
             self._conversations.forget(conversation)
         while self._redis is not None and conversation is not None:  # behind its turns stand those that they replaced
             for turn in conversation.turns:
-                with suppress(RunNotFound):
+                with suppress(errors.RunNotFound):
                     await self._runs.forget(turn.run.id, owner=owner)
             conversation = choose(await self._of(owner), id)
         return JSONResponse({})
@@ -291,7 +289,7 @@ class _Chats:
             answer = self._answerer.answer(question, conversation.history(place), suggestion=asked.suggestion, **how)
             note = conversation.note(question, place, asked.images)
             run = await self._runs.start(answer, owner=conversation.owner, note=note)
-        except (TooManyRuns, ClosedError):
+        except (errors.TooManyRuns, errors.ClosedError):
             if not conversation.turns:  # nobody knows of it
                 self._conversations.forget(conversation)
             last = await self._runs.list(conversation.owner, limit=1)
@@ -314,7 +312,7 @@ class _Chats:
         id = request.path_params["run"]
         try:
             run = await self._find(request, id)
-        except RunNotFound:
+        except errors.RunNotFound:
             if self._kept is None or not self._knows(request, id):
                 raise
             return Response(await self._kept.read(id, last_event_id(request)), media_type="text/event-stream")
@@ -343,7 +341,7 @@ class _Chats:
                 await run.approve(call, digest=shown_digest(decided.shown, call))
             else:
                 await run.deny(call, decided.reason)
-        except DecisionRefused as error:
+        except errors.DecisionRefused as error:
             raise HTTPException(409, str(error)) from None
         return JSONResponse({})
 
@@ -352,7 +350,7 @@ class _Chats:
 
     async def _find(self, request: Request, run: str) -> Run:
         if not self._knows(request, run):
-            raise RunNotFound("there is no such run")
+            raise errors.RunNotFound("there is no such run")
         return await self._runs.find(run, owner=self._owner(request))
 
     def _knows(self, request: Request, run: str) -> bool:
@@ -371,7 +369,7 @@ def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:
         count = exchanges_in(path)
         with open_exchange(path, number) as recording:
             return {"exchanges": count, **msgspec.structs.asdict(dissect(recording, chosen))}
-    except RecordingError as error:  # also of one that is still being written
+    except errors.RecordingError as error:  # also of one that is still being written
         raise HTTPException(422, str(error).replace(str(path), path.name)) from None
     except TooManySteps as error:
         raise HTTPException(413, str(error)) from None
@@ -384,6 +382,4 @@ async def _read_body(request: Request, kind: type[_Body]) -> _Body:
 async def _say(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return refuse(error.status_code, error.detail)
-    if isinstance(error, TooManyRuns | OwnerUnreachable):
-        return refuse(503, _FULL if isinstance(error, TooManyRuns) else "the server that has this run does not answer")
-    return refuse(404, "there is no such run")
+    return refuse(*_ANSWERED[type(error)])

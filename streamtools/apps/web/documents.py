@@ -17,12 +17,8 @@ from streamtools.serving.guard import digest
 
 _HERE = Path(__file__).parent
 _SHARED = (
-    "client/frames.js",
-    "client/turn.js",
-    "vendor/marked.umd.js",
-    "vendor/purify.min.js",
-    "vendor/temml.min.js",
-    "vendor/highlight.min.js",
+    *("client/frames.js", "client/turn.js", "vendor/marked.umd.js"),
+    *(f"vendor/{name}.min.js" for name in ("purify", "temml", "highlight")),
     *(f"static/{name}.js" for name in ("words", "dom", "code", "mathematics", "markdown", "cards", "turn_view")),
 )
 _DOCUMENTS = {
@@ -30,12 +26,7 @@ _DOCUMENTS = {
         ("page",),
         (
             *_SHARED,
-            "static/inspector.js",
-            "static/server.js",
-            "static/images.js",
-            "static/page.js",
-            "static/conversations.js",
-            "static/doings.js",
+            *(f"static/{name}.js" for name in ("inspector", "server", "images", "page", "conversations", "doings")),
         ),
     ),
     "debugger": (("page", "debugger"), (*_SHARED, "static/server.js", "static/debugger.js")),

@@ -111,12 +111,8 @@ class Kept:
 
     def use(self, conversation: str, owner: str, used: float) -> None:
         """Note that a conversation was used."""
-        self.do(
-            "INSERT INTO conversations VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET used = excluded.used",
-            conversation,
-            owner,
-            used,
-        )
+        use = "INSERT INTO conversations VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET used = excluded.used"
+        self.do(use, conversation, owner, used)
 
     def add(self, conversation: str, question: str, run: Run, images: Sequence[str], gone: Sequence[str]) -> None:
         """Note a turn that has begun; the answers of these runs are in its conversation no more."""
