@@ -247,7 +247,8 @@ class Chat(ToolStream):
         if self._teach_when == "always" or (self._teach_when == "auto" and native is False and can):
             ask = replace(ask, history=tuple(self._teach(list(ask.history))))
         if native is False:
-            ask = replace(ask, history=tuple(calls_as_text(ask.history, self._taught)), tools=())
+            in_text = calls_as_text(ask.history, self._taught, reserved=self._dialects)
+            ask = replace(ask, history=tuple(in_text), tools=())
         return self._with_type(ask, model)
 
     def _with_type(self, ask: Ask, model: Model) -> Ask:
@@ -278,9 +279,10 @@ class Chat(ToolStream):
             return history
         first = history[0] if history else None
         base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
-        prompt = augment_system_prompt(base, self._registry, self._taught)
+        armed = self._taught, *(each for each in self._dialects if each.id != self._taught.id)
+        prompt = augment_system_prompt(base, self._registry, armed)
         given = () if isinstance(self._few_shot, bool) else self._few_shot
-        examples = read_messages(write_examples(self._taught, self._registry, given)) if self._few_shot else []
+        examples = read_messages(write_examples(armed, self._registry, given)) if self._few_shot else []
         return [*([System(prompt)] if prompt else []), *examples, *rest]
 
     def _think(self, active: bool) -> None:

@@ -150,7 +150,7 @@ class Example:
 def augment_system_prompt(
     base: str | None,
     tools: ToolsLike,
-    dialect: str | Dialect = "tilde_fence",
+    dialect: str | Dialect | Sequence[str | Dialect] = "tilde_fence",
     *,
     compact: bool = False,
     examples: Sequence[Example] = (),
@@ -159,11 +159,12 @@ def augment_system_prompt(
 
     A section that is there already is replaced in its place, and without tools it is taken out: a prompt that has none
     is then returned as it is. Otherwise the section comes last, behind a blank line. Tools are told in the order of
-    their registration, with their JSON schemas or, if `compact`, in one line each. Raises ValueError for a dialect
-    that is unknown or cannot be taught, and `UnknownTool` for an example of another tool.
+    their registration, with their JSON schemas or, if `compact`, in one line each. Where several dialects are armed,
+    give all of them, first the one that is taught: what tools say of themselves is no call in any. Raises ValueError
+    for a dialect that is unknown or cannot be taught, and `UnknownTool` for an example of another tool.
     """
     registry = ToolRegistry.of(tools)
-    section = _write_section(registry, _teachable(dialect), short=compact, examples=examples) if registry else ""
+    section = _write_section(registry, _armed(dialect), short=compact, examples=examples) if registry else ""
     return put_section(base, section)
 
 
@@ -178,7 +179,9 @@ def put_section(base: str | None, section: str) -> str:
     return _joined(base if base.strip() else "", section) if section else base
 
 
-def few_shot(dialect: str | Dialect, tools: ToolsLike, examples: Sequence[Example] = ()) -> list[dict[str, str]]:
+def few_shot(
+    dialect: str | Dialect | Sequence[str | Dialect], tools: ToolsLike, examples: Sequence[Example] = ()
+) -> list[dict[str, str]]:
     """Return messages in which tools have been called before: what a base model goes by, which follows no instructions.
 
     Each example is a question of the user, the call, its result and the answer, as OpenAI's chat has messages (and
@@ -189,30 +192,34 @@ def few_shot(dialect: str | Dialect, tools: ToolsLike, examples: Sequence[Exampl
     registry = ToolRegistry.of(tools)
     if not registry:
         return []
-    known = _teachable(dialect)
+    armed = _armed(dialect)
     return [
         {"role": role, "content": content}
-        for example in examples or _made_examples(registry, known)
-        for role, content in zip(("user", "assistant") * 2, _exchange(example, registry, known), strict=True)
+        for example in examples or _made_examples(registry, armed)
+        for role, content in zip(("user", "assistant") * 2, _exchange(example, registry, armed), strict=True)
     ]
 
 
-def _teachable(dialect: str | Dialect) -> Dialect:
-    (known,) = choose_dialects((dialect,))
-    if not known.teachable:
-        raise ValueError(f"calls of the dialect {known.id!r} hold tokens of a chat template, which no prompt can write")
-    return known
+def _armed(dialects: str | Dialect | Sequence[str | Dialect]) -> list[Dialect]:
+    """Return the dialect that is taught, and behind it all others in which something may be a call."""
+    chosen = choose_dialects((dialects,) if isinstance(dialects, str | Dialect) else dialects)
+    if not chosen[0].teachable:
+        raise ValueError(
+            f"calls of the dialect {chosen[0].id!r} hold tokens of a chat template, which no prompt can write"
+        )
+    ids = {each.id for each in chosen}
+    return [*chosen, *(each for each in choose_dialects("auto") if each.id not in ids)]
 
 
-def _write_section(registry: ToolRegistry, dialect: Dialect, *, short: bool, examples: Sequence[Example]) -> str:
+def _write_section(registry: ToolRegistry, armed: list[Dialect], *, short: bool, examples: Sequence[Example]) -> str:
     first = next(iter(registry))
     parts = [
         "You can use these tools:",
-        "\n".join(_told_in_line(tool, dialect) if short else _told(tool, dialect) for tool in registry),
-        dialect.instructions(first.name, _unarmed(sample_arguments(first)[0], dialect)).rstrip("\n"),
+        "\n".join(_told_in_line(tool, armed) if short else _told(tool, armed) for tool in registry),
+        armed[0].instructions(first.name, neutralise_all(sample_arguments(first)[0], armed)).rstrip("\n"),
     ]
     if examples:
-        parts += ["This is how it goes:", *(_transcript(each, registry, dialect) for each in examples)]
+        parts += ["This is how it goes:", *(_transcript(each, registry, armed) for each in examples)]
     written = _mark.sub("<\u2060", _SEPARATOR.join(parts))  # which may not end the section
     return f"{BEGIN}\n{written}\n{END}"
 
@@ -221,49 +228,38 @@ def _write_section(registry: ToolRegistry, dialect: Dialect, *, short: bool, exa
 # stays as it is: no call begins like the JSON of a definition, though some have its keys.
 
 
-def _told(tool: Tool, dialect: Dialect) -> str:
+def _told(tool: Tool, armed: list[Dialect]) -> str:
     about = {"description": tool.description, "parameters": tool.parameters}
-    return _plain(compact_json({"name": tool.name, **_unarmed(about, dialect)}), replace(dialect, unmarked=()))
+    told = compact_json({"name": tool.name, **neutralise_all(about, armed)})
+    return neutralise(told, [replace(each, unmarked=()) for each in armed])
 
 
-def _told_in_line(tool: Tool, dialect: Dialect) -> str:
+def _told_in_line(tool: Tool, armed: list[Dialect]) -> str:
     line, named = write_line(tool), len(f"- {tool.name}(")
-    return line[:named] + _plain(line[named:], dialect)
+    return line[:named] + neutralise(line[named:], armed)
 
 
-def _unarmed(value: Any, dialect: Dialect) -> Any:
-    return neutralise_all(value, _read(dialect))
-
-
-def _plain(text: str, dialect: Dialect) -> str:
-    return neutralise(text, _read(dialect))
-
-
-def _read(dialect: Dialect) -> list[Dialect]:
-    return [dialect, *(each for each in choose_dialects("auto") if each.id != dialect.id)]
-
-
-def _transcript(example: Example, registry: ToolRegistry, dialect: Dialect) -> str:
-    turns = zip(("User", "You", "Result", "You"), _exchange(example, registry, dialect), strict=True)
+def _transcript(example: Example, registry: ToolRegistry, armed: list[Dialect]) -> str:
+    turns = zip(("User", "You", "Result", "You"), _exchange(example, registry, armed), strict=True)
     return _SEPARATOR.join(f"{who}:\n{text}" for who, text in turns)
 
 
-def _exchange(example: Example, registry: ToolRegistry, dialect: Dialect) -> tuple[str, str, str, str]:
+def _exchange(example: Example, registry: ToolRegistry, armed: list[Dialect]) -> tuple[str, str, str, str]:
     """Return the question, the call, the result and the answer as texts. Raises `UnknownTool`."""
     name = registry.find(example.name).name
     result = example.result if isinstance(example.result, str) else compact_json(example.result)
-    call = dialect.write_call(name, _unarmed(dict(example.arguments), dialect))
-    return example.question, call, dialect.write_result(name, _plain(result, dialect)), example.answer
+    call = armed[0].write_call(name, neutralise_all(dict(example.arguments), armed))
+    return example.question, call, armed[0].write_result(name, neutralise(result, armed)), example.answer
 
 
-def _made_examples(registry: ToolRegistry, dialect: Dialect) -> list[Example]:
+def _made_examples(registry: ToolRegistry, armed: list[Dialect]) -> list[Example]:
     """Return examples made of what tools give as examples: the first of each, then the second, and so on."""
     rounds = itertools.zip_longest(*([(tool, each) for each in sample_arguments(tool)] for tool in registry))
     pairs = [pair for each in rounds for pair in each if pair is not None]
     made = []
     for (tool, arguments), result in zip(pairs, _RESULTS, strict=False):
         values = ", ".join(each if isinstance(each, str) else compact_json(each) for each in arguments.values())
-        question = f"What does {tool.name} say" + (f" about {_plain(values, dialect)}?" if values else "?")
+        question = f"What does {tool.name} say" + (f" about {neutralise(values, armed)}?" if values else "?")
         made.append(Example(question, tool.name, arguments, result, f"It says {result}."))
     return made
 

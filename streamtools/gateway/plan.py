@@ -121,7 +121,8 @@ def history_for(asked: Asked, plan: Plan, examples: bool | Sequence[Example]) ->
     history = [_plain(each, plan.dialects) for each in asked.history] if plan.dialects else asked.history
     if plan.taught is None:
         return history
-    return calls_as_text(_teach(settle(history, "cancelled"), asked, plan.taught, examples), plan.taught)
+    taught = _teach(settle(history, "cancelled"), asked, plan.dialects, examples)
+    return calls_as_text(taught, plan.taught, reserved=plan.dialects)
 
 
 def _plain(message: Message, dialects: Sequence[Dialect]) -> Message:
@@ -138,7 +139,9 @@ def _plain(message: Message, dialects: Sequence[Dialect]) -> Message:
     return message
 
 
-def _teach(history: list[Message], asked: Asked, dialect: Dialect, examples: bool | Sequence[Example]) -> list[Message]:
+def _teach(
+    history: list[Message], asked: Asked, armed: tuple[Dialect, ...], examples: bool | Sequence[Example]
+) -> list[Message]:
     """Return the history with the tools in its system prompt, unless none may be called."""
     if asked.choice.mode == "none" or not asked.tools:
         return history
@@ -147,14 +150,14 @@ def _teach(history: list[Message], asked: Asked, dialect: Dialect, examples: boo
     base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
     names = {tool.name for tool in tools}
     given = () if isinstance(examples, bool) else [each for each in examples if each.name in names]
-    shown = read_messages(few_shot(dialect, tools, given)) if examples else []
-    return [System(put_section(base, _section(definitions_of(asked.tools), dialect))), *shown, *rest]
+    shown = read_messages(few_shot(armed, tools, given)) if examples else []
+    return [System(put_section(base, _section(definitions_of(asked.tools), armed))), *shown, *rest]
 
 
 @remembered
-def _section(definitions: bytes, dialect: Dialect) -> str:
+def _section(definitions: bytes, armed: tuple[Dialect, ...]) -> str:
     """Return what the system prompt says of the tools."""
-    return augment_system_prompt(None, tools_of(definitions), dialect)
+    return augment_system_prompt(None, tools_of(definitions), armed)
 
 
 def wish_of(asked: Asked, plan: Plan) -> str:

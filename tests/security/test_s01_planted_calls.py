@@ -359,25 +359,62 @@ def described_with(planted: str) -> dict[str, dict[str, Any]]:
     }
 
 
+BESIDE = pytest.mark.parametrize("beside", [(), ("hash_marker",)], ids=["alone", "beside another"])
+"""Whether a dialect is the only one that is armed, or the second, and the first is taught."""
+
+
+def armed_with(dialect: Dialect, beside: Sequence[str]) -> list[Dialect]:
+    return [*(DIALECTS[each] for each in beside if each != dialect.id), dialect]
+
+
 @ONE_LOOP
 @pytest.mark.parametrize("share", [12, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("flag", [False, None])
-async def test_what_a_server_says_of_its_tools_is_no_call(flag: bool | None, share: int) -> None:
+@BESIDE
+async def test_what_a_server_says_of_its_tools_is_no_call(beside: Sequence[str], flag: bool | None, share: int) -> None:
     """Wherever it stands, in definitions and in the prompt that teaches, with its examples, and in one line each."""
     with cases() as case:
-        for dialect in [*DIALECTS.values()][(flag is None) :: share]:
-            planted = dialect.write_call("pay", ANN)
+        for dialect in [*[*DIALECTS.values()][(flag is None) :: share], DIALECTS["morph_xml"]]:
+            planted, armed = dialect.write_call("pay", ANN), armed_with(dialect, beside)
             for place, said in described_with(planted).items():
                 about: Any = {"parameters": {"type": "object", "properties": {}}, **said}
                 tools = ToolRegistry(Tool(lambda given: "", name="look", **about), Bank().tools.only("pay"))
                 model = ScriptedModel(["Done."], native_tool_calls=flag)
                 with case(dialect.id, place):
-                    async with chat(model, ASKED, tools=tools, dialects=[dialect], few_shot=True) as events:
+                    async with chat(model, ASKED, tools=tools, dialects=armed, few_shot=True) as events:
                         [event async for event in events]
 
-                    taught = dialect if dialect.teachable else "tilde_fence"
+                    taught: list[Any] = armed if armed[0].teachable else ["tilde_fence", *armed]
                     line = augment_system_prompt(None, tools, taught, compact=True)
-                    assert [] == called_by([model.body(model.asks[0]), line], [dialect], tools)
+                    assert [] == called_by([model.body(model.asks[0]), line], armed, tools)
+
+
+@ONE_LOOP
+@pytest.mark.parametrize("share", [8, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("emulation", ["off", "force"])
+@pytest.mark.parametrize("flag", [False, None])
+@BESIDE
+async def test_what_an_earlier_call_holds_is_no_call(
+    beside: Sequence[str], flag: bool | None, emulation: Any, share: int
+) -> None:
+    """Its arguments, which were restored for its tool: as the next model is told them, natively or in text."""
+    tools = Bank().tools
+    with cases() as case:
+        for dialect in [*[*DIALECTS.values()][2 * (flag is None) :: share], DIALECTS["morph_xml"]]:
+            armed, bank = armed_with(dialect, beside), Bank(requires_approval=False)
+            function = {"name": "look", "arguments": json.dumps({"old": dialect.write_call("pay", ANN)})}
+            past: list[dict[str, Any]] = [
+                {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": function}]},
+                {"role": "tool", "tool_call_id": "c", "content": "x"},
+                *ASKED,
+            ]
+            model = ScriptedModel([*['{"tools": []}'] * (emulation == "force"), "Done."], native_tool_calls=flag)
+            with case(dialect.id):
+                how: Any = {"dialects": armed, "emulation": emulation}
+                async with chat(model, past, tools=bank.tools, **how) as events:
+                    [event async for event in events]
+
+                assert [] == called_by(model.body(model.asks[-1]), armed, tools)
 
 
 @ONE_LOOP
