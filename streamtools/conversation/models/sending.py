@@ -11,9 +11,7 @@ and nothing yields inside of it.
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -39,6 +37,9 @@ from streamtools.sources.source import Origin
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from tenacity import RetryCallState
+
 
 log = Logger(__name__)
 
@@ -203,18 +204,23 @@ class Sending:
         await self._close()
 
     async def _send(self) -> Response | SourceError:
-        for number in itertools.count():
-            attempt = await self._attempt()
-            if not attempt.again or number >= self._request.retries:
-                break
-            await self._drop()
-            backoff = min(BACKOFF * 2 ** min(number, 10), LONGEST_BACKOFF) + random.uniform(0, BACKOFF)  # noqa: S311
-            wait = backoff if attempt.wait is None else attempt.wait
-            status = attempt.answer.status_code if isinstance(attempt.answer, Response) else None
-            log.info("request_sent_again", attempt=number + 1, status=status, wait=round(wait, 3))
-            if (observed := observing.observed()) is not None:
-                observed.sent_again()
-            await anyio.sleep(wait)
+        from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_exponential, wait_random
+
+        backoff = wait_exponential(multiplier=BACKOFF, max=LONGEST_BACKOFF) + wait_random(max=BACKOFF)
+
+        def wait(state: RetryCallState) -> float:
+            asked = _attempt_of(state).wait
+            return backoff(state) if asked is None else asked
+
+        retrying = AsyncRetrying(
+            sleep=anyio.sleep,
+            stop=stop_after_attempt(1 + self._request.retries),
+            wait=wait,
+            retry=retry_if_result(lambda attempt: attempt.again),
+            before_sleep=self._give_up,
+            retry_error_callback=_attempt_of,
+        )
+        attempt: Attempt = await retrying(self._attempt)
         whole = self._request.whole
         if whole is not None and isinstance(attempt.answer, Response) and attempt.answer.status_code in _NOT_KNOWN:
             log.info("whole_history_sent", status=attempt.answer.status_code)
@@ -278,6 +284,15 @@ class Sending:
         message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(self._request.url)
         return SourceError(message, status=response.status_code, url=url)
 
+    async def _give_up(self, state: RetryCallState) -> None:
+        """Close what an attempt has left, before the next."""
+        answer = _attempt_of(state).answer
+        status = answer.status_code if isinstance(answer, Response) else None
+        log.info("request_sent_again", attempt=state.attempt_number, status=status, wait=round(state.upcoming_sleep, 3))
+        if (observed := observing.observed()) is not None:
+            observed.sent_again()
+        await self._drop()
+
     async def _drop(self) -> None:
         response, self._response = self._response, None
         if response is not None:
@@ -304,6 +319,12 @@ def _certificates() -> SSLContext:
     import httpx
 
     return httpx.create_ssl_context()
+
+
+def _attempt_of(state: RetryCallState) -> Attempt:
+    assert state.outcome is not None
+    attempt: Attempt = state.outcome.result()
+    return attempt
 
 
 def _refused(response: Response) -> Attempt:
