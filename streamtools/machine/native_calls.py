@@ -235,7 +235,7 @@ class NativeCalls:
             call.pieces.clear()
             return
         call.pieces.append(text)
-        if call.started:
+        if call.started and self.output.call_deltas:
             self.output.tell_arguments(call, text)
 
     def _settle_arguments(self, call: CallDraft, given: Any) -> str:

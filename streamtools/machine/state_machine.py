@@ -74,8 +74,8 @@ class StreamMachine(RunState):
     """
 
     __slots__ = (
-        "_declares_native", "_execute", "_guard", "_judge", "_malformed", "_self_contained", "_started", "_streams",
-        "_watchful", "_writing", "run_id", "source",
+        "_declares_native", "_execute", "_guard", "_judge", "_malformed", "_self_contained", "_started", "_watchful",
+        "_writing", "run_id", "source",
     )  # fmt: skip
 
     def __init__(
@@ -102,7 +102,6 @@ class StreamMachine(RunState):
         self.runnable, self.pending, self.usage = [], [], None
         self._turn = Turn(dialects, tools, options, self.number, native_tool_calls, output, on_invalid_output)
         self._writing = {} if options.get("call_partials") else self._turn.native.open  # to which pieces are added here
-        self._streams = options.get("call_deltas", False)
         self._declares_native, self._self_contained = native_tool_calls, self_contained
         self._execute = execute
         eager = execute == "eager" and judge is None and not self_contained
@@ -141,7 +140,7 @@ class StreamMachine(RunState):
                 if call is not None and call.room >= len(text):  # as `add` of the turn's native calls would
                     call.room -= len(text)
                     call.pieces.append(text)
-                    return [CallDelta(call.id, text, self.number())] if self._streams and call.started and text else []
+                    return [CallDelta(call.id, text, self.number())] if call.flows and text else []
         return self._feed(event)
 
     def resume(self, calls: Sequence[ToolCall]) -> list[UIEvent]:

@@ -46,6 +46,7 @@ class CallDraft(msgspec.Struct, eq=False):
     dropped: int | None = None  # characters over the limit; it has been reported then
     fault: Rejected | None = None  # why it cannot be a call, whatever comes
     started: str = ""  # the name with which its call-start has gone out
+    flows: bool = False  # it has, and deltas are all that is told of the arguments
     waiting: list[str] = []  # arguments that came before it
     value: ValueReader | None = None  # reads them as a value, if that is asked for
 
@@ -110,6 +111,7 @@ class Output:
     def start_call(self, call: CallDraft, name: str) -> None:
         """Report the name of a call, now that it is certain, and the arguments that came before it."""
         call.started = name
+        call.flows = self.options.call_deltas and not self.options.call_partials
         self.events.append(CallStart(call.id, name, self.number()))
         if call.waiting:
             self.tell_arguments(call, "".join(call.waiting))
@@ -117,18 +119,20 @@ class Output:
 
     def tell_arguments(self, call: CallDraft, text: str) -> None:
         """Report a piece of a call's arguments, as JSON text, once its name is known."""
-        if not call.started:
+        if call.flows:
+            if text:
+                make_delta = self.make_delta
+                self.events.append(make_delta(call.id, text))
+        elif not call.started:
             call.waiting.append(text)
         elif text:
             if self.options.call_deltas:
-                make_delta = self.make_delta
-                self.events.append(make_delta(call.id, text))
-            if self.options.call_partials:
-                if call.value is None:
-                    from streamtools.parsing.value_reader import ValueReader  # loaded when it is used
+                self.events.append(self.make_delta(call.id, text))
+            if call.value is None:
+                from streamtools.parsing.value_reader import ValueReader  # loaded when it is used
 
-                    call.value = ValueReader(limits=self.options.limits)
-                self.events += [Partial(*each, self.number(), call.id) for each in call.value.feed(text)]
+                call.value = ValueReader(limits=self.options.limits)
+            self.events += [Partial(*each, self.number(), call.id) for each in call.value.feed(text)]
 
     def complete_call(self, call: CallDraft, result: ToolCall) -> None:
         """End a call well."""

@@ -78,7 +78,7 @@ class Parser:
         self._closed = self._ended = False
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta that changes no state
         self._hidden: Span | ReasoningText | None = None  # takes such a delta, unless it is text for the reader
-        self._shows: type[Text] | None = None  # makes such a delta text for the reader, where events have no numbers
+        self._shows = False  # such a delta is text for the reader, and events have no numbers
         self._counts: Callable[[], int] | None = None  # numbers it, where they have
         self.reset()
 
@@ -87,25 +87,27 @@ class Parser:
         leaves = self._leaves  # called as a variable: what looks like a method is looked up in the type first
         try:
             if leaves(delta) is None and delta:
-                shows = self._shows
-                if shows is not None:  # the commonest of all: text for the reader
+                if self._shows:  # the commonest of all: text for the reader
                     self._prose.last = delta
-                    return [shows(delta)]
-                if (number := self._counts) is not None:
+                    return [Text(delta)]
+                if self._counts is not None:
                     self._prose.last = delta
+                    number = self._counts  # as a variable, too
                     return [Text(delta, number())]
                 if (span := self._span) is not None and (room := span.room - len(delta)) >= 0:
                     # `Span.skim`, inlined: text inside a string.
                     span.room = room
                     span.parts.append(delta)
-                    if (call_id := span.call_id) is None:
+                    if span.call_id is None:
                         new: list[UIEvent] = []
                         self._output.events = new
                         if (take := span.take) is not None:
                             take(delta)
                         return new
+                    if self._number is None:
+                        return [CallDelta(span.call_id, delta)]
                     number = self._number
-                    return [CallDelta(call_id, delta) if number is None else CallDelta(call_id, delta, number())]
+                    return [CallDelta(span.call_id, delta, number())]
                 if self._hidden is not None and (skimmed := self._hidden.skim(delta)) is not None:
                     return skimmed
             elif not (delta or self._closed):
@@ -173,7 +175,7 @@ class Parser:
         """Number events from here on."""
         self._number = number
         if self._shows or self._counts:
-            self._shows, self._counts = None, number
+            self._shows, self._counts = False, number
         self._output.number_by(number)
 
     def lose(self) -> None:
@@ -280,13 +282,14 @@ class Parser:
         if self._ended and not prose.direct:  # else nothing is withheld
             visible.flush()
         # Choose the search for deltas that change no state, and what takes them.
-        self._hidden = self._shows = self._counts = None
+        self._hidden = self._counts = None
+        self._shows = False
         self._leaves = always
         if self._span is not None:
             self._hidden, self._leaves = self._span, self._span.leaves
         elif self._reasoning is None:
             self._leaves, self._counts = prose.leaves, self._number
-            self._shows = Text if self._number is None else None
+            self._shows = self._number is None
         elif not self._reasoning.held:
             self._hidden, self._leaves = self._reasoning, self._reasoning.leaves
         return events

@@ -141,12 +141,10 @@ class Span(WrittenCalls):
                     if want == FIELD:
                         self.take = scanner.kept.append if self.stores else scanner.take
                     elif want and call is not None and self._output.call_deltas:
-                        if self._output.options.call_partials:
-                            self.take = partial(self._output.tell_arguments, call)
-                        elif call.started:
+                        if call.flows:
                             self.call_id = call.id
                         else:
-                            self.take = call.waiting.append
+                            self.take = partial(self._output.tell_arguments, call)
                     return True
                 self.leaves = always
             if next(body, _FINISHED) is _FINISHED:

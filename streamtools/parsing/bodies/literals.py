@@ -73,10 +73,8 @@ class Literals:
         assert self._string is not None
         if self._content is not None:
             self._content.take(text)
-        if self._undecided:
-            self._pieces.append(self._string.convert(text))
-        else:
-            self._write(self._string.convert(text))
+        write = self._write
+        write(self._string.convert(text))
 
     def scan(self, text: str, at: int = 0) -> int:
         """Read from a place as far as the value goes; return the place behind. A token that is cut counts as read."""
@@ -95,7 +93,7 @@ class Literals:
                 at = self._read_token(text, at)
         self._flush()
         self.leaves, string = always, self._string
-        if string is not None and not self._pending and (self._content is None or not self._content.quoted):
+        if string is not None and not (self._pending or self._undecided or (self._content and self._content.quoted)):
             self.leaves = string.leaves
         place = at + self._shift
         if place < begin:  # a cut mark that is none

@@ -33,7 +33,6 @@ TYPES: Final = {each: frozenset((each,)) for each in (*STRING, *NO_STRING)}
 _HELD_MOST = 512  # characters: more than a number may have digits, with the white space around it
 
 _SPACE = " \t\r\n"
-_special = re.compile(r'["\\\x00-\x1f]').search
 _number_begun = re.compile(r"[-+]?(?:[0-9.][-+.0-9_a-fA-FxXoO]*)?").fullmatch
 _json_number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 
@@ -130,7 +129,8 @@ class Value:
             self._blame()
 
     def _add_text(self, text: str) -> None:
-        self._span.write(text if _special(text) is None else quoted(text))
+        plain = text.isprintable() and '"' not in text and "\\" not in text
+        self._span.write(text if plain else quoted(text))
 
     def _add_aside(self, text: str) -> None:
         if self._span.stores:
