@@ -300,6 +300,7 @@ def test_a_process_without_an_output() -> None:
     """As with `>&-`."""
     ended = subprocess.run(
         ["sh", "-c", '"$@" >&-', "sh", *COMMAND, "replay", _NO_CALL],
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         env=ENVIRONMENT,
         check=False,
@@ -317,6 +318,7 @@ def test_a_process_that_is_interrupted_while_a_tool_works(sleeping: str, tmp_pat
     )
     process = subprocess.Popen(
         [*COMMAND, "replay", str(shipped()["tilde-call"]), "--speed", "0", "--tools", "slow:get_weather"],
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,

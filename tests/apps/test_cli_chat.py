@@ -58,8 +58,9 @@ def to(server: Provider, *more: str) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers of tests are asked directly, and with a key."""
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of tests are asked directly, and with a key; nobody waits for what is typed where the tests run."""
+    monkeypatch.setattr(sys, "stdin", StringIO())
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     for model in _CLIENTS.values():
