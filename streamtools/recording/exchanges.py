@@ -281,10 +281,15 @@ def _differences(path: str, asked: Any, recorded: Any) -> Iterator[Difference]:
 _MISSING = object()
 
 
+def in_common(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their beginnings."""
+    differing = (at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
+    return next(differing, min(len(one), len(other)))
+
+
 def _excerpts(one: str, other: str) -> tuple[str, str]:
     """Return two different strings as JSON, short, from a little before the place where they begin to differ."""
-    same = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
-    start = max(0, (min(len(one), len(other)) if same is None else same) - _SHOWN // 3)
+    start = max(0, in_common(one, other) - _SHOWN // 3)
     return _excerpt(one, start), _excerpt(other, start)
 
 

@@ -124,15 +124,15 @@ class Mark(msgspec.Struct, frozen=True):
     version: Any = None
 
 
-class Line(msgspec.Struct, frozen=True):
-    """Any line; its keys say which kind."""
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Any line; its keys say which kind, and stand in this order."""
 
     streamtools: Any = None
     at: float | None = None
-    text: str | None = None
-    base64: str | None = None
     before: str = ""
+    text: str | None = None
     after: str = ""
+    base64: str | None = None
     end: str | None = None
     error: str = ""
     bytes: int | None = None
@@ -146,8 +146,7 @@ def encode_head(head: Head) -> bytes:
 
 def encode_chunk(chunk: Chunk) -> bytes:
     """Return the line of a chunk, with its line feed."""
-    fields: dict[str, Any] = {"at": milliseconds(chunk.at)}
-    data = chunk.data
+    at, data = milliseconds(chunk.at), chunk.data
     before = _CONTINUATION.match(data)
     start = before.end() if before else 0
     after = _CUT_CHARACTER.search(data, max(start, len(data) - 3))
@@ -155,23 +154,17 @@ def encode_chunk(chunk: Chunk) -> bytes:
     try:
         text = data[start:stop].decode()
     except UnicodeDecodeError:
-        fields["base64"] = base64.b64encode(data).decode()
+        line = Line(at=at, base64=base64.b64encode(data).decode())
     else:
-        if start:
-            fields["before"] = data[:start].hex()
-        if text or not (start or after):
-            fields["text"] = text
-        if after:
-            fields["after"] = data[stop:].hex()
-    return _encode(fields) + b"\n"
+        shown = text if text or not (start or after) else None
+        line = Line(at=at, before=data[:start].hex(), text=shown, after=data[stop:].hex())
+    return _encode(line) + b"\n"
 
 
 def encode_end(end: End, *, size: int, digest: str) -> bytes:
     """Return the line of an end, with its line feed. `size` and `digest` are those of all bytes before it."""
-    fields: dict[str, Any] = {"at": milliseconds(end.at), "end": end.kind}
-    if end.error:
-        fields["error"] = end.error
-    return _encode(fields | {"bytes": size, "sha256": digest}) + b"\n"
+    line = Line(at=milliseconds(end.at), end=end.kind, error=end.error, bytes=size, sha256=digest)
+    return _encode(line) + b"\n"
 
 
 def read_data(line: Line) -> bytes | None:

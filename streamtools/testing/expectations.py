@@ -19,6 +19,7 @@ import msgspec
 
 from streamtools.events import Error, Event, UIEvent, read_ui_event
 from streamtools.events.coalescing import coalesce
+from streamtools.recording.exchanges import in_common
 from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
 
 Expected: TypeAlias = "Event | type[Event] | UnionType | Mapping[str, Any] | EllipsisType"
@@ -39,8 +40,7 @@ class Difference(NamedTuple):
     def show(self, side: object) -> str:
         """Return a short repr of one of the values: of texts from a little before the place where they part."""
         if isinstance(self.expected, str) and isinstance(self.came, str) and isinstance(side, str):
-            pairs = enumerate(zip(self.expected, self.came, strict=False))
-            parted = next((at for at, (one, other) in pairs if one != other), min(len(self.expected), len(self.came)))
+            parted = in_common(self.expected, self.came)
             return show(side) if parted < 2 * _BEFORE else "…" + show(side[parted - _BEFORE :])
         return show(side)
 

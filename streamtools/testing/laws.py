@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.errors import Code, EventOrderError
@@ -262,7 +262,7 @@ def assert_laws(
         suppress_health_check=list(hypothesis.HealthCheck),
     )
 
-    def hold(laws: Mapping[str, Callable[[Any, list[int]], None]], given: SearchStrategy[Any]) -> None:
+    def hold(given: SearchStrategy[Any], *laws: Callable[[Any, list[int]], None]) -> None:
         __tracebackhide__ = True
         law = ""  # the one that is looked at, and at last the one that the shortest text breaks
 
@@ -270,48 +270,31 @@ def assert_laws(
         @hypothesis.given(given, material.cuts)
         def look(text: Any, places: list[int]) -> None:
             nonlocal law
-            for law, check in laws.items():  # noqa: B007 - is read below
-                check(text, places)
+            for each in laws:
+                law = each.__name__.partition("_of_")[0].replace("_", " ")
+                each(text, places)
 
         try:
             look()
         except Exception as error:
             raise AssertionError(f"dialect {dialect.id!r} breaks the law of {law}: {error}") from error
 
-    hold(check.of_texts, matter.texts)
-    hold(check.of_documents, matter.documents)
+    hold(  # the plainest first, for a fault may break several
+        matter.texts,
+        *(check.totality, check.conservation, check.chunk_invariance, check.promptness),
+        *(check.paired_lifecycle, check.one_ending, check.limits),
+    )
+    hold(matter.documents, check.round_trip, check.promptness_of_calls, check.results)
 
 
 class _Laws:
-    """Each law as a function of a text, or of a document whose calls are known, and of places to cut it at."""
+    """Each law, by its name, as a function of a text, or of a document whose calls are known, and of places to cut."""
 
     def __init__(self, dialect: Dialect, tools: Any, markers: Sequence[Parts], silent: Sequence[str]) -> None:
         self._dialect = dialect
         self._options: dict[str, Any] = {"dialects": [dialect], "tools": tools}
         self._markers = markers
         self._silent = silent  # patterns of what hides what follows, and begins no call: a forged result, a section
-
-    @property
-    def of_texts(self) -> dict[str, Callable[[str, list[int]], None]]:
-        """The laws for any text, by their names; the plainest first, for a fault may break several."""
-        return {
-            "totality": self.totality,
-            "conservation": self.conservation,
-            "chunk invariance": self.chunk_invariance,
-            "promptness": self.promptness,
-            "paired lifecycle": self.paired_lifecycle,
-            "one ending": self.one_ending,
-            "limits": self.limits,
-        }
-
-    @property
-    def of_documents(self) -> dict[str, Callable[[Document, list[int]], None]]:
-        """The laws for texts of which it is known what they mean."""
-        return {
-            "round trip": self.round_trip,
-            "promptness": self.calls_are_prompt,
-            "results": self.results_call_nothing,
-        }
 
     def totality(self, text: str, places: list[int]) -> None:
         feed(cut(text, places), **self._options)
@@ -372,7 +355,7 @@ class _Laws:
         assert not result.errors, f"what was written is an error: {result.errors[0]}"
         assert document.prose == result.content, f"{result.content!r} is shown of the prose {document.prose!r}"
 
-    def calls_are_prompt(self, document: Document, places: list[int]) -> None:
+    def promptness_of_calls(self, document: Document, places: list[int]) -> None:
         parser = Parser(**self._options)
         written = 0
         for part in document.parts:
@@ -380,7 +363,8 @@ class _Laws:
             written += not isinstance(part, str)
             assert written == len(parser.calls), "a call is complete, and not reported"
 
-    def results_call_nothing(self, document: Document, places: list[int]) -> None:
+    def results(self, document: Document, places: list[int]) -> None:
+        """They call nothing."""
         for name in (part.name for part in document.parts if not isinstance(part, str)):
             written = self._dialect.write_result(name, "It is done.")
             assert not parse(cut(written, places), **self._options).calls, f"a result calls a tool: {written!r}"

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from tests.apps.test_cli_chat import PAYING, no_proxies, saying, serving, to
+from tests.apps.test_cli_chat import PAYING, saying, serving, surroundings, to
 from tests.support.command import COMMAND, ENVIRONMENT
 from tests.support.provider import Provider
 from tests.support.screen import Screen
 
-__all__ = ["no_proxies"]  # a fixture that every test here uses
+__all__ = ["surroundings"]  # a fixture that every test here uses
 
 WIDTH, HEIGHT = 60, 20
 READY = "\x1b[?2004h"  # prompt_toolkit has taken the terminal: it wants pasted text in brackets

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from streamtools.json_values import compact
 from streamtools.parsing import DIALECTS, Dialect, dialects
+from streamtools.recording.exchanges import in_common
 from streamtools.testing.conformance.cases import Case, Cut, Outcome, WrittenCall
 
 TOOLS: Final[tuple[dict[str, Any], ...]] = tuple(
@@ -105,12 +106,6 @@ def _outcome(pieces: Sequence[Piece], errors: tuple[str, ...] = ()) -> Outcome:
     return Outcome(sections("text"), calls, sections("thought"), errors)
 
 
-def _common(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at their beginnings."""
-    differing = (at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
-    return next(differing, min(len(one), len(other)))
-
-
 class _Writer:
     """What one dialect writes."""
 
@@ -125,7 +120,7 @@ class _Writer:
         """Whether a call is the whole answer."""
         self.results = any(each.kind == "result" for each in openers)
         """Whether a result, if the model writes one, is known as that."""
-        self.opening = one[: _common(one, other)]
+        self.opening = one[: in_common(one, other)]
         """What every call begins with."""
         token = _TOKEN.match(self.opening)
         self.token = token[0] if token else ""
@@ -138,7 +133,7 @@ class _Writer:
         write = self.dialect.write_call
         text = write(name, arguments)
         others = dict.fromkeys(arguments) or {"_": None}, {**arguments, "overwrite": True}
-        given, whole = (_common(text, write(name, other)) for other in others)
+        given, whole = (in_common(text, write(name, other)) for other in others)
         return Piece("call", text, WrittenCall(name, arguments), given, whole)
 
     def around(self, *calls: Piece) -> list[Piece]:
@@ -182,7 +177,7 @@ def _rules(writer: _Writer) -> Iterator[Rule]:
 def _markers_in_strings(writer: _Writer) -> Iterator[Rule]:
     why = "A tag inside a string of a call is a part of the string."
     one, other = (writer.call("get_weather", {"city": city}).text for city in "xy")
-    closing = one[len(one) - _common(one[::-1], other[::-1]) :].strip('"}')
+    closing = one[len(one) - in_common(one[::-1], other[::-1]) :].strip('"}')
     for tag in (writer.opening, closing):
         arguments = {"path": "tags.md", "content": f"It is written as {tag} here."}
         call = writer.call("write_file", arguments)
