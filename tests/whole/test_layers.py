@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "typed": (),
     "parsing": {*VOCABULARY, "rules", "typed"},
     "tools": {*VOCABULARY, "logs", "observing"},
-    "recording": {"errors", "rules"},
+    "recording": {"errors", "json_values", "rules"},
     # what is built of them, each on those above
     "machine": {*VOCABULARY, "logs", "rules", "parsing", "typed"},
     "history": {"errors", "limits", "json_values", "calls", "parsing"},
