@@ -144,16 +144,16 @@ def test_what_is_kept_does_not_grow() -> None:
         report.see(
             [Warning(Code.NEAR_MISS, f"a call of the dialect d{number} in code"), Done("finished", None, None, [])]
         )
-    told = report.figures.as_dict()
+    told = report.as_dict()
     assert 1007 == sum(told["near_misses"].values()) == sum(told["over_runs"]["near_misses"])
     assert len(told["near_misses"]) <= 201
     assert len(told["over_runs"]["near_misses"]) <= BINS
     assert 16 == told["over_runs"]["runs_in_each"]
-    assert len(page(report.figures)) < 60_000
+    assert len(page(report)) < 60_000
     report.read_lines(
         io.BytesIO(b"[" * (9 * 1024 * 1024) + b"\n" + Error(Code.UPSTREAM_ERROR, "no").to_json().encode())
     )
-    assert {"upstream_error": 1} == report.figures.as_dict()["errors"]
+    assert {"upstream_error": 1} == report.as_dict()["errors"]
 
 
 def test_a_recording_that_breaks_off_is_counted_as_far_as_it_goes(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import sys
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -39,22 +40,33 @@ def run_report(asked: arguments.Report, output: TextIO, complaints: Complaints) 
             report.read(path)
         except Refused as refusal:
             refusals.append(str(refusal))
-    if not report.figures.found:
+    if not report.found:
         nothing = f"{', '.join(asked.files)}: no recording, and no line is an event or a record of the log"
         raise Refused("; ".join(refusals) or nothing)
-    figures = report.figures
-    output.write(msgspec.json.encode(figures.as_dict()).decode() + "\n" if asked.json else page(figures))
+    output.write(msgspec.json.encode(report.as_dict()).decode() + "\n" if asked.json else page(report))
     if refusals:
         raise Refused("; ".join(refusals), status=1)
     return 0
 
 
 class Report:
-    """Counts what files tell. Calls in recordings are read in these `dialects`."""
+    """What files tell, counted: tables by name, times, and what came in which run, in the order of the files.
+
+    Calls in recordings are read in these `dialects`.
+    """
 
     def __init__(self, dialects: Dialects = "auto") -> None:
-        self.figures = Figures()
         self._dialects = dialects
+        self.found = 0
+        """Lines, or answers of recordings, that told something."""
+        self.skipped = 0
+        """Lines that told nothing."""
+        self.tables: dict[str, Counter[str]] = {name: Counter() for name in _TABLES}
+        self.times = {name: Histogram() for name in _TIMES}
+        self.bins: list[Counter[str]] = []
+        self._a_bin = 1  # runs in each of them
+        self._runs = 0  # in the last one
+        self._open: Counter[str] = Counter()  # what came since the last run ended
 
     def read(self, path: str) -> None:
         """Take in a file; `-` is standard input. Raises `Refused` for one that cannot be read."""
@@ -86,12 +98,11 @@ class Report:
             if whole.strip():
                 self._read_line(whole)
             line = file.readline(LONGEST)
-        if self.figures.is_open:
-            self.figures.end_run()
+        if self._open.total():
+            self._end_run()
 
     def see(self, events: Iterable[UIEvent]) -> None:
         """Count what events tell."""
-        figures = self.figures
         for event in events:
             match event:
                 case Call(call):
@@ -111,57 +122,69 @@ class Report:
                     self._count("rule_matches", rule)
                 case Executed(call, elapsed=elapsed):
                     self._count("tools", call.name)
-                    figures.times["tools"].add(elapsed)
+                    self.times["tools"].add(elapsed)
                 case Done(reason):
                     self._count("runs", reason)
-                    figures.end_run()
+                    self._end_run()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it for JSON."""
+        tables = {name: dict(counter.most_common()) for name, counter in self.tables.items()}
+        times = {name: histogram.as_dict() for name, histogram in self.times.items()}
+        over_runs = {"runs_in_each": self._a_bin, **{name: [each[name] for each in self.bins] for name in _MARKS}}
+        return {"found": self.found, "skipped": self.skipped, **tables, "times": times, "over_runs": over_runs}
 
     def _count(self, table: str, name: str) -> None:
-        counter: Counter[str] = self.figures.tables[table]
-        name = name[:100]
+        counter, name = self.tables[table], name[:100]
         counter[name if name in counter or len(counter) < _KINDS else "(others)"] += 1
-        self.figures.mark(table)
+        if table in _MARKS:
+            self._open[table] += 1
+
+    def _end_run(self) -> None:
+        if not self.bins or self._runs == self._a_bin:
+            if len(self.bins) == BINS:
+                self.bins = [one + other for one, other in zip(self.bins[::2], self.bins[1::2], strict=True)]
+                self._a_bin *= 2
+            self.bins.append(Counter())
+            self._runs = 0
+        self.bins[-1] += self._open
+        self._runs += 1
+        self._open.clear()
 
     def _read_line(self, line: bytes) -> None:
         try:
             value = msgspec.json.decode(line)
+            is_event = isinstance(value, dict) and isinstance(value.get("type"), str)
+            events = [read_ui_event(line)] if is_event else []
         except (ValueError, RecursionError):
-            self.figures.skipped += 1
+            self.skipped += 1
             return
-        if not isinstance(value, dict):
-            self.figures.skipped += 1
-        elif isinstance(value.get("type"), str):
-            try:
-                event = read_ui_event(line)
-            except (ValueError, RecursionError):
-                self.figures.skipped += 1
-            else:
-                self.figures.found += 1
-                self.see([event])
-        else:
-            self._read_record(value)
+        if not is_event and not (isinstance(value, dict) and self._read_record(value)):
+            self.skipped += 1
+            return
+        self.found += 1
+        self.see(events)
 
-    def _read_record(self, record: dict[str, Any]) -> None:
+    def _read_record(self, record: dict[str, Any]) -> bool:
         """Count a record of the log: of structlog, whose values stand beside its `event`, or of a formatter of JSON."""
         told = record.get("streamtools")
         name = record.get("event") or str(record.get("message", "")).partition(" ")[0]
         logger = record.get("logger") or record.get("name") or ""
         if not (name and isinstance(name, str) and (isinstance(told, dict) or str(logger).startswith("streamtools"))):
-            self.figures.skipped += 1
-            return
+            return False
         values = told if isinstance(told, dict) else record
-        self.figures.found += 1
         about = (str(values[key]) for key in ("tool", "model", "code", "status", "cause", "error") if values.get(key))
         self._count("log", " ".join([name, *about]))
+        return True
 
     def _read_recording(self, recording: OpenRecording) -> None:
-        head, times = recording.head, self.figures.times
+        head = recording.head
         status = head.response.status if head.response is not None else 200
-        self.figures.found += 1
+        self.found += 1
         if not 200 <= status < 300:
             self._count("errors", f"{Code.UPSTREAM_ERROR} {status}")
             self._count("runs", "failed")
-            self.figures.end_run()
+            self._end_run()
             return
         adapter = adapter_of(head)
         machine = StreamMachine(dialects=self._dialects, execute="never")
@@ -176,7 +199,7 @@ class Report:
             self.see(events)
         for name, seconds in (("first_chunk", first_chunk), ("first_text", first_text), ("answers", at)):
             if seconds is not None:
-                times[name].add(seconds)
+                self.times[name].add(seconds)
         self.see(out for event in adapter.close() for out in machine.feed(event))
         self.see(machine.close())
 
@@ -225,7 +248,7 @@ class Histogram:
     def add(self, seconds: float) -> None:
         """Count one."""
         self.sum += seconds
-        self.counts[next((at for at, bound in enumerate(BOUNDS) if seconds <= bound), len(BOUNDS))] += 1
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -233,61 +256,16 @@ class Histogram:
         return {"count": count, "mean": self.sum / count if count else None, "bounds": BOUNDS, "counts": self.counts}
 
 
-class Figures:
-    """What was counted: tables by name, times, and what came in which run, in the order of the files."""
-
-    def __init__(self) -> None:
-        self.found = 0
-        """Lines, or answers of recordings, that told something."""
-        self.skipped = 0
-        """Lines that told nothing."""
-        self.tables: dict[str, Counter[str]] = {name: Counter() for name in _TABLES}
-        self.times = {name: Histogram() for name in _TIMES}
-        self.bins: list[Counter[str]] = []
-        self._a_bin = 1  # runs in each of them
-        self._runs = 0  # in the last one
-        self._open: Counter[str] = Counter()  # what came since the last run ended
-
-    def mark(self, table: str) -> None:
-        """Count something for the run that goes on."""
-        if table in _MARKS:
-            self._open[table] += 1
-
-    def end_run(self) -> None:
-        """Take note that a run has ended."""
-        if not self.bins or self._runs == self._a_bin:
-            if len(self.bins) == BINS:
-                self.bins = [one + other for one, other in zip(self.bins[::2], self.bins[1::2], strict=True)]
-                self._a_bin *= 2
-            self.bins.append(Counter())
-            self._runs = 0
-        self.bins[-1] += self._open
-        self._runs += 1
-        self._open.clear()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether something came of which no run has ended."""
-        return self._open.total() > 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all of it for JSON."""
-        tables = {name: dict(counter.most_common()) for name, counter in self.tables.items()}
-        times = {name: histogram.as_dict() for name, histogram in self.times.items()}
-        over_runs = {"runs_in_each": self._a_bin, **{name: [each[name] for each in self.bins] for name in _MARKS}}
-        return {"found": self.found, "skipped": self.skipped, **tables, "times": times, "over_runs": over_runs}
-
-
-def page(figures: Figures) -> str:
+def page(report: Report) -> str:
     """Return the page. Whatever stands in a file may stand in it, escaped."""
-    parts = [f"<p>{figures.found} lines and answers were read, and {figures.skipped} lines told nothing.</p>"]
-    if any(each.total() for each in figures.bins):
-        parts += ["<h2>Over the runs, in their order</h2>", _over_runs(figures.bins)]
+    parts = [f"<p>{report.found} lines and answers were read, and {report.skipped} lines told nothing.</p>"]
+    if any(each.total() for each in report.bins):
+        parts += ["<h2>Over the runs, in their order</h2>", _over_runs(report.bins)]
     for name, title in _TABLES.items():
-        if counter := figures.tables[name]:
+        if counter := report.tables[name]:
             parts += [f"<h2>{title}</h2>", _table(counter.most_common())]
     for name, title in _TIMES.items():
-        histogram = figures.times[name]
+        histogram = report.times[name]
         if any(histogram.counts):
             mean = histogram.sum / sum(histogram.counts)
             parts += [f"<h2>{title}: {mean:.3g} s on average</h2>", _bars(histogram)]

@@ -133,7 +133,7 @@ def _grow_report(parts: list[Any]) -> None:
         report.read_lines(
             io.BytesIO("".join(each if isinstance(each, str) else json.dumps(each) + "\n" for each in parts).encode())
         )
-    report.figures.as_dict()
+    report.as_dict()
 
 
 GRAMMARS: dict[str, Grammar] = {
