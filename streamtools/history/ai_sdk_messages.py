@@ -17,7 +17,7 @@ from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.content import encrypted, given
 from streamtools.history.history_reader import Draft, Reader, read_call
 from streamtools.history.messages import NOT_RUN
-from streamtools.history.parts import CallResult, ProviderItem, TextPart, Thought, User, fault_of
+from streamtools.history.parts import CallResult, ProviderItem, Thought, User, fault_of
 from streamtools.json_values import compact, fits, writable
 from streamtools.limits import DEFAULT_LIMITS
 
@@ -48,10 +48,13 @@ def read(message: Mapping[str, Any], reader: Reader) -> None:
         only = heard[0].get("text") if len(heard) == 1 and heard[0]["type"] == "text" else None
         reader.hear(User(only if isinstance(only, str) else heard))
     else:
-        turn = _Turn(reader)
+        step = _Step(reader)
         for part in parts:
-            turn.read(part)
-        turn.end()
+            if part.get("type") == "step-start":
+                step.end()
+                step = _Step(reader)
+            step.read(part)
+        step.end()
 
 
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -69,25 +72,21 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"type": "text", "text": f"[{given(part, 'filename') or kind}: {url}]"}  # whom the model may ask a tool for
 
 
-class _Turn:
+class _Step:
     """The step of a message that is being read."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._begin()
-
-    def _begin(self) -> None:
-        self._said = Draft(self._reader.place, self._reader.budget, client=True)
+        self._said = Draft(reader.place, reader.budget, client=True)
         self._results: list[CallResult] = []
         self._ids: set[str] = set()
 
     def read(self, part: Mapping[str, Any]) -> None:
-        """Add a part to the step, which a `step-start` ends; so does what is said behind an answered call."""
+        """Add a part to the step."""
         kind = given(part, "type")
-        if kind == "step-start":
-            self.end()
-        elif kind == "text":
-            self._said.parts.append(TextPart(given(part, "text"), self._signed(part)))
+        if kind == "text":
+            format, held = self._metadata(part, "providerMetadata")
+            self._said.add_text(given(part, "text"), held if format == "gemini" else None)
         elif kind == "reasoning":
             self._think(part)
         elif kind.startswith("tool-") or kind == "dynamic-tool":
@@ -103,26 +102,18 @@ class _Turn:
             self._reader.say(self._said.close())
             for result in self._results:
                 self._reader.add(result)
-        self._begin()
 
     def _think(self, part: Mapping[str, Any]) -> None:
         text = given(part, "text") or given(part, "reasoning")
         format, held = self._metadata(part, "providerMetadata")
         if hidden := given(held, "redactedData"):
-            thought = Thought("", hidden, redacted=True)
+            self._said.add_thought("", hidden, redacted=True)
         elif entries := encrypted(held.get("reasoning_details")) if format == "openai" else []:
-            thought = Thought(text, own=ProviderItem("openai", {"reasoning_details": entries}))
+            self._said.parts.append(Thought(text, own=ProviderItem("openai", {"reasoning_details": entries})))
         elif format == "responses":
-            thought = Thought(text, given(held, "reasoningEncryptedContent") or None, given(held, "itemId") or None)
+            self._said.add_thought(text, given(held, "reasoningEncryptedContent"), given(held, "itemId") or None)
         else:
-            thought = Thought(text, given(held, "signature") or given(held, "thoughtSignature") or None)
-        self._said.parts.append(thought if thought.signature or thought.own else Thought(text))
-
-    def _signed(self, part: Mapping[str, Any]) -> ProviderItem | None:
-        """Return Google's signature of a text."""
-        format, held = self._metadata(part, "providerMetadata")
-        signature = given(held, "thoughtSignature") if format == "gemini" else ""
-        return ProviderItem("gemini", {"thoughtSignature": signature}) if signature else None
+            self._said.add_thought(text, given(held, "signature") or given(held, "thoughtSignature"))
 
     def _metadata(self, part: Mapping[str, Any], name: str) -> tuple[str | None, Mapping[str, Any]]:
         """Return what a provider has put beside a part; the first is the turn's, and others count for nothing in it."""

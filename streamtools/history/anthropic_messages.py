@@ -19,6 +19,7 @@ from streamtools.history.parts import Assistant, CallResult, Message, Origin, Re
 FORMAT = "anthropic"
 _FAILED = "the call failed"  # an error without words is refused
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
+_IN_RESULTS = ("text", "image", "document", "search_result")
 _CONTAINER = "container"  # of an item that is no block
 _BESIDE = ("cache_control", "transformations", "context", "citations")  # an image or a document
 
@@ -166,16 +167,11 @@ def _thought(thought: Thought) -> list[dict[str, Any]]:
 
 def _result(result: CallResult, ids: _Ids) -> dict[str, Any]:
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.of_turn[result.call_id]}
-    if result.parts and (content := _known(_parts(list(result.parts)))):
+    if content := [each for each in _parts(list(result.parts)) if each.get("type") in _IN_RESULTS]:
         block["content"] = content
     elif text := result.text or (_FAILED if result.is_error else ""):
         block["content"] = text
     return block | ({"is_error": True} if result.is_error else {}) | beside(result)
-
-
-def _known(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return those of the blocks that may stand in a result."""
-    return [each for each in blocks if each.get("type") in ("text", "image", "document", "search_result")]
 
 
 class _Ids:

@@ -251,7 +251,7 @@ class Draft:
     def add_text(self, text: str, own: Mapping[str, Any] | None = None) -> None:
         """Add a text; `own` are its provider's members beside it."""
         signature = (own or {}).get("thoughtSignature")
-        if self.client and self.format and isinstance(signature, str):  # which nobody can forge
+        if self.client and self.format and isinstance(signature, str) and signature:  # which nobody can forge
             self.parts.append(TextPart(text, ProviderItem(self.format, {"thoughtSignature": signature})))
         else:
             self.parts.append(TextPart(text, self.keep(own)))

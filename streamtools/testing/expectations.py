@@ -129,8 +129,12 @@ def assert_events(events: Iterable[UIEvent], expected: Sequence[Expected], *, co
     what are no events, such as the text of a response.
     """
     __tracebackhide__ = True
-    events = _only_events(events)
-    came = coalesce(events) if coalesced else events
+    if isinstance(events, str | bytes):  # type: ignore[unreachable] # of those who check no types
+        raise TypeError("these are no events but a text: `read_events` reads the events in it")
+    came = list(events)
+    if strange := [each for each in came if not isinstance(each, Event)]:
+        raise TypeError(f"{strange[0]!r} is no event")
+    came = coalesce(came) if coalesced else came
     rows = _align(expected, came)
     if not all(row.same for row in rows):
         raise AssertionError("\n".join(["other events than expected: - expected, + came", *_write(rows)]))
@@ -153,15 +157,6 @@ def read_events(body: str | bytes) -> list[UIEvent]:
     if not events and any(line and not line.startswith(b":") for line in data.splitlines()):
         raise ValueError(f"no native event: {_beginning(data)}")
     return events
-
-
-def _only_events(events: Any) -> list[UIEvent]:
-    if isinstance(events, str | bytes):
-        raise TypeError("these are no events but a text: `read_events` reads the events in it")
-    found = list(events)
-    if strange := [each for each in found if not isinstance(each, Event)]:
-        raise TypeError(f"{strange[0]!r} is no event")
-    return found
 
 
 def _beginning(data: bytes) -> str:

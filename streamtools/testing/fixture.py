@@ -99,7 +99,11 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
             if self._replays is not None:
                 return await ask(self._replays)
         except UnrecordedRequest as fault:
-            self._forgive(fault)
+            assert self._replays is not None
+            if self._strict:
+                fault.args = (f"{fault}\n{self._advice}".strip(),)
+                raise
+            self._replays.faults.remove(fault)
         return await ask(self._recording())
 
     async def aclose(self) -> None:
@@ -159,14 +163,6 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
             if response.status >= _REFUSED and not passed:
                 return f"{request.method} {request.url} got the status {response.status}, and the test has not passed"
         return None
-
-    def _forgive(self, fault: UnrecordedRequest) -> None:
-        """Record a request that is not recorded yet, or raise."""
-        assert self._replays is not None
-        if self._strict:
-            fault.args = (f"{fault}\n{self._advice}".strip(),)
-            raise fault
-        self._replays.faults.remove(fault)
 
     def _recording(self) -> RecordingTransport:
         if self._recorder is None:

@@ -20,7 +20,6 @@ from streamtools.apps.cli import arguments
 from streamtools.apps.cli.complaints import Complaints
 from streamtools.apps.cli.recordings import open_transcript
 from streamtools.recording import Head, ReplayTransport, read_recording, shipped
-from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools import ToolError, ToolRegistry, ToolResult, tool
 
@@ -84,25 +83,19 @@ async def _demo(paths: Mapping[str, Path], speed: float, transcript: Transcript,
         body: Any = recording.head.request.body
         transcript.heading(f"{name}: {recording.head.title}", body["messages"][-1]["content"])
         transport = ReplayTransport(paths[name], speed=speed)
-        async with httpx.AsyncClient(transport=transport, timeout=None) as client:  # noqa: S113 - it may play slowly
-            result = await _ask(client, recording.head.request.url, body, transcript)
-        status = max(status, complaints.status_of(name, result))
+        start = time.perf_counter()
+        async with (
+            httpx.AsyncClient(transport=transport, timeout=None) as client,  # noqa: S113 - it may play slowly
+            aconnect_sse(client, "POST", recording.head.request.url, json=body) as response,
+            ToolStream(sources.openai(response), tools=TOOLS) as events,
+        ):
+            async for event in events:
+                transcript.show(event)
+        transcript.summarise(events.result, time.perf_counter() - start)
+        status = max(status, complaints.status_of(name, events.result))
     if len(recordings) == len(FEATURED):
         transcript.remark("streamtools demo --all plays the others, too: calls in code blocks, a call that is cut, …")
     return status
-
-
-async def _ask(client: httpx.AsyncClient, url: str, body: Any, transcript: Transcript) -> TurnResult:
-    """Post a request as a backend does, show the answer, and return what it came to."""
-    start = time.perf_counter()
-    async with (
-        aconnect_sse(client, "POST", url, json=body) as response,
-        ToolStream(sources.openai(response), tools=TOOLS) as events,
-    ):
-        async for event in events:
-            transcript.show(event)
-    transcript.summarise(events.result, time.perf_counter() - start)
-    return events.result
 
 
 def models_of(heads: Iterable[Head]) -> list[str]:

@@ -332,7 +332,8 @@ class LiveRegion:
         if live and same == len(after):  # those below go, and the cursor is wanted behind this one
             same -= 1
         gone, come = before[same:], after[same:]
-        rows = sum(map(self._rows, gone))
+        # A line takes more than one row where the terminal has been made narrower since.
+        rows = sum(max(1, -(-cell_len(_STYLING.sub("", line)) // self._console.width)) for line in gone)
         out = ""
         if rows == 1 and come and _goes_on(gone[0], come[0]):
             come[0] = come[0][len(gone[0]) :]
@@ -350,7 +351,3 @@ class LiveRegion:
             out += _ERASE_BELOW
         self._console.file.write(out)
         self._console.file.flush()
-
-    def _rows(self, line: str) -> int:
-        """Return how many rows a line takes: more than one where the terminal has been made narrower since."""
-        return max(1, -(-cell_len(_STYLING.sub("", line)) // self._console.width))

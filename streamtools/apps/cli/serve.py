@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,8 +45,13 @@ def run_serve(asked: Serve, output: TextIO, complaints: Complaints) -> int:
     """Serve the page until the process gets a signal to end, and return the exit status."""
     with needing_a_server("the page"):
         from streamtools.apps.web import reach
-    if asked.redis is not None:
-        _look_for(reach, asked.redis)
+    try:
+        if asked.redis is not None:
+            anyio.run(reach, asked.redis)
+    except ImportError as error:
+        raise Refused(f'--redis needs {error.name}: pip install "streamtools[cli,web,redis]"') from None
+    except Exception as error:  # without the URL, which may have a password in it
+        raise Refused(f"--redis names no server of use: {type(error).__name__}: {error}", status=1) from error
     with TemporaryDirectory(prefix="streamtools-", ignore_cleanup_errors=True) as directory:
         playing = asked.model is None
         answerer = Recorded(asked.files, speed=asked.speed) if playing else _Model(asked, Path(directory))
@@ -76,16 +81,6 @@ def _serve(asked: Serve, answerer: Answerer, output: TextIO, complaints: Complai
         page = f"debugger?{urlencode({'of': answerer.suggestions[0].name})}" if asked.files else ""
         banner = f"{answerer.label}: http://{name_of(asked.host)}:{port}/{page} (Ctrl-C ends it)"
         run_server(app, listener, banner, output)
-
-
-def _look_for(reach: Callable[[str], Awaitable[None]], redis: str) -> None:
-    """Raise `Refused` where this is no server on which processes can share their runs."""
-    try:
-        anyio.run(reach, redis)
-    except ImportError as error:
-        raise Refused(f'--redis needs {error.name}: pip install "streamtools[cli,web,redis]"') from None
-    except Exception as error:  # without the URL, which may have a password in it
-        raise Refused(f"--redis names no server of use: {type(error).__name__}: {error}", status=1) from error
 
 
 class _Model:
