@@ -183,6 +183,7 @@ class Failures:
     unsent: list[SourceEvent] = field(default_factory=list)
 
 
+@dataclass(eq=False, repr=False)
 class FailoverReply:
     """The answer to one request, from the first of the models that gives it, or from several of them.
 
@@ -190,17 +191,12 @@ class FailoverReply:
     of another model.
     """
 
-    def __init__(
-        self,
-        fallback: Fallback,
-        write: Callable[[Model], Ask],
-        take_back: TakeBack | None = None,
-        failures: Failures | None = None,
-    ) -> None:
-        self._fallback = fallback
-        self._write = write
-        self._take_back = take_back
-        self._failures = failures or Failures()
+    _fallback: Fallback
+    _write: Callable[[Model], Ask]
+    _take_back: TakeBack | None = None
+    _failures: Failures = field(default_factory=Failures)
+
+    def __post_init__(self) -> None:
         self._left: list[int] | None = None  # places of the models that have not been asked
         self._at = 0  # the place of the one that is asked
         self._reply: Reply | None = None

@@ -138,7 +138,7 @@ class Delivery:
         self._scope = anyio.CancelScope()
         self._why = HTTPException(504, "the answer takes too long")
         self._begun = self._broken = self._started = self._streams = self._sending = False
-        self._put: Callable[[Any], Awaitable[None]]
+        self._outlet: Outlet
         self._waiting: list[bytes] = []  # pieces that are sent together
         self._held = 0  # and their bytes
         self._more = anyio.Event()  # there are some
@@ -148,7 +148,7 @@ class Delivery:
     ) -> None:
         """Ask and send, until all is sent or the client has gone. Raises what is nobody's fault but ours."""
         outlet = Outlet(send, keep_alive=keep_alive, send_timeout=send_timeout)
-        self._put = outlet.put
+        self._outlet = outlet
 
         async def listen(group: TaskGroup) -> None:
             group.start_soon(self._send_together)
@@ -197,15 +197,11 @@ class Delivery:
         route = first.fallbacks[request.at - 1] if request.at else first
         self._begun = False
         fault: HTTPException | None = None
-        asked = (
-            {"content": request.body, "headers": route.headers}
-            if route.method == "POST"
-            else {"headers": route.headers}
-        )
+        asked: dict[str, Any] = {"headers": route.headers, "follow_redirects": False}
+        if route.method == "POST":
+            asked["content"] = request.body
         try:
-            async with route.client.stream(
-                route.method, route.url(request.endpoint), **asked, follow_redirects=False
-            ) as response:
+            async with route.client.stream(route.method, route.url(request.endpoint), **asked) as response:
                 headers = as_text(response.headers.raw)
                 if 300 <= response.status_code < 400:
                     fault = HTTPException(502, "the upstream redirects, which is not followed")
@@ -245,9 +241,7 @@ class Delivery:
                 waiting.append(piece)
                 self._held += len(piece)
                 if not was_there or self._held > _TOGETHER:
-                    self._sending = True
                     await self._put(self._together)
-                    self._sending = False
                 elif len(waiting) == 1:
                     self._more.set()
 
@@ -257,7 +251,7 @@ class Delivery:
             while True:
                 await self._more.wait()
                 self._more = anyio.Event()
-                await self._put(self._together)
+                await self._outlet.put(self._together)
 
     def _together(self, *, more: bool = True) -> Message | None:
         """Return the message with all pieces that wait."""
@@ -277,13 +271,17 @@ class Delivery:
         exchange.begin(fault.status_code, [("content-type", JSON)])
         return exchange.feed(write_fault("openai", fault.status_code, fault.detail)) + exchange.close()
 
+    async def _put(self, message: Any) -> None:
+        """Send a message; if the time is over meanwhile, nothing can follow."""
+        self._sending = True
+        await self._outlet.put(message)
+        self._sending = False
+
     async def _send(self, piece: bytes, *, more: bool = True) -> None:
         if self._started:
             if piece or not more:
                 self._waiting.append(piece)
-                self._sending = True
                 await self._put(partial(self._together, more=more))
-                self._sending = False
                 if piece and self.first is None:
                     self.first = monotonic()
             return
@@ -293,9 +291,7 @@ class Delivery:
         headers = as_bytes(head.headers)
         if not more:
             headers.append((b"content-length", b"%d" % len(piece)))
-        self._sending = True
         await self._put({"type": "http.response.start", "status": head.status, "headers": headers})
-        self._sending = False
         self._started, self.status = True, head.status
         self._streams = more and not self._untouched and (b"content-type", EVENT_STREAM.encode()) in headers
         await self._send(piece, more=more)

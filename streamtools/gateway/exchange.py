@@ -20,7 +20,7 @@ from streamtools.gateway.forced_calls import REFUSES, CallAlone, ask_freely, kee
 from streamtools.gateway.plan import WRITTEN, calls_in, make_plan, mode_of
 from streamtools.gateway.settings import Settings
 from streamtools.gateway.several_answers import Choices, Piece, read_choices, wanted
-from streamtools.gateway.template_route import NO_TEMPLATE, Template, template_of, unfit_for_template
+from streamtools.gateway.template_route import NO_TEMPLATE, LlamaCompletions, Template, template_of, unfit_for_template
 from streamtools.gateway.upstream_requests import UpstreamRequest, write_request
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.encoder import DONE, EVENT_STREAM, EVENT_STREAM_HEADERS
@@ -144,7 +144,7 @@ class Exchange:
             return
         self._adapter = adapter("ollama" if self._rewrite.upstream == "ollama" else "openai", self._rewrite.limits)
         if self._template is not None:
-            self._adapter = self._template.adapter(self._rewrite.limits)
+            self._adapter = LlamaCompletions(self._rewrite.limits)
         self._choices = Choices(self._rewrite.limits, self._wanted) if self._apart else None
         wait = self._apart or self._rewrite.ask_again or self._rewrite.fallbacks or self._gate is not None
         if self._asked.streamed and not (self._whole or wait):

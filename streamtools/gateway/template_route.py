@@ -20,10 +20,8 @@ from streamtools.events import SourceEvent
 from streamtools.gateway.client_requests import Asked, object_in
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.history import User
-from streamtools.limits import Limits
 from streamtools.outputs.encoder import to_json
 from streamtools.parsing.dialects import Dialect, families_for
-from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame
 from streamtools.sources.wire_formats.openai import ChatCompletions
 
@@ -91,10 +89,6 @@ class Template(NamedTuple):
             rest["max_tokens"] = limit
         made = {**rest, **raw, "prompt": tokens, "stop": stops(text)}
         return UpstreamRequest("completions", to_json(made)), _thinks(text[-256:].replace("Ċ", "\n"), model)
-
-    def adapter(self, limits: Limits) -> FrameAdapter:
-        """Return what reads a streamed answer."""
-        return LlamaCompletions(limits)
 
     def read(self, value: Body) -> Body:
         """Return an answer that is not streamed as one of chat completions."""

@@ -65,15 +65,8 @@ class ToolCallTransport(Transport):
         self._inner = inner
         self._rewrite = rewrite or Rewrite(upstream=upstream, **options)
 
-    async def handle_async_request(self, request: Any) -> Any:
-        """Return the response of the upstream, as the client of `request` would have it from a model with tools."""
-        return await self._handle(request, blocking=False)
-
-    def handle_request(self, request: Any) -> Any:
-        """Do as `handle_async_request`, for a blocking client."""
-        return at_once(self._handle(request, blocking=True))
-
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
+        """Return the response of the upstream, as the client of `request` would have it from a model with tools."""
         library = library_of(request)
         inner = self._transport(library, blocking)
         client = client_of(request.method, request.url.path)
@@ -130,9 +123,6 @@ class ToolCallTransport(Transport):
         url = url.copy_with(path=path_for(url.path, wanted.endpoint))
         more: dict[str, Any] = {"content": wanted.body, "extensions": request.extensions}
         return library.Request("POST", url, headers=as_bytes(headers), **more)
-
-    def _release(self) -> None:
-        """Hold nothing."""
 
     def _transport(self, library: ModuleType, blocking: bool) -> Any:
         """Return what asks the transport behind this one. Raises TypeError for one of another library, or kind."""

@@ -37,17 +37,13 @@ class AnthropicEncoder(CompletionEncoder):
         super().__init__(call_deltas=call_deltas, custom=custom)
         self._model = model
         self._id = id or "msg_" + secrets.token_hex(12)
-        self._begun = False
         self._blocks = 0
         self._open: str | None = None  # the type of the block that is open, if it is none of a call
         self._index = 0  # and its place
         self._before = b""  # what stands before the JSON of a delta of that block
         self._calls: dict[str, int] = {}  # their blocks
 
-    def _begin(self) -> bytes:
-        if self._begun:
-            return b""
-        self._begun = True
+    def _write_start(self) -> bytes:
         message: dict[str, Any] = {
             "id": self._id,
             "type": "message",

@@ -150,8 +150,7 @@ class CompletionEncoder(ABC):
         self._order = CallOrder()
         self._usage: events.Usage | None = None
         self._space = TrailingSpace()
-        self._failed = False
-        self._ended = False
+        self._begun = self._failed = self._ended = False
         self._has_text = False  # the answer has
         self._separates = False  # something comes between the text and that of the step before
         self._runs_tools = False  # of ours
@@ -318,11 +317,17 @@ class CompletionEncoder(ABC):
         parts.append(self._write_end(_finish_reason(done, bool(calls))))
         return b"".join(parts)
 
+    def _begin(self) -> bytes:
+        """Return what opens the answer, the first time that it is asked for."""
+        if self._begun:
+            return b""
+        self._begun = True
+        return self._write_start()
+
     # How a form writes each of them.
 
     @abstractmethod
-    def _begin(self) -> bytes:
-        """Return what opens the answer, the first time that it is asked for."""
+    def _write_start(self) -> bytes: ...
 
     @abstractmethod
     def _write_text(self, text: str) -> bytes: ...

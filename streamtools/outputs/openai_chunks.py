@@ -50,7 +50,6 @@ class OpenAIEncoder(CompletionEncoder):
         self._behind = b',"finish_reason":null}]}\n\n'
         self._before_text, self._behind_text = self._before + b'{"content":', b"}" + self._behind
         self._include_usage = include_usage
-        self._begun = False
 
     @property
     def around(self) -> tuple[bytes, bytes, TrailingSpace] | None:
@@ -63,10 +62,7 @@ class OpenAIEncoder(CompletionEncoder):
         choice = {"index": self._index, "delta": {}, "logprobs": logprobs, "finish_reason": None}
         return self._begin() + encode_json({**self._head, "choices": [choice]})
 
-    def _begin(self) -> bytes:
-        if self._begun:
-            return b""
-        self._begun = True
+    def _write_start(self) -> bytes:
         return self._write({"role": "assistant", "content": ""})
 
     def _write(self, delta: dict[str, Any]) -> bytes:

@@ -131,13 +131,11 @@ class PairedEncoder(ABC):
                 return self._begin() + self._write_usage(self._usage)
             case events.Done():
                 return self._finish(event)
-            case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup():
-                return b""
             case events.Raw(data):
                 return b"".join(self._write_file(kind, url) for kind, url in files_of(data))
             case events.Partial():
                 return self._begin() + self._write_partial(event)
-            case events.Matched():
+            case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup() | events.Matched():
                 return b""
             case events.StepSuperseded():  # responses refuse such runs, whose readers cannot take back what they show
                 return b""

@@ -76,12 +76,9 @@ class ResponsesEncoder(CompletionEncoder):
         self._where = b""  # it, in its deltas
         self._calls: dict[str, tuple[int, list[str]]] = {}  # the places of those that are open, and their arguments
 
-    def _begin(self) -> bytes:
-        if self._number:
-            return b""
-        return self._event("response.created", response=self._response) + self._event(
-            "response.in_progress", response=self._response
-        )
+    def _write_start(self) -> bytes:
+        created = self._event("response.created", response=self._response)
+        return created + self._event("response.in_progress", response=self._response)
 
     def _event(self, type: str, **members: Any) -> bytes:
         self._number += 1

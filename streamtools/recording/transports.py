@@ -46,8 +46,7 @@ class Transport(_Transport):  # type: ignore[misc] # see above
 
     _inner: Any = None
 
-    def _release(self) -> None:
-        raise NotImplementedError
+    def _release(self) -> None: ...
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
         raise NotImplementedError

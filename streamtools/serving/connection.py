@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass
 from math import inf
 from time import monotonic
 from typing import Any, Literal, TypeAlias
@@ -204,6 +205,7 @@ _APART = 0.002  # seconds between two messages in which it runs, as a rule: the 
 _TRUST = 0.25  # for so many, until there is a checkpoint after all: a source may block it
 
 
+@dataclass(eq=False, repr=False)
 class Outlet:
     """Sends messages through `send`, one after the other, from any task.
 
@@ -211,21 +213,16 @@ class Outlet:
     `sleep` are the clock.
     """
 
-    def __init__(
-        self,
-        send: Callable[[Any], Awaitable[None]],
-        *,
-        keep_alive: float | None,
-        send_timeout: float | None,
-        now: Callable[[], float] = monotonic,
-        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-    ) -> None:
-        self._send = send
-        self._keep_alive = seconds("keep_alive", keep_alive)
-        self._send_timeout = seconds("send_timeout", send_timeout)
-        self._now = now
-        self._sleep = sleep
-        self._since = now()  # when the last sending began
+    send: Callable[[Any], Awaitable[None]]
+    keep_alive: float | None
+    send_timeout: float | None
+    now: Callable[[], float] = monotonic
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+
+    def __post_init__(self) -> None:
+        self._silence = seconds("keep_alive", self.keep_alive)
+        self._patience = seconds("send_timeout", self.send_timeout)
+        self._since = self.now()  # when the last sending began
         self._sending = False
         self._row = 0  # messages, one right behind the other, since the last checkpoint
         self._trusted = self._since + _TRUST
@@ -242,13 +239,13 @@ class Outlet:
             await self._free.wait()
         if callable(message) and (message := message()) is None:
             return
-        now = self._now()
+        now = self.now()
         if now - self._since > _APART and now < self._trusted:
             self._row = 0
         self._since = now
         self._sending = True
         try:
-            await self._send(message)
+            await self.send(message)
             self._row += 1
             if self._row >= _ROW:
                 self._row, self._trusted = 0, now + _TRUST
@@ -261,16 +258,16 @@ class Outlet:
 
     async def watch(self, fill: Callable[[], Awaitable[None]]) -> None:
         """Call `fill` whenever nothing was sent for `keep_alive` seconds; return when a message takes too long."""
-        look = min(self._keep_alive, self._send_timeout)
+        look = min(self._silence, self._patience)
         while look < inf:
-            now = self._now()
-            next_look = self._since + (self._send_timeout if self._sending else self._keep_alive)
+            now = self.now()
+            next_look = self._since + (self._patience if self._sending else self._silence)
             if next_look > now:
-                await self._sleep(min(next_look - now, look))
+                await self.sleep(min(next_look - now, look))
                 continue
             if self._sending:
                 return
-            with anyio.move_on_after(self._send_timeout) as scope:
+            with anyio.move_on_after(self._patience) as scope:
                 await fill()
             if scope.cancelled_caught:
                 return

@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
@@ -293,6 +294,7 @@ class _Body(Reading):
         await anyio.lowlevel.checkpoint()
 
 
+@dataclass(eq=False, repr=False)
 class Smoothing:
     """Sends texts that have come at once one after the other, each at most some `seconds` late.
 
@@ -300,18 +302,12 @@ class Smoothing:
     are sent whole, so that a client which comes back names one that it has. `now` and `sleep` are the clock.
     """
 
-    def __init__(
-        self,
-        send: Callable[[UIEvent], Awaitable[object]],
-        *,
-        seconds: float,
-        now: Callable[[], float] = monotonic,
-        sleep: Callable[[float], Awaitable[object]] = anyio.sleep,
-    ) -> None:
-        self._send = send
-        self._seconds = seconds
-        self._now = now
-        self._sleep = sleep
+    send: Callable[[UIEvent], Awaitable[object]]
+    seconds: float
+    now: Callable[[], float] = monotonic
+    sleep: Callable[[float], Awaitable[object]] = anyio.sleep
+
+    def __post_init__(self) -> None:
         self._waiting: deque[tuple[float, UIEvent]] = deque()  # with the time at which each is late
         self._came: anyio.Event | None = None
         self._turn: anyio.Lock | None = None  # made late, because an endpoint may run in a thread without an event loop
@@ -322,12 +318,12 @@ class Smoothing:
         if self._fault is not None:
             raise self._fault
         if isinstance(event, Text | Reasoning) and len(self._waiting) < _WAITING:
-            self._waiting.append((self._now() + self._seconds, event))
+            self._waiting.append((self.now() + self.seconds, event))
             if self._came is not None:
                 self._came.set()
         else:
             await self.send_all()
-            await self._send(event)
+            await self.send(event)
 
     async def send_all(self) -> None:
         """Send all that waits."""
@@ -346,14 +342,14 @@ class Smoothing:
                 await self._send_next()
                 if self._waiting:
                     late, count = self._waiting[0][0], len(self._waiting)
-                    await self._sleep(max(0.0, late - self._now()) / count)
+                    await self.sleep(max(0.0, late - self.now()) / count)
         except Exception as fault:  # for who takes the next event
             self._fault = fault
 
     async def _send_next(self) -> None:
         async with self._in_turn():
             if self._waiting:
-                await self._send(self._waiting.popleft()[1])
+                await self.send(self._waiting.popleft()[1])
 
     def _in_turn(self) -> anyio.Lock:
         self._turn = self._turn or anyio.Lock()

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from starlette.datastructures import Address, Headers, MutableHeaders
@@ -36,6 +37,7 @@ def is_here(client: Address | None) -> bool:
         return False
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Guard:
     """Wraps an application: checks requests, and tells browsers by headers what they may do with its answers.
 
@@ -50,25 +52,18 @@ class Guard:
     a form, too, and `refusal` makes the response to what is refused.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        policy: str,
-        max_body: int,
-        hosts: Collection[str] = (),
-        origins: Collection[str] | None = None,
-        forms: Collection[str] = (),
-        refusal: Callable[[int, str], ASGIApp] = refuse,
-    ) -> None:
-        self._app = app
-        self._hosts = {"localhost", *hosts}
-        self._max_body = max_body
-        self._origins = origins
-        self._forms = forms
-        self._refuse = refusal
+    app: ASGIApp = field(kw_only=False)
+    policy: str
+    max_body: int
+    hosts: Collection[str] = ()
+    origins: Collection[str] | None = None
+    forms: Collection[str] = ()
+    refusal: Callable[[int, str], ASGIApp] = refuse
+
+    def __post_init__(self) -> None:
+        self.hosts = {"localhost", *self.hosts}
         self._headers = {
-            "content-security-policy": policy,
+            "content-security-policy": self.policy,
             "x-content-type-options": "nosniff",
             "x-frame-options": "DENY",
             "referrer-policy": "no-referrer",
@@ -80,7 +75,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
 
         def send_with_headers(message: Message) -> Awaitable[None]:  # no coroutine: each piece of a stream passes here
@@ -90,25 +85,25 @@ class Guard:
                     headers[name] = value
             return send(message)
 
-        app = self._refusal(scope["method"], scope["path"], Headers(scope=scope)) or self._app
+        app = self._refusal(scope["method"], scope["path"], Headers(scope=scope)) or self.app
         await app(scope, receive, send_with_headers)
 
     def _refusal(self, method: str, path: str, headers: Headers) -> ASGIApp | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
-            return self._refuse(421, "this server is not known by that name: see --allow-host")
+            return self.refusal(421, "this server is not known by that name: see --allow-host")
         if method in _SAFE:
             return None
         origins = headers.getlist("origin")
-        known = self._origins is not None and (not origins or (len(origins) == 1 and origins[0] in self._origins))
+        known = self.origins is not None and (not origins or (len(origins) == 1 and origins[0] in self.origins))
         if origins not in ([f"http://{hosts[0]}"], [f"https://{hosts[0]}"]) and not known:
-            return self._refuse(403, "only the page of this server may do that")
+            return self.refusal(403, "only the page of this server may do that")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json" and not (kind == "multipart/form-data" and path in self._forms):
-            return self._refuse(415, "the body has to be JSON, and its header Content-Type: application/json")
+        if kind != "application/json" and not (kind == "multipart/form-data" and path in self.forms):
+            return self.refusal(415, "the body has to be JSON, and its header Content-Type: application/json")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or len(length) > 9 or int(length) > self._max_body:
-            return self._refuse(413, f"the body may have {self._max_body} bytes")
+        if not length.isdecimal() or len(length) > 9 or int(length) > self.max_body:
+            return self.refusal(413, f"the body may have {self.max_body} bytes")
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -116,7 +111,7 @@ class Guard:
         if read is None:
             return False
         name = read[1] or read[2]
-        if name.lower() in self._hosts:
+        if name.lower() in self.hosts:
             return True
         try:
             ip_address(name)

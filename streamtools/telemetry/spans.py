@@ -38,6 +38,7 @@ _ON_SPANS = {
     "reasoning": "gen_ai.usage.reasoning.output_tokens",
 }
 """Attributes of spans by the field of `Usage`; that of `cache_write` has another name in each version."""
+_COUNTED = ("resent", "malformed", "near_misses")  # of a request
 _PROPAGATOR = TraceContextTextMapPropagator()
 CANCELLED = "cancelled"
 """`error.type` of what was left before it was complete."""
@@ -141,26 +142,18 @@ class _Request:
     def end(self, error: str | None) -> None:
         """End the span, at the time at which the answer was complete."""
         context.detach(self._token)
-        settings, span, step = self._settings, self.span, self.step
+        settings, span, step = self._settings, self.span, self.step or StepEnd(0, None)
         took = (self.ended or perf_counter()) - self.began
         error = error or self.error
-        if step is not None:
-            if step.finish_reason:
-                span.set_attribute("gen_ai.response.finish_reasons", [step.finish_reason])
-            if step.response_id:
-                span.set_attribute("gen_ai.response.id", step.response_id)
-            if step.model:
-                self.attributes["gen_ai.response.model"] = step.model
-                span.set_attribute("gen_ai.response.model", step.model)
-        for name in ("resent", "malformed", "near_misses"):
-            if count := getattr(self, name):
-                span.set_attribute(f"streamtools.{name}", count)
+        if step.model:
+            self.attributes["gen_ai.response.model"] = step.model
+        told: dict[str, Any] = {f"streamtools.{each}": getattr(self, each) for each in _COUNTED}
+        told |= {"gen_ai.response.id": step.response_id, "gen_ai.response.model": step.model}
         if settings.content:
-            finish = step.finish_reason if step is not None else None
-            told = output_messages("".join(self.texts), "".join(self.thoughts), self.calls, finish, self._clean)
-            span.set_attribute("gen_ai.output.messages", told)
+            said = "".join(self.texts), "".join(self.thoughts), self.calls
+            told["gen_ai.output.messages"] = output_messages(*said, step.finish_reason, self._clean)
+        _tell(span, told, step.finish_reason, self.usage, settings.names)
         if self.usage is not None:
-            _tell_usage(span, self.usage, settings.names.cache_write)
             settings.metrics.use(self.usage, self.attributes)
         settings.metrics.duration.record(took, self.attributes | _fail(span, error))
         span.end(self._started + int(took * 1e9))
@@ -171,7 +164,7 @@ class RunSpans:
 
     def __init__(self, settings: Settings, run_id: str, machine: Holds, resumed: str) -> None:
         self._settings = settings
-        self._machine = machine
+        self.machine = machine
         self._longest = 0
         self._began = perf_counter()
         self.attributes: dict[str, Any] = {"gen_ai.operation.name": "invoke_agent"}
@@ -195,17 +188,12 @@ class RunSpans:
         self.trace = carrier.get("traceparent", "")
         settings.live[id(self)] = self
 
-    @property
-    def held_now(self) -> int:
-        """How many characters are held back."""
-        return self._machine.held
-
     def current(self) -> AbstractContextManager[None]:
         return _current(self._context)
 
     def asked(self, origin: Sequence[Any], source: object) -> None:
         self._end_request()
-        self._request = _Request(self._settings, self._context, origin, source, self._machine.without_matches)
+        self._request = _Request(self._settings, self._context, origin, source, self.machine.without_matches)
         self._model = self._request.attributes.get("gen_ai.request.model")
 
     def came(self) -> None:
@@ -258,26 +246,22 @@ class RunSpans:
                 self._request.take(event, settings.content)
 
     def held(self) -> None:
-        self._longest = max(self._longest, self._machine.held)
+        self._longest = max(self._longest, self.machine.held)
 
     def tool(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
-        return _ToolSpan(self._settings, self._context, call, tool, self._before, self._machine.without_matches)
+        return _ToolSpan(self._settings, self._context, call, tool, self._before, self.machine.without_matches)
 
     def ended(self) -> None:
         settings, done, span = self._settings, self._done, self._span
         self._end_request()
         settings.live.pop(id(self), None)
         error = self._error
+        told: dict[str, Any] = {}
         if done is not None:
-            span.set_attribute("streamtools.done.reason", done.reason)
-            if done.finish_reason:
-                span.set_attribute("gen_ai.response.finish_reasons", [done.finish_reason])
-            if done.conversation_id:
-                span.set_attribute("gen_ai.conversation.id", done.conversation_id)
+            told = {"streamtools.done.reason": done.reason, "gen_ai.conversation.id": done.conversation_id}
             if done.reason == "cancelled":
                 error = error or CANCELLED
-        if self._usage is not None:
-            _tell_usage(span, self._usage, settings.names.cache_write)
+        _tell(span, told, None if done is None else done.finish_reason, self._usage, settings.names)
         settings.metrics.longest_held.record(self._longest)
         settings.metrics.agent_duration.record(perf_counter() - self._began, self.attributes | _fail(span, error))
         span.end()
@@ -345,9 +329,12 @@ def _fail(span: Span, error: str | None) -> dict[str, Any]:
     return {"error.type": error}
 
 
-def _tell_usage(span: Span, usage: Usage, cache_write: str) -> None:
-    for kind, name in {**_ON_SPANS, "cache_write": cache_write}.items():
-        if (tokens := getattr(usage, kind)) is not None:
+def _tell(span: Span, told: dict[str, Any], finish: str | None, usage: Usage | None, names: Names) -> None:
+    """Note how an answer, or a run, has ended, as far as that is known."""
+    told["gen_ai.response.finish_reasons"] = finish and [finish]
+    span.set_attributes({name: value for name, value in told.items() if value})
+    for kind, name in {**_ON_SPANS, "cache_write": names.cache_write}.items():
+        if (tokens := getattr(usage, kind, None)) is not None:
             span.set_attribute(name, tokens)
 
 
@@ -382,7 +369,7 @@ def instrument(
     meter = metrics.get_meter(_NAME, made, meter_provider, names.schema)
     live: dict[int, RunSpans] = {}
     # Of a copy: it is another thread that asks.
-    instruments = Instruments(meter, names, lambda: sum(run.held_now for run in list(live.values())))
+    instruments = Instruments(meter, names, lambda: sum(run.machine.held for run in list(live.values())))
     observing.install(Settings(tracer, instruments, names, agent, content, by_chunk, live))
 
 
