@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
@@ -337,14 +336,13 @@ UI_EVENTS: tuple[type[Event], ...] = get_args(UIEvent)
 """The types of the union."""
 
 _decoder = msgspec.json.Decoder(UIEvent)
-_text, _TEXTS = attrgetter("text"), frozenset((Text,))
 
 
-def size_of_texts(events: Sequence[UIEvent]) -> int:
-    """Return how many bytes small texts hold at most, and 0 if there is something else among them."""
-    if not _TEXTS.issuperset(map(type, events)) or (characters := sum(map(len, map(_text, events)))) > LARGE:
-        return 0
-    return len(events) * ITSELF + 4 * characters
+def small_text_of(events: Sequence[UIEvent]) -> str:
+    """Return the text of events, if they are all text and hold little; else nothing."""
+    texts = [event.text for event in events if type(event) is Text]
+    text = "".join(texts) if len(texts) == len(events) else ""
+    return text if len(text) <= LARGE else ""
 
 
 def read_ui_event(data: str | bytes) -> UIEvent:

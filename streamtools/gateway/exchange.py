@@ -148,7 +148,7 @@ class Exchange:
         self._choices = Choices(self._rewrite.limits, self._wanted) if self._apart else None
         wait = self._apart or self._rewrite.ask_again or self._rewrite.fallbacks or self._gate is not None
         if self._asked.streamed and not (self._whole or wait):
-            self._take, self._tell = self._adapter.take, self._answers[0].feed
+            self._take, self._tell = self._adapter.feed, self._answers[0].feed
         if self._asked.streamed and not self._failed and self.head is None:
             own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
             names = {name for name, _ in own}
@@ -177,7 +177,7 @@ class Exchange:
         return self._read_stream(chunk)
 
     def _read_stream(self, chunk: bytes) -> bytes:
-        return self._send_all(self._choices.feed(chunk)) if self._choices else self._send(self._adapter.take(chunk))
+        return self._send_all(self._choices.feed(chunk)) if self._choices else self._send(self._adapter.feed(chunk))
 
     def _end_stream(self, cause: str | None) -> bytes:
         return self._send_all(self._choices.close(cause)) if self._choices else self._send(self._adapter.close(cause))

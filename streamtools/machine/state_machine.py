@@ -132,7 +132,8 @@ class StreamMachine(RunState):
                 if turn.room >= size:
                     turn.room -= size
                     turn.deltas.append(text)
-                    return self._parse(text)
+                    parse = self._parse  # called as a variable: what looks like a method is looked up in the type first
+                    return parse(text)
                 return turn.read(text)
             if type(event) is ToolCallDelta:
                 call = self._writing.get(event.key)

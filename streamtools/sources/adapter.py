@@ -89,6 +89,10 @@ class Adapter(ABC):
         Raises `UnreadableSource` for an object of the wrong type.
         """
 
+    def feed(self, chunk: bytes) -> list[SourceEvent]:
+        """Return the events that `chunk` completes, as `take` does."""
+        return self.take(chunk)
+
     @abstractmethod
     def close(self, cause: str | None = None) -> list[SourceEvent]:
         """Return the events that the end of the transport completes; a second call returns none.
@@ -131,7 +135,15 @@ class FrameAdapter(Adapter):
 
     def feed(self, chunk: bytes) -> list[SourceEvent]:
         """Return the events of the frames that `chunk` completes."""
-        return self.feed_frames(self._frames.feed(chunk))
+        events: list[SourceEvent] = []  # as `feed_frames` does it, at the cost of a call less for each chunk
+        for frame in self._frames.feed(chunk):
+            if type(frame) is Frame and not self._over:
+                self._read(frame, events)
+            else:
+                self._pass_over(frame, events)
+        if self._blank:
+            self._blank = _hold_nothing(events)
+        return events
 
     def feed_frames(self, frames: Iterable[Framed]) -> list[SourceEvent]:
         """Return the events of frames that somebody else has decoded."""
@@ -146,17 +158,7 @@ class FrameAdapter(Adapter):
         return events
 
     def take(self, item: object) -> list[SourceEvent]:
-        if type(item) is not bytes:
-            return self._take_other(item)
-        events: list[SourceEvent] = []  # as `feed` does it, at the cost of two calls less for each chunk
-        for frame in self._frames.feed(item):
-            if type(frame) is Frame and not self._over:
-                self._read(frame, events)
-            else:
-                self._pass_over(frame, events)
-        if self._blank:
-            self._blank = _hold_nothing(events)
-        return events
+        return self.feed(item) if type(item) is bytes else self._take_other(item)
 
     def _take_other(self, item: object) -> list[SourceEvent]:
         """Return the events of an item that is not just bytes."""

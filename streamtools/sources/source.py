@@ -257,7 +257,8 @@ class Source:
                 self._read = self._origin.read
                 item = await anext(self._origin)
             else:
-                item = await self._read()
+                read = self._read
+                item = await read()
         except StopAsyncIteration:
             if self._over:
                 raise
@@ -271,7 +272,7 @@ class Source:
             raise
         self._cut = False
         try:
-            return self._adapter.take(item)
+            return self._adapter.feed(item) if type(item) is bytes else self._adapter.take(item)
         except UnreadableSource:
             self._over = True
             raise

@@ -22,7 +22,7 @@ from streamtools import observing
 from streamtools.errors import ClosedError
 from streamtools.events import Partial, Progress, SourceError, SourceEvent, SourceWarning, Text, UIEvent
 from streamtools.events.event import AT_ONCE, ITSELF, LARGE, is_large, taken_together, weigh
-from streamtools.events.ui_events import size_of_texts
+from streamtools.events.ui_events import small_text_of
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource, Take, read_into
@@ -309,7 +309,8 @@ class Handover:
             return behind
         if self._looks is not None:
             behind = self._looks(events) or behind
-        large, size = False, size_of_texts(events) if len(events) > 1 else 0
+        text = small_text_of(events) if len(events) > 1 else ""
+        large, size = False, len(events) * ITSELF + 4 * len(text) if text else 0
         for event in () if size else events:
             if type(event) is Text:
                 large = large or len(event.text) > LARGE
@@ -319,7 +320,7 @@ class Handover:
                 large = True
             elif type(event) is Partial:
                 self._place = event.path
-        collector.new += events  # as its `add` does; a call fewer for each event
+        collector.new += (Text(text),) if text else events  # as its `add` does; a call fewer for each event
         if large or len(collector.new) >= TOGETHER:
             self._look()
         if self._arguments is not None:

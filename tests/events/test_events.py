@@ -60,8 +60,8 @@ from streamtools.events import (
     read_source_event,
     read_ui_event,
 )
-from streamtools.events.event import ITSELF, LARGE, is_large, weigh
-from streamtools.events.ui_events import size_of_texts
+from streamtools.events.event import LARGE, is_large, weigh
+from streamtools.events.ui_events import small_text_of
 from tests.support.cases import together
 
 MADE = ToolCall(
@@ -386,10 +386,9 @@ def test_what_has_grown_weighs_what_it_holds_without_its_json() -> None:
     assert weigh(Partial(at, {"a": "x" * 9000})) > 9000
 
 
-def test_a_row_of_small_texts_is_weighed_at_once() -> None:
-    """At no less than each of them; not where one may be large, or something else is among them."""
-    texts = [Text("ab", seq=1), Text("\u00e4\u6f22\U0001f600", seq=2)]
-    assert sum(map(weigh, texts[:1])) <= size_of_texts(texts[:1]) < LARGE
-    assert size_of_texts(texts) == 2 * ITSELF + 4 * 5
-    assert size_of_texts([*texts, Reasoning("a", seq=3)]) == 0
-    assert size_of_texts([*texts, Text("a" * LARGE, seq=3)]) == 0
+def test_a_row_of_small_texts_is_one_text() -> None:
+    """Not where one may be large, or something else is among them."""
+    texts = [Text("ab", seq=1), Text("c", seq=2)]
+    assert small_text_of(texts) == "abc"
+    assert small_text_of([*texts, Reasoning("a", seq=3)]) == ""
+    assert small_text_of([*texts, Text("a" * (LARGE - 2), seq=3)]) == ""

@@ -618,11 +618,14 @@ def test_chunks_that_differ_in_their_text_alone(monkeypatch: pytest.MonkeyPatch)
         head + '"a","content":"b"}}]}',
         head + '"a"}},{"index":1,"delta":{"content":"b"}}]}',
         head + '"a"}}]',
+        head + '"a","b"}}]}',
+        head.replace('"index":0', '"index":1') + '"a"}}]}',
         '{"id":"c","model":"m","note":"Hello","choices":[{"index":0,"delta":{"content":"H\\u0065llo"}}]}',
         head + '"a"},"finish_reason":"stop"}]}',
     ]
     usual = [head + f'"word {number}"}}}}]}}' for number in range(20)]
-    for behind in (*odd, *("\n\ndata: ".join((each, usual[0])) for each in odd)):
+    several = [usual * 2, *([usual[0], each, usual[0]] for each in odd), [head + '"a\\"}}]}', head + '","b"}}]}']]
+    for behind in (*odd, *map("\n\ndata: ".join, several)):
         chunks = [f"data: {each}\n\n".encode() for each in (*usual, behind, *usual, "[DONE]")]
         by_bytes, by_chunks = ChatCompletions(), ChatCompletions()
         told = [by_bytes.take(bytes([byte])) for byte in b"".join(chunks)]

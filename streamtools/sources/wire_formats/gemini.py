@@ -15,6 +15,7 @@ mid-stream are bare JSON without `data:`. A blocked prompt has no candidates. Us
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -90,13 +91,19 @@ class _Chunk(msgspec.Struct, gc=False, rename="camel"):
     usage_metadata: _Counts | None = None
     prompt_feedback: None = None
     error: None = None
+    event_type: None = msgspec.field(default=None, name="event_type")
+
+
+class _Named(_Chunk, gc=False, rename="camel"):
+    """A chunk with the names that each repeats; it is decoded so until they are known."""
+
     response_id: Any = None
     model_version: Any = None
-    event_type: None = msgspec.field(default=None, name="event_type")
 
 
 _NOTHING = _Counts()
 _decode = msgspec.json.Decoder(_Chunk).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class Gemini(Interactions):
@@ -108,6 +115,7 @@ class Gemini(Interactions):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits)
+        self._decode_plain: Callable[[bytes], _Chunk] = _decode_named
         self._reason: str | None = None
         self._blocked: str | None = None  # why there is no answer to the prompt
         self._counts: _Counts | None = None
@@ -119,8 +127,9 @@ class Gemini(Interactions):
         return self._over or (self._reason or self._blocked or self._status) is not None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
+        decode = self._decode_plain  # called as a variable: what looks like a method is looked up in the type first
         try:
-            chunk = _decode(frame.data)
+            chunk = decode(frame.data)
         except REFUSED:
             self._read_slowly(frame, events)
             return
@@ -136,8 +145,9 @@ class Gemini(Interactions):
                     events.append(TextDelta(self._text.join(part.text) if self._text.half else part.text))
         if candidate.finish_reason:
             self._finish(candidate.finish_reason)
-        if self._model is None:
+        if type(chunk) is _Named:
             self._name_response(chunk.response_id, chunk.model_version)
+            self._decode_plain = _decode_named if self._model is None else _decode
         if chunk.usage_metadata is not None and chunk.usage_metadata != _NOTHING:
             self._counts = chunk.usage_metadata
 

@@ -56,7 +56,8 @@ class Ollama(FrameAdapter):
                 self._speaks = False
             else:
                 if not line.done:
-                    events += [TextDelta(line.message.content)] if line.message.content else []
+                    if text := line.message.content:
+                        events.append(TextDelta(text))
                     return
         value = self._decode(frame, events)
         if value is UNREADABLE:

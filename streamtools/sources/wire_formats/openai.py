@@ -49,6 +49,7 @@ _CUT = ("length", "content_filter", "error", "cancelled")
 """After these finish reasons nobody knows whether the last call is complete."""
 
 _OPENING = 4  # frames in which the names of the response and of the model are looked for; Azure's first has none
+_LF = 10
 _LESSONS = 64  # chunks of which is learned what stands around their text: in some streams that is never the same
 
 _HELPER = frozenset(
@@ -109,6 +110,7 @@ _OF_CHUNKS = ("usage", "error", "citations", "x_groq")
 _NOTHING = _Chunk(choices=[_Choice(delta=_Delta())])
 _decode = msgspec.json.Decoder(_Chunk).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
+_decode_texts = msgspec.json.Decoder(list[str]).decode
 
 
 class ChatCompletions(FrameAdapter):
@@ -147,14 +149,20 @@ class ChatCompletions(FrameAdapter):
             return []
         return super()._take_other(getattr(item, "chunk", None) or item if kind == "chunk" else item)
 
-    def take(self, item: object) -> list[SourceEvent]:
+    def feed(self, chunk: bytes) -> list[SourceEvent]:
         head, tail = self._head, self._tail
-        if head and type(item) is bytes and item.startswith(head) and item.endswith(tail) and self._frames.between:
-            text = item[len(head) : -len(tail)].decode(errors="replace")
-            fits = self._plain and not self._over and len(item) <= self._longest
-            if fits and text and text.isprintable() and '"' not in text and "\\" not in text and "\ufffd" not in text:
-                return [TextDelta(text)]
-        return super().take(item)
+        if head and chunk.startswith(head) and chunk.endswith(tail) and self._plain and self._frames.between:
+            first, last = len(head), -len(tail)
+            text = chunk[first:last]
+            texts = [each[first : last + 2] for each in chunk.split(b"\n")[:-1:2]] if _LF in text else [text]
+            if len(chunk) <= self._longest and not self._over and (tail + head).join(texts) == text:
+                try:
+                    said = _decode_texts(b'["%b"]' % b'",\n"'.join(texts))  # none of them goes on behind an LF
+                    if len(said) == len(texts) and all(said):
+                        return [*map(TextDelta, said)]
+                except REFUSED:
+                    pass
+        return super().feed(chunk)
 
     def _learn(self, data: bytes, text: str) -> None:
         """Take note of what stands around the text in a chunk that says nothing else, if that is in one place."""
