@@ -309,12 +309,10 @@ class Handover:
             return behind
         if self._looks is not None:
             behind = self._looks(events) or behind
-        text = small_text_of(events) if len(events) > 1 else ""
-        large, size = False, len(events) * ITSELF + 4 * len(text) if text else 0
-        for event in () if size else events:
-            if type(event) is Text:
-                large = large or len(event.text) > LARGE
-            elif type(event) is Partial and event.path is self._place:  # another piece of the same string
+        text = small_text_of(events) if type(events[0]) is Text else ""
+        large = False
+        for event in () if text else events:
+            if type(event) is Partial and event.path is self._place:  # another piece of the same string
                 large = large or event.value.__sizeof__() > LARGE
             elif is_large(event):
                 large = True
@@ -330,11 +328,9 @@ class Handover:
             self._wake()
         if len(ready) <= AHEAD and not large:
             return behind
-        held = self._held + size
-        for event in () if size else events:  # of a small text at most so much: it is counted anew where that matters
-            held += weigh(event) if large or type(event) is not Text else ITSELF + 4 * len(event.text)
-        self._held = held
-        return behind or held >= BUFFERED_BYTES or len(ready) >= BUFFERED
+        # Of texts that are small at most so much; they are counted anew where that matters.
+        self._held += len(events) * ITSELF + 4 * len(text) if text else sum(map(weigh, events))
+        return behind or self._held >= BUFFERED_BYTES or len(ready) >= BUFFERED
 
     async def _read(self, source: EventSource, take: Take[Sequence[SourceEvent]], machine: StreamMachine) -> None:
         """Read a source to its end. Who watches is told when it begins to come and to be shown, and when it has ended.
