@@ -22,14 +22,7 @@ FORMAT, COHERE = "openai", "cohere"
 _BESIDE = ("audio", "images", "prefix", "name")  # members of a message that go back; others are the client's own
 _TEXTS = ("text", "output_text", "refusal")
 _CHUNKS = (
-    "reference",
-    "tool_reference",
-    "image_url",
-    "document_url",
-    "input_audio",
-    "file",
-    "resource",
-    "resource_link",
+    *("reference", "tool_reference", "image_url", "document_url", "input_audio", "file", "resource", "resource_link"),
 )
 """Parts of an assistant's content, Mistral's most of them, that are neither text nor reasoning."""
 _BEGINNINGS = {"/9j/": "jpeg", "R0lG": "gif", "UklG": "webp"}  # of images in Base64 whose type nobody tells

@@ -204,7 +204,6 @@ def write_behind(
     history: Sequence[Message],
     format: Format | str,
     *,
-    dialects: Sequence[Dialect] = (),
     unanswered: Unanswered = None,
     **how: Any,
 ) -> list[dict[str, Any]]:
@@ -216,5 +215,5 @@ def write_behind(
         native = tuple(call for call in said if call.dialect == NATIVE)
         in_text = tuple(call for call in said if call.dialect != NATIVE)
         said = Assistant("".join(call.raw for call in in_text), native, in_text=in_text)
-    before = write_messages([said], format, dialects=dialects, unanswered="leave", **how)
-    return write_messages([said, *history], format, dialects=dialects, unanswered=unanswered, **how)[len(before) :]
+    before = write_messages([said], format, unanswered="leave", **how)
+    return write_messages([said, *history], format, unanswered=unanswered, **how)[len(before) :]

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self, TypedDict, Unpack
 
@@ -197,35 +198,31 @@ def _begin(file: ExchangeFile, response: Any) -> Entry:
     return exchange
 
 
+@dataclass(eq=False)
 class ExchangeFile:
     """Several exchanges in one file, in the order of their requests. Threads may write at the same time.
 
     The first that has not ended is written while it goes on; those begun later are kept in memory until their turn.
     A path is written anew, a file object is left open.
     A file that cannot be written stops the recording and nothing else: `fault` is then the error.
+
+    Raises OSError for a path that cannot be opened, ValueError for a secret that cannot be looked for.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        source: str = DETECT,
-        redact: Iterable[Secret] = (),
-        edit: Edit | None = None,
-        clock: Callable[[], float] = time.perf_counter,
-        keep_unreadable: bool = False,
-    ) -> None:
-        """Raises OSError for a path that cannot be opened, ValueError for a secret that cannot be looked for."""
-        self.keep_unreadable = keep_unreadable
-        self.redact = list(redact)
+    target: Target
+    source: str = DETECT
+    redact: Iterable[Secret] = ()
+    edit: Edit | None = None
+    clock: Callable[[], float] = time.perf_counter
+    keep_unreadable: bool = False
+
+    def __post_init__(self) -> None:
+        self.redact = list(self.redact)
         Scrubber(self.redact)  # which refuses what it cannot look for, before a file is emptied
-        self.source = source
-        self.edit = edit
-        self.clock = clock
         self.fault: OSError | None = None
         self.lock = threading.RLock()
-        self._owned = isinstance(target, str | os.PathLike)
-        self._file = open_anew(target) if isinstance(target, str | os.PathLike) else target
+        self._owned = isinstance(self.target, str | os.PathLike)
+        self._file = open_anew(self.target) if isinstance(self.target, str | os.PathLike) else self.target
         self._running: deque[Entry] = deque()
 
     def ask(self, method: str, url: str, headers: Sequence[tuple[str, str]], content: bytes) -> Entry:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -74,20 +74,18 @@ class GrowingMarkdown:
             return finished, []
         while True:
             live = [] if len(shown) > _LONGEST else self._draw(shown, place)
-            if (live and len(live) <= height) or not (at := self._where_to_cut(shown, place, len(live))):
+            if live and len(live) <= height:
+                break
+            cut = _where_to_cut(shown)
+            at = cut.at
+            while cut.at_words and live and at and len(self._draw(shown[:at], place)) >= len(live):
+                at = max(shown.rfind(" ", 0, at - 1), shown.rfind("\n", 0, at - 1)) + 1  # a row that ends here is full
+            if not (at := at or cut.at):
                 break
             finished += self._draw(shown[:at], place, cut=True)
-            opener, place = _carried_on(shown)
-            self._source, shown = opener + self._source[at:], opener + shown[at:]
+            self._source, shown, place = cut.opener + self._source[at:], cut.opener + shown[at:], cut.place
         self._place = place
         return finished, live[-height:]
-
-    def _where_to_cut(self, source: str, place: _Place, rows: int) -> int:
-        """Return where the first part of a block can end, which takes so many rows; 0: nowhere."""
-        first, words = at, _ = _ends(source)
-        while words and rows and at and len(self._draw(source[:at], place)) >= rows:  # a row that ends here is full
-            at = max(source.rfind(" ", 0, at - 1), source.rfind("\n", 0, at - 1)) + 1
-        return at or first
 
     def _draw(self, source: str, place: _Place, *, cut: bool = False) -> list[str]:
         if not source.strip():
@@ -141,44 +139,35 @@ def _blocks(source: str, place: _Place) -> list[tuple[str, _Place]]:
     ]
 
 
-def _ends(source: str) -> tuple[int, bool]:
-    """Return where the first part of a block can end, 0 for nowhere; and whether also at any word before that."""
-    kind, closed = _kind(source)
-    opener = len(_opener(source, kind))
+class _Cut(NamedTuple):
+    """Where the first part of a block ends, 0 for nowhere, and how the rest begins."""
+
+    at: int
+    at_words: bool  # it may also end at any word before that
+    opener: str  # the lines that a fence or a table begins with, if they are short enough to be repeated
+    place: _Place
+
+
+def _where_to_cut(source: str) -> _Cut:
+    """Return where the first part of a block can end."""
+    beginning = source[:_LONGEST]
+    tokens = _PARSER.parse(beginning)
+    kind = tokens[0].type if tokens else ""
+    opener = "".join(_lines(source)[: {"fence": 1, "table_open": 2}.get(kind, 0)])
+    opener = opener if len(opener) < _LONGEST // 4 else ""
+    at = 0  # a row of a table can make all of them wider, and what stands in an item has its indentation
     if len(source) > _LONGEST:
         line = source.rfind("\n", 0, _LONGEST) + 1
-        return (line if line > opener else _LONGEST), False
-    line = source.rfind("\n", 0, -1) + 1
-    match kind:
-        case "fence" if not closed:
-            line = source.rfind("\n") + 1
-            return (line if line > opener else 0), False
-        case "paragraph_open":
-            return max(source.rfind(" ", 0, -1) + 1, line), True
-        case "blockquote_open" | "code_block":
-            return line, False
-        case _:  # a row of a table can make all of them wider, and what stands in an item has its indentation
-            return 0, False
-
-
-def _kind(source: str) -> tuple[str, bool]:
-    """Return what a block is, and whether it is a fence that is closed."""
-    source = source[:_LONGEST]
-    tokens = _PARSER.parse(source)
-    kind = tokens[0].type if tokens else ""
-    return kind, kind == "fence" and _is_closed(tokens[0], source)
-
-
-def _carried_on(source: str) -> tuple[str, _Place]:
-    """Return what the rest of a block that is cut begins with, and where it stands."""
-    kind, _ = _kind(source)
-    return _opener(source, kind), _Place(opened=kind == "fence")
-
-
-def _opener(source: str, kind: str) -> str:
-    """Return the lines that a fence or a table begins with, if they are short enough to be repeated."""
-    opener = "".join(_lines(source)[: {"fence": 1, "table_open": 2}.get(kind, 0)])
-    return opener if len(opener) < _LONGEST // 4 else ""
+        at = line if line > len(opener) else _LONGEST
+    elif kind == "fence" and not _is_closed(tokens[0], beginning):
+        line = source.rfind("\n") + 1
+        at = line if line > len(opener) else 0
+    elif kind == "paragraph_open":
+        at = max(source.rfind(" ", 0, -1), source.rfind("\n", 0, -1)) + 1
+    elif kind in ("blockquote_open", "code_block"):
+        at = source.rfind("\n", 0, -1) + 1
+    is_short = len(source) <= _LONGEST
+    return _Cut(at, kind == "paragraph_open" and is_short, opener, _Place(opened=kind == "fence"))
 
 
 def _is_closed(fence: Token, source: str) -> bool:

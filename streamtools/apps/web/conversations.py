@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, NamedTuple, Protocol
 
@@ -142,6 +143,7 @@ class Conversation:
         return [each.run.id for each in gone]
 
 
+@dataclass(kw_only=True, eq=False)
 class Conversations:
     """All conversations: `most`, and `each` of an owner, used within `max_age` seconds. `kept` has those of before.
 
@@ -150,27 +152,19 @@ class Conversations:
     none that is being answered. Its answers go with it.
     """
 
-    def __init__(
-        self,
-        *,
-        most: int = MOST,
-        each: int = 100,
-        max_age: float = 12 * 3600.0,
-        max_turns: int = MAX_TURNS,
-        clock: Callable[[], float] = time.time,
-        kept: Kept | None = None,
-    ) -> None:
+    most: int = MOST
+    each: int = 100
+    max_age: float = 12 * 3600.0
+    max_turns: int = MAX_TURNS
+    clock: Callable[[], float] = time.time
+    kept: Kept | None = None
+
+    def __post_init__(self) -> None:
         self.runs: Runs | None = None
         """Those that keep the answers."""
-        self._most = most
-        self._each = each
-        self._max_age = max_age
-        self._max_turns = max_turns
-        self._clock = clock
-        self._file = kept
         self._kept: dict[str, tuple[float, Conversation]] = {}  # by id; the one that was used last stands last
-        for turn in kept.turns() if kept is not None else ():
-            made = Conversation(max_turns, turn.owner, turn.conversation)
+        for turn in self.kept.turns() if self.kept is not None else ():
+            made = Conversation(self.max_turns, turn.owner, turn.conversation)
             _, conversation = self._kept.setdefault(made.id, (turn.used, made))
             conversation.turns.append(Turn(turn.question, turn.run, turn.images))
             conversation.came_back = True
@@ -192,9 +186,9 @@ class Conversations:
     def use(self, conversation: Conversation) -> None:
         """Note that one is used."""
         self._kept.pop(conversation.id, None)
-        self._kept[conversation.id] = (now := self._clock(), conversation)
-        if self._file is not None and conversation.turns:
-            self._file.use(conversation.id, conversation.owner, now)
+        self._kept[conversation.id] = (now := self.clock(), conversation)
+        if self.kept is not None and conversation.turns:
+            self.kept.use(conversation.id, conversation.owner, now)
 
     def begin(self, owner: str) -> Conversation:
         """Return a new one. Raises `TooManyRuns` if all those are being answered that could go for it."""
@@ -203,39 +197,39 @@ class Conversations:
             known = [each for _, each in self._kept.values()]
             counts = Counter(each.owner for each in known)
             idle = [each for each in known if not each.is_busy]
-            if counts[owner] >= self._each:
+            if counts[owner] >= self.each:
                 idle = [each for each in idle if each.owner == owner]
-            elif len(known) < self._most:
+            elif len(known) < self.most:
                 break
             if not idle:
                 raise TooManyRuns("all conversations are being answered")
             back = {each.owner for each in known if each.came_back}
             self.forget(max(idle, key=lambda each: (each.owner not in back, counts[each.owner])))  # the first of them
-        made = Conversation(self._max_turns, owner)
+        made = Conversation(self.max_turns, owner)
         self.use(made)
         return made
 
     def add(self, conversation: Conversation, turn: Turn, place: int) -> None:
         """Note a turn that has begun, as `Conversation.add` does."""
         gone = conversation.add(turn, place)
-        if self._file is not None and isinstance(turn.run, Run):
-            self._file.use(conversation.id, conversation.owner, self._clock())
-            self._file.add(conversation.id, turn.question, turn.run, turn.images, gone)
+        if self.kept is not None and isinstance(turn.run, Run):
+            self.kept.use(conversation.id, conversation.owner, self.clock())
+            self.kept.add(conversation.id, turn.question, turn.run, turn.images, gone)
 
     def forget(self, conversation: Conversation) -> None:
         """Forget one, and have its run stopped."""
         self._kept.pop(conversation.id, None)
         if conversation.running is not None:
             conversation.running.cancel()
-        if self._file is not None:
-            self._file.forget(conversation.id)
+        if self.kept is not None:
+            self.kept.forget(conversation.id)
         if self.runs is not None:
             for turn in conversation.turns:
                 self.runs.let_go(turn.run.id, owner=conversation.owner)
 
     def _forget_old(self) -> None:
         for used, oldest in [*self._kept.values()]:
-            if self._clock() - used < self._max_age:
+            if self.clock() - used < self.max_age:
                 break
             if not oldest.is_busy:
                 self.forget(oldest)

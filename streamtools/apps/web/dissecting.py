@@ -99,12 +99,12 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
             raise TooManySteps(f"that makes more than {MOST_STEPS} steps: choose a coarser cut")
         body.add(decode(data))
         take(adapter.take(data))
-        steps.append(Step(at, body.length, written.length, len(as_json), machine.held))
+        steps.append(Step(at, body.length, written.units.length, len(as_json), machine.held))
     body.add(decode(b"", final=True))
     ended = recording.end is None or recording.end.kind == "end"
     take(adapter.close() if ended else adapter.close(recording.end.kind if recording.end is not None else None))
     show(machine.close(), of_text=True)
-    steps.append(Step(at, body.length, written.length, len(as_json), 0))
+    steps.append(Step(at, body.length, written.units.length, len(as_json), 0))
     return Dissection(
         title=head.title,
         question=question_of(head),
@@ -160,15 +160,11 @@ class _Written:
         self._behind = 0  # where that ends
         self._streamed: set[str] = set()  # native calls whose arguments came in pieces
 
-    @property
-    def length(self) -> int:
-        return self.units.length
-
     def add(self, event: SourceEvent) -> None:
         """Take in what came from the provider."""
         match event:
             case events.TextDelta(text):
-                self._unexplained.append((self.length, text))
+                self._unexplained.append((self.units.length, text))
                 self.units.add(text)
             case events.ReasoningDelta(text):
                 self._add_marked(text, "reasoning", "")
@@ -203,9 +199,9 @@ class _Written:
                 self._take(count, "error")
 
     def _add_marked(self, text: str, kind: Kind, label: str) -> None:
-        begin = self.length
+        begin = self.units.length
         self.units.add(text)
-        self._mark(begin, self.length, kind, label)
+        self._mark(begin, self.units.length, kind, label)
 
     def _take(self, count: int, kind: Kind | None = None, label: str = "") -> None:
         """Say of the next characters of text what they are."""
