@@ -140,6 +140,12 @@ def check_names(where: str, given: Iterable[str], known: Iterable[str]) -> None:
             raise TypeError(f"{where} has no parameter {name!r}{did_you_mean(name, known)}")
 
 
+def check_word(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Raise ValueError for an option that is none of the words it may be."""
+    if value not in (words := [*allowed]):
+        raise ValueError(f"{name} is one of {', '.join(map(repr, words))}, not {value!r}")
+
+
 class StreamToolsError(Exception):
     """The base class of all exceptions of streamtools."""
 

@@ -17,14 +17,14 @@ from typing import Any, Literal, TypeAlias, Unpack
 from anyio.abc import TaskGroup
 
 from streamtools.calls import ToolCall, is_made_here
-from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode, check_word
+from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode
 from streamtools.conversation.failover import FailoverReply, Failures, Fallback
 from streamtools.conversation.models.answer_format import in_words, takes_schema
 from streamtools.conversation.models.http_model import Ask, Model
 from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
 from streamtools.conversation.reply import Reply
-from streamtools.errors import Code, did_you_mean
+from streamtools.errors import Code, check_word, did_you_mean
 from streamtools.events import FollowUp, SourceWarning, Thinking
 from streamtools.history import (
     Assistant,

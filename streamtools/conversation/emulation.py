@@ -25,7 +25,7 @@ from streamtools.conversation.emulated_decision import (
 )
 from streamtools.conversation.models.http_model import Ask, Model, origin_of
 from streamtools.conversation.reply import Reply
-from streamtools.errors import Code
+from streamtools.errors import Code, check_word
 from streamtools.events import (
     Call,
     Done,
@@ -68,12 +68,6 @@ class Emulation:
     def __post_init__(self) -> None:
         check_word("mode", self.mode, ("off", "fallback", "force"))
         check_word("keep_system", self.keep_system, ("drop", "quote"))
-
-
-def check_word(name: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise ValueError for an option that is none of the words it may be."""
-    if value not in allowed:
-        raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
 EMULATED = "tool calls emulated"

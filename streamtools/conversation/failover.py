@@ -24,11 +24,10 @@ import anyio
 
 from streamtools import observing
 from streamtools.conversation.continuation import Continuation
-from streamtools.conversation.emulation import check_word
 from streamtools.conversation.models.answer_format import in_words, prefill_of
 from streamtools.conversation.models.http_model import Ask, Model, origin_of
 from streamtools.conversation.reply import Reply
-from streamtools.errors import Code
+from streamtools.errors import Code, check_word
 from streamtools.events import (
     ChainCompleted,
     ProviderCompleted,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 from streamtools.calls import IdFactory
 from streamtools.conversation.failover import Circuits
 from streamtools.conversation.prompts import Example
+from streamtools.errors import check_word
 from streamtools.gateway.addresses import Headers
 from streamtools.gateway.plan import Mode, Modes, teaching
 from streamtools.gateway.upstream_requests import Upstream
@@ -51,8 +52,7 @@ class FallbackUpstream:
             raise ValueError("url is one such as http://127.0.0.1:8080/v1, without a key or a query")
         if self.key is not None and not (self.key and self.key.isascii() and self.key.isprintable()):
             raise ValueError("key is empty, or holds what no header takes")
-        if self.prefill not in get_args(Server):
-            raise ValueError(f"prefill is one of {', '.join(filter(None, get_args(Server)))}, not {self.prefill!r}")
+        check_word("prefill", self.prefill, get_args(Server))
 
     def headers(self, given: Iterable[tuple[str, str]]) -> Headers:
         """Return the headers of a request as this upstream is sent them: with its own key, and no client's."""
@@ -101,10 +101,9 @@ class Settings:
     def __post_init__(self) -> None:
         modes = list(self.mode.values()) if isinstance(self.mode, Mapping) else [self.mode]
         for name, kinds, given in (("mode", Mode, modes), ("upstream", Upstream, [self.upstream])):
-            if wrong := [each for each in given if each not in get_args(kinds)]:
-                raise ValueError(f"{name} is one of {', '.join(get_args(kinds))}, not {wrong[0]!r}")
-        if self.on_malformed not in ("text", "error"):
-            raise ValueError(f"on_malformed is 'text' or 'error', not {self.on_malformed!r}")
+            for each in given:
+                check_word(name, each, get_args(kinds))
+        check_word("on_malformed", self.on_malformed, ("text", "error"))
         Options(text_rules=self.text_rules)
         if self.text_judge is not None:
             from streamtools.stream.judging import TextJudge  # loaded when it is used

@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Code
+from streamtools.errors import Code, check_word
 from streamtools.events import Call, Done, Error, Partial, Start, UIEvent, Usage
 from streamtools.outputs.encoder import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
 from streamtools.outputs.paired import UNNAMED, Channel, KnownCall, PairedEncoder
@@ -71,8 +71,7 @@ class AISDKEncoder(PairedEncoder):
         super().__init__(() if self._before else known_calls)
         if target not in (5, 6, 7):
             raise ValueError(f"target is a major version of the AI SDK, 5, 6 or 7, and not {target!r}")
-        if progress not in ("data", "preliminary"):
-            raise ValueError(f"progress is 'data' or 'preliminary', not {progress!r}")
+        check_word("progress", progress, ("data", "preliminary"))
         self._target = target
         self._message_id = message_id
         self._dynamic = {dynamic} if isinstance(dynamic, str) else dynamic

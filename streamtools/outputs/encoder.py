@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from streamtools.errors import ClosedError
+from streamtools.errors import ClosedError, check_word
 from streamtools.events import UI_EVENTS, Done, UIEvent
 from streamtools.json_values import writable
 
@@ -155,8 +155,7 @@ class NativeEncoder:
     replaces = True
 
     def __init__(self, *, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str] = HIDDEN) -> None:
-        if framing not in ("sse", "ndjson"):
-            raise ValueError(f"framing is 'sse' or 'ndjson', not {framing!r}")
+        check_word("framing", framing, ("sse", "ndjson"))
         excluded = read_exclude(exclude)
         sse = framing == "sse"
         self.content_type = EVENT_STREAM if sse else "application/x-ndjson"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from streamtools.calls import IdFactory, new_call_id
+from streamtools.errors import check_word
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.json_parts import load_library
 
@@ -64,8 +65,7 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {getattr(self, name)!r}")
+            check_word(name, getattr(self, name), allowed)
         if not isinstance(self.limits, Limits):
             raise ValueError(f"limits is a Limits, not {self.limits!r}")
         if not callable(self.new_id):

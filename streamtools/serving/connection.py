@@ -17,6 +17,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from streamtools.errors import check_word
 from streamtools.events import Done, UIEvent
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
@@ -47,8 +48,7 @@ class Reading:
 
     def __init__(self, readable: Readable, *, after: int = 0, on_disconnect: OnDisconnect | None = None) -> None:
         self._run = readable if isinstance(readable, Run) else None
-        if on_disconnect not in (None, "stop", "detach"):
-            raise ValueError(f"on_disconnect is 'stop' or 'detach', not {on_disconnect!r}")
+        check_word("on_disconnect", on_disconnect or "stop", ("stop", "detach"))
         if self._run is None:
             if not (hasattr(readable, "__aenter__") or hasattr(readable, "__aiter__")):
                 raise TypeError(f"{type(readable)!r} is neither a run nor a stream, nor does it give events")

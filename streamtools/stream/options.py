@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from streamtools.errors import check_names
+from streamtools.errors import check_names, check_word
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.tools.approval import Decision, Suspension
@@ -68,8 +68,7 @@ def check_options(
     for name, function in (("on_tool_result", on_tool_result), ("on_tool_error", on_tool_error)):
         if not (function is None or callable(function)):
             raise ValueError(f"{name} is a function, not {function!r}")
-    if ask not in ("later", "now"):
-        raise ValueError(f"ask is 'later' or 'now', not {ask!r}")
+    check_word("ask", ask, ("later", "now"))
     if decision_timeout is not None and not decision_timeout > 0:
         raise ValueError(f"decision_timeout is a positive number of seconds, not {decision_timeout!r}")
     if text_judge is None:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from time import perf_counter, time_ns
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import urlsplit
 
 from opentelemetry import context, metrics, trace
@@ -22,7 +22,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from streamtools import observing
 from streamtools.calls import ToolCall
-from streamtools.errors import Code
+from streamtools.errors import Code, check_word
 from streamtools.events import Call, Done, Error, Reasoning, StepEnd, Text, Usage, UsageReport, Warning
 from streamtools.logs import without_inputs
 from streamtools.observing import Holds
@@ -361,8 +361,7 @@ def instrument(
     recorded, which costs something for each. A second call replaces the first. Raises ValueError for a version that
     there is not.
     """
-    if conventions not in CONVENTIONS:
-        raise ValueError(f"conventions is one of {', '.join(get_args(Version))}, not {conventions!r}")
+    check_word("conventions", conventions, CONVENTIONS)
     names = CONVENTIONS[conventions]
     made = version(_NAME)
     tracer = trace.get_tracer(_NAME, made, tracer_provider, names.schema)

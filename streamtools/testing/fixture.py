@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
 import httpx
 
-from streamtools.errors import RecordingError, UnrecordedRequest
+from streamtools.errors import RecordingError, UnrecordedRequest, check_word
 from streamtools.recording import Cut, Edit, Playback, PlaybackOptions, Recording, Secret, read_recordings
 from streamtools.recording.event_replay import Replay, ReplayOptions, replay
 from streamtools.recording.exchanges import DETECT, FIELDS, Match
@@ -55,8 +55,7 @@ class Settings:
     playback: PlaybackOptions = field(default_factory=PlaybackOptions)
 
     def __post_init__(self) -> None:
-        if self.unplayed not in ("fail", "ignore"):
-            raise ValueError(f"unplayed is 'fail' or 'ignore', not {self.unplayed!r}")
+        check_word("unplayed", self.unplayed, ("fail", "ignore"))
         if isinstance(self.allow_hosts, str):
             raise ValueError(f"allow_hosts is a list of hosts, not {self.allow_hosts!r}")
         Playback(**self.playback)

@@ -73,7 +73,7 @@ def test_what_the_model_is_told_is_left_out(framing: Any) -> None:
         ({"exclude": ["done"]}, r"exclude names types of events, other than 'done', and not \['done'\]"),
         ({"exclude": ["raw", "texts"]}, r"not \['texts'\]"),
         ({"exclude": "markups"}, r"not \['markups'\]"),
-        ({"framing": "xml"}, r"framing is 'sse' or 'ndjson', not 'xml'"),
+        ({"framing": "xml"}, r"framing is one of 'sse', 'ndjson', not 'xml'"),
     ],
 )
 def test_values_that_are_not_allowed(options: dict[str, Any], complaint: str) -> None:

@@ -98,7 +98,7 @@ async def test_the_names_of_the_development_version_are_others() -> None:
     }
     tokens = {kind: collected.total(name) for kind, name in names.tokens_by_kind.items()}
     assert {"input": 7, "output": 5, "cache_read": 3, "cache_write": 0, "reasoning": 2} == tokens
-    with pytest.raises(ValueError, match=r"conventions is one of 1\.41, 1\.42-dev, not '1\.40'"):
+    with pytest.raises(ValueError, match=r"conventions is one of '1\.41', '1\.42-dev', not '1\.40'"):
         telemetry.instrument(conventions="1.40")  # type: ignore[arg-type]
 
 

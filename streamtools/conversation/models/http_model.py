@@ -24,7 +24,7 @@ import msgspec
 
 from streamtools.conversation.models.answer_format import PREFILLS, known_prefill, native_format, prefill_of
 from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
-from streamtools.errors import did_you_mean
+from streamtools.errors import check_word, did_you_mean
 from streamtools.history import Assistant, Message, Origin, ReasoningField, SendReasoning, write_behind, write_messages
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.base import neutralise_all
@@ -163,12 +163,9 @@ class HTTPModel(ABC):
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}{meant} {hint}")
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
             raise ValueError(f"prefill is one of {', '.join(PREFILLS)}, for chat completions, or '', not {prefill!r}")
-        if send_reasoning not in get_args(SendReasoning):
-            raise ValueError(f"send_reasoning is one of {', '.join(get_args(SendReasoning))}, not {send_reasoning!r}")
-        if reasoning_field not in (None, *get_args(ReasoningField)):
-            raise ValueError(
-                f"reasoning_field is one of {', '.join(get_args(ReasoningField))}, not {reasoning_field!r}"
-            )
+        check_word("send_reasoning", send_reasoning, get_args(SendReasoning))
+        if reasoning_field is not None:
+            check_word("reasoning_field", reasoning_field, get_args(ReasoningField))
         if retries < 0:
             raise ValueError(f"a request is sent again 0 times or more, not {retries}")
         if previous_id and not self._previous:
