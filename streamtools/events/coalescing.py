@@ -94,13 +94,8 @@ def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
     for at_work, group in itertools.groupby(events, _is_report):
         members = list(group)
         if not at_work:  # which piece of a text adds what is a question of its cuts
-            members = [
-                each
-                for grows, run in itertools.groupby(
-                    members, lambda event: isinstance(event, Text | CallDelta) or _is_of_output(event)
-                )
-                for each in (sorted(run, key=_is_of_output) if grows else run)
-            ]
+            runs = itertools.groupby(members, lambda each: isinstance(each, Text | CallDelta) or _is_of_output(each))
+            members = [each for grows, run in runs for each in (sorted(run, key=_is_of_output) if grows else run)]
         for event in members:
             order.setdefault(_call_id(event), len(order))
         yield from sorted(members, key=lambda event: order[_call_id(event)]) if at_work else members

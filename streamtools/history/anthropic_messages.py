@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, given, is_text, write_parts
-from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.content import Content, data_of, given, is_text, without, write_parts
+from streamtools.history.history_reader import Draft, Reader, keep
 from streamtools.history.messages import NOT_IN_NAMES, beside, beside_call, in_order
 from streamtools.history.parts import Assistant, CallResult, Message, Origin, Results, System, TextPart, Thought
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.history import anthropic_messages as anthropic
-from streamtools.history.content import file_of, given
-from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.content import file_of, given, without
+from streamtools.history.history_reader import Draft, Reader, keep
 from streamtools.history.parts import Message
 from streamtools.json_values import compact, writable
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, given, is_text, read_part
-from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.content import Content, data_of, given, is_text, read_part, without
+from streamtools.history.history_reader import Draft, Reader, keep
 from streamtools.history.messages import FIELDS, arguments_text, beside, beside_call, fields_of, in_order, text_of
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
 from streamtools.json_values import compact, writable

@@ -75,6 +75,11 @@ def given(value: object, key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
+def without(message: Mapping[str, Any], *known: str) -> dict[str, Any]:
+    """Return the members of an object other than those."""
+    return {name: value for name, value in message.items() if name not in known}
+
+
 def encrypted(details: object) -> list[dict[str, Any]]:
     """Return the entries of `reasoning_details` that are signed or encrypted."""
     entries = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
@@ -104,17 +109,12 @@ def read_part(part: object) -> dict[str, Any]:
         case "document":
             match part.get("source"):  # of Anthropic's, too
                 case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
-                    rest = {name: value for name, value in part.items() if name not in ("type", "source", "title")}
-                    return {**rest, **file_of(kind, data, given(part, "title"))}
+                    return without(part, "source", "title") | file_of(kind, data, given(part, "title"))
         case "document_url" if found := data_of(given(part, "document_url")):  # of Mistral's
-            rest = {
-                name: value for name, value in part.items() if name not in ("type", "document_url", "document_name")
-            }
-            return {**rest, **file_of(*found, given(part, "document_name"))}
+            return without(part, "document_url", "document_name") | file_of(*found, given(part, "document_name"))
         case "input_file" if data_of(given(part, "file_data")):
             known = {name: part[name] for name in ("filename", "file_data") if given(part, name)}
-            rest = {name: value for name, value in part.items() if name not in known}
-            return {**rest, "type": "file", "file": known}
+            return without(part, *known) | {"type": "file", "file": known}
     return dict(part)
 
 
@@ -125,9 +125,8 @@ def file_of(kind: str, data: str, name: str = "") -> dict[str, Any]:
 
 
 def _with_rest(part: Mapping[str, Any], image: dict[str, Any]) -> dict[str, Any]:
-    known = ("type", "source", "image_url", "detail")
-    rest = {name: value for name, value in part.items() if name not in known}  # how it is cached
-    return {**rest, "type": "image_url", "image_url": image}
+    rest = without(part, "source", "image_url", "detail")  # how it is cached
+    return rest | {"type": "image_url", "image_url": image}
 
 
 def write_parts(

@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, file_of, given, read_part, write_parts
-from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.content import Content, data_of, file_of, given, read_part, without, write_parts
+from streamtools.history.history_reader import Draft, Reader, keep
 from streamtools.history.messages import beside, beside_call, in_order
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.json_values import Rejected, compact, decode_json, writable

@@ -344,11 +344,6 @@ def read_call(
     )
 
 
-def without(message: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """Return the members of an object other than those."""
-    return {name: value for name, value in message.items() if name not in known}
-
-
 def text_or_none(value: object) -> str | None:
     """Return a signature or an id; what is no text is none, as if it were not there."""
     return value if isinstance(value, str) else None

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, given, is_text, read_part, write_parts
-from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.content import Content, data_of, given, is_text, read_part, without, write_parts
+from streamtools.history.history_reader import Draft, Reader, keep
 from streamtools.history.messages import beside, beside_call, in_order
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import given, text_in, write_parts
-from streamtools.history.history_reader import Draft, Reader, keep, without
+from streamtools.history.content import given, text_in, without, write_parts
+from streamtools.history.history_reader import Draft, Reader, keep
 from streamtools.history.messages import arguments_text, beside, beside_call, in_order
 from streamtools.history.parts import (
     Assistant,

@@ -9,7 +9,7 @@ of more than a character), is refused with the reason, when the rule is made.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, get_args
 
@@ -155,45 +155,33 @@ class _Reader:
         return One(whole[0], self._flags)
 
 
-def lengths(tree: Tree) -> tuple[int, int]:
-    """Return how many characters a tree matches, at least and at most."""
+class Extent(NamedTuple):
+    """How large a tree is."""
+
+    least: int
+    most: int
+    """Characters that it matches."""
+    states: int
+    """Those that an automaton has for it, about."""
+    looks_ahead: bool
+    """Whether it looks at the character behind it, with which a match is certain."""
+
+
+def measure(tree: Tree) -> Extent:
+    """Return how large a tree is."""
     match tree:
         case One():
-            return 1, 1
-        case Row(parts):
-            each = [lengths(part) for part in parts]
-            return sum(least for least, _ in each), sum(most for _, most in each)
-        case Choice(parts):
-            each = [lengths(part) for part in parts]
-            return min(least for least, _ in each), max(most for _, most in each)
+            return Extent(1, 1, 1, False)
         case Repeat(part, least, most):
-            shortest, longest = lengths(part)
-            return shortest * least, longest * most
-    return 0, 0
-
-
-def size(tree: Tree) -> int:
-    """Return how many states an automaton has for a tree, about."""
-    match tree:
+            one = measure(part)
+            return Extent(one.least * least, one.most * most, most * (1 + one.states), one.looks_ahead)
         case Row(parts) | Choice(parts):
-            return len(parts) + sum(map(size, parts))
-        case Repeat(part, _, most):
-            return most * (1 + size(part))
-    return 1
-
-
-def waits(tree: Tree) -> bool:
-    """Return whether a tree looks at the character behind it, with which a match is certain."""
-    return any(isinstance(each, Edge) or (isinstance(each, Look) and each.ahead) for each in _walk(tree))
-
-
-def _walk(tree: Tree) -> Iterator[Tree]:
-    yield tree
-    if isinstance(tree, Row | Choice):
-        for part in tree.parts:
-            yield from _walk(part)
-    elif isinstance(tree, Repeat):
-        yield from _walk(tree.part)
+            each = [measure(part) for part in parts]
+            shortest, longest = (sum, sum) if isinstance(tree, Row) else (min, max)
+            size = shortest(one.least for one in each), longest(one.most for one in each)
+            states, ahead = len(each) + sum(one.states for one in each), any(one.looks_ahead for one in each)
+            return Extent(*size, states, ahead)
+    return Extent(0, 0, 1, isinstance(tree, Edge) or tree.ahead)
 
 
 Action: TypeAlias = Literal["replace", "remove", "mark", "stop", "fail"]
@@ -234,17 +222,17 @@ class Rule:
             raise ValueError(f"action is one of {', '.join(map(repr, get_args(Action)))}, not {self.action!r}")
         trees = [literal(each) if isinstance(each, str) else read(each) for each in self.what]
         tree = trees[0] if len(trees) == 1 else Choice(trees)
-        least, most = lengths(tree)
-        if not least:
+        extent = measure(tree)
+        if not extent.least:
             raise ValueError(f"the rule {self.name!r} matches the empty text")
-        if most > LONGEST or size(tree) > LONGEST:
+        if max(extent.most, extent.states) > LONGEST:
             raise ValueError(
-                f"the rule {self.name!r} needs {size(tree)} states for matches of up to {most} characters, and may "
-                f"have {LONGEST}: bound its repetitions lower, or make several rules of it"
+                f"the rule {self.name!r} needs {extent.states} states for matches of up to {extent.most} characters, "
+                f"and may have {LONGEST}: bound its repetitions lower, or make several rules of it"
             )
         object.__setattr__(self, "what", tuple(self.what))
         object.__setattr__(self, "tree", tree)
-        object.__setattr__(self, "holds", most - (not waits(tree)))
+        object.__setattr__(self, "holds", extent.most - (not extent.looks_ahead))
 
     @property
     def redacts(self) -> bool:

@@ -17,7 +17,7 @@ from streamtools.recording import Cut, Edit, Playback, PlaybackOptions, Recordin
 from streamtools.recording.event_replay import Replay, ReplayOptions, replay
 from streamtools.recording.exchanges import DETECT, FIELDS, Match
 from streamtools.recording.file_writer import open_anew
-from streamtools.recording.transports import RecordingTransport, ReplayTransport, at_once, library_of
+from streamtools.recording.transports import RecordingTransport, ReplayTransport, Transport, library_of
 from streamtools.tools.registry import ToolsLike
 
 Mode: TypeAlias = Literal["replay", "record", "extend"]
@@ -64,7 +64,7 @@ class Settings:
 _REFUSED = 400  # the least status of a refusal
 
 
-class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
+class RecordedTransport(Transport):
     """The transport of a test's clients, which replays, records, or both.
 
     What is recorded goes to a file of its own until the test is over: one that fails half-way leaves the old recording.
@@ -84,12 +84,6 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
                 path, match=settings.match, repeat=settings.repeat, redact=settings.redact, **settings.playback
             )
 
-    async def handle_async_request(self, request: Any) -> Any:
-        return await self._handle(request, blocking=False)
-
-    def handle_request(self, request: Any) -> Any:
-        return at_once(self._handle(request, blocking=True))
-
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
         async def ask(transport: Any) -> Any:
             return transport.handle_request(request) if blocking else await transport.handle_async_request(request)
@@ -105,13 +99,10 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
             self._replays.faults.remove(fault)
         return await ask(self._recording())
 
-    async def aclose(self) -> None:
-        for each in filter(None, (self._replays, self._recorder)):
-            await each.aclose()
-
-    def close(self) -> None:
-        for each in filter(None, (self._replays, self._recorder)):
-            each.close()
+    async def _pass_on(self, method: str, *args: Any) -> None:
+        closing = {"__aexit__": "aclose", "__exit__": "close"}.get(method, method)
+        for each in filter(None, (self._replays, self._recorder)) if "enter" not in method else ():
+            await each._pass_on(closing)
 
     def faults(self, *, unplayed: bool) -> list[str]:
         if self._replays is None or not self._strict:
@@ -174,26 +165,23 @@ class RecordedTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
         return self._recorder
 
 
-class _Network:
+class _Network(Transport):
     """The transports of the clients' own library, made when they are asked: a test may have clients of both kinds."""
 
     asynchronous: Any = None
     blocking: Any = None
 
-    async def handle_async_request(self, request: Any) -> Any:
+    async def _handle(self, request: Any, *, blocking: bool) -> Any:
+        if blocking:
+            self.blocking = self.blocking or library_of(request).HTTPTransport()
+            return self.blocking.handle_request(request)
         self.asynchronous = self.asynchronous or library_of(request).AsyncHTTPTransport()
         return await self.asynchronous.handle_async_request(request)
 
-    def handle_request(self, request: Any) -> Any:
-        self.blocking = self.blocking or library_of(request).HTTPTransport()
-        return self.blocking.handle_request(request)
-
-    async def aclose(self) -> None:
-        if self.asynchronous is not None:
+    async def _pass_on(self, method: str, *args: Any) -> None:
+        if method in ("aclose", "__aexit__") and self.asynchronous is not None:
             await self.asynchronous.aclose()
-
-    def close(self) -> None:
-        if self.blocking is not None:
+        elif method in ("close", "__exit__") and self.blocking is not None:
             self.blocking.close()
 
 
