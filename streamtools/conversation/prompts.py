@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from streamtools.history.content import given
 from streamtools.json_values import compact as compact_json
 from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.parsing.dialects.base import neutralise, neutralise_all
@@ -93,7 +94,7 @@ def _value(schema: Any, name: str, number: int) -> Any:
     if schema.get("default") is not None:
         return schema["default"]
     for key in ("anyOf", "oneOf", "allOf"):
-        if each := next((each for each in schema.get(key, ()) if not _is_null(each)), None):
+        if each := next((each for each in schema.get(key, ()) if given(each, "type") != "null"), None):
             return _value(each, name, number)
     kinds = schema.get("type")
     kind = kinds if isinstance(kinds, str) else next((each for each in kinds or () if each != "null"), None)
@@ -116,10 +117,6 @@ def _plausible(name: str) -> Sequence[str]:
     words = [each.lower() for each in reversed(_each_word(name))]
     known = [each for each in sorted(words, key=_LAST.__contains__) if each in _BY_WORD]
     return _BY_WORD[known[0]] if known else _OTHERS
-
-
-def _is_null(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and schema.get("type") == "null"
 
 
 BEGIN: Final = "<tool_instructions>"

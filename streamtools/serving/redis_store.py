@@ -156,7 +156,7 @@ class RedisStore:
 
     def _write(self, run: Run, tail: Tail, said: Iterable[UIEvent] = ()) -> None:
         tail.on_loss, tail.on_read, tail.will_end = run.cancel, run.put_off, True
-        run.write_into(RedisJournal(self, run, tail, said))
+        run.journal = RedisJournal(self, run, tail, said)
 
     async def _begin(
         self,

@@ -63,7 +63,8 @@ class Run:
         self._waiting: tuple[Suspension, list[Any]] | None = None  # what an ended run waits for, and its history
         self.mailbox: Mailbox | None = None
         """Takes results of its tools from clients, over any connection."""
-        self._journal = Journal(events, owner, run_id)
+        self.journal = Journal(events, owner, run_id)
+        """What writes it; another is set before it is driven, and read."""
         self.supersedes: bool = getattr(stream, "supersedes", False)
         """Whether steps that have been shown may be superseded."""
         self._driver = None if stream is None else Driver(stream)  # until the run is over
@@ -148,7 +149,7 @@ class Run:
         the `seq` of the last that was dropped, and then all that is kept. Raises TypeError for what is no number.
         Readers see `done` before the stream is left: `await run.wait()` before you read what its own code has kept.
         """
-        attachment = Attachment(self._journal, after, self._lose_reader)
+        attachment = Attachment(self.journal, after, self._lose_reader)
         self._readers.add(id(attachment))
         observing.count("readers")
         if after > 0:
@@ -159,7 +160,7 @@ class Run:
 
     async def tail(self) -> tuple[int, bool]:
         """Return the `seq` of the last event that can be read, 0 where there is none yet, and whether it is `done`."""
-        return await self._journal.look()
+        return await self.journal.look()
 
     async def stop(self) -> None:
         """End the run for all its readers with `done(cancelled)`, and wait until what is behind it is closed.
@@ -192,10 +193,6 @@ class Run:
 
     # The task.
 
-    def write_into(self, journal: Journal) -> None:
-        """Have the run written by this journal; before it is driven, and read."""
-        self._journal = journal
-
     def put_off(self) -> None:
         """Take note that the run is read elsewhere: it is not abandoned."""
         if not self._readers:
@@ -204,7 +201,7 @@ class Run:
     async def drive(self) -> None:
         """Enter the stream, write its events into the log, and leave it."""
         assert self._driver is not None
-        DRIVEN.set(self._journal.driven)
+        DRIVEN.set(self.journal.driven)
         try:
             await self._driver.drive(self)
         except BaseException as error:
@@ -227,13 +224,13 @@ class Run:
         """See `Sink`."""
         if isinstance(getattr(self._events, "result", None), TurnResult):
             self._collector = None
-            if isinstance(self._events, Handover) and self._journal.in_memory and self._patience is None:
-                self._events.push_to(self._journal.write_all)
+            if isinstance(self._events, Handover) and self.journal.in_memory and self._patience is None:
+                self._events.push_to(self.journal.write_all)
 
     @property
     def take(self) -> Callable[[UIEvent], Coroutine[Any, Any, bool]]:
         """See `Sink`: write the event, and end behind `done`. As a rule, the journal does it alone."""
-        return self._journal.write if self._collector is None and self._patience is None else self._write
+        return self.journal.write if self._collector is None and self._patience is None else self._write
 
     async def finish(self) -> None:
         """See `Sink`: the end is written when the stream has been left."""
@@ -241,7 +238,7 @@ class Run:
     async def _write(self, event: UIEvent) -> bool:
         if self._collector is not None:
             self._collector.add((event,))
-        is_last = await self._journal.write(event)
+        is_last = await self.journal.write(event)
         if not self._readers and self._driver is not None and self._driver.scope.deadline == math.inf:
             self._wait_for_readers()  # the last reader was collected in another thread
         return is_last
@@ -251,9 +248,9 @@ class Run:
         stored: TurnResult | None = None
         try:
             await self._say_end()
-            stored = await self._journal.settle()
+            stored = await self.journal.settle()
         finally:  # a cancellation of asyncio's own ignores shields
-            self._journal.close()
+            self.journal.close()
             self._result = self.result if stored is None else stored
             if (suspension := self.suspension) is not None:
                 self._waiting = suspension, self.history
@@ -266,11 +263,11 @@ class Run:
         assert driver is not None
         if driver.is_cut and not driver.was_cut:
             log.info("run_abandoned", run_id=self.id)
-        if self._journal.done is None and driver.events is not None:
+        if self.journal.done is None and driver.events is not None:
             with anyio.CancelScope() as scope, suppress(Exception):  # of an iterable that cannot be read any more
                 scope.cancel()  # only events that are there already are read
                 await read_into(driver.events, self.take, yield_every=_REST)
-        if self._journal.done is None:
+        if self.journal.done is None:
             reason: DoneReason = "cancelled"
             if driver.is_exhausted or (self._fault is not None and not driver.is_cut):
                 ours = self._fault is not None  # not a fault of the provider

@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -98,9 +98,7 @@ class shutdown_signal:  # noqa: N801  # a context manager that is used like a fu
                 signal.signal(number, self._handle)
         return self._shutdown
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         for number, before in self._before.items():
             if signal.getsignal(number) == self._handle:
                 signal.signal(number, before)

@@ -117,9 +117,9 @@ class StoredRun(Run):
     def __init__(self, store: Store, run_id: str, owner: str, *, conversation: str | None, note: Any) -> None:
         super().__init__(None, run_id, owner, store, conversation=conversation, note=note)
         self.store = store
-        self._journal.log = _Log(self)
-        self._journal.begun.set()
-        self._key = self._journal.key
+        self.journal.log = _Log(self)
+        self.journal.begun.set()
+        self._key = self.journal.key
 
     def take_end(self, ended: bytes | None) -> bool:
         """Take note of what it has come to, if it has."""

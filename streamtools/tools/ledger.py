@@ -14,6 +14,7 @@ A call is the same if it has the same id, name and arguments and belongs to the 
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import os
 from collections.abc import Awaitable, Callable
@@ -167,6 +168,18 @@ class CallLedger(Protocol):
 
         None is `keep`. A call that somebody runs, or that a suspension may still name, is not forgotten.
         """
+
+
+class Owned:
+    """A ledger of which owners have views."""
+
+    _owner = ""
+
+    def of(self, owner: str) -> Self:
+        """Return this ledger as one owner's: what begins there is the owner's, and no other's is listed or changed."""
+        view = copy.copy(self)
+        view._owner = owner
+        return view
 
 
 class Unknown(ToolCallFailed):

@@ -51,7 +51,9 @@ async def tools_of(session: Session, *, prefix: str = "", **options: Unpack[Tool
     async with aclosing(_list(session)) as tools_listed:
         async for listed in tools_listed:
             name = _name(prefix, listed.name, tools)
-            said = _read_listed(listed)
+            parameters = _either(listed, "input_schema", "inputSchema") or {"type": "object", "properties": {}}
+            output = _either(listed, "output_schema", "outputSchema")
+            said = getattr(listed, "description", None) or "", parameters, output  # any of which may be anything
             count += 1
             try:
                 room -= len(to_json((name, said)))
@@ -64,13 +66,6 @@ async def tools_of(session: Session, *, prefix: str = "", **options: Unpack[Tool
             except (TypeError, ValueError) as error:
                 log.warning("mcp_tool_refused", tool=name, error=str(error)[:200])
     return list(tools.values())
-
-
-def _read_listed(listed: Any) -> tuple[Any, Any, Any]:
-    """Return the description and the schemas of a tool, as a server says them; any of them may be anything."""
-    parameters = _either(listed, "input_schema", "inputSchema") or {"type": "object", "properties": {}}
-    output = _either(listed, "output_schema", "outputSchema")
-    return getattr(listed, "description", None) or "", parameters, output
 
 
 def _make(session: Session, known: str, name: str, said: tuple[Any, Any, Any], options: ToolOptions) -> Tool:

@@ -7,25 +7,24 @@ and whoever has no room left is refused. What nobody can name any more only lies
 
 from __future__ import annotations
 
-import copy
 import heapq
 import math
 import time
 from collections.abc import Callable
 from itertools import islice
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
 from streamtools.tools.call import ToolOutcome
-from streamtools.tools.ledger import ON_NO_TERMS, SLACK, Claim, Entry, call_key
+from streamtools.tools.ledger import ON_NO_TERMS, SLACK, Claim, Entry, Owned, call_key
 
 _At: TypeAlias = tuple[str, str]  # the run, and what tells the call from its others
 
 
-class MemoryLedger:
+class MemoryLedger(Owned):
     """A ledger of one process. It holds `size` calls in all, and `per_owner` of each owner that `of` names.
 
     A call that has ended is kept until the suspension that names it has expired, at most `keep` seconds from its
@@ -47,7 +46,6 @@ class MemoryLedger:
         self._size = size
         self._per_owner = per_owner
         self._clock = clock
-        self._owner = ""
         self._entries: dict[_At, Entry] = {}
         self._holders: dict[_At, str] = {}  # of those that are at work
         self._known: dict[int, _At] = {}  # and where they are, by the ids of the objects: a digest is not for nothing
@@ -55,12 +53,6 @@ class MemoryLedger:
         self._expiring: list[tuple[float, _At]] = []  # a heap of those that count and have ended, by when they go
         self._spare: dict[_At, None] = {}  # those that count no more, the oldest first
         self._epochs: dict[str, tuple[int, float]] = {}  # of runs, and since when, the oldest first
-
-    def of(self, owner: str) -> Self:
-        """Return this ledger as one owner's: what begins there counts as theirs; no other's is listed or changed."""
-        view = copy.copy(self)
-        view._owner = owner
-        return view
 
     async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
         """Write down that the call begins, or return what is there of it. Raises `CallRefused` where it is full."""

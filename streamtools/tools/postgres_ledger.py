@@ -13,15 +13,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from streamtools.tools.sql_ledger import SQLLedger, Transaction, run_transaction, taken_over
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 try:
     import psycopg
@@ -109,9 +106,7 @@ class PostgresLedger(SQLLedger):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

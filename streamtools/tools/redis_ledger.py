@@ -7,16 +7,15 @@ which the numbers of a script would lose when they are made text.
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, ClosedError
 from streamtools.tools.call import ToolOutcome
-from streamtools.tools.ledger import DRIVEN, ON_NO_TERMS, SLACK, Claim, Entry, call_key
+from streamtools.tools.ledger import DRIVEN, ON_NO_TERMS, SLACK, Claim, Entry, Owned, call_key
 from streamtools.tools.redis_client import RedisClient, Word, open_client
 from streamtools.tools.sql_ledger import encode, read_entry, taken_over
 
@@ -130,7 +129,7 @@ return {#page, gone}
 """
 
 
-class RedisLedger:
+class RedisLedger(Owned):
     """A ledger on one server of Redis (6.2 or later) or Valkey. Needs the extra `redis`; enter it to open it.
 
     `url_or_client` and `prefix` are what they are for `RedisStore`; on the server of that store, no call begins in a
@@ -163,21 +162,12 @@ class RedisLedger:
         self._durable = durable
         self._patience = patience
         self._clock = clock
-        self._owner = ""
         self._clients: list[RedisClient] = []  # one, where it is open; for all owners
-        self._opened: Any = None
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._opened = self._open()
-        await self._opened.__aenter__()
-        return self
-
-    async def __aexit__(self, *of_error: Any) -> None:
-        await self._opened.__aexit__(*of_error)
-
-    @asynccontextmanager
-    async def _open(self) -> AsyncIterator[None]:
-        async with open_client(self._given) as client:
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(open_client(self._given))
             if b"cluster_enabled:1" in await client.execute("INFO", "cluster"):
                 raise ValueError("this is a Redis Cluster: give a single server")
             if self._durable is not None:
@@ -185,16 +175,12 @@ class RedisLedger:
                     raise ValueError("durable= takes WAITAOF, which Redis and Valkey have from 7.2 on")
                 await client.execute("WAITAOF", 1, self._durable, 1)  # it complains where there is no file
             self._clients.append(client)
-            try:
-                yield
-            finally:
-                self._clients.clear()
+            stack.callback(self._clients.clear)
+            self._stack = stack.pop_all()
+        return self
 
-    def of(self, owner: str) -> Self:
-        """Return this ledger as one owner's: what begins there is the owner's, and no other's is listed or changed."""
-        view = copy.copy(self)
-        view._owner = owner
-        return view
+    async def __aexit__(self, *raised: Any) -> None:
+        await self._stack.__aexit__(*raised)
 
     async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
         """Write down that the call begins, or return what is there of it. Raises `CallRefused` for an older epoch, and

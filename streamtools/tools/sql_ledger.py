@@ -8,7 +8,6 @@ selection of rows that are about to change `{held}`, or `{free}` where rows that
 
 from __future__ import annotations
 
-import copy
 import math
 import os
 import random
@@ -16,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -26,7 +25,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
 from streamtools.json_values import writable
 from streamtools.tools.call import ToolOutcome
-from streamtools.tools.ledger import ON_NO_TERMS, SLACK, Claim, Entry, call_key
+from streamtools.tools.ledger import ON_NO_TERMS, SLACK, Claim, Entry, Owned, call_key
 
 if TYPE_CHECKING:
     import sqlite3  # takes a while to load, and most processes need none
@@ -59,7 +58,7 @@ DELETE FROM {at}calls WHERE (scope, key) IN (
 """
 
 
-class SQLLedger:
+class SQLLedger(Owned):
     """What ledgers in databases share. A subclass has the tables, tells the time, and runs transactions."""
 
     _at = _held = _free = ""
@@ -67,13 +66,6 @@ class SQLLedger:
     def __init__(self, *, lease: float, keep: float) -> None:
         self.lease = lease
         self.keep = keep
-        self._owner = ""
-
-    def of(self, owner: str) -> Self:
-        """Return this ledger as one owner's: what begins there is the owner's, and no other's is listed or changed."""
-        view = copy.copy(self)
-        view._owner = owner
-        return view
 
     async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
         """Write down that the call begins, or return what is there of it. Raises `CallRefused` for an older epoch."""
