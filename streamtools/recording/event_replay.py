@@ -9,7 +9,7 @@ from typing import Any, Self, Unpack, cast
 from streamtools import sources
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
-from streamtools.recording.exchanges import DETECT, open_exchange
+from streamtools.recording.exchanges import DETECT, Exchange, open_exchange
 from streamtools.recording.file_reader import OpenRecording
 from streamtools.recording.format import Head
 from streamtools.recording.playback import PLAYBACK, PlaybackOptions, ReplayBytes
@@ -48,7 +48,11 @@ class Replay:
     """What `replay` returns: awaited, a list of events; entered, a `ToolStream`."""
 
     def __init__(
-        self, path: str | PathLike[str], exchange: int | None, tools: ToolsLike | None, options: ReplayOptions
+        self,
+        path: str | PathLike[str],
+        exchange: Exchange | int | None,
+        tools: ToolsLike | None,
+        options: ReplayOptions,
     ) -> None:
         self._path = path
         self._exchange = exchange
@@ -59,7 +63,8 @@ class Replay:
         self._stream: ToolStream | None = None
 
     async def __aenter__(self) -> ToolStream:
-        recording = open_exchange(self._path, self._exchange)
+        at = self._exchange
+        recording = at.open() if isinstance(at, Exchange) else open_exchange(self._path, at)
         try:
             self._response = RecordedResponse(recording, self._playing)
             try:

@@ -133,7 +133,7 @@ def open_exchange(path: Name, number: int | None = None) -> OpenRecording:
     """Open the exchange of this number, from 1, or the only one of a file, or a raw capture; raise `RecordingError`."""
     if not Path(path).is_file():  # what can be read once only, or not at all
         return open_stream_file(path)
-    found = _exchanges_of_file(os.fspath(path))
+    found = exchanges_in(path)
     if number is None and len(found) > 1:
         raise RecordingError(
             f"{os.fspath(path)} holds {len(found)} exchanges: tell which, as in `exchange=1`, or play all of them with "
@@ -144,9 +144,9 @@ def open_exchange(path: Name, number: int | None = None) -> OpenRecording:
     return found[(number or 1) - 1].open()
 
 
-def exchanges_in(path: Name) -> int:
-    """Return how many exchanges a file holds; raise `RecordingError`."""
-    return len(_exchanges_of_file(os.fspath(path)))
+def exchanges_in(path: Name) -> list[Exchange]:
+    """Return the exchanges of a file; raise `RecordingError`."""
+    return _exchanges_of_file(os.fspath(path))
 
 
 def exchanges_of(where: Name, redact: Iterable[Secret] = ()) -> list[Exchange]:

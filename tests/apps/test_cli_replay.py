@@ -145,11 +145,11 @@ def test_another_cut_shows_the_same(capsys: pytest.CaptureFixture[str], monkeypa
     """The recording is played so, and comes to the same events."""
     shown, cuts = [], []
 
-    def spy(path: str, **options: Any) -> Any:
+    def spy(path: str, exchange: Any, tools: Any, options: Any) -> Any:
         cuts.append(options["cut"])
-        return replay(path, **options)
+        return replay(path, tools=tools, **options)
 
-    monkeypatch.setattr(recordings, "replay", spy)
+    monkeypatch.setattr(recordings, "Replay", spy)
     for more in ([], ["--cut", "byte"], ["--cut", "whole"]):
         assert 0 == main(["replay", str(_SHIPPED["unicode-call"]), "--json", "--speed", "0", *more])
         shown.append(coalesce(map(read_ui_event, capsys.readouterr().out.splitlines())))

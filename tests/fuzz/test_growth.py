@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 import structlog
 
+from streamtools.apps.web import dissecting
 from streamtools.conversation.continuation import Continuation
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
@@ -239,6 +240,20 @@ def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Continuation, "_behind_prefill", behind_prefill)
 
 
+def texts_are_cut_again(patch: pytest.MonkeyPatch) -> None:
+    """With each part of a long one that the debugger explains."""
+    take = dissecting._Written._take
+
+    def cut(written: dissecting._Written, count: int, *what: Any) -> None:
+        if written._explained:
+            at, text = written._unexplained[0]
+            written._unexplained[0] = at, text[written._explained :]
+            written._explained = 0
+        take(written, count, *what)
+
+    patch.setattr(dissecting._Written, "_take", cut)
+
+
 def references_are_written_out(patch: pytest.MonkeyPatch) -> None:
     """All of them, however often one stands in another."""
 
@@ -292,6 +307,7 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("gateway:answered", (once, ("finish", MANY)), (rising, ("event: odd",))), any_number_of_choices),
         (*steps("gateway:answered", (once, ("citations", MANY))), what_is_beside_is_read_again),
         (*steps("continuations", (rising, (" ",))), white_space_is_cut_off),
+        (*steps("debugger", (rising, ("tool_result",))), texts_are_cut_again),
         (*steps("schema", (once, ("d0",)), (rising, ("'b'", "$defs"))), references_are_written_out),
     ]
 

@@ -22,8 +22,8 @@ from streamtools.apps.cli.named_model import import_tools, proxy_for
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
 from streamtools.recording import DETECT, RecordingTransport, open_stream_file
-from streamtools.recording.event_replay import ReplayOptions, replay
-from streamtools.recording.exchanges import exchanges_in
+from streamtools.recording.event_replay import Replay, ReplayOptions
+from streamtools.recording.exchanges import Exchange, exchanges_in
 from streamtools.recording.file_writer import import_stream, open_anew
 from streamtools.recording.redact import redact_url
 from streamtools.stream.result import TurnResult
@@ -88,14 +88,14 @@ def show_file(
 ) -> int:
     """Show all exchanges of a file, and return the exit status. Raises `Refused`."""
     try:
-        count = exchanges_in(path) if Path(path).is_file() else 1  # what can be read once only, or not at all
+        found: list[Any] = exchanges_in(path) if Path(path).is_file() else []  # or what can be read once only
     except RecordingError as error:
         raise Refused(str(error)) from None
 
-    async def show(number: int | None) -> int:
+    async def show(exchange: Exchange | None) -> int:
         stream, fault, start = None, None, time.perf_counter()
         try:
-            async with replay(path, exchange=number, tools=tools, **options) as stream:
+            async with Replay(path, exchange, tools, options) as stream:
                 async for event in stream:
                     view.show(event)
         except RecordingError as error:
@@ -105,9 +105,9 @@ def show_file(
         view.summarise(stream.result, time.perf_counter() - start)
         if fault is not None:  # why the stream failed, in words that fit a file
             raise Refused(str(fault), status=1)
-        return complaints.status_of(path if number is None else f"{path}, exchange {number}", stream.result)
+        return complaints.status_of(str(exchange or path), stream.result)
 
-    return max(anyio.run(show, number) for number in ([None] if count == 1 else range(1, count + 1)))
+    return max(anyio.run(show, exchange) for exchange in found or [None])
 
 
 @contextlib.contextmanager

@@ -366,9 +366,9 @@ class _Chats:
 def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:
     chosen: Any = int(cut) if cut.isdecimal() else cut
     try:
-        count = exchanges_in(path)
+        found = exchanges_in(path)
         with open_exchange(path, number) as recording:
-            return {"exchanges": count, **msgspec.structs.asdict(dissect(recording, chosen))}
+            return {"exchanges": len(found), **msgspec.structs.asdict(dissect(recording, chosen))}
     except errors.RecordingError as error:  # also of one that is still being written
         raise HTTPException(422, str(error).replace(str(path), path.name)) from None
     except TooManySteps as error:

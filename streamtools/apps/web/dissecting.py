@@ -155,7 +155,8 @@ class _Written:
     def __init__(self) -> None:
         self.units = _Units()
         self.marks: list[Mark] = []
-        self._unexplained: deque[tuple[int, str]] = deque()  # text, with where it stands
+        self._unexplained: deque[tuple[int, str]] = deque()  # text, with where what is left of it stands
+        self._explained = 0  # characters of the first of them
         self._near = ""  # the text that was shown last
         self._behind = 0  # where that ends
         self._streamed: set[str] = set()  # native calls whose arguments came in pieces
@@ -207,15 +208,18 @@ class _Written:
         """Say of the next characters of text what they are."""
         begin = end = -1
         while count and self._unexplained:
-            at, text = self._unexplained.popleft()
-            if len(text) > count:
-                self._unexplained.appendleft((at + units(text[:count]), text[count:]))
-                text = text[:count]
+            at, whole = self._unexplained[0]
+            text = whole[self._explained : self._explained + count]
             if at != end:  # something else than text stands between
                 self._mark(begin, end, kind, label)
                 begin = at
             count -= len(text)
             end = at + units(text)
+            self._explained += len(text)
+            self._unexplained[0] = end, whole
+            if self._explained == len(whole):
+                self._unexplained.popleft()
+                self._explained = 0
         if end >= 0:
             self._behind = end
         self._mark(begin, end, kind, label)

@@ -371,7 +371,7 @@ _GRAMMARS: dict[str, Grammar] = {
         [_scrub, _redact, _redact_headers, *(partial(_redact_body, body) for body in _BODIES)],
     ),
     "recording": Grammar(
-        [_HEAD, {"at": NUMBER, "data": "data: {}\n\n"}, {"end": "eof"}, {"at": 1, "base64": "AA=="}, "x\n", "\n", LONG],
+        [_HEAD, {"at": NUMBER, "text": "data: {}\n\n"}, {"end": "eof"}, {"at": 1, "base64": "AA=="}, "x\n", "\n", LONG],
         [_recording],
         first=[_HEAD],
     ),

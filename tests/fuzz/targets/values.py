@@ -6,16 +6,20 @@ an answer that goes on, what is taken out stood at the end of what was shown, or
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from streamtools.apps.web.dissecting import dissect
 from streamtools.conversation.continuation import SHORTEST, Continuation
 from streamtools.errors import Code
 from streamtools.events import SourceEvent, TextDelta
 from streamtools.json_values import Draft
 from streamtools.parsing.value_reader import ValueReader
+from streamtools.recording.file_reader import Chunks, OpenRecording
+from streamtools.recording.format import Chunk, End, Head
 from streamtools.stream.result import Collector
 from streamtools.typed import OutputType
 from tests.fuzz.growth import LONG, NUMBER, Grammar
@@ -122,6 +126,18 @@ def _grow_answer(how: Any, size: int, parts: list[str]) -> None:
         continuation.close()
 
 
+def _debug(size: int, parts: list[str]) -> None:
+    texts = pieces("".join(parts), size)
+    frames = [b'data: {"choices":[{"delta":{"content":%b}}]}\n\n' % encode(each) for each in map(json.dumps, texts)]
+
+    def chunks() -> Chunks:
+        yield Chunk(0.0, b"".join(frames))
+        return End("end", 0.0)
+
+    nothing: Any = io.BytesIO()
+    dissect(OpenRecording("", Head(source="openai"), chunks(), nothing))
+
+
 GRAMMARS: dict[str, Grammar] = {
     "values": Grammar(
         [
@@ -151,5 +167,9 @@ GRAMMARS: dict[str, Grammar] = {
         [" ", "\n", "a", "ab", "na na ", "It lies on the Seine. ", NUMBER + " ", LONG],
         [partial(_grow_answer, how, size) for how in _HOW["how"] for size in (1, 8, 10**9)],
     ),
+    "debugger": Grammar(
+        ['###:{"name":"f"}', "~~~tool_result f\na\n~~~\n", "`", "</tool_call>", "\n", " ", "漢😀", LONG],
+        [partial(_debug, size) for size in (8, 10**9)],
+    ),
 }
-"""Of values that are asked for, and of answers that go on with others."""
+"""Of values that are asked for, of answers that go on with others, and of what the debugger shows."""
