@@ -238,7 +238,6 @@ def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]
 
 
 def ask_without_tools(ask: Ask) -> Ask:
-    """Return the request that is answered where no tool is needed."""
     history = tuple(calls_as_text(ask.history, reserved=ask.dialects))
     options = without(ask.options, _OF_TOOLS)
     return replace(ask, history=history, tools=(), tool_choice=AUTO, options=options, whole=True)

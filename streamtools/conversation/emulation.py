@@ -116,7 +116,6 @@ class EmulatedReply:
         return await self._next()
 
     async def aclose(self) -> None:
-        """Close the request that is open."""
         if self._reply is not None:
             await self._reply.aclose()
 

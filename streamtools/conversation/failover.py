@@ -258,7 +258,6 @@ class FailoverReply:
         return self._read(batch)
 
     async def aclose(self) -> None:
-        """Close the request that is open."""
         self._over = True
         if self._reply is not None:
             await self._reply.aclose()

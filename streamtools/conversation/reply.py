@@ -68,7 +68,6 @@ class Reply:
         return batch if self._answer is None else self._answer.read(batch)
 
     async def aclose(self) -> None:
-        """Close the response, if there is one."""
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.__aexit__(None, None, None)

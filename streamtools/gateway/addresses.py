@@ -112,7 +112,6 @@ def as_text(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def as_bytes(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    """Return headers as they go over the network."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 

@@ -359,7 +359,6 @@ def as_tools(declared: tuple[Declaration, ...]) -> tuple[Tool[..., Any], ...]:
 
 
 def definitions_of(declared: tuple[Declaration, ...]) -> bytes:
-    """Return the JSON of the tools that are declared."""
     return msgspec.json.encode(writable([each.definition["function"] for each in declared]))
 
 

@@ -38,7 +38,6 @@ class Counters:
         self._waited = 0.0
 
     def see(self, event: UIEvent) -> None:
-        """Count what an event of an answer tells."""
         match event:
             case Call(call):
                 self.calls[call.dialect] += 1

@@ -73,7 +73,6 @@ class Route(NamedTuple):
 
 
 def below(upstream: httpx.URL, endpoint: str) -> httpx.URL:
-    """Return where an endpoint of an upstream is."""
     path = path_for(f"{upstream.path.rstrip('/')}/chat/completions", endpoint)
     return upstream.copy_with(raw_path=path.encode())
 
@@ -254,7 +253,6 @@ class Delivery:
                 await self._outlet.put(self._together)
 
     def _together(self, *, more: bool = True) -> Message | None:
-        """Return the message with all pieces that wait."""
         if more and not self._waiting:
             return None
         body = b"".join(self._waiting)

@@ -55,7 +55,6 @@ class CallAlone:
         self.begin()
 
     def begin(self) -> None:
-        """Begin an answer."""
         self._begun = False
         self._blank: list[str] = []  # white space before anything else
 

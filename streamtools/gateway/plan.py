@@ -112,7 +112,6 @@ def teaching(dialects: Dialects, model: str = "") -> Plan:
 
 
 def calls_in(history: Iterable[Message]) -> Iterator[ToolCall]:
-    """Yield the calls of a history."""
     return (call for each in history if isinstance(each, Assistant) for call in each.calls)
 
 

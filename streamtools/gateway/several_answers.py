@@ -49,7 +49,6 @@ class Choices:
         return self._readers[0].identity
 
     def feed(self, chunk: bytes) -> Iterator[Piece]:
-        """Yield what a piece of the body brings."""
         return self._read(self._frames.feed(chunk))
 
     def close(self, cause: str | None = None) -> Iterator[Piece]:

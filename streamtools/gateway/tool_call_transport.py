@@ -189,7 +189,6 @@ class _Body:
 
     @property
     def ended(self) -> bool:
-        """Whether all has been read."""
         return self._pieces is None
 
     def __iter__(self) -> Self:

@@ -60,7 +60,6 @@ class Encoder(Protocol):
 
 
 def closed_error() -> ClosedError:
-    """Return what `encode` raises once the body has ended."""
     return ClosedError("the body has ended; another response needs another encoder")
 
 

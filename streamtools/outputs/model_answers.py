@@ -93,7 +93,6 @@ class TrailingSpace:
     behind_call: bool = False  # nothing but white space has come since a call
 
     def feed(self, text: str) -> str:
-        """Return what may be shown now."""
         body = text.rstrip(WHITE)
         shown = ""
         if body:
@@ -116,7 +115,6 @@ class TrailingSpace:
         self.behind_call = True
 
     def drop(self) -> None:
-        """Drop what is held."""
         self.held = ""
         self.too_long = False
 

@@ -66,5 +66,4 @@ def of_text(event: Raw) -> Protected | None:
 
 
 def of_call(call: ToolCall, format: str | None) -> Protected | None:
-    """Return what signs a call."""
     return Protected(format, call.signature) if call.signature and format else None

@@ -40,7 +40,6 @@ class Shelf:
         """Whether nothing else is written than what has been found."""
 
     def add(self, written: Written) -> Written:
-        """Let others find what is written."""
         self._written.append(ref(written))
         self.is_single = len(self._written) == 1
         return written
@@ -99,7 +98,6 @@ class Written:
         return b"".join(self._parts[after - self.begin : end - self.begin])
 
     def forget(self) -> None:
-        """Keep nothing of what has been written."""
         self._parts = []
         self.begin, self.size = self.end, 0
 
@@ -135,7 +133,6 @@ class Sharing:
         return rest + self._encoder.close()
 
     def leave(self) -> None:
-        """Let go what is shared."""
         if self._written is not None:
             self._written.readers -= 1
             self._written = None

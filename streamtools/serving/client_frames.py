@@ -85,7 +85,6 @@ class ApprovalFrame(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def decision(self) -> Approve | Deny:
-        """What it says of the call."""
         digest = None if self.digest is msgspec.UNSET else self.digest
         return Approve(digest) if self.approved else Deny(self.reason or "")
 

@@ -205,17 +205,14 @@ class _Body(Reading):
             await self.fill()
 
     async def fill(self) -> None:
-        """Say that the connection lives."""
         await self._send_body(self._encoder.keep_alive)
 
     async def close(self) -> None:
-        """Clean up."""
         await super().close()
         if self._sharing is not None:
             self._sharing.leave()
 
     async def begin(self) -> None:
-        """Send the head."""
         self.opened.set()
         await self.send_head()
         events = self._entered
@@ -243,7 +240,6 @@ class _Body(Reading):
                 await self._put_data(self._write(more))
 
     async def send(self, event: UIEvent) -> None:
-        """Send an event now."""
         await self._put_data(self._write((event,)))
 
     def _push(self, events: Sequence[UIEvent]) -> Coroutine[Any, Any, None] | None:
@@ -326,7 +322,6 @@ class Smoothing:
             await self.send(event)
 
     async def send_all(self) -> None:
-        """Send all that waits."""
         while self._waiting:
             await self._send_next()
         async with self._in_turn():  # what the other task is sending

@@ -20,7 +20,6 @@ _HOST = re.compile(r"\A(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/?#\\\s]+))(?::[0-9]*)?\
 
 
 def refuse(status: int, message: str) -> Response:
-    """Return a response that says what is wrong."""
     return JSONResponse({"error": message}, status)
 
 
@@ -30,7 +29,6 @@ def digest(text: str) -> str:
 
 
 def is_here(client: Address | None) -> bool:
-    """Return whether a client is on this machine."""
     try:
         return client is not None and ip_address(client.host).is_loopback
     except ValueError:

@@ -42,7 +42,6 @@ def close_lost(run_id: str, said: Iterable[UIEvent], known: Known) -> list[UIEve
 
 
 def is_untouched(said: Iterable[UIEvent]) -> bool:
-    """Return whether a run has shown nothing."""
     return all(isinstance(event, Start | StepStart) for event in said)
 
 

@@ -85,22 +85,18 @@ class Tail:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether only the end is to be written."""
         return self.final is not None and not self._pending and self.ended is None and not self.is_fenced
 
     @property
     def is_dirty(self) -> bool:
-        """Whether anything is to be written."""
         return bool(self._pending) or self.is_at_end or self.is_doubtful
 
     def add(self, seq: int, data: bytes) -> None:
-        """Have an event written."""
         if not self.is_fenced:
             self._pending.append((seq, data))
             self._size += len(data)
 
     def batch(self) -> list[tuple[int, bytes]]:
-        """Return what is to be written next."""
         found, size = list[tuple[int, bytes]](), 0
         for each in self._pending:
             size += len(each[1])
@@ -237,19 +233,16 @@ class Feed:
         self.wake()
 
     async def wait(self) -> None:
-        """Wait for more."""
         if self._news is None:
             self._news = anyio.Event()
         await self._news.wait()
 
     def wake(self) -> None:
-        """Wake all who wait."""
         if self._news is not None:
             self._news.set()
             self._news = None
 
     def fail(self, fault: Exception) -> None:
-        """Have all readers raise this."""
         self.fault = fault
         self.wake()
 
@@ -257,8 +250,7 @@ class Feed:
 class Link(Protocol):
     """What a reader needs of its process."""
 
-    async def look(self, key: str) -> Look:
-        """Return how a run stands."""
+    async def look(self, key: str) -> Look: ...
 
     async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
         """Return some events behind a seq."""
@@ -266,8 +258,7 @@ class Link(Protocol):
     async def follow(self, key: str, look: Look) -> Feed:
         """Return the feed of a run, for one reader more."""
 
-    def leave(self, feed: Feed) -> None:
-        """One reader less."""
+    def leave(self, feed: Feed) -> None: ...
 
 
 class RedisReader:
@@ -372,5 +363,4 @@ class RedisReader:
 
 
 def read_entries(entries: Iterable[Any]) -> list[tuple[int, UIEvent]]:
-    """Return the events in entries of a stream, each with its `seq`."""
     return [(int(id.partition(b"-")[0]), read_ui_event(data)) for id, (_, data) in entries]

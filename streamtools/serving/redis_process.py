@@ -82,7 +82,6 @@ class RedisProcess(Talking):
             whole.cancel()
 
     def keys(self, key: str) -> Keys:
-        """Return the keys of a run."""
         return run_keys(self._set.prefix, key)
 
     def of_owner(self, owner: str) -> tuple[str, str, str]:
@@ -106,7 +105,6 @@ class RedisProcess(Talking):
     # Writing.
 
     def own(self, tail: Tail) -> None:
-        """Drive a run from now on."""
         self.tails[tail.key] = tail
 
     def forget(self, tail: Tail) -> None:
@@ -226,12 +224,10 @@ class RedisProcess(Talking):
         return Look(first, last, token.decode(), since, bool(over), written)
 
     async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
-        """Return the next events behind a seq."""
         args = ("XRANGE", self.keys(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
         return read_entries(await self.patiently(*args, seconds=self._set.patience))
 
     async def follow(self, key: str, look: Look) -> Feed:
-        """Return the feed of a run, for one reader more."""
         feed = self._feeds.get(key)
         if feed is None:
             feed = self._feeds[key] = Feed(key, self.keys(key).log.encode(), look)
@@ -261,7 +257,6 @@ class RedisProcess(Talking):
                     raise
 
     def leave(self, feed: Feed) -> None:
-        """Take note that one reader less reads a feed."""
         feed.readers -= 1
         if not feed.readers and self._feeds.get(feed.key) is feed:
             del self._feeds[feed.key]

@@ -25,7 +25,6 @@ class Keys(NamedTuple):
 
 
 def run_keys(prefix: str, key: str) -> Keys:
-    """Return the keys of the run of this `log_key`."""
     stem = f"{prefix}:{{{key}}}:"
     return Keys(stem + "log", stem + "meta", stem + "lease", stem + "readers")
 

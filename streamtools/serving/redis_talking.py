@@ -37,7 +37,6 @@ class Talking:
         self._answers: dict[str, tuple[anyio.Event, dict[str, Any]]] = {}
 
     async def look(self, key: str) -> Look:
-        """Return how a run stands."""
         raise NotImplementedError
 
     def shared(self, *names: str) -> str:

@@ -28,18 +28,15 @@ class Store(EventLog, Protocol):
     """What a run needs of its store."""
 
     @property
-    def lease(self) -> float:
-        """See `RedisStore`."""
+    def lease(self) -> float: ...
 
     @property
-    def process(self) -> RedisProcess:
-        """What talks to the server."""
+    def process(self) -> RedisProcess: ...
 
     async def tail(self, key: str) -> tuple[int, bool]:
         """Return the last `seq` of a run, and whether the run has ended with it."""
 
-    async def read_end(self, key: str) -> bytes | None:
-        """Return what a run has come to, as it is stored."""
+    async def read_end(self, key: str) -> bytes | None: ...
 
 
 class RedisJournal(Journal):

@@ -50,7 +50,6 @@ class Socket:
         return state in (WebSocketState.CONNECTING, "init")
 
     async def accept(self) -> None:
-        """Accept the connection, unless it is accepted."""
         if self._is_new:
             await self._websocket.accept()
 
@@ -117,7 +116,6 @@ class SocketReading(Reading):
         self._mailbox = mailbox
 
     async def take(self, event: UIEvent, /) -> None:
-        """Send the next event."""
         self.last = event
         if self._mailbox is not None:
             self._mailbox.follow(event)

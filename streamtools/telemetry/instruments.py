@@ -94,7 +94,6 @@ class Instruments:
                 count("rule_matches", rule=event.rule, action=event.action)
 
     def use(self, usage: Usage, attributes: dict[str, Any]) -> None:
-        """Count the tokens of a request."""
         if self._tokens:
             for kind, tokens in (("input", usage.input), ("output", usage.output)):
                 if tokens is not None:

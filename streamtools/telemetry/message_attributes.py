@@ -30,7 +30,6 @@ def as_attribute(value: Any) -> str:
 
 
 def input_messages(history: Iterable[Message], clean: Clean) -> str:
-    """Return `gen_ai.input.messages`."""
     return as_attribute(clean([_message(each) for each in history]))
 
 

@@ -62,11 +62,9 @@ class Settings:
     live: dict[int, RunSpans]
 
     def begin(self, run_id: str, machine: Holds, resumed: str) -> RunSpans:
-        """Begin the spans of a run."""
         return RunSpans(self, run_id, machine, resumed)
 
     def count(self, what: str, by: int) -> None:
-        """Count what happens outside of a run."""
         self.metrics.count(what, by)
 
 

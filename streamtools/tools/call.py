@@ -69,7 +69,6 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _first(one: Any, other: Any) -> Any:
-    """Return the first of the two that was given."""
     given = other if one is msgspec.UNSET else one
     return None if given is msgspec.UNSET else given
 

@@ -18,7 +18,6 @@ from streamtools.tools.schemas import JsonSchema, inline
 
 
 def without_bound(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what partial objects are made of."""
     while isinstance(function, functools.partial):
         function = function.func
     return function

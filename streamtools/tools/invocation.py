@@ -116,7 +116,6 @@ class _Reporting:
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """Let the clock of the call stand still in a block."""
         if not self._waiting:
             self._left = self._scope.deadline - anyio.current_time()
             self._scope.deadline = self._context.deadline = math.inf

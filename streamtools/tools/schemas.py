@@ -131,7 +131,6 @@ def inline(schema: JsonSchema) -> JsonSchema:
 
 
 def _inside(schema: JsonSchema, change: Callable[[Any], Any]) -> JsonSchema:
-    """Return a schema whose parts have been changed."""
     changed = dict(schema)
     for key in _NAMED:
         if isinstance(schema.get(key), dict):

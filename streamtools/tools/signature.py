@@ -53,7 +53,6 @@ def _hint_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
 
 
 def untyped(function: Callable[..., Any]) -> set[str]:
-    """Return the names of parameters that have no annotation."""
     return {each.name for each in inspect.signature(function).parameters.values() if each.annotation is EMPTY}
 
 

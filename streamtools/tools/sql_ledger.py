@@ -186,7 +186,6 @@ def run_transaction(connection: Any, transaction: Transaction[T]) -> T:
 
 
 def taken_over() -> CallRefused:
-    """Return what is raised for an epoch that is over."""
     return CallRefused("its run has been taken over by another process")
 
 
