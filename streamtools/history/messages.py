@@ -118,12 +118,10 @@ class _Turn:
 
 # What is for one provider alone.
 
-_TAKES_ANY_ARGUMENTS = ("api.openai.com", ".openai.azure.com")
-"""Hosts that read malformed arguments back. Servers that render a template with them, such as vLLM, answer 400."""
-
-
 _STRICT = {"api.openai.com": (), ".openai.azure.com": (), "api.mistral.ai": ("content",)}
-"""Hosts that refuse members which are not their own, and the fields of reasoning that they send."""
+"""Hosts that refuse members which are not their own, and the fields of reasoning that they send. Those that send none,
+OpenAI's, read malformed arguments back; servers that render a template with them, such as vLLM, answer 400.
+"""
 
 
 def sent_by(host: str | None) -> tuple[str, ...] | None:
@@ -182,12 +180,12 @@ def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
     if isinstance(part, Thought):
         return part._replace(own=_own_for(part.own, format)) if same else Thought(part.text)
     own = (part.own or {}).get(format) if format else None
-    hosts = (provider.host or "").endswith(_TAKES_ANY_ARGUMENTS) or provider.host is None
+    takes_any = provider.host is None or sent_by(provider.host) == ()
     return msgspec.structs.replace(
         part,
         signature=part.signature if same and sent_by(provider.host) is None else None,
         own={format: own} if own else None,
-        raw=part.raw if same and hosts else "",
+        raw=part.raw if same and takes_any else "",
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from os import PathLike
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack
 
 from streamtools import sources
 from streamtools.errors import RecordingError
@@ -47,50 +49,46 @@ class RecordedResponse(ReplayBytes):
 class Replay:
     """What `replay` returns: awaited, a list of events; entered, a `ToolStream`."""
 
-    def __init__(
-        self,
-        path: str | PathLike[str],
-        exchange: Exchange | int | None,
-        tools: ToolsLike | None,
-        options: ReplayOptions,
-    ) -> None:
-        self._path = path
-        self._exchange = exchange
-        self._tools = tools
-        self._playing = cast(PlaybackOptions, {name: each for name, each in options.items() if name in PLAYBACK})
-        self._reading = cast(StreamOptions, {name: each for name, each in options.items() if name not in PLAYBACK})
-        self._response: RecordedResponse | None = None
-        self._stream: ToolStream | None = None
+    def __init__(self, play: Callable[[], AbstractAsyncContextManager[ToolStream]]) -> None:
+        self._play = play
 
     async def __aenter__(self) -> ToolStream:
-        at = self._exchange
-        recording = at.open() if isinstance(at, Exchange) else open_exchange(self._path, at)
-        try:
-            self._response = RecordedResponse(recording, self._playing)
-            try:
-                adapter = adapter_of(recording.head)
-            except LookupError as error:
-                raise RecordingError(f"{recording.name}: {error}") from None
-            source = sources.Source(self._response, adapter)
-            self._stream = ToolStream(source, tools=self._tools, **self._reading)
-        except BaseException:
-            recording.close()
-            raise
-        return await self._stream.__aenter__()
+        self._playing = self._play()
+        return await self._playing.__aenter__()
 
     async def __aexit__(self, *raised: Any) -> None:
-        assert self._stream is not None
-        assert self._response is not None
-        await self._stream.__aexit__(*raised)
-        if raised[1] is None and self._response.fault is not None:
-            raise self._response.fault
+        await self._playing.__aexit__(*raised)
 
     def __await__(self) -> Generator[Any, None, list[UIEvent]]:
         return self._collect().__await__()
 
     async def _collect(self) -> list[UIEvent]:
-        async with self as stream:
+        async with self._play() as stream:
             return [event async for event in stream]
+
+
+@asynccontextmanager
+async def played(
+    path: str | PathLike[str], exchange: Exchange | int | None, tools: ToolsLike | None, options: ReplayOptions
+) -> AsyncIterator[ToolStream]:
+    """Give the stream of a recording, or of one exchange of it; raise `RecordingError`."""
+    playing: Any = {name: each for name, each in options.items() if name in PLAYBACK}
+    reading: Any = {name: each for name, each in options.items() if name not in PLAYBACK}
+    recording = exchange.open() if isinstance(exchange, Exchange) else open_exchange(path, exchange)
+    try:
+        response = RecordedResponse(recording, playing)
+        try:
+            adapter = adapter_of(recording.head)
+        except LookupError as error:
+            raise RecordingError(f"{recording.name}: {error}") from None
+        stream = ToolStream(sources.Source(response, adapter), tools=tools, **reading)
+    except BaseException:
+        recording.close()
+        raise
+    async with stream:
+        yield stream
+    if response.fault is not None:
+        raise response.fault
 
 
 def adapter_of(head: Head) -> sources.Adapter:
@@ -114,4 +112,4 @@ def replay(
     `reset_after` and others put faults in: see `streamtools.recording.Playback`. All else are options of `ToolStream`.
     Raises `RecordingError` for a file that is no recording or breaks off, or holds several and no number is given.
     """
-    return Replay(path, exchange, tools, options)
+    return Replay(partial(played, path, exchange, tools, options))

@@ -8,9 +8,9 @@ A fault raises AssertionError that names the law, with what came and what should
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -18,21 +18,14 @@ import anyio.lowlevel
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Start, Text, UIEvent, Warning
 
+if TYPE_CHECKING:
+    from streamtools.runs import EventLog
+
 _SECONDS = 30.0  # that a law may take, in which a log that has lost something would be waited for
 _KEY = "ann/run%201"
 
 
-class Log(Protocol):
-    """An event log; see `streamtools.runs.EventLog`."""
-
-    async def append(self, key: str, event: UIEvent, /) -> int:
-        """Keep an event."""
-
-    def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
-        """Return what is kept behind `after`, and then what comes."""
-
-
-async def assert_log_laws(make_log: Callable[[], AbstractAsyncContextManager[Log]]) -> None:
+async def assert_log_laws(make_log: Callable[[], AbstractAsyncContextManager[EventLog]]) -> None:
     """Fail where a log breaks one of the laws of `streamtools.runs.EventLog`. Each law gets an empty log.
 
     Checked are: what was appended is read, in order, from every position; readers that wait get what comes, each all of
@@ -52,17 +45,17 @@ def _run(texts: int) -> list[UIEvent]:
     return [Start("run 1", seq=1), *middle, Done("finished", "stop", None, [], seq=texts + 2)]
 
 
-async def _append(log: Log, events: list[UIEvent], key: str = _KEY) -> None:
+async def _append(log: EventLog, events: list[UIEvent], key: str = _KEY) -> None:
     for event in events:
         seq = await log.append(key, event)
         _check(seq == event.seq, _append, seq, event.seq)
 
 
-async def _read(log: Log, after: int = 0, key: str = _KEY) -> list[UIEvent]:
+async def _read(log: EventLog, after: int = 0, key: str = _KEY) -> list[UIEvent]:
     return [event async for event in log.read(key, after)]
 
 
-async def _order(log: Log) -> None:
+async def _order(log: EventLog) -> None:
     events = _run(300)
     await _append(log, events)
     for after in (0, 1, 2, 150, 299, 301, 302):
@@ -70,7 +63,7 @@ async def _order(log: Log) -> None:
         _check(got == events[after:], _order, got, events[after:])
 
 
-async def _live(log: Log) -> None:
+async def _live(log: EventLog) -> None:
     events = _run(40)
     await _append(log, events[:5])
     taken: list[list[UIEvent]] = [[] for _ in range(4)]
@@ -88,7 +81,7 @@ async def _live(log: Log) -> None:
         _check(got == events[after:], _live, got, events[after:])
 
 
-async def _again(log: Log) -> None:
+async def _again(log: EventLog) -> None:
     events = _run(4)
     await _append(log, events[:4])
     await _append(log, [Text("another", seq=3), *events[3:]])
@@ -96,7 +89,7 @@ async def _again(log: Log) -> None:
     _check(got == events, _again, got, events)
 
 
-async def _cancelled(log: Log) -> None:
+async def _cancelled(log: EventLog) -> None:
     events = _run(6)
     got, position = list[UIEvent](), 0
     await _append(log, events[:1])
@@ -112,7 +105,7 @@ async def _cancelled(log: Log) -> None:
     _check(got == events, _cancelled, got, events)
 
 
-async def _resync(log: Log) -> None:
+async def _resync(log: EventLog) -> None:
     events = _run(3)
     await _append(log, events)
     first, *rest = await _read(log, 50)
@@ -120,7 +113,7 @@ async def _resync(log: Log) -> None:
     _check(rest == events, _resync, rest, events)
 
 
-async def _unknown(log: Log) -> None:
+async def _unknown(log: EventLog) -> None:
     await _append(log, _run(1))
     for key in ("ann/run%202", "eve/run%201", "ann/run%201x"):
         try:

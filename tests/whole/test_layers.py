@@ -81,7 +81,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "apps": (),
     "testing": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine"),
-        *("recording", "recording.event_replay"),
+        *("recording", "recording.event_replay", "runs"),
     },
     # the doors
     "__init__": {

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias, Unpack
 
 import anyio
 import httpx
@@ -22,7 +22,7 @@ from streamtools.apps.cli.named_model import import_tools, proxy_for
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
 from streamtools.recording import DETECT, RecordingTransport, open_stream_file
-from streamtools.recording.event_replay import Replay, ReplayOptions
+from streamtools.recording.event_replay import ReplayOptions, played
 from streamtools.recording.exchanges import Exchange, exchanges_in
 from streamtools.recording.file_writer import import_stream, open_anew
 from streamtools.recording.redact import redact_url
@@ -32,14 +32,6 @@ from streamtools.tools import ToolRegistry
 
 if TYPE_CHECKING:
     from streamtools.apps.cli.transcript import Transcript
-
-
-class View(Protocol):
-    """Shows runs: what was asked, each event as it comes, then what the run has come to."""
-
-    def question(self, text: str) -> None: ...
-    def show(self, event: UIEvent) -> None: ...
-    def summarise(self, result: TurnResult, seconds: float) -> None: ...
 
 
 class JsonLines:
@@ -58,6 +50,10 @@ class JsonLines:
 
     def summarise(self, result: TurnResult, seconds: float) -> None:
         """Write nothing."""
+
+
+View: TypeAlias = "JsonLines | Transcript"
+"""Shows runs: what was asked, each event as it comes, then what the run has come to."""
 
 
 def open_transcript(output: TextIO, complaints: Complaints, **options: Any) -> Transcript:
@@ -95,7 +91,7 @@ def show_file(
     async def show(exchange: Exchange | None) -> int:
         stream, fault, start = None, None, time.perf_counter()
         try:
-            async with Replay(path, exchange, tools, options) as stream:
+            async with played(path, exchange, tools, options) as stream:
                 async for event in stream:
                     view.show(event)
         except RecordingError as error:

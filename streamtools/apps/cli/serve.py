@@ -152,6 +152,12 @@ FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")
 
 POSTCARD = Suggestion("postcard", "A tool that asks you first (written by hand)", "Send Ann a postcard from Lima.")
 
+_OF_FILES = "Recorded answers are played, each by itself. The calls in them are not run."
+_OF_OURS = (
+    "No model was named, so recorded answers are played, each by itself. The calls in them are run here, by two small "
+    "tools whose weather is invented."
+)
+
 _PIECE = 4  # characters of a text that is written by hand, as a model would send it
 _PAUSE = 0.012  # seconds between two pieces at the recorded speed
 
@@ -190,19 +196,13 @@ class Recorded:
         self._speed = speed
         self._tools = None if files else _TOOLS
         self.tools = _told(self._tools)
-        self.label = f"recordings of {', '.join(models_of(heads.values()))}"
-        self.note = (
-            "No model was named, so recorded answers are played, each by itself. The calls in them are run "
-            "here, by two small tools whose weather is invented."
-        )
+        of_models = f"of {', '.join(models_of(heads.values()))}"
+        self.label = f"recordings {', '.join(self.recordings) if files else of_models}"
+        self.note = _OF_FILES if files else _OF_OURS
         self.suggestions = [
-            Suggestion(name, head.title or name, question_of(head) or name) for name, head in heads.items()
+            *(Suggestion(name, head.title or name, question_of(head) or name) for name, head in heads.items()),
+            *([] if files else [POSTCARD]),
         ]
-        if files:
-            self.label = f"recordings {', '.join(self.recordings)}"
-            self.note = "Recorded answers are played, each by itself. The calls in them are not run."
-        else:
-            self.suggestions.append(POSTCARD)
         self._played: WeakKeyDictionary[Chat, Path] = WeakKeyDictionary()
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:

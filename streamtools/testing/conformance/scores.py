@@ -39,25 +39,23 @@ def run(subject: Subject, cases: Iterable[Case], cuts: Collection[Cut] = CUTS) -
     An exception of the parser is a fault, and its verdict is the same for every parser.
     """
     for case in cases:
-        faults: dict[Cut, Counter[str]] = {}
-        example: tuple[list[str], Reported | str] | None = None
-        for cut in case.cuts:
-            if cut not in cuts:
-                continue
-            faults[cut] = Counter()
-            for pieces in deltas(case.text, cut):
-                found, reported = _ask(subject, case, pieces)
-                if reported is None:
-                    break
-                faults[cut] |= found
-                if found and example is None:
-                    example = pieces, reported
-            else:
-                continue
-            break
-        else:
-            if faults:
-                yield Result(case, faults, example)
+        if (result := _try(subject, case, [cut for cut in case.cuts if cut in cuts])) is not None:
+            yield result
+
+
+def _try(subject: Subject, case: Case, cuts: Collection[Cut]) -> Result | None:
+    """Return what becomes of a case in these cuts; None if there are none, or the parser does not read the dialect."""
+    faults: dict[Cut, Counter[str]] = {cut: Counter() for cut in cuts}
+    example: tuple[list[str], Reported | str] | None = None
+    for cut in cuts:
+        for pieces in deltas(case.text, cut):
+            found, reported = _ask(subject, case, pieces)
+            if reported is None:
+                return None
+            faults[cut] |= found
+            if found and example is None:
+                example = pieces, reported
+    return Result(case, faults, example) if faults else None
 
 
 def _ask(subject: Subject, case: Case, pieces: list[str]) -> tuple[Counter[str], Reported | str | None]:
