@@ -149,7 +149,7 @@ def test_another_cut_shows_the_same(capsys: pytest.CaptureFixture[str], monkeypa
         cuts.append(options["cut"])
         return replay(path, tools=tools, **options)
 
-    monkeypatch.setattr(recordings, "Replay", spy)
+    monkeypatch.setattr(recordings, "played", spy)
     for more in ([], ["--cut", "byte"], ["--cut", "whole"]):
         assert 0 == main(["replay", str(_SHIPPED["unicode-call"]), "--json", "--speed", "0", *more])
         shown.append(coalesce(map(read_ui_event, capsys.readouterr().out.splitlines())))
