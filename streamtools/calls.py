@@ -282,7 +282,6 @@ def take_list_apart(entries: Iterable[object]) -> Finished:
 
 
 def _items(written: Sequence[Any], status: object = None) -> Finished:
-    """Return the parts of a response of output items."""
     known = [each for each in written if isinstance(each, dict)]
     return Finished("responses", known, [each for each in known if type_of(each) in ITEMS], status)
 

@@ -82,7 +82,6 @@ class _Step:
         self._ids: set[str] = set()
 
     def read(self, part: Mapping[str, Any]) -> None:
-        """Add a part to the step."""
         kind = given(part, "type")
         if kind == "text":
             format, held = self._metadata(part, "providerMetadata")

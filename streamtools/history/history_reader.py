@@ -119,14 +119,12 @@ class Reader:
         self.hear(System(text, own))
 
     def say(self, said: Assistant) -> None:
-        """Add a turn of the assistant's."""
         history = self.flush()
         self._begin_turn(len(history))
         parts = tuple(self._open_call(each) if isinstance(each, ToolCall) else each for each in said.parts)
         history.append(said if parts == said.parts else replace(said, parts=parts))
 
     def is_open(self, id: str) -> bool:
-        """Return whether a call of this id stands without an answer."""
         return id in self._open
 
     def go_on(self, format: str | None, *, anew: bool = False) -> Draft:
@@ -210,7 +208,6 @@ class Reader:
             self._waiting.setdefault(each, deque()).append(call)
 
     def _begin_turn(self, place: int) -> None:
-        """Begin a turn at this place, without calls so far."""
         self._earlier |= {id: (self._turn, call) for id, call in self._open.items()}
         self._turn = place
         self._open, self._again, self._numbers = {}, {}, {}
@@ -265,7 +262,6 @@ class Draft:
         redacted: bool = False,
         own: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a block of reasoning."""
         thought = Thought(text, text_or_none(signature), text_or_none(id), redacted, self.keep(own))
         if self.client and not thought.signature:
             thought = Thought(text)
@@ -295,7 +291,6 @@ class Draft:
         return None if self.client else keep(self.format, own)
 
     def close(self) -> Assistant:
-        """Return the turn."""
         return Assistant(parts=self.parts, in_text=self.in_text, origin=Origin(self.format, client=self.client))
 
 

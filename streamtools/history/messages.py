@@ -167,7 +167,6 @@ def _beside(own: ProviderItem | None, provider: Origin, *, result: bool = False)
 
 
 def _uncached(parts: list[Any]) -> list[Any]:
-    """Return parts without how they are cached."""
     return [{name: part[name] for name in part if name != "cache_control"} for part in parts if isinstance(part, dict)]
 
 

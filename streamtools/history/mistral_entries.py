@@ -34,7 +34,6 @@ _ENTRY: dict[str, Any] = {"object": "entry"}
 
 
 def is_one(message: Mapping[str, Any]) -> bool:
-    """Return whether a message is an entry."""
     return message.get("type") in _TYPES
 
 

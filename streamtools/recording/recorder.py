@@ -182,7 +182,6 @@ def _iterator(origin: Any) -> AsyncIterator[bytes] | Iterator[bytes]:
 
 
 def _begin(file: ExchangeFile, response: Any) -> Entry:
-    """Begin the exchange with the head of the response and its request."""
     try:
         request = response.request
         asked = str(request.method), str(request.url), items_of(request.headers)

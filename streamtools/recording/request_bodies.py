@@ -58,7 +58,6 @@ def body_fields(headers: Headers, content: bytes) -> dict[str, Any]:
 
 
 def is_multipart(headers: Headers) -> bool:
-    """Tell whether a body is declared to have parts."""
     return any(each.strip().lower().startswith("multipart/") for each in _values(headers, "content-type"))
 
 

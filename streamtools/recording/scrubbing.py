@@ -228,7 +228,6 @@ class _Text:
         return max(self._certain, self._text.rfind(b"\n") + 1, len(self._text) - LONGEST)
 
     def _find_begun(self) -> re.Match[bytes] | None:
-        """Return what may become a key."""
         return _KEY_BEGUN.search(self._text, self._unfinished())
 
     def _find_texts(self) -> Iterator[tuple[int, int]]:

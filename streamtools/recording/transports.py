@@ -256,7 +256,6 @@ class ReplayTransport(Transport):
             self._open.pop().close()
 
     def _play(self, request: Any, content: bytes) -> tuple[Exchange, _RecordedBody]:
-        """Return the exchange that answers the request, and its body."""
         headers = items_of(request.headers)
         url = str(request.url)
         asked = describe_request(request.method, url, headers, content, redact=self._redact, keep_unreadable=True)

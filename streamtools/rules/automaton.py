@@ -98,7 +98,6 @@ class State(dict[str, "State | Step"]):
         self._automaton.count_piece()
 
     def forget(self) -> None:
-        """Forget all steps."""
         self.clear()
         self.pieces.clear()
         self._outcomes.clear()
@@ -194,7 +193,6 @@ class Automaton:
         return found
 
     def state(self, key: Key) -> State:
-        """Return the state of a key."""
         return self._states.get(key) or self._states.setdefault(key, State(self, key))
 
     def begin(self, before: str) -> State:
@@ -308,7 +306,6 @@ class Automaton:
 
 
 def _beginnings_of(rules: Sequence[Rule]) -> Callable[..., re.Match[str] | None] | None:
-    """Return what `Automaton.begins` is."""
     tree: dict[str, Any] = {}
     for rule in rules:
         for what in rule.what:

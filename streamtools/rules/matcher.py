@@ -35,7 +35,6 @@ class Matcher:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a text."""
         self.position = 0
         """How many characters have come."""
         self.held = ""

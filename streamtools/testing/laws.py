@@ -364,7 +364,6 @@ class _Laws:
             assert written == len(parser.calls), "a call is complete, and not reported"
 
     def results(self, document: Document, places: list[int]) -> None:
-        """They call nothing."""
         for name in (part.name for part in document.parts if not isinstance(part, str)):
             written = self._dialect.write_result(name, "It is done.")
             assert not parse(cut(written, places), **self._options).calls, f"a result calls a tool: {written!r}"

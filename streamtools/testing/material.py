@@ -85,7 +85,6 @@ class Document:
 
     @property
     def text(self) -> str:
-        """All of it."""
         return "".join(part if isinstance(part, str) else part.text for part in self.parts)
 
     @property

@@ -201,7 +201,6 @@ def _first_keys(alias: Any) -> Iterable[str]:
 
 
 def _words(values: Iterable[Any]) -> Shape:
-    """Return the shape of one of these values."""
     words = list(values)
     if all(type(word) is str for word in words):
         return Shape(frozenset((STRING,)), words=tuple(words))

@@ -147,7 +147,6 @@ class _Conversation:
 
     @property
     def questions(self) -> list[str]:
-        """What the user has asked so far."""
         return [each.content for each in self._history if isinstance(each, User) and isinstance(each.content, str)]
 
     def answer(self, question: str) -> int:

@@ -35,8 +35,6 @@ _LONGEST = 8_000
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a block stands."""
-
     gap: bool = False  # a blank line is above it
     number: int | None = None  # of an item: its list goes on, from this one
     opened: bool = False  # a fence: what opens it has been shown
@@ -149,7 +147,6 @@ class _Cut(NamedTuple):
 
 
 def _where_to_cut(source: str) -> _Cut:
-    """Return where the first part of a block can end."""
     beginning = source[:_LONGEST]
     tokens = _PARSER.parse(beginning)
     kind = tokens[0].type if tokens else ""

@@ -63,7 +63,6 @@ class NamedModel:
 
     @property
     def label(self) -> str:
-        """The model and its address."""
         return f"{self._asked.model} at {redact_url(self.model().url)}"
 
     def model(self, client: httpx.AsyncClient | None = None) -> HTTPModel:

@@ -73,7 +73,6 @@ class Prompt:
         return (self.answer(f"{question} [y/N] ") or "").strip().lower() in ("y", "yes")
 
     def remember(self, questions: Sequence[str]) -> None:
-        """Take questions into the history."""
         if self.rich:
             for each in questions:
                 self._questions.history.append_string(each)

@@ -89,7 +89,6 @@ class Report:
             raise Refused(str(error)) from None
 
     def read_lines(self, file: BinaryIO) -> None:
-        """Take in lines of JSON."""
         line = file.readline(LONGEST)
         while line:
             whole = line
@@ -128,7 +127,6 @@ class Report:
                     self._end_run()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it for JSON."""
         tables = {name: dict(counter.most_common()) for name, counter in self.tables.items()}
         times = {name: histogram.as_dict() for name, histogram in self.times.items()}
         over_runs = {"runs_in_each": self._a_bin, **{name: [each[name] for each in self.bins] for name in _MARKS}}
@@ -246,12 +244,10 @@ class Histogram:
         self.sum = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
         self.sum += seconds
         self.counts[bisect_left(BOUNDS, seconds)] += 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
         count = sum(self.counts)
         return {"count": count, "mean": self.sum / count if count else None, "bounds": BOUNDS, "counts": self.counts}
 

@@ -206,7 +206,6 @@ class Recorded:
         self._played: WeakKeyDictionary[Chat, Path] = WeakKeyDictionary()
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
-        """Return the recorded answer."""
         found = self._find(question, suggestion)
         model = _Recorded(self._speed, found)
         follow_up: Any = "auto" if model.is_postcard else "never"
@@ -224,7 +223,6 @@ class Recorded:
         return answer
 
     def recording_of(self, answer: Chat) -> Path | None:
-        """Return the recording that an answer plays."""
         return self._played.get(answer)
 
     def _find(self, question: str, suggestion: str | None) -> Path | Suggestion | None:

@@ -43,8 +43,6 @@ _ESCAPED = re.compile(r"\\([\\`*_{}\[\]<>()#+!|~])")
 
 @dataclass
 class _Running:
-    """A tool at work."""
-
     name: str
     words: str
     since: float
@@ -215,7 +213,6 @@ class Transcript:
         self.question(question)
 
     def question(self, text: str) -> None:
-        """Write what the model is asked."""
         self._enter("heading")
         self._line(Line(f"❯ {printable(text)}".replace("\n", "\n  "), "bold"))
 

@@ -155,7 +155,6 @@ class _Chats:
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Hold the runs, for as long as the server lives."""
         options: dict[str, Any] = {"max_running": self._max_running, "keep": _KEPT, "stop_when_abandoned": _ABANDONED}
         log: MemoryEventLog | RedisStore = MemoryEventLog(max_age=None, max_ended=None)  # `Runs` forgets
         if self._redis is not None:

@@ -96,7 +96,6 @@ class Conversation:
 
     @property
     def running(self) -> Run | None:
-        """The run that goes on."""
         last = self.turns[-1].run if self.turns else None
         return last if isinstance(last, Run) and not last.ended else None
 
@@ -184,7 +183,6 @@ class Conversations:
         return found
 
     def use(self, conversation: Conversation) -> None:
-        """Note that one is used."""
         self._kept.pop(conversation.id, None)
         self._kept[conversation.id] = (now := self.clock(), conversation)
         if self.kept is not None and conversation.turns:

@@ -162,7 +162,6 @@ class _Written:
         self._streamed: set[str] = set()  # native calls whose arguments came in pieces
 
     def add(self, event: SourceEvent) -> None:
-        """Take in what came from the provider."""
         match event:
             case events.TextDelta(text):
                 self._unexplained.append((self.units.length, text))
@@ -177,7 +176,6 @@ class _Written:
                 self._add_marked(f"{name or ''}{shown}", "native", "native")
 
     def explain(self, event: UIEvent) -> None:
-        """Take in what text has become."""
         match event:
             case events.Text(text):
                 self._take(len(text))

@@ -46,7 +46,6 @@ class Documents(NamedTuple):
 
 @cache
 def make_documents() -> Documents:
-    """Return the documents."""
     policy = [
         "default-src 'none'",
         f"script-src {_digests(file for _, scripts in _DOCUMENTS.values() for file in scripts)}",

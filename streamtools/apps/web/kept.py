@@ -110,7 +110,6 @@ class Kept:
             yield KeptTurn(owner, used, conversation, question, EndedRun(run, result), json.loads(images))
 
     def use(self, conversation: str, owner: str, used: float) -> None:
-        """Note that a conversation was used."""
         use = "INSERT INTO conversations VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET used = excluded.used"
         self.do(use, conversation, owner, used)
 
@@ -122,16 +121,13 @@ class Kept:
         self._going[run.id] = run
 
     def forget(self, conversation: str) -> None:
-        """Note that a conversation is forgotten."""
         self.do("DELETE FROM conversations WHERE id = ?", conversation)
 
     def hear(self, run: str, events: Sequence[UIEvent]) -> None:
-        """Note what a run has said."""
         self._said.setdefault(run, []).extend(events)
         self._news.set()
 
     def do(self, statement: str, *values: Any) -> None:
-        """Have a statement carried out."""
         self._todo.append((statement, values))
         self._news.set()
 
