@@ -8,12 +8,12 @@ a stream needs; what stands around a stream is loaded when it is used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamtools import events
 from streamtools.events.coalescing import coalesce
 from streamtools.errors import Code, StreamToolsError
+from streamtools.loading import load_later
 from streamtools.calls import ToolCall
 from streamtools.limits import Limits
 from streamtools import sources
@@ -39,24 +39,14 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LATER = {
-    **dict.fromkeys(("conversation", "augment_system_prompt", "Emulation", "chat"), "streamtools.conversation"),
-    "UiTexts": "streamtools.outputs.plain_text",
-    "outputs": "streamtools.outputs",
-    "rules": "streamtools.rules",
-    "replay": "streamtools.recording.event_replay",
-    "TextJudge": "streamtools.stream.judging",
+    **dict.fromkeys(("conversation", "augment_system_prompt", "Emulation", "chat"), "conversation"),
+    "UiTexts": "outputs.plain_text",
+    "outputs": "outputs",
+    "rules": "rules",
+    "replay": "recording.event_replay",
+    "TextJudge": "stream.judging",
 }
 """Where the names stand that are loaded when they are used."""
 
 if not TYPE_CHECKING:  # to a type checker it would say that every name is there
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = import_module(_LATER[name])
-        found = globals()[name] = module if _LATER[name] == f"{__name__}.{name}" else getattr(module, name)
-        return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = load_later(__name__, _LATER)

@@ -19,7 +19,7 @@ begun to answer: look after each step. A request that is refused has no `request
 nothing, whatever client and upstream send.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamtools.gateway.addresses import Head, client_of, headers_for, path_for
 from streamtools.gateway.client_requests import Client
@@ -28,6 +28,7 @@ from streamtools.gateway.rewrite import Rewrite
 from streamtools.gateway.settings import FallbackUpstream
 from streamtools.gateway.tool_call_transport import ToolCallTransport
 from streamtools.gateway.upstream_requests import UpstreamRequest
+from streamtools.loading import load_later
 
 if TYPE_CHECKING:
     from streamtools.gateway.service import app
@@ -38,14 +39,4 @@ __all__ = [
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # to a type checker it would say that every name is there
-
-    def __getattr__(name: str) -> Any:
-        if name != "app":  # needs the extra `web`
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from streamtools.gateway.service import app
-
-        return app
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = load_later(__name__, {"app": "service"})  # which needs the extra `web`

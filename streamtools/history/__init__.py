@@ -8,8 +8,7 @@ itself in `parts`.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamtools.history.messages import (
     ReasoningField,
@@ -33,6 +32,7 @@ from streamtools.history.parts import (
     User,
     steps_to_history,
 )
+from streamtools.loading import load_later
 
 if TYPE_CHECKING:
     from streamtools.history.anthropic_messages import container_of
@@ -56,13 +56,4 @@ _LATER = {
 """The modules in which the names stand that are loaded when they are used."""
 
 if not TYPE_CHECKING:  # to a type checker it would say that every name is there
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
-        return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = load_later(__name__, _LATER)

@@ -251,13 +251,8 @@ class Link(Protocol):
     """What a reader needs of its process."""
 
     async def look(self, key: str) -> Look: ...
-
-    async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
-        """Return some events behind a seq."""
-
-    async def follow(self, key: str, look: Look) -> Feed:
-        """Return the feed of a run, for one reader more."""
-
+    async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]: ...
+    async def follow(self, key: str, look: Look) -> Feed: ...
     def leave(self, feed: Feed) -> None: ...
 
 

@@ -29,13 +29,9 @@ class Store(EventLog, Protocol):
 
     @property
     def lease(self) -> float: ...
-
     @property
     def process(self) -> RedisProcess: ...
-
-    async def tail(self, key: str) -> tuple[int, bool]:
-        """Return the last `seq` of a run, and whether the run has ended with it."""
-
+    async def tail(self, key: str) -> tuple[int, bool]: ...
     async def read_end(self, key: str) -> bytes | None: ...
 
 

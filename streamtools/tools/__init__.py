@@ -8,9 +8,9 @@ In order: a function (`signature`, `descriptions`) becomes a `Tool` (`tool`), to
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from streamtools.loading import load_later
 from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
 from streamtools.tools.call import ToolContext, ToolError, ToolOutcome, ToolResult
 from streamtools.tools.call_rules import Guards, ToolChoice, Watch
@@ -37,12 +37,4 @@ _LATER = {"PostgresLedger": "postgres_ledger", "RedisLedger": "redis_ledger", "S
 """Loaded when they are used, as few use them, and two need extras."""
 
 if not TYPE_CHECKING:  # to a type checker it would say that every name is there
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = load_later(__name__, _LATER)

@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # what flows, and what may be caught
     "errors": (),
     "limits": (),
+    "loading": (),
     "logs": (),
     "observing": {"calls"},
     "json_values": {"errors", "limits"},
@@ -38,11 +39,11 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "sources": {*VOCABULARY, "logs"},
     "typed": (),
     "parsing": {*VOCABULARY, "rules", "typed"},
-    "tools": {*VOCABULARY, "logs", "observing"},
+    "tools": {*VOCABULARY, "loading", "logs", "observing"},
     "recording": {"errors", "json_values", "rules"},
     # what is built of them, each on those above
     "machine": {*VOCABULARY, "logs", "rules", "parsing", "typed"},
-    "history": {"errors", "limits", "json_values", "calls", "parsing"},
+    "history": {"errors", "limits", "loading", "json_values", "calls", "parsing"},
     "stream": {*VOCABULARY, "logs", "observing", "sources", "parsing", "tools", "machine", "history", "rules", "typed"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
     "conversation.models": {"errors", "logs", "observing", "events", "sources", "parsing", "tools", "history", "typed"},
@@ -56,7 +57,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "outputs.asgi": {"serving"},
     "gateway": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
-        *("logs", "rules", "conversation", "conversation.models", "outputs", "recording", "stream"),
+        *("loading", "logs", "rules", "conversation", "conversation.models", "outputs", "recording", "stream"),
         "gateway.service",  # the door hands out `app`
     },
     "gateway.counters": {"calls", "errors", "events"},
@@ -86,7 +87,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # the doors
     "__init__": {
         *("errors", "limits", "calls", "events", "rules", "sources", "parsing", "tools", "machine", "stream"),
-        *("conversation", "outputs", "recording.event_replay"),
+        *("conversation", "loading", "outputs", "recording.event_replay"),
     },
     "__main__": {"apps.cli"},
 }
@@ -95,6 +96,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
 MAY_USE: dict[str, Collection[str]] = {
     "errors": (),
     "limits": {"msgspec"},
+    "loading": (),
     "logs": {"pydantic_core", "structlog"},
     "observing": (),
     "json_values": {"msgspec"},
@@ -136,7 +138,7 @@ MAY_USE: dict[str, Collection[str]] = {
 }
 """For each row, the packages of others that it may import."""
 
-LOOSE = {"__init__", "__main__", "errors", "calls", "json_values", "limits", "logs", "observing"}
+LOOSE = {"__init__", "__main__", "errors", "calls", "json_values", "limits", "loading", "logs", "observing"}
 """The files of the top floor: the two doors and the vocabulary."""
 
 LONGEST = 400  # lines of a module

@@ -1,0 +1,21 @@
+"""Names of a package that are loaded when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and the `__dir__` of a package, some of whose names stand in these modules below it."""
+    names = vars(import_module(package))
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = import_module(f"{package}.{homes[name]}")
+        found = names[name] = home if name == homes[name] else getattr(home, name)
+        return found
+
+    return find, lambda: sorted({*names, *names["__all__"]})
