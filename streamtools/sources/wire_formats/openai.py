@@ -152,13 +152,16 @@ class ChatCompletions(FrameAdapter):
     def feed(self, chunk: bytes) -> list[SourceEvent]:
         head, tail = self._head, self._tail
         if head and chunk.startswith(head) and chunk.endswith(tail) and self._plain and self._frames.between:
-            first, last = len(head), -len(tail)
+            first, last, count = len(head), -len(tail), 1
             text = chunk[first:last]
-            texts = [each[first : last + 2] for each in chunk.split(b"\n")[:-1:2]] if _LF in text else [text]
-            if len(chunk) <= self._longest and not self._over and (tail + head).join(texts) == text:
+            if _LF in text:
+                texts = [each[first : last + 2] for each in chunk.split(b"\n")[:-1:2]]
+                count = len(texts) if (tail + head).join(texts) == text else 0
+                text = b'",\n"'.join(texts)  # none of them goes on behind an LF
+            if len(chunk) <= self._longest and not self._over:
                 try:
-                    said = _decode_texts(b'["%b"]' % b'",\n"'.join(texts))  # none of them goes on behind an LF
-                    if len(said) == len(texts) and all(said):
+                    said = _decode_texts(b'["' + text + b'"]')
+                    if len(said) == count and "" not in said:
                         return [*map(TextDelta, said)]
                 except REFUSED:
                     pass
