@@ -11,14 +11,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from streamtools.events import (
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceEvent,
-    SourceUsage,
-    SourceWarning,
-    TextDelta,
-)
+from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, SourceUsage, SourceWarning, TextDelta
 
 SHORTEST = 16
 """Characters of a repetition that is taken out, at least; a shorter one may be what the model means."""

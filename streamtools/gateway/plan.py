@@ -17,16 +17,7 @@ from streamtools.calls import ToolCall
 from streamtools.conversation.models.http_model import calls_natively_at
 from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot, put_section
 from streamtools.gateway.client_requests import Asked, as_tools, definitions_of, remembered, tools_of
-from streamtools.history import (
-    Assistant,
-    Message,
-    System,
-    User,
-    calls_as_text,
-    plain_said,
-    read_messages,
-    settle,
-)
+from streamtools.history import Assistant, Message, System, User, calls_as_text, plain_said, read_messages, settle
 from streamtools.logs import Logger
 from streamtools.parsing.dialects import DIALECTS, Dialect, Dialects, choose_dialects, dialects_for, for_model
 from streamtools.parsing.dialects.base import neutralise

@@ -66,9 +66,7 @@ class BedrockConverse(HTTPModel):
         self._credentials = credentials
 
     def body(self, ask: Ask) -> Body:
-        body: Body = {
-            "messages": write_messages(ask.history, "bedrock", dialects=ask.dialects, provider=self.origin),
-        }
+        body: Body = {"messages": write_messages(ask.history, "bedrock", dialects=ask.dialects, provider=self.origin)}
         if system := system_prompt(ask.history):
             body["system"] = [{"text": system}]
         choice = ask.tool_choice
