@@ -58,7 +58,7 @@ OnEvent: TypeAlias = Callable[[UIEvent], object]
 
 
 @dataclass(eq=False, repr=False)
-class Answer:
+class ClientAnswer:
     """One answer: `feed` and `close` return bytes for the client, by the encoder that is made at the first of them.
 
     Arguments were neutralised in these `dialects`. `most` is how many calls the client wants at most; None is no bound.

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from streamtools.errors import Code
 from streamtools.events import Error, SourceError, SourceEvent, TextDelta
 from streamtools.gateway.addresses import JSON, Head, without_hop
-from streamtools.gateway.answer import Answer, OnEvent, encoder_for, write_refusal
+from streamtools.gateway.answer import ClientAnswer, OnEvent, encoder_for, write_refusal
 from streamtools.gateway.client_requests import Client, Refused, as_tools, model_in, read_request
 from streamtools.gateway.forced_calls import REFUSES, CallAlone, ask_freely, keep_to_call
 from streamtools.gateway.plan import WRITTEN, calls_in, make_plan, mode_of
 from streamtools.gateway.settings import Settings
-from streamtools.gateway.several_answers import Choices, Piece, read_choices, wanted
+from streamtools.gateway.several_answers import ChoicePiece, Choices, read_choices, wanted
 from streamtools.gateway.template_route import NO_TEMPLATE, LlamaCompletions, Template, template_of, unfit_for_template
 from streamtools.gateway.upstream_requests import UpstreamRequest, write_request
 from streamtools.machine.state_machine import StreamMachine
@@ -73,7 +73,7 @@ class Exchange:
         self._watch = watch
         self._held = bytearray()  # the body of an answer that is read when it is whole
         self._parts: list[bytes] = []  # of the stream that becomes one body for the client
-        self._answers: dict[int, Answer] = {}  # one of each choice
+        self._answers: dict[int, ClientAnswer] = {}  # one of each choice
         self._more: list[dict[str, Any]] = []  # what is said when the model is asked again
         self._said: list[str] = []  # by the model, in this try
         self._left = _FRAMES * rewrite.limits.frame  # bytes that the upstream may send, in all tries
@@ -294,7 +294,7 @@ class Exchange:
     def _wanted(self) -> int:
         return wanted(self._asked.options.get("n"))
 
-    def _make_answer(self, index: int) -> Answer:
+    def _make_answer(self, index: int) -> ClientAnswer:
         rewrite, asked, plan = self._rewrite, self._asked, self._plan
         taught = plan.taught is not None
         again = rewrite.ask_again > 0 and not self._apart
@@ -318,7 +318,7 @@ class Exchange:
             made.reserve(calls_in(asked.history))
             return made
 
-        return Answer(
+        return ClientAnswer(
             machine,
             lambda: encoder_for(
                 asked,
@@ -352,7 +352,7 @@ class Exchange:
             self._said += (each.text for each in events if isinstance(each, TextDelta))
         return self._keep(self._answers[index].feed(events))
 
-    def _send_all(self, pieces: Iterable[Piece]) -> bytes:
+    def _send_all(self, pieces: Iterable[ChoicePiece]) -> bytes:
         """Return what is sent at once of several choices."""
         parts = []
         for index, events, logprobs in pieces:

@@ -17,7 +17,7 @@ from streamtools.conversation.continuation import Continuation
 from streamtools.conversation.failover import AGAIN, GO_ON, failure_of
 from streamtools.conversation.models.answer_format import PREFILLS
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
-from streamtools.gateway.answer import Answer, OnEvent
+from streamtools.gateway.answer import ClientAnswer, OnEvent
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.exchange import Exchange
 from streamtools.gateway.settings import Settings
@@ -117,7 +117,7 @@ class FailoverExchange(Exchange):
         self.request = self._write()
         return sent
 
-    def _make_answer(self, index: int) -> Answer:
+    def _make_answer(self, index: int) -> ClientAnswer:
         answer = super()._make_answer(index)
         answer.note_texts(self._shown)
         return answer

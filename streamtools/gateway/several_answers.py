@@ -20,7 +20,7 @@ _MOST = 128  # choices of one answer, which is what OpenAI allows
 Body = dict[str, Any]
 
 
-class Piece(NamedTuple):
+class ChoicePiece(NamedTuple):
     """What came of one choice."""
 
     choice: int
@@ -48,31 +48,31 @@ class Choices:
         """The provider's names for the answer and for its model."""
         return self._readers[0].identity
 
-    def feed(self, chunk: bytes) -> Iterator[Piece]:
+    def feed(self, chunk: bytes) -> Iterator[ChoicePiece]:
         return self._read(self._frames.feed(chunk))
 
-    def close(self, cause: str | None = None) -> Iterator[Piece]:
+    def close(self, cause: str | None = None) -> Iterator[ChoicePiece]:
         """Yield what the end of the body brings; `cause` says why it broke off, if it did."""
         yield from self._read(self._frames.close())
         for index, reader in self._readers.items():
-            yield Piece(index, reader.close(cause))
+            yield ChoicePiece(index, reader.close(cause))
 
-    def _read(self, frames: Iterable[Framed]) -> Iterator[Piece]:
+    def _read(self, frames: Iterable[Framed]) -> Iterator[ChoicePiece]:
         for frame in frames:
             value = object_in(frame.data) if isinstance(frame, Frame) else None
             if value is None or not isinstance(choices := value.get("choices"), list) or not choices:
                 for index, reader in self._readers.items():
                     if not index or value is None or not value.get("usage"):
-                        yield Piece(index, reader.feed_frames([frame]))
+                        yield ChoicePiece(index, reader.feed_frames([frame]))
                 continue
             if value.get("usage"):
-                yield Piece(0, self._reader(0).take({**value, "choices": []}))
+                yield ChoicePiece(0, self._reader(0).take({**value, "choices": []}))
             told: set[int] = set()
             for index, choice in _apart(choices, self._most):
                 beside = {} if index in told else value  # once, however often a choice stands there
                 told.add(index)
                 one = {**beside, "choices": [{**choice, "index": 0}], "usage": None}
-                yield Piece(index, self._reader(index).take(one), logprobs_of(choice))
+                yield ChoicePiece(index, self._reader(index).take(one), logprobs_of(choice))
 
     def _reader(self, index: int) -> FrameAdapter:
         if index not in self._readers:
@@ -80,7 +80,7 @@ class Choices:
         return self._readers[index]
 
 
-def read_choices(value: Body, limits: Limits, most: int) -> Iterator[Piece]:
+def read_choices(value: Body, limits: Limits, most: int) -> Iterator[ChoicePiece]:
     """Yield the choices of a whole answer, `most` of them, each as it stands there first."""
     choices = value.get("choices")
     told: set[int] = set()
@@ -89,7 +89,7 @@ def read_choices(value: Body, limits: Limits, most: int) -> Iterator[Piece]:
             continue
         told.add(index)
         one = {**value, "choices": [{**choice, "index": 0}], "usage": None if index else value.get("usage")}
-        yield Piece(index, finished(one, limits), logprobs_of(choice))
+        yield ChoicePiece(index, finished(one, limits), logprobs_of(choice))
 
 
 def logprobs_of(choice: Body) -> Body | None:

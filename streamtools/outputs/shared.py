@@ -35,16 +35,16 @@ class Shelf:
     """What is written of one run, as long as somebody reads there."""
 
     def __init__(self) -> None:
-        self._written: list[ref[Written]] = []
+        self._written: list[ref[SharedBody]] = []
         self.is_single = False
         """Whether nothing else is written than what has been found."""
 
-    def add(self, written: Written) -> Written:
+    def add(self, written: SharedBody) -> SharedBody:
         self._written.append(ref(written))
         self.is_single = len(self._written) == 1
         return written
 
-    def find(self, key: bytes, position: int, *, beside: Written | None = None) -> Written | None:
+    def find(self, key: bytes, position: int, *, beside: SharedBody | None = None) -> SharedBody | None:
         """Return what goes on behind a `seq` in a format, or ends there; `beside` something, what is ahead of it."""
         if beside is not None and len(self._written) == 1:
             return None
@@ -57,7 +57,7 @@ class Shelf:
         return best if beside is None or (best is not None and best.end > beside.end) else None
 
 
-class Written:
+class SharedBody:
     """What one encoder has made of the events behind `begin`, a `seq`, up to `end`."""
 
     __slots__ = ("__weakref__", "_joined", "_parts", "begin", "encoder", "end", "key", "readers", "size")
@@ -110,7 +110,7 @@ class Sharing:
         self._encoder = encoder
         self._position = position
         self._key = _key(encoder)
-        self._written: Written | None = None
+        self._written: SharedBody | None = None
 
     def write(self, events: Sequence[UIEvent]) -> bytes:
         """Return what events are, at least one. Raises what the encoder does."""
@@ -140,7 +140,7 @@ class Sharing:
     def _write_alone(self, events: Sequence[UIEvent]) -> bytes:
         return b"".join(map(self._encoder.encode, events))
 
-    def _choose(self, written: Written | None, key: bytes) -> Written | None:
+    def _choose(self, written: SharedBody | None, key: bytes) -> SharedBody | None:
         """Find out where the next events are written."""
         position = self._position
         if written is not None and position == written.end:
@@ -151,15 +151,15 @@ class Sharing:
             if written.readers == 1:
                 written.forget()
                 return written
-            return self._move(self._shelf.add(Written(key, _copy(written.encoder), position)))
+            return self._move(self._shelf.add(SharedBody(key, _copy(written.encoder), position)))
         other = self._shelf.find(key, position)
         if other is None and (self._encoder.resumable or not position):
-            other = self._shelf.add(Written(key, _copy(self._encoder), position))
+            other = self._shelf.add(SharedBody(key, _copy(self._encoder), position))
         if other is None:
             self._key = None
         return other and self._move(other)
 
-    def _move(self, to: Written) -> Written:
+    def _move(self, to: SharedBody) -> SharedBody:
         self.leave()
         to.readers += 1
         self._written = to

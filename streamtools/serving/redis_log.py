@@ -28,7 +28,7 @@ _MOST = 10_000  # events that may wait while the server is away,
 _MOST_BYTES = 1 << 24  # and bytes
 
 
-class Settings(NamedTuple):
+class Agreed(NamedTuple):
     """What all processes agree on; see `RedisStore`."""
 
     prefix: str

@@ -23,7 +23,7 @@ from streamtools.events import UIEvent, read_ui_event
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
-from streamtools.serving.redis_log import Feed, Look, Settings, Tail, read_entries
+from streamtools.serving.redis_log import Agreed, Feed, Look, Tail, read_entries
 from streamtools.serving.redis_scripts import Keys, run_keys
 from streamtools.serving.redis_talking import Talking
 from streamtools.tools.redis_client import RedisClient, Word
@@ -40,7 +40,7 @@ _LONGEST = 1.0  # seconds between two attempts to reach the server
 class RedisProcess(Talking):
     """Everything that one process does in Redis. `on_message` answers another, `on_expired` takes a run over."""
 
-    def __init__(self, client: RedisClient, tasks: TaskGroup, settings: Settings) -> None:
+    def __init__(self, client: RedisClient, tasks: TaskGroup, settings: Agreed) -> None:
         super().__init__(client, tasks, settings)
         self.tails: dict[str, Tail] = {}
         """Of the runs that this process drives."""

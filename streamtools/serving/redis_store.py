@@ -24,7 +24,7 @@ from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.lost_run import close_lost, is_untouched
-from streamtools.serving.redis_log import RedisReader, Settings, Tail
+from streamtools.serving.redis_log import Agreed, RedisReader, Tail
 from streamtools.serving.redis_process import SETTLING, RedisProcess
 from streamtools.serving.run import Run
 from streamtools.serving.stored_run import RedisJournal, StoredRun
@@ -79,7 +79,7 @@ class RedisStore:
         if not prefix or "{" in prefix:
             raise ValueError(f"prefix is what the keys begin with, without braces, not {prefix!r}")
         self._given = url_or_client
-        self._settings = Settings(prefix, lease, keep, length, patience)
+        self._settings = Agreed(prefix, lease, keep, length, patience)
         self._ledger = ledger
         self._on_owner_lost = on_owner_lost
         self._client: RedisClient | None = None

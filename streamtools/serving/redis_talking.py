@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from streamtools.errors import OwnerUnreachable
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
-from streamtools.serving.redis_log import Look, Settings
+from streamtools.serving.redis_log import Agreed, Look
 from streamtools.tools.redis_client import RedisClient, Word
 
 log = Logger(__name__)
@@ -28,7 +28,7 @@ log = Logger(__name__)
 class Talking:
     """A process that asks others and answers them. `on_message` does the latter."""
 
-    def __init__(self, client: RedisClient, tasks: TaskGroup, settings: Settings) -> None:
+    def __init__(self, client: RedisClient, tasks: TaskGroup, settings: Agreed) -> None:
         self.id = secrets.token_hex(8)
         self.on_message: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
         self._client = client

@@ -47,7 +47,7 @@ OTHER = "_OTHER"
 
 
 @dataclass(frozen=True, eq=False)
-class Settings:
+class Instrumentation:
     """What all runs are told with, as `instrument` sets it up, and what watches them: see `streamtools.observing`.
 
     `live` are those that go on.
@@ -72,7 +72,7 @@ class _Request:
     """One request to a model, from when it is sent until its answer is complete."""
 
     def __init__(
-        self, settings: Settings, parent: Context, origin: Sequence[Any], source: object, clean: Clean
+        self, settings: Instrumentation, parent: Context, origin: Sequence[Any], source: object, clean: Clean
     ) -> None:
         format, host, model = (*origin, None, None, None)[:3]
         self.attributes: dict[str, Any] = {
@@ -160,7 +160,7 @@ class _Request:
 class RunSpans:
     """The spans of one run, and what its metrics need: see `streamtools.observing.Observed`."""
 
-    def __init__(self, settings: Settings, run_id: str, machine: Holds, resumed: str) -> None:
+    def __init__(self, settings: Instrumentation, run_id: str, machine: Holds, resumed: str) -> None:
         self._settings = settings
         self.machine = machine
         self._longest = 0
@@ -269,7 +269,7 @@ class _ToolSpan:
     """The span of one call of a tool, current in its task; it is told the outcome."""
 
     def __init__(
-        self, settings: Settings, parent: Context, call: ToolCall, tool: Any, links: list[Link], clean: Clean
+        self, settings: Instrumentation, parent: Context, call: ToolCall, tool: Any, links: list[Link], clean: Clean
     ) -> None:
         name = OTHER if tool is None else tool.name
         self._settings = settings
@@ -367,7 +367,7 @@ def instrument(
     live: dict[int, RunSpans] = {}
     # Of a copy: it is another thread that asks.
     instruments = Instruments(meter, names, lambda: sum(run.machine.held for run in list(live.values())))
-    observing.install(Settings(tracer, instruments, names, agent, content, by_chunk, live))
+    observing.install(Instrumentation(tracer, instruments, names, agent, content, by_chunk, live))
 
 
 def uninstrument() -> None:

@@ -17,7 +17,7 @@ from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
 from streamtools.gateway import exchange
 from streamtools.gateway.client_requests import object_in
-from streamtools.gateway.several_answers import Choices, Piece, _apart
+from streamtools.gateway.several_answers import ChoicePiece, Choices, _apart
 from streamtools.history import Assistant, TextPart, formats
 from streamtools.history.history_reader import Draft, Reader
 from streamtools.json_values import Rejected
@@ -220,11 +220,11 @@ def any_number_of_choices(patch: pytest.MonkeyPatch) -> None:
 def what_is_beside_is_read_again(patch: pytest.MonkeyPatch) -> None:
     """With each of many choices that are all the same one."""
 
-    def read(choices: Choices, frames: Any) -> Iterator[Piece]:
+    def read(choices: Choices, frames: Any) -> Iterator[ChoicePiece]:
         for value in (object_in(each.data) for each in frames if isinstance(each, Frame)):
             for index, choice in _apart((value or {}).get("choices") or [], 2):
                 one = {**(value or {}), "choices": [{**choice, "index": 0}], "usage": None}
-                yield Piece(index, choices._reader(index).take(one))
+                yield ChoicePiece(index, choices._reader(index).take(one))
 
     patch.setattr(Choices, "_read", read)
 
