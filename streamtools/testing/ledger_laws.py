@@ -216,22 +216,23 @@ async def _is_resolved_once(ledger: CallLedger, clock: Clock) -> None:
 
 async def _prunes(ledger: CallLedger, clock: Clock) -> None:
     """What is pruned is old, nobody runs it, no suspension names it, and it is no other owner's."""
-    plain, named, held, lost = (_another(number) for number in range(4))
+    plain, named, held, lost, late = (_another(number) for number in range(5))
     await ledger.begin("run_1", plain, Claim(holder="h", until=0))
     await ledger.begin("run_1", named, Claim(holder="h", until=clock.now + 5))
     await ledger.begin("run_1", held, Claim(holder="h", until=0))
     await ledger.begin("run_1", lost, Claim(until=0))
-    for call in plain, named:
+    await ledger.begin("run_1", late, Claim(holder="h", until=clock.now - 5))  # by another clock it is not
+    for call in plain, named, late:
         await ledger.finish("run_1", (await _there(ledger, call)).with_result())
     clock.now += 1
     await ledger.hold("run_1", held, "h", ledger.lease)
     assert await ledger.prune(2) == 0
     assert await ledger.of("ann").prune(1) == 0
     assert await ledger.prune(1) == 2
-    assert [entry.call for entry in await ledger.entries()] == [named, held]
+    assert [entry.call for entry in await ledger.entries()] == [named, held, late]
     await ledger.hold("run_1", held, "h", 0)
     clock.now += 5 + SLACK
-    assert await ledger.prune(1) == 2
+    assert await ledger.prune(1) == 3
     assert await ledger.begin("run_1", plain) is None
 
 

@@ -33,8 +33,9 @@ from streamtools.tools.call import ToolOutcome, write
 
 log = Logger(__name__)
 
-SLACK = 60.0
-"""Seconds that an entry outlives the last suspension that names it: clocks differ."""
+SLACK = 3600.0
+"""Seconds that an entry outlives the last suspension that names it: who decides may have a clock that is so far behind
+the ledger's, and then takes the suspension for good so much longer."""
 
 _PATIENCE = 5.0  # seconds in which an end has to be written down: a run that is stopped waits for it
 _PAUSE = 0.01  # seconds between two looks at a call that another runs; each pause is twice as long as the last,

@@ -68,7 +68,7 @@ class MemoryLedger(Owned):
             if not self._spare:
                 raise CallRefused(f"there are {self._size:,} calls in the ledger, which are all (`size`)")
             self._drop(next(iter(self._spare)))
-        until = min(claim.until, now + self.keep) + SLACK if claim.until > now else now
+        until = max(now, min(claim.until, now + self.keep) + SLACK) if claim.until else now
         held = math.inf if claim.holder else 0.0
         self._entries[at] = Entry(scope=scope, call=call, began=now, until=until, held=held, owner=self._owner)
         self._known[id(call)] = at  # the entry holds it, so that no other has this id

@@ -64,7 +64,7 @@ if #there > 0 then
   if holder ~= '' and kept[1] == holder and not kept[2] then return false end
   return {digits(now), {{member, there}}}
 end
-til = til > now and math.min(til, now + keep) + tonumber(ARGV[9]) or now
+til = til > 0 and math.max(now, math.min(til, now + keep) + tonumber(ARGV[9])) or now
 local held = holder == '' and 0 or now + tonumber(ARGV[7])
 redis.call('HSET', KEYS[5], 'owner', ARGV[10], 'call', ARGV[11], 'holder', holder, 'held', digits(held),
   'until', digits(til), 'began', digits(now))

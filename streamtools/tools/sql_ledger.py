@@ -79,7 +79,7 @@ class SQLLedger(Owned):
                 entry = read_entry(rows[0], now)
                 return None if claim.holder and rows[0][4] == claim.holder and entry.ended is None else entry
             held = now + self.lease if claim.holder else 0.0
-            until = min(claim.until, now + self.keep) + SLACK if claim.until > now else now
+            until = max(now, min(claim.until, now + self.keep) + SLACK) if claim.until else now
             yield self._say(_ADD), (scope, key, self._owner, written, claim.holder, held, until, now)
             yield self._say(_FORGET), (now - self.keep, now)
             return None

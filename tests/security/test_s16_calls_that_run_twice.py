@@ -25,7 +25,7 @@ from streamtools import ToolCall
 from streamtools.errors import CallRefused
 from streamtools.tools import CallLedger, Claim, Deny, MemoryLedger, SQLiteLedger, Suspension, ToolOutcome
 from streamtools.tools import sql_ledger as file
-from streamtools.tools.ledger import ON_NO_TERMS, Entry
+from streamtools.tools.ledger import ON_NO_TERMS, SLACK, Entry
 from tests.support.approvals import ANN, Bank, Held, calls, hold
 
 pytestmark = pytest.mark.anyio
@@ -99,7 +99,7 @@ async def test_a_full_ledger_refuses_and_names_its_bound() -> None:
     await ledger.finish("run", entry.with_result())
     with pytest.raises(CallRefused):
         await ledger.begin("run_2", CALL)
-    now[0] = 161
+    now[0] = 101 + SLACK
     assert await ledger.begin("run_2", CALL) is None
 
 

@@ -157,7 +157,7 @@ class _Written:
         self.marks: list[Mark] = []
         self._unexplained: deque[tuple[int, str]] = deque()  # text, with where what is left of it stands
         self._explained = 0  # characters of the first of them
-        self._near = ""  # the text that was shown last
+        self._seen: list[str] = []  # the text that was shown last
         self._behind = 0  # where that ends
         self._streamed: set[str] = set()  # native calls whose arguments came in pieces
 
@@ -179,7 +179,7 @@ class _Written:
         match event:
             case events.Text(text):
                 self._take(len(text))
-                self._near = (self._near + text)[-_LONGEST:]
+                self._seen.append(text)
             case events.Reasoning(text):
                 self._take(len(text), "reasoning")
             case events.Markup(text):
@@ -189,8 +189,10 @@ class _Written:
             case events.Error(raw=str(raw), call=None) if event.dialect != "native":
                 self._take(len(raw), "error", event.dialect or "")
             case events.Warning(Code.NEAR_MISS, raw=str(raw)):
-                if (back := self._near.rfind(raw)) >= 0:
-                    end = self._behind - units(self._near[back + len(raw) :])
+                near = "".join(self._seen)[-_LONGEST:]
+                self._seen = [near]
+                if (back := near.rfind(raw)) >= 0:
+                    end = self._behind - units(near[back + len(raw) :])
                     self.marks.append(Mark(end - units(raw), end, "near", event.dialect or ""))
             case events.Warning(Code.FORGED_RESULT | Code.HIDDEN_AFTER_CALL, raw=str(raw)):
                 self._take(len(raw), "warning", event.code)
