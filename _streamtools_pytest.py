@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from streamtools.testing.fixture import Mode, RecordingFixture, Settings
+    from streamtools.testing.fixture import Mode, RecordingFixture, RecordingSettings
 
 MODES = ("none", "once", "new", "rewrite")
 _MARKER = (
@@ -129,10 +129,10 @@ def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iter
             fresh.add(path)
 
 
-def _settings(item: pytest.Item, defaults: Mapping[str, Any], cut: Any) -> tuple[str | Path | None, Settings]:
+def _settings(item: pytest.Item, defaults: Mapping[str, Any], cut: Any) -> tuple[str | Path | None, RecordingSettings]:
     """Return the name of the recording, if it was given one, and how to use it: the nearest marker that says so."""
     from streamtools.recording.playback import PLAYBACK
-    from streamtools.testing.fixture import Settings
+    from streamtools.testing.fixture import RecordingSettings
 
     name: str | Path | None = None
     chosen = dict(defaults)
@@ -145,13 +145,13 @@ def _settings(item: pytest.Item, defaults: Mapping[str, Any], cut: Any) -> tuple
         chosen["cut"] = cut
     playback: Any = {key: value for key, value in chosen.items() if key in PLAYBACK}
     own = {key: value for key, value in chosen.items() if key not in PLAYBACK}
-    known = {field.name for field in fields(Settings)} - {"playback"}
+    known = {field.name for field in fields(RecordingSettings)} - {"playback"}
     if unknown := own.keys() - known:
         _fail(
             f"a recording has no option {', '.join(sorted(unknown))}; there are {', '.join(sorted(known | PLAYBACK))}"
         )
     try:
-        return name, Settings(**own, playback=playback)
+        return name, RecordingSettings(**own, playback=playback)
     except (ValueError, TypeError) as error:
         _fail(f"the options of the recording: {error}")
 

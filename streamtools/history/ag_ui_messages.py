@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamtools.history.content import Content, encrypted, given, read_content, text_in
-from streamtools.history.history_reader import Draft, Reader, read_call
+from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
 from streamtools.history.parts import ProviderItem, Thought, User
 from streamtools.json_values import Rejected, decode_json
 
@@ -30,7 +30,7 @@ def is_one(message: Mapping[str, Any]) -> bool:
     return not any(name in message for name in _OTHERS)
 
 
-def read(message: Mapping[str, Any], reader: Reader) -> None:
+def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add what a message says. Raises ValueError for words of the system's that are not allowed."""
     content = message.get("content")
     match message["role"]:
@@ -54,7 +54,7 @@ def read(message: Mapping[str, Any], reader: Reader) -> None:
             reader.answer(message.get("toolCallId"), _content(content), is_error=bool(error), text=text)
 
 
-def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
+def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
     said = reader.go_on(None)
     held = _protected(message, said)
     text = text_in(read_content(message.get("content")))
@@ -84,7 +84,7 @@ def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return call
 
 
-def _protected(message: Mapping[str, Any], said: Draft) -> Mapping[str, Any]:
+def _protected(message: Mapping[str, Any], said: TurnDraft) -> Mapping[str, Any]:
     """Return what protects a message or a call, unless it is of another provider than the rest of its turn."""
     try:
         held = decode_json(given(message, "encryptedValue")).value

@@ -15,7 +15,7 @@ from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.content import encrypted, given
-from streamtools.history.history_reader import Draft, Reader, read_call
+from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
 from streamtools.history.messages import NOT_RUN
 from streamtools.history.parts import CallResult, ProviderItem, Thought, User, fault_of
 from streamtools.json_values import compact, fits, writable
@@ -37,7 +37,7 @@ def is_one(message: Mapping[str, Any]) -> bool:
     return typed or (not parts and "id" in message)
 
 
-def read(message: Mapping[str, Any], reader: Reader) -> None:
+def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add what a message says. Raises ValueError for words of the system's that are not allowed."""
     parts = [each for each in message["parts"] if isinstance(each, Mapping)]
     role = message["role"]
@@ -75,9 +75,9 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
 class _Step:
     """The step of a message that is being read."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: HistoryReader) -> None:
         self._reader = reader
-        self._said = Draft(reader.place, reader.budget, client=True)
+        self._said = TurnDraft(reader.place, reader.budget, client=True)
         self._results: list[CallResult] = []
         self._ids: set[str] = set()
 

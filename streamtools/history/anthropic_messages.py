@@ -12,7 +12,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, without, write_parts
-from streamtools.history.history_reader import Draft, Reader, keep
+from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
 from streamtools.history.messages import NOT_IN_NAMES, beside, beside_call, in_order
 from streamtools.history.parts import Assistant, CallResult, Message, Origin, Results, System, TextPart, Thought
 
@@ -29,7 +29,7 @@ def is_change(message: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) ->
     return "output_config" in message or any(each.get("type") in ("tool_addition", "tool_removal") for each in parts)
 
 
-def read_block(part: Mapping[str, Any], said: Draft) -> None:
+def read_block(part: Mapping[str, Any], said: TurnDraft) -> None:
     """Add a block of an assistant's message."""
     if part.get("type") != "thinking" or "signature" in part:  # without one it may be Cohere's
         said.format = FORMAT
@@ -44,7 +44,7 @@ def read_block(part: Mapping[str, Any], said: Draft) -> None:
             said.add_item(part)
 
 
-def read_result(part: Any, reader: Reader) -> bool:
+def read_result(part: Any, reader: HistoryReader) -> bool:
     """Add a block of a user's message, if it is a result."""
     if not isinstance(part, Mapping) or part.get("type") != "tool_result":
         return False

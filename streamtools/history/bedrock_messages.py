@@ -11,7 +11,7 @@ from typing import Any
 
 from streamtools.history import anthropic_messages as anthropic
 from streamtools.history.content import file_of, given, without
-from streamtools.history.history_reader import Draft, Reader, keep
+from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
 from streamtools.history.parts import Message
 from streamtools.json_values import compact, writable
 
@@ -36,7 +36,7 @@ def is_block(part: object) -> bool:
     return isinstance(part, Mapping) and "type" not in part and len(part) == 1
 
 
-def read_block(part: Mapping[str, Any], said: Draft) -> bool:
+def read_block(part: Mapping[str, Any], said: TurnDraft) -> bool:
     """Add a block of an assistant's message, if it is Converse's."""
     if not is_block(part):
         return False
@@ -57,7 +57,7 @@ def read_block(part: Mapping[str, Any], said: Draft) -> bool:
     return True
 
 
-def read_result(part: object, reader: Reader) -> bool:
+def read_result(part: object, reader: HistoryReader) -> bool:
     """Add a block of a user's message, if it is a result."""
     result = part.get("toolResult") if isinstance(part, Mapping) and is_block(part) else None
     if not isinstance(result, Mapping):

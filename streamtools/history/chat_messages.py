@@ -13,7 +13,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, read_part, without
-from streamtools.history.history_reader import Draft, Reader, keep
+from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
 from streamtools.history.messages import FIELDS, arguments_text, beside, beside_call, fields_of, in_order, text_of
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
 from streamtools.json_values import compact, writable
@@ -31,7 +31,7 @@ _BESIDE_PARTS = ("type", "cache_control", "prompt_cache_breakpoint")
 _CHATS = {"refusal", "prompt_cache_breakpoint"}  # members of a part which are OpenAI's alone
 
 
-def read_fields(message: Mapping[str, Any], said: Draft) -> None:
+def read_fields(message: Mapping[str, Any], said: TurnDraft) -> None:
     """Add what stands beside the content of an assistant's message: reasoning before it, a refusal, calls."""
     fields = {name: message[name] for name in FIELDS if message.get(name) is not None}
     thinking = text_of(fields) if fields else given(message, "thinking")
@@ -60,7 +60,7 @@ def read_fields(message: Mapping[str, Any], said: Draft) -> None:
         said.add_item(members)
 
 
-def _read_call(call: object, said: Draft) -> None:
+def _read_call(call: object, said: TurnDraft) -> None:
     if not isinstance(call, Mapping):
         return
     if isinstance(custom := call.get("custom"), Mapping):
@@ -72,7 +72,7 @@ def _read_call(call: object, said: Draft) -> None:
     said.add_call(call, call.get("id"), signature=signature or None)
 
 
-def read_part_of(part: Mapping[str, Any], said: Draft, shown: str) -> bool:
+def read_part_of(part: Mapping[str, Any], said: TurnDraft, shown: str) -> bool:
     """Add a part of an assistant's content, if it is one of chat: a text, or what Mistral's models think.
 
     A text with more beside it is of the format that the list has `shown` to be, if its message shows none.
@@ -95,7 +95,7 @@ def read_part_of(part: Mapping[str, Any], said: Draft, shown: str) -> bool:
     return True
 
 
-def read_result(message: Mapping[str, Any], reader: Reader) -> None:
+def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add the result that a message is; one that names its tool alone, as those of older Ollamas do, finds its call."""
     content = message.get("content")
     id = message.get("tool_call_id") or reader.find(message.get("tool_name") or message.get("name"))
@@ -248,7 +248,7 @@ def _write(
 # only to Cohere.
 
 
-def read_plan(message: Mapping[str, Any], said: Draft) -> None:
+def read_plan(message: Mapping[str, Any], said: TurnDraft) -> None:
     """Add the plan that a message of the assistant's begins with, if it has one."""
     citations = message.get("citations")
     if citations or given(message, "tool_plan"):

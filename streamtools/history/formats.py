@@ -16,7 +16,7 @@ from streamtools.history import interactions_steps as interactions
 from streamtools.history import mistral_entries as mistral
 from streamtools.history import responses_items as responses
 from streamtools.history.content import read_content, text_in
-from streamtools.history.history_reader import Draft, Reader, keep
+from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
 from streamtools.history.in_text import answered_by_user, tell_in_text
 from streamtools.history.messages import (
     ReasoningField,
@@ -72,7 +72,7 @@ def read_messages(
     given = list(messages)
     if client is None:
         client = any(isinstance(each, Mapping) and (ui.is_one(each) or ag_ui.is_one(each)) for each in given)
-    reader = Reader(client=client, system=system)
+    reader = HistoryReader(client=client, system=system)
     for place, message in enumerate(given):
         reader.place = place
         try:
@@ -82,7 +82,7 @@ def read_messages(
     return reader.finish()
 
 
-def _read(message: Mapping[str, Any] | Message, reader: Reader) -> None:
+def _read(message: Mapping[str, Any] | Message, reader: HistoryReader) -> None:
     if isinstance(message, System | User):
         reader.flush().append(message)
     elif isinstance(message, Assistant):
@@ -139,8 +139,8 @@ def _own(message: Mapping[str, Any]) -> ProviderItem | None:
     return keep(responses.FORMAT if names else chat.FORMAT, own)
 
 
-def _read_assistant(message: Mapping[str, Any], reader: Reader) -> None:
-    said = Draft(reader.place, reader.budget, client=reader.client)
+def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
+    said = TurnDraft(reader.place, reader.budget, client=reader.client)
     content = message.get("content")
     if responses.is_message(message):
         responses.read_message(message, said)

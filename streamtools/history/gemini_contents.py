@@ -12,7 +12,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, file_of, given, read_part, without, write_parts
-from streamtools.history.history_reader import Draft, Reader, keep
+from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
 from streamtools.history.messages import beside, beside_call, in_order
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.json_values import Rejected, compact, decode_json, writable
@@ -20,12 +20,12 @@ from streamtools.json_values import Rejected, compact, decode_json, writable
 FORMAT = "gemini"
 
 
-def read_content(content: Mapping[str, Any], reader: Reader) -> None:
+def read_content(content: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add a content: a turn of the model's, or what a user says, with results of calls before it."""
     listed = content.get("parts")
     parts = [each for each in (listed if isinstance(listed, list) else [listed]) if isinstance(each, Mapping)]
     if content.get("role") == "model":
-        said = Draft(reader.place, reader.budget, format=FORMAT, client=reader.client)
+        said = TurnDraft(reader.place, reader.budget, format=FORMAT, client=reader.client)
         for part in parts:
             _read_part(part, said)
         reader.say(said.close())
@@ -42,7 +42,7 @@ def read_content(content: Mapping[str, Any], reader: Reader) -> None:
         reader.hear(User(heard))
 
 
-def _read_part(part: Mapping[str, Any], said: Draft) -> None:
+def _read_part(part: Mapping[str, Any], said: TurnDraft) -> None:
     signature = part.get("thoughtSignature")
     if isinstance(call := part.get("functionCall"), Mapping):
         beside = without(part, "functionCall", "thoughtSignature")
@@ -59,7 +59,7 @@ def _read_part(part: Mapping[str, Any], said: Draft) -> None:
         said.add_text(text, without(part, "text"))
 
 
-def _read_response(answer: Mapping[str, Any], beside: dict[str, Any], reader: Reader) -> None:
+def _read_response(answer: Mapping[str, Any], beside: dict[str, Any], reader: HistoryReader) -> None:
     response = answer.get("response")
     failed = isinstance(response, Mapping) and set(response) == {"error"}
     value: Any = response

@@ -59,7 +59,7 @@ class ValueBudget:
         self._left -= count
 
 
-class Reader:
+class HistoryReader:
     """The history so far, and the native calls of its last turn that have no answer.
 
     A turn of items, and results, come in as many messages as a client likes. They are collected, and made one message
@@ -69,7 +69,7 @@ class Reader:
 
     def __init__(self, *, client: bool = False, system: bool = False) -> None:
         self.place = 0  # which message is being read
-        self.items: Draft | None = None  # the last turn of the assistant's, if the next item goes on with it
+        self.items: TurnDraft | None = None  # the last turn of the assistant's, if the next item goes on with it
         self.client = client
         self.shown: str | None = None  # the format that a message has shown to be that of the list
         self.budget = ValueBudget()
@@ -127,7 +127,7 @@ class Reader:
     def is_open(self, id: str) -> bool:
         return id in self._open
 
-    def go_on(self, format: str | None, *, anew: bool = False) -> Draft:
+    def go_on(self, format: str | None, *, anew: bool = False) -> TurnDraft:
         """Return the turn that an item is a piece of: the last one, if that is the assistant's, or a new one.
 
         With `anew`, only a turn of items goes on.
@@ -135,16 +135,16 @@ class Reader:
         if self.items is None:
             history = self.flush()
             last = history[-1] if history and not anew else None
-            self.items = Draft(self.place, self.budget, client=self.client)
+            self.items = TurnDraft(self.place, self.budget, client=self.client)
             if isinstance(last, Assistant):
                 history.pop()
-                self.items = Draft(self.place, self.budget, list(last.parts), last.in_text, client=self.client)
+                self.items = TurnDraft(self.place, self.budget, list(last.parts), last.in_text, client=self.client)
             else:
                 self._begin_turn(len(history))
         self.items.format = format or self.items.format
         return self.items
 
-    def call(self, said: Draft, call: ToolCall) -> None:
+    def call(self, said: TurnDraft, call: ToolCall) -> None:
         """Add a call to a turn of items, none of which has an answer."""
         said.parts.append(self._open_call(call))
 
@@ -229,7 +229,7 @@ class Reader:
 
 
 @dataclass
-class Draft:
+class TurnDraft:
     """A turn of the assistant's while its message is read, which is the one at this `place`."""
 
     place: int

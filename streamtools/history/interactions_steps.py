@@ -13,7 +13,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, read_part, without, write_parts
-from streamtools.history.history_reader import Draft, Reader, keep
+from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
 from streamtools.history.messages import beside, beside_call, in_order
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 
@@ -27,7 +27,7 @@ _CONTENT = ("text", "image", "document", "audio", "video")
 _SHARED = ("function_call", "file_search_call", "tool_search_call")  # types that items of Responses have too
 
 
-def is_one(message: Mapping[str, Any], reader: Reader) -> bool:
+def is_one(message: Mapping[str, Any], reader: HistoryReader) -> bool:
     """Return whether a message is a step; one that may be an item of Responses is where steps stand before it."""
     kind = message.get("type")
     if not isinstance(kind, str) or "role" in message:
@@ -39,7 +39,7 @@ def is_one(message: Mapping[str, Any], reader: Reader) -> bool:
     return kind in _OURS or kind in _HOSTED
 
 
-def read(step: Mapping[str, Any], reader: Reader) -> None:
+def read(step: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add a step: a piece of a turn, a result, or what the user says."""
     reader.shown = reader.shown or FORMAT
     match step["type"]:
@@ -68,7 +68,7 @@ def read(step: Mapping[str, Any], reader: Reader) -> None:
             reader.go_on(FORMAT).add_item(step)
 
 
-def _read_output(step: Mapping[str, Any], said: Draft) -> None:
+def _read_output(step: Mapping[str, Any], said: TurnDraft) -> None:
     content = step.get("content")
     parts = content if isinstance(content, list) else [content]
     texts = [each["text"] for each in parts if isinstance(each, Mapping) and is_text(each)]

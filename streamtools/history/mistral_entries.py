@@ -13,7 +13,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import given, read_content, without, write_parts
-from streamtools.history.history_reader import Draft, Reader, keep
+from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
 from streamtools.history.messages import arguments_text, beside, beside_call, in_order
 from streamtools.history.parts import (
     Assistant,
@@ -37,7 +37,7 @@ def is_one(message: Mapping[str, Any]) -> bool:
     return message.get("type") in _TYPES
 
 
-def read(entry: Mapping[str, Any], reader: Reader) -> None:
+def read(entry: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add an entry: a piece of a turn, a result, or what the user says."""
     kind = entry["type"]
     rest = without(entry, "object", "type", "tool_call_id", "name", "arguments", "result", "content")
@@ -54,7 +54,7 @@ def read(entry: Mapping[str, Any], reader: Reader) -> None:
         reader.go_on(FORMAT).add_item(entry)
 
 
-def _read_output(entry: Mapping[str, Any], rest: dict[str, Any], said: Draft) -> None:
+def _read_output(entry: Mapping[str, Any], rest: dict[str, Any], said: TurnDraft) -> None:
     """Add the chunks of an output; what stands beside its content goes with the first."""
     rest = {name: value for name, value in rest.items() if (name, value) != ("role", "assistant")}
     content = entry.get("content")

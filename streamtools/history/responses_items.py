@@ -12,7 +12,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import given, text_in, without, write_parts
-from streamtools.history.history_reader import Draft, Reader, keep
+from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
 from streamtools.history.messages import arguments_text, beside, beside_call, in_order
 from streamtools.history.parts import (
     Assistant,
@@ -58,7 +58,7 @@ def is_message(message: Mapping[str, Any]) -> bool:
     return message.get("type") == "message" and (not types or "output_text" in types or "refusal" in types)
 
 
-def read_message(message: Mapping[str, Any], said: Draft) -> None:
+def read_message(message: Mapping[str, Any], said: TurnDraft) -> None:
     """Add an output item that is a message: all of it, and what it says."""
     said.format = FORMAT
     content = message.get("content")
@@ -67,7 +67,7 @@ def read_message(message: Mapping[str, Any], said: Draft) -> None:
     said.add_text("".join(each for each in texts if isinstance(each, str)), message)
 
 
-def read_item(item: Mapping[str, Any], reader: Reader) -> None:
+def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add an item that is no message: a piece of a turn, or a result. Raises ValueError for what is none."""
     kind = item.get("type")
     if kind in _OUTPUTS and isinstance(item.get("call_id"), str):

@@ -196,7 +196,7 @@ _MOST_DIFFERENCES = 5  # differences that a message lists
 _COUNTED = 1000  # differences that are counted; more make a request no less similar
 
 
-class Difference(NamedTuple):
+class RequestDifference(NamedTuple):
     """Where two requests differ, and what each has there, as it is shown in a message."""
 
     path: str
@@ -222,13 +222,13 @@ def matcher(match: Match) -> Callable[[Request, Request], bool]:
     return lambda asked, recorded: next(differences(asked, recorded, fields), None) is None
 
 
-def differences(asked: Request, recorded: Request, fields: Sequence[str] = FIELDS) -> Iterator[Difference]:
+def differences(asked: Request, recorded: Request, fields: Sequence[str] = FIELDS) -> Iterator[RequestDifference]:
     """Yield what differs in these fields; nothing if the requests match. Where a body was left out, its size counts."""
     asked = leave_out(asked) if recorded.left_out and "body" in fields else asked
     if "method" in fields and asked.method.upper() != recorded.method.upper():
-        yield Difference("method", asked.method, recorded.method)
+        yield RequestDifference("method", asked.method, recorded.method)
     if "url" in fields and asked.url != recorded.url:
-        yield Difference("url", *_excerpts(asked.url, recorded.url))
+        yield RequestDifference("url", *_excerpts(asked.url, recorded.url))
     if "body" in fields:
         yield from _differences("body", _body(asked), _body(recorded))
 
@@ -263,7 +263,7 @@ def _body(request: Request) -> Any:
     return request.body
 
 
-def _differences(path: str, asked: Any, recorded: Any) -> Iterator[Difference]:
+def _differences(path: str, asked: Any, recorded: Any) -> Iterator[RequestDifference]:
     if isinstance(asked, dict) and isinstance(recorded, dict):
         for key in [*asked, *(key for key in recorded if key not in asked)]:
             where = f"{path}.{key}" if key.isidentifier() else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
@@ -273,9 +273,9 @@ def _differences(path: str, asked: Any, recorded: Any) -> Iterator[Difference]:
             yield from _differences(f"{path}[{index}]", one, other)
     elif isinstance(asked, str) and isinstance(recorded, str):
         if asked != recorded:
-            yield Difference(path, *_excerpts(asked, recorded))
+            yield RequestDifference(path, *_excerpts(asked, recorded))
     elif asked != recorded or isinstance(asked, bool) is not isinstance(recorded, bool):  # 1 == True, but in Python
-        yield Difference(path, _shown(asked), _shown(recorded))
+        yield RequestDifference(path, _shown(asked), _shown(recorded))
 
 
 _MISSING = object()

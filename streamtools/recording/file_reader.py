@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypeVar
 import msgspec
 
 from streamtools.errors import RecordingError
-from streamtools.recording.format import VERSION, Chunk, End, Head, Line, Mark, Recording, read_data, read_end
+from streamtools.recording.format import VERSION, Chunk, End, FileMark, Head, Line, Recording, read_data, read_end
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -117,7 +117,7 @@ Chunks: TypeAlias = Generator[Chunk, None, End | None]
 
 _BOM = b"\xef\xbb\xbf"
 
-_as_mark = msgspec.json.Decoder(Mark)
+_as_mark = msgspec.json.Decoder(FileMark)
 _as_head = msgspec.json.Decoder(Head)
 _as_line = msgspec.json.Decoder(Line)
 
@@ -214,7 +214,7 @@ def find_exchanges(path: Name) -> list[Place]:
         places = [Place(_read_head(lines), lines.offset, lines.number, ended=False)]
         while (line := lines.next()) is not None:
             # Not found in the text of a chunk, where quotes are escaped; the request in a head may hold any key.
-            if b'"streamtools"' in line and _decode(_as_mark, line, Mark()).streamtools == "recording":
+            if b'"streamtools"' in line and _decode(_as_mark, line, FileMark()).streamtools == "recording":
                 lines.again(line)
                 places.append(Place(_read_head(lines), lines.offset, lines.number, ended=False))
             elif b'"end"' in line and _decode(_as_line, line, Line()).end is not None:
@@ -249,7 +249,7 @@ def _read_head(lines: Lines) -> Head:
     except (ValueError, RecursionError):
         if b"\0" in line or line.decode(errors="ignore").encode() != line:
             raise RecordingError(f"{lines.name} is a binary file, not a recording") from None
-        mark = Mark()
+        mark = FileMark()
     if mark.streamtools != "recording":
         raise RecordingError(f"{lines.name} is not a recording: its line {lines.number} is not the head of one")
     if type(mark.version) is not int or mark.version < 1:

@@ -117,7 +117,7 @@ class Recording:
         return b"".join(chunk.data for chunk in self.chunks)
 
 
-class Mark(msgspec.Struct, frozen=True):
+class FileMark(msgspec.Struct, frozen=True):
     """What tells a recording from any other JSON. Both are taken as they come, so that a message can show them."""
 
     streamtools: Any = None

@@ -30,7 +30,7 @@ _fields_of = cache(msgspec.structs.fields)  # takes longer than the rest of a co
 _BEFORE = 20  # characters that two texts share, shown before the place where they part
 
 
-class Difference(NamedTuple):
+class EventDifference(NamedTuple):
     """Where an event is another than expected: the way to a value in it, and the two values."""
 
     where: str
@@ -50,15 +50,15 @@ def matches(expected: Any, came: Any) -> bool:
     return difference(expected, came) is None
 
 
-def difference(expected: Any, came: Any, where: str = "") -> Difference | None:
+def difference(expected: Any, came: Any, where: str = "") -> EventDifference | None:
     """Return the first difference that counts, or None."""
     if expected is _MISSING or came is _MISSING:  # which is not even `ANY`
-        return Difference(where, expected, came)
+        return EventDifference(where, expected, came)
     if isinstance(expected, type | UnionType) and isinstance(came, Event):
-        return None if isinstance(came, expected) else Difference(where, expected, came)
+        return None if isinstance(came, expected) else EventDifference(where, expected, came)
     if isinstance(expected, msgspec.Struct) and isinstance(came, msgspec.Struct):
         if type(expected) is not type(came):
-            return Difference(where, expected, came)
+            return EventDifference(where, expected, came)
         return _first(_stated(expected), _fields(came), where)
     if isinstance(expected, Mapping) and isinstance(came, msgspec.Struct):
         return _first(expected, _fields(came), where)
@@ -68,10 +68,10 @@ def difference(expected: Any, came: Any, where: str = "") -> Difference | None:
         pairs = enumerate(zip_longest(expected, came, fillvalue=_MISSING))
         found = (difference(one, other, f"{where}[{at}]") for at, (one, other) in pairs)
         return next(filter(None, found), None)
-    return None if expected == came else Difference(where, expected, came)
+    return None if expected == came else EventDifference(where, expected, came)
 
 
-def _first(expected: Mapping[str, Any], came: Mapping[str, Any], where: str) -> Difference | None:
+def _first(expected: Mapping[str, Any], came: Mapping[str, Any], where: str) -> EventDifference | None:
     where = where and f"{where}."
     found = (difference(value, came.get(key, _MISSING), f"{where}{key}") for key, value in expected.items())
     return next(filter(None, found), None)

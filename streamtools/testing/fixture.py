@@ -25,7 +25,7 @@ Mode: TypeAlias = Literal["replay", "record", "extend"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class RecordingSettings:
     """The keywords of the marker `recording`, and of the fixture `recording_options`; others are those of `Playback`.
 
     Raises ValueError for a value that is not allowed.
@@ -70,7 +70,7 @@ class RecordedTransport(Transport):
     What is recorded goes to a file of its own until the test is over: one that fails half-way leaves the old recording.
     """
 
-    def __init__(self, path: Path, settings: Settings, mode: Mode, advice: str = "") -> None:
+    def __init__(self, path: Path, settings: RecordingSettings, mode: Mode, advice: str = "") -> None:
         self._path = path
         self._advice = advice
         self._part = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -191,7 +191,7 @@ class RecordingFixture:
     `new_id` makes ids for calls that are the same in each run, as `replay` uses them.
     """
 
-    def __init__(self, path: Path, settings: Settings, mode: Mode, advice: str = "") -> None:
+    def __init__(self, path: Path, settings: RecordingSettings, mode: Mode, advice: str = "") -> None:
         """`advice` is added to the message where the requests differ from the recorded ones."""
         self._path = path
         self.new_id: Callable[[], str] = map("call_{}".format, itertools.count(1)).__next__

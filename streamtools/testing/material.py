@@ -68,7 +68,7 @@ cuts = st.lists(st.integers(0, 300), min_size=1, max_size=6)
 """Places to cut a text at."""
 
 
-class WrittenCall(NamedTuple):
+class CallInText(NamedTuple):
     """A call as the dialect writes it."""
 
     text: str
@@ -80,7 +80,7 @@ class WrittenCall(NamedTuple):
 class Document:
     """Prose and calls, in order, and what a reader should see of it."""
 
-    parts: tuple[str | WrittenCall, ...]
+    parts: tuple[str | CallInText, ...]
     prose: str
 
     @property
@@ -90,7 +90,7 @@ class Document:
     @property
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
         """What should be called."""
-        return [(part.name, part.arguments) for part in self.parts if isinstance(part, WrittenCall)]
+        return [(part.name, part.arguments) for part in self.parts if isinstance(part, CallInText)]
 
 
 def examples(parts: Parts) -> Iterator[str]:
@@ -150,7 +150,7 @@ class Material:
             *(text for each in dialect.tags for text in islice(examples(each.parts), 3)),
             *(closing for each in dialect.tags for closing in (*each.closings, *each.before)),
         ]
-        self.calls = calls.map(lambda call: WrittenCall(dialect.write_call(*call), *call))
+        self.calls = calls.map(lambda call: CallInText(dialect.write_call(*call), *call))
         self.texts = self._texts(wholes)
         self.documents = self._documents()
 
@@ -175,7 +175,7 @@ class Material:
         pairs = st.lists(st.tuples(before, self.calls), max_size=3).map(chain.from_iterable)
         return st.builds(lambda parts, last: self._document([*parts, "\n" + last]), pairs, _prose(_HARMLESS))
 
-    def _document(self, parts: Sequence[str | WrittenCall]) -> Document:
+    def _document(self, parts: Sequence[str | CallInText]) -> Document:
         shown = ""
         for part in parts:
             if isinstance(part, str):

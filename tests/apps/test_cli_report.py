@@ -14,7 +14,7 @@ import pytest
 
 from streamtools import ToolStream, sources
 from streamtools.apps.cli import main
-from streamtools.apps.cli.report import BINS, Report, page
+from streamtools.apps.cli.report import BINS, Figures, page
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Warning
 from streamtools.recording import Head, RecordingWriter, Response, shipped
@@ -139,7 +139,7 @@ def test_the_page_holds_hostile_names_as_text(tmp_path: Path, capsys: pytest.Cap
 
 def test_what_is_kept_does_not_grow() -> None:
     """Of names there are at most so many, of runs so many columns, and a line without end is passed over."""
-    report = Report()
+    report = Figures()
     for number in range(10 * BINS + 7):
         report.see(
             [Warning(Code.NEAR_MISS, f"a call of the dialect d{number} in code"), Done("finished", None, None, [])]

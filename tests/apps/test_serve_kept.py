@@ -14,7 +14,7 @@ import pytest
 
 from streamtools.apps.cli import main
 from streamtools.apps.web.conversations import Conversations
-from streamtools.apps.web.kept import Kept
+from streamtools.apps.web.kept import ConversationFile
 from tests.apps.test_cli_bad_input import complaint
 from tests.support.answering import calling, opened, saying
 
@@ -102,7 +102,7 @@ async def test_what_is_deleted_is_not_in_the_file(tmp_path: Path) -> None:
     assert b"Good words" in content(path)
     for gone in (b"Old question", b"Old words", b"Secret words", b"Why?"):
         assert gone not in content(path), gone
-    kept = Kept(str(path))
+    kept = ConversationFile(str(path))
     async with kept.writing():
         assert [] == Conversations(max_age=0, kept=kept).of("nobody")
     assert b"Good words" not in content(path)
@@ -137,7 +137,7 @@ async def test_a_disk_that_is_full_ends_no_answer(tmp_path: Path, caplog: pytest
     async with opened(saying("Hello."), keep=str(path)) as page:
         run = await page.ask("Hi")
         assert "done" == (await page.events(run))[-1]["type"]
-    kept = Kept(str(path))
+    kept = ConversationFile(str(path))
     kept._db.execute("PRAGMA query_only = ON")
     kept.forget("none")
     async with kept.writing():
@@ -154,7 +154,7 @@ def test_files_that_are_of_no_use(tmp_path: Path, capsys: pytest.CaptureFixture[
     with sqlite3.connect(later) as db:
         db.execute("PRAGMA user_version = 9")
     db.close()
-    holder = Kept(str(used))
+    holder = ConversationFile(str(used))
     for path in (tmp_path / "words.txt", tmp_path, other, later, used):
         assert main(["serve", "--port", "0", "--keep", str(path)])
         assert "--keep names no file of use" in complaint(capsys)

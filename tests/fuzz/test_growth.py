@@ -19,7 +19,7 @@ from streamtools.gateway import exchange
 from streamtools.gateway.client_requests import object_in
 from streamtools.gateway.several_answers import ChoicePiece, Choices, _apart
 from streamtools.history import Assistant, TextPart, formats
-from streamtools.history.history_reader import Draft, Reader
+from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.json_values import Rejected
 from streamtools.limits import Limits
 from streamtools.machine import native_calls
@@ -48,32 +48,32 @@ _NO_BOUND = Limits(calls=10**6)
 
 def items_are_copied(patch: pytest.MonkeyPatch) -> None:
     """Of a turn, with each call that a client's item adds to it."""
-    add = Reader.call
+    add = HistoryReader.call
 
-    def copy(reader: Reader, said: Draft, call: Any) -> None:
+    def copy(reader: HistoryReader, said: TurnDraft, call: Any) -> None:
         add(reader, said, call)
         said.parts = [*said.parts]
         reader._open = {each.id: each for each in said.calls}
 
-    patch.setattr(Reader, "call", copy)
+    patch.setattr(HistoryReader, "call", copy)
 
 
 def results_are_copied(patch: pytest.MonkeyPatch) -> None:
     """Of a turn, with each that follows."""
-    add = Reader.add
+    add = HistoryReader.add
 
-    def copy(reader: Reader, result: Any) -> None:
+    def copy(reader: HistoryReader, result: Any) -> None:
         add(reader, result)
         reader._results = [*reader._results]
 
-    patch.setattr(Reader, "add", copy)
+    patch.setattr(HistoryReader, "add", copy)
 
 
 def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
     """Of a turn, with each item of text."""
     read = formats._read_assistant
 
-    def join(message: Any, reader: Reader) -> None:
+    def join(message: Any, reader: HistoryReader) -> None:
         read(message, reader)
         if reader.items is not None:
             text = "\n".join(each.text for each in reader.items.parts if isinstance(each, TextPart))
@@ -85,32 +85,32 @@ def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
 def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
     """For each result that names its tool alone."""
 
-    def search(reader: Reader, name: object) -> str | None:
+    def search(reader: HistoryReader, name: object) -> str | None:
         return next((id for id, call in reader._open.items() if name in (None, call.name)), None)
 
-    patch.setattr(Reader, "find", search)
+    patch.setattr(HistoryReader, "find", search)
 
 
 def calls_are_gathered_again(patch: pytest.MonkeyPatch) -> None:
     """All that wait, for a result that names its tool alone, after each further call."""
-    ask = Reader._open_call
+    ask = HistoryReader._open_call
 
-    def gather_again(reader: Reader, call: Any) -> Any:
+    def gather_again(reader: HistoryReader, call: Any) -> Any:
         reader._waiting.clear()
         return ask(reader, call)
 
-    patch.setattr(Reader, "_open_call", gather_again)
+    patch.setattr(HistoryReader, "_open_call", gather_again)
 
 
 def numbers_are_tried_again(patch: pytest.MonkeyPatch) -> None:
     """From the first, for each further call of an id."""
-    ask = Reader._open_call
+    ask = HistoryReader._open_call
 
-    def try_again(reader: Reader, call: Any) -> Any:
+    def try_again(reader: HistoryReader, call: Any) -> Any:
         reader._numbers.clear()
         return ask(reader, call)
 
-    patch.setattr(Reader, "_open_call", try_again)
+    patch.setattr(HistoryReader, "_open_call", try_again)
 
 
 def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:

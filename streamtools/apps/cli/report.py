@@ -34,7 +34,7 @@ _KINDS = 200  # different names that one table counts; all others are one more
 
 def run_report(asked: arguments.Report, output: TextIO, complaints: Complaints) -> int:
     """Write the report that was asked for, and return the exit status; then raise `Refused` for files of no use."""
-    report, refusals = Report(asked.dialects or "auto"), list[str]()
+    report, refusals = Figures(asked.dialects or "auto"), list[str]()
     for path in asked.files:
         try:
             report.read(path)
@@ -49,7 +49,7 @@ def run_report(asked: arguments.Report, output: TextIO, complaints: Complaints) 
     return 0
 
 
-class Report:
+class Figures:
     """What files tell, counted: tables by name, times, and what came in which run, in the order of the files.
 
     Calls in recordings are read in these `dialects`.
@@ -252,7 +252,7 @@ class Histogram:
         return {"count": count, "mean": self.sum / count if count else None, "bounds": BOUNDS, "counts": self.counts}
 
 
-def page(report: Report) -> str:
+def page(report: Figures) -> str:
     """Return the page. Whatever stands in a file may stand in it, escaped."""
     parts = [f"<p>{report.found} lines and answers were read, and {report.skipped} lines told nothing.</p>"]
     if any(each.total() for each in report.bins):

@@ -60,7 +60,7 @@ from streamtools.apps.web.conversations import (
 )
 from streamtools.apps.web.dissecting import TooManySteps, dissect
 from streamtools.apps.web.documents import make_documents
-from streamtools.apps.web.kept import Kept
+from streamtools.apps.web.kept import ConversationFile
 from streamtools.conversation.chatting import Chat
 from streamtools.outputs.asgi import Shutdown, event_stream_response, last_event_id, read_body, shutdown_signal
 from streamtools.recording.exchanges import exchanges_in, open_exchange
@@ -105,7 +105,7 @@ def make_app(
     `cookie` is the name of the cookie, which servers on other ports of the same host share if it is the same. `hosts`
     are the names by which the server may be addressed, besides `localhost` and addresses.
     """
-    kept = Kept(keep) if keep is not None else None
+    kept = ConversationFile(keep) if keep is not None else None
     if conversations is None:
         conversations = Conversations(most=MOST + max_running, max_age=_KEPT if kept is None else _IN_FILE, kept=kept)
     chats = _Chats(answerer, cookie, conversations, max_running, redis, kept)
@@ -143,7 +143,7 @@ class _Chats:
     _conversations: Conversations
     _max_running: int
     _redis: str | None
-    _kept: Kept | None
+    _kept: ConversationFile | None
 
     def __post_init__(self) -> None:
         is_forgetful = self._redis is None and self._kept is None

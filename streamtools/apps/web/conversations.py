@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple, Protocol
 import msgspec
 from starlette.exceptions import HTTPException
 
-from streamtools.apps.web.kept import EndedRun, Kept
+from streamtools.apps.web.kept import ConversationFile, EndedRun
 from streamtools.conversation.chatting import Chat
 from streamtools.errors import TooManyRuns
 from streamtools.events import ApprovalRequested, read_ui_event
@@ -156,7 +156,7 @@ class Conversations:
     max_age: float = 12 * 3600.0
     max_turns: int = MAX_TURNS
     clock: Callable[[], float] = time.time
-    kept: Kept | None = None
+    kept: ConversationFile | None = None
 
     def __post_init__(self) -> None:
         self.runs: Runs | None = None

@@ -41,7 +41,7 @@ class Mark(NamedTuple):
     label: str
 
 
-class Step(NamedTuple):
+class DebuggerStep(NamedTuple):
     """What there is behind one piece: its time in ms, and how much of the body, the text and the events; how much of
     the text is held back, because it may still become a marker.
     """
@@ -67,7 +67,7 @@ class Dissection(msgspec.Struct, frozen=True):
     written: str
     marks: list[Mark]
     events: list[str]
-    steps: list[Step]
+    steps: list[DebuggerStep]
 
 
 def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
@@ -78,7 +78,7 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
     body, written = _Units(), _Written()
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     as_json: list[str] = []
-    steps: list[Step] = []
+    steps: list[DebuggerStep] = []
 
     def show(made: Iterable[UIEvent], *, of_text: bool) -> None:
         for event in made:
@@ -99,12 +99,12 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
             raise TooManySteps(f"that makes more than {MOST_STEPS} steps: choose a coarser cut")
         body.add(decode(data))
         take(adapter.take(data))
-        steps.append(Step(at, body.length, written.units.length, len(as_json), machine.held))
+        steps.append(DebuggerStep(at, body.length, written.units.length, len(as_json), machine.held))
     body.add(decode(b"", final=True))
     ended = recording.end is None or recording.end.kind == "end"
     take(adapter.close() if ended else adapter.close(recording.end.kind if recording.end is not None else None))
     show(machine.close(), of_text=True)
-    steps.append(Step(at, body.length, written.units.length, len(as_json), 0))
+    steps.append(DebuggerStep(at, body.length, written.units.length, len(as_json), 0))
     return Dissection(
         title=head.title,
         question=question_of(head),

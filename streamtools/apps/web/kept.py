@@ -78,7 +78,7 @@ class KeptTurn(NamedTuple):
     images: Sequence[str]
 
 
-class Kept:
+class ConversationFile:
     """The file. Raises sqlite3.Error, OSError or ValueError for one that is none, or that another server uses."""
 
     def __init__(self, path: str) -> None:
@@ -226,7 +226,7 @@ class Kept:
 class _Log(MemoryEventLog):
     """The log of the runs, all of which is written down, too."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: ConversationFile) -> None:
         super().__init__(max_age=None, max_ended=None)
         self._file = kept
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from streamtools.apps.cli.complaints import Printable, Refused, one_line
-from streamtools.apps.cli.report import Report
+from streamtools.apps.cli.report import Figures
 from streamtools.events import UIEvent, read_source_event
 from streamtools.history import Message, User, read_messages, steps_to_history, write_messages
 from streamtools.stream import stored_result
@@ -128,7 +128,7 @@ def _grow_attributes(history: list[Message]) -> None:
 
 
 def _grow_report(parts: list[Any]) -> None:
-    report = Report()
+    report = Figures()
     with contextlib.suppress(Refused):
         report.read_lines(
             io.BytesIO("".join(each if isinstance(each, str) else json.dumps(each) + "\n" for each in parts).encode())
