@@ -84,7 +84,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
         """Return a text that is equal for two calls exactly when their names and arguments are; 1.0 is 1."""
         written = _canonical([self.name, self.arguments])
         if ".0" in written or "e+" in written:  # it may hold a whole number that is written as a fraction
-            written = _canonical([self.name, _one_number(self.arguments)])
+            written = _canonical([self.name, one_number(self.arguments)])
         return written
 
     @property
@@ -96,12 +96,12 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
-def _one_number(value: Any) -> Any:
+def one_number(value: Any) -> Any:
     """Return a value with whole numbers written in one way: JavaScript knows no other, and gives 50.0 back as 50."""
     if isinstance(value, dict):
-        return {name: _one_number(each) for name, each in value.items()}
+        return {name: one_number(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_one_number(each) for each in value]
+        return [one_number(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -129,10 +129,7 @@ class Assistant:
         said = (*thoughts, text, *calls) if parts is None else parts
         made = (TextPart(each) if isinstance(each, str) else each for each in said)
         kept = tuple(each for each in made if not (isinstance(each, TextPart) and each == ("", None)))
-        object.__setattr__(self, "parts", kept)
-        object.__setattr__(self, "in_text", tuple(in_text))
-        object.__setattr__(self, "origin", origin)
-        object.__setattr__(self, "response_id", response_id)
+        self.__dict__.update(parts=kept, in_text=tuple(in_text), origin=origin, response_id=response_id)
 
     @property
     def text(self) -> str:

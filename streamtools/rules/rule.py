@@ -230,9 +230,7 @@ class Rule:
                 f"the rule {self.name!r} needs {extent.states} states for matches of up to {extent.most} characters, "
                 f"and may have {LONGEST}: bound its repetitions lower, or make several rules of it"
             )
-        object.__setattr__(self, "what", tuple(self.what))
-        object.__setattr__(self, "tree", tree)
-        object.__setattr__(self, "holds", extent.most - (not extent.looks_ahead))
+        self.__dict__.update(what=tuple(self.what), tree=tree, holds=extent.most - (not extent.looks_ahead))
 
     @property
     def redacts(self) -> bool:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
@@ -96,15 +97,9 @@ async def _of_many_one_begins(ledger: CallLedger, clock: Clock) -> None:
 async def _tells_calls_apart(ledger: CallLedger, clock: Clock) -> None:
     """Another run, another id, another name and other arguments each make another call."""
     await ledger.begin("run_1", _CALL)
-    others: Iterable[dict[str, Any]] = (
-        {"id": "call_2"},
-        {"name": "look"},
-        {"arguments": {"to": "Bob"}},
-        {"arguments": {}},
-    )
+    others: list[dict[str, Any]] = [{"id": "call_2"}, {"name": "look"}, {"arguments": {"to": "Bob"}}, {"arguments": {}}]
     for change in others:
-        given = {"id": "call_1", "name": "pay", "arguments": {"to": "Ann"}, "dialect": "native", **change}
-        assert await ledger.begin("run_1", ToolCall(**given)) is None, change
+        assert await ledger.begin("run_1", msgspec.structs.replace(_CALL, **change)) is None, change
     assert await ledger.begin("run_2", _CALL) is None
 
 

@@ -198,9 +198,9 @@ class _Conversation:
                 what = "Calls and Markdown are shown as the model "
                 screen.remark(what + ("writes them." if screen.shows_raw else "means them."))
             case "/save" if rest:
-                self._save(rest, screen)
+                screen.remark(self._save(rest))
             case "/load" if rest:
-                self._load(rest, screen)
+                screen.remark(self._load(rest))
             case "/retry" if self._last is not None:
                 question, before, ran = self._last
                 if ran and not prompt.confirms(f"{one_line(', '.join(ran))} may run again. Ask again?"):
@@ -211,26 +211,23 @@ class _Conversation:
                 screen.remark("That is no command that can be followed here; /help tells which there are.")
         return None
 
-    def _save(self, path: str, screen: Transcript) -> None:
+    def _save(self, path: str) -> str:
         if not self._messages:
-            screen.remark("Nothing has been answered yet, so there is nothing to save.")
-            return
+            return "Nothing has been answered yet, so there is nothing to save."
         try:
             write_talk(path, self._messages, anew=True)
         except (OSError, ValueError) as error:  # ValueError: a null character
-            screen.remark(f"It cannot be saved: {reason_of(error)}.")
-        else:
-            screen.remark(f"Saved in {path}.")
+            return f"It cannot be saved: {reason_of(error)}."
+        return f"Saved in {path}."
 
-    def _load(self, path: str, screen: Transcript) -> None:
+    def _load(self, path: str) -> str:
         try:
             self._go_on(path)
         except FileNotFoundError:
-            screen.remark(f"There is no file {path}.")
+            return f"There is no file {path}."
         except Refused as refusal:
-            screen.remark(f"{refusal}.")
-        else:
-            screen.remark(f"Going on behind what is in {path}.")
+            return f"{refusal}."
+        return f"Going on behind what is in {path}."
 
     def _go_on(self, path: str) -> None:
         """Go on behind the conversation in a file. Raises FileNotFoundError, and `Refused`."""

@@ -275,7 +275,7 @@ class _Chats:
             raise HTTPException(409, _ONE)
         try:
             place = conversation.place(asked.replace)
-        except LookupError:
+        except ValueError:
             raise HTTPException(409, "what is to be asked anew is not in this conversation any more") from None
         check_images(asked.images, [image for turn in conversation.turns[:place] for image in turn.images])
         conversation.is_asking = True

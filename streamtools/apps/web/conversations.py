@@ -110,13 +110,8 @@ class Conversation:
         return self.is_asking or self.running is not None
 
     def place(self, run: str | None) -> int:
-        """Return which turn a run answers, or how many there are; raise `LookupError` for a run that answers none."""
-        if run is None:
-            return len(self.turns)
-        for place, turn in enumerate(self.turns):
-            if turn.run.id == run:
-                return place
-        raise LookupError(run)
+        """Return which turn a run answers, or how many there are; raise ValueError for a run that answers none."""
+        return len(self.turns) if run is None else [turn.run.id for turn in self.turns].index(run)
 
     def history(self, place: int) -> list[Message]:
         """Return the messages that precede a turn; a question without an answer is forgotten."""

@@ -17,6 +17,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from streamtools.calls import one_number
+
 _Text = Annotated[
     tuple[str, ...],
     Meta(description="Sections, in order, each exactly as it stands here; white space around them is not judged."),
@@ -218,15 +220,4 @@ def _object(arguments: Any, *, empty: bool) -> dict[str, Any] | None:
 
 def _canonical(value: Any) -> str:
     """Return JSON in which 1.0 is 1, as most languages have it."""
-    return json.dumps(_plain(value), sort_keys=True)
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _plain(each) for key, each in value.items()}
-        case list():
-            return [_plain(each) for each in value]
-        case float() if value.is_integer():
-            return int(value)
-    return value
+    return json.dumps(one_number(value), sort_keys=True)
