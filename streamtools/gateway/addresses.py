@@ -12,12 +12,10 @@ CLIENTS: Mapping[str, Client] = {"/chat/completions": "openai", "/responses": "r
 """How the paths end at which clients ask, and in which format."""
 
 JSON = "application/json"
-_HOP = frozenset(
-    (
-        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer"),
-        *("transfer-encoding", "upgrade", "content-length", "content-encoding"),
-    )
-)
+_HOP = {
+    *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer"),
+    *("transfer-encoding", "upgrade", "content-length", "content-encoding"),
+}
 """Headers of one connection, and of a body as it was."""
 
 _AT_THE_ROOT = ("api/chat", "apply-template", "completion", "tokenize")

@@ -108,12 +108,10 @@ def _history(messages: object, param: str, system: object = None) -> list[Messag
 
 # Chat completions.
 
-_CHAT = frozenset(
-    (
-        *("messages", "model", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options"),
-        *("functions", "function_call", "store"),
-    )
-)
+_CHAT = {
+    *("messages", "model", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options"),
+    *("functions", "function_call", "store"),
+}
 
 
 def _read_chat(body: Body) -> Asked:
@@ -143,15 +141,13 @@ _KEPT = {
 }
 """What of Responses wants something that is kept here, and what to do instead."""
 
-_RESPONSES = frozenset(
-    (
-        *("input", "instructions", "model", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
-        *("max_output_tokens", "stream", "store", "include", "metadata"),
-        *("max_tool_calls", "stream_options"),  # of tools of the provider's, and of padding, which nobody writes here
-        *("truncation", "context_management"),
-        *_KEPT,
-    )
-)
+_RESPONSES = {
+    *("input", "instructions", "model", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
+    *("max_output_tokens", "stream", "store", "include", "metadata"),
+    *("max_tool_calls", "stream_options"),  # of tools of the provider's, and of padding, which nobody writes here
+    *("truncation", "context_management"),
+    *_KEPT,
+}
 """What is read of Responses, and what holds for nothing here; the rest is the upstream's."""
 
 
@@ -187,12 +183,10 @@ def _read_responses(body: Body) -> Asked:
 
 # Anthropic's Messages.
 
-_MESSAGES = frozenset(
-    (
-        *("messages", "model", "system", "tools", "tool_choice", "max_tokens", "stream", "stop_sequences"),
-        *("metadata", "output_config", "output_format", "cache_control", "thinking", "context_management"),
-    )
-)
+_MESSAGES = {
+    *("messages", "model", "system", "tools", "tool_choice", "max_tokens", "stream", "stop_sequences"),
+    *("metadata", "output_config", "output_format", "cache_control", "thinking", "context_management"),
+}
 _ELSEWHERE = ("mcp_servers", "container")
 
 
@@ -250,7 +244,7 @@ def _one_text(body: Body) -> None:
             raise Refused(_NO_LOGPROBS, name)
 
 
-def _rest(body: Body, known: frozenset[str]) -> Body:
+def _rest(body: Body, known: set[str]) -> Body:
     """Return what the upstream is sent as it is: what both formats have, and what only servers of their own know."""
     ours = known | _CHAT | {"n", "logprobs", "top_logprobs"}
     return {name: value for name, value in body.items() if name not in ours and value is not None}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from streamtools.calls import NATIVE
 from streamtools.errors import Code
@@ -68,22 +69,19 @@ class Counters:
             lines.extend((f"# HELP {name} {about}", f"# TYPE {name} {kind}"))
             lines.extend(f"{name}{labels} {value:g}" for labels, value in samples)
 
-        asked = [
-            (_labels(kind=kind, status=str(status)), many) for (kind, status), many in sorted(self.requests.items())
-        ]
-        family("requests_total", "counter", "Requests that were answered.", asked)
         family("running", "gauge", "Requests that are being answered.", [("", self.running)])
-        for name, about, counted in (
-            ("calls", "Calls that were read, by the way in which they were written.", self.calls),
-            ("cut_calls", "Calls in which an answer ended.", self.cut_calls),
-            ("near_misses", "What looked like a call and was none.", self.near_misses),
-        ):
-            found = [(_labels(dialect=dialect), many) for dialect, many in sorted(counted.items()) if many]
+        counters: tuple[tuple[str, str, tuple[str, ...], Counter[Any]], ...] = (
+            ("requests", "Requests that were answered.", ("kind", "status"), self.requests),
+            ("calls", "Calls that were read, by the way in which they were written.", ("dialect",), self.calls),
+            ("cut_calls", "Calls in which an answer ended.", ("dialect",), self.cut_calls),
+            ("near_misses", "What looked like a call and was none.", ("dialect",), self.near_misses),
+            ("errors", "Errors in answers.", ("code", "dialect"), self.errors),
+            ("rule_matches", "What rules have found in texts.", ("rule",), self.rule_matches),
+        )
+        for name, about, names, counted in counters:
+            keyed = ((key if isinstance(key, tuple) else (key,), many) for key, many in sorted(counted.items()) if many)
+            found = [(_labels(**dict(zip(names, map(str, key), strict=True))), many) for key, many in keyed]
             family(f"{name}_total", "counter", about, found)
-        errors = [(_labels(code=code, dialect=dialect), many) for (code, dialect), many in sorted(self.errors.items())]
-        family("errors_total", "counter", "Errors in answers.", errors)
-        matches = [(_labels(rule=rule), many) for rule, many in sorted(self.rule_matches.items())]
-        family("rule_matches_total", "counter", "What rules have found in texts.", matches)
         family("leaks_prevented_total", "counter", "Spans that no reader was shown.", [("", self.leaks_prevented)])
         waits, so_far = [], 0
         for bound in (*BOUNDS, float("inf")):

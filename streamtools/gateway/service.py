@@ -66,13 +66,7 @@ _MODEL = re.compile(rf"{_MODELS}/(?!(?:.*[/\\])?\.{{1,2}}(?:[/\\;]|\Z)).+")
 """A name that holds no segment of dots, which leads elsewhere at an upstream that decodes slashes first."""
 _ORIGIN = re.compile(r"https?://[^/*\s]+")
 _PASSED_HEADERS = {
-    "accept",
-    "authorization",
-    "user-agent",
-    "x-api-key",
-    "x-request-id",
-    "idempotency-key",
-    "traceparent",
+    *("accept", "authorization", "user-agent", "x-api-key", "x-request-id", "idempotency-key", "traceparent"),
 }
 """Headers of the client's that the upstream is sent, beside OpenAI's own."""
 

@@ -71,9 +71,10 @@ class ResponsesEncoder(CompletionEncoder):
         self._token = token
         self._number = 0
         self._open: dict[str, Any] | None = None  # the item that is open, if it is none of a call
-        self._place = 0  # its place among all
         self._pieces: list[str] = []  # its text
-        self._where = b""  # it, in its deltas
+        self._where: dict[str, Any] = {}  # it, in its events
+        self._beside: dict[str, Any] = {}  # and what else those of its text have
+        self._head = b""  # both, in its deltas
         self._calls: dict[str, tuple[int, list[str]]] = {}  # the places of those that are open, and their arguments
 
     def _write_start(self) -> bytes:
@@ -102,7 +103,7 @@ class ResponsesEncoder(CompletionEncoder):
         self._number += 1
         name = b"response.%b.delta" % kind.encode()
         head = b'event: %b\ndata: {"type":"%b","sequence_number":%d' % (name, name, self._number - 1)
-        return b'%b%b"delta":%b}\n\n' % (head, self._where, to_json(text))
+        return b'%b%b"delta":%b}\n\n' % (head, self._head, to_json(text))
 
     def _open_item(self, type: str, prefix: str) -> bytes:
         written = self._begin() + self._close_item()
@@ -111,29 +112,26 @@ class ResponsesEncoder(CompletionEncoder):
         item: dict[str, Any] = {"id": id, "type": type, "status": "in_progress"}
         item |= {"role": "assistant", "content": []} if type == "message" else {"summary": [], "content": []}
         output.append(item)
-        self._open, self._place = item, place
+        self._open = item
         self._pieces = []
-        where: dict[str, Any] = {"item_id": id, "output_index": place, "content_index": 0}
-        beside: dict[str, Any] = {"logprobs": []} if type == "message" else {}
-        self._where = b"," + to_json(where | beside)[1:-1] + b","
+        self._where = {"item_id": id, "output_index": place, "content_index": 0}
+        self._beside = {"logprobs": []} if type == "message" else {}
+        self._head = b"," + to_json(self._where | self._beside)[1:-1] + b","
         written += self._event("response.output_item.added", output_index=place, item=item)
-        return written + self._event("response.content_part.added", **where, part=_part(type, ""))
+        return written + self._event("response.content_part.added", **self._where, part=_part(type, ""))
 
     def _close_item(self, status: str = "completed") -> bytes:
         if self._open is None:
             return b""
         item, self._open = self._open, None
         type, text = item["type"], "".join(self._pieces)
-        place = self._place
-        where: dict[str, Any] = {"item_id": item["id"], "output_index": place, "content_index": 0}
         kind = "output_text" if type == "message" else "reasoning_text"
-        beside: dict[str, Any] = {"logprobs": []} if type == "message" else {}
-        written = self._event(f"response.{kind}.done", **where, text=text, **beside)
+        written = self._event(f"response.{kind}.done", **self._where, text=text, **self._beside)
         part = _part(type, text)
-        written += self._event("response.content_part.done", **where, part=part)
+        written += self._event("response.content_part.done", **self._where, part=part)
         item["content"] = [part]
         item["status"] = status
-        return written + self._event("response.output_item.done", output_index=place, item=item)
+        return written + self._event("response.output_item.done", output_index=self._where["output_index"], item=item)
 
     # Calls.
 

@@ -88,13 +88,11 @@ class Model(Protocol):
 
 DEFAULT_TIMEOUTS = Timeouts()
 
-_MAKERS = frozenset(
-    {
-        *("api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com", "aiplatform.googleapis.com"),
-        *("api.mistral.ai", "api.x.ai", "api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn"),
-        *("api.cohere.ai", "api.cohere.com"),
-    }
-)
+_MAKERS = {
+    *("api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com", "aiplatform.googleapis.com"),
+    *("api.mistral.ai", "api.x.ai", "api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn"),
+    *("api.cohere.ai", "api.cohere.com"),
+}
 _OF_REGIONS = (".openai.azure.com", "-aiplatform.googleapis.com")
 """Hosts of those who make the models that answer there, all of which make native calls."""
 
