@@ -118,17 +118,13 @@ def surrounding(run: Observed | None) -> Iterator[None]:
 def tool_runs(call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
     """Return a block in which a tool runs, and which is told the outcome."""
     run = _run.get()
-    return nullcontext(_ignore) if run is None else run.tool(call, tool)
+    return nullcontext(lambda outcome: None) if run is None else run.tool(call, tool)
 
 
 def count(what: str, by: int = 1) -> None:
     """Count what happens outside of a run's task: `readers` (one less, with -1), `resumes` and `fenced_appends`."""
     if _Installed.observer is not None:
         _Installed.observer.count(what, by)
-
-
-def _ignore(outcome: object) -> None:
-    pass
 
 
 __all__ = ["Holds", "Observed", "Observer", "begin", "count", "install", "observed", "surrounding", "tool_runs"]

@@ -91,7 +91,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
 def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
     """Yield events with each run of reports from tools sorted by call; each call keeps its own order."""
     order: dict[str, int] = {}
-    for at_work, group in itertools.groupby(events, _is_report):
+    for at_work, group in itertools.groupby(events, lambda event: isinstance(event, _REPORTS) or _is_of_call(event)):
         members = list(group)
         if not at_work:  # which piece of a text adds what is a question of its cuts
             runs = itertools.groupby(members, lambda each: isinstance(each, Text | CallDelta) or _is_of_output(each))
@@ -105,9 +105,8 @@ def _is_of_output(event: Event) -> bool:
     return isinstance(event, Partial) or (isinstance(event, Warning) and event.code is Code.INVALID_OUTPUT)
 
 
-def _is_report(event: Event) -> bool:
-    """Return whether a tool reports this of itself; a fault of the stream, or of a call's text, is no such report."""
-    return isinstance(event, _REPORTS) or (isinstance(event, Error) and event.call is not None)
+def _is_of_call(event: Event) -> bool:  # and none of the stream, or of a call's text
+    return isinstance(event, Error) and event.call is not None
 
 
 def _call_id(event: Event) -> str:

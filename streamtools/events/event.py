@@ -91,7 +91,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float | None = None
 
     def __add__(self, other: Usage) -> Usage:
-        sums: dict[str, Any] = {n: _sum(getattr(self, n), getattr(other, n)) for n in self.__struct_fields__}
+        pairs = ((name, getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
+        sums: dict[str, Any] = {name: a if b is None else b if a is None else a + b for name, a, b in pairs}
         return Usage(**sums)
 
 
@@ -138,7 +139,3 @@ def schema_of(types: Any) -> dict[str, Any]:
 
     inlined: dict[str, Any] = inline(schema)
     return inlined
-
-
-def _sum(a: float | None, b: float | None) -> float | None:
-    return None if a is None and b is None else (a or 0) + (b or 0)

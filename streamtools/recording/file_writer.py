@@ -25,7 +25,7 @@ from streamtools.errors import ClosedError
 from streamtools.recording import format as form
 from streamtools.recording.exchanges import DETECT, OpenCapture, exchanges_of
 from streamtools.recording.file_reader import OpenRecording
-from streamtools.recording.format import Chunk, End, EndKind, Head, Request
+from streamtools.recording.format import Chunk, End, EndKind, Head
 from streamtools.recording.playback import recut
 from streamtools.recording.redact import credentials_of_headers, keep_headers, redact_head, redact_request, redact_text
 from streamtools.recording.scrubbing import Scrubber, Secret
@@ -159,30 +159,20 @@ def import_stream(
     with open_anew(target) if isinstance(target, str | os.PathLike) else nullcontext(target) as file:
         for exchange in exchanges:
             with exchange.open() as opened:
-                head = _head(opened.head, exchange.request, source)
-                found = _credentials(opened.head)
-                writer = RecordingWriter(file, head, redact=[*secrets, *found], keep_unreadable=keep_unreadable)
+                head, headers = opened.head, list[tuple[str, str]]()
+                found = redact_request(head.request)[1] if head.request else []  # in what others wrote down
+                if (response := head.response) is not None:
+                    headers = list(response.headers.items())
+                    response = msgspec.structs.replace(response, headers=keep_headers(headers))
+                known = head.source if source == DETECT else source
+                head = msgspec.structs.replace(head, source=known, request=exchange.request, response=response)
+                redact = [*secrets, *found, *credentials_of_headers(headers)]
+                writer = RecordingWriter(file, head, redact=redact, keep_unreadable=keep_unreadable)
                 for at, data in _pieces(opened):
                     writer.chunk(data, at)
                 assert opened.end is not None  # or there would have been an error
                 writer.end(*opened.end)
     return len(exchanges)
-
-
-def _credentials(head: Head) -> list[str]:
-    """Return the credentials in what others wrote down."""
-    found = redact_request(head.request)[1] if head.request else []
-    return found + (credentials_of_headers(head.response.headers.items()) if head.response else [])
-
-
-def _head(head: Head, request: Request | None, source: str) -> Head:
-    return msgspec.structs.replace(
-        head,
-        source=head.source if source == DETECT else source,
-        request=request,
-        response=head.response
-        and msgspec.structs.replace(head.response, headers=keep_headers(head.response.headers.items())),
-    )
 
 
 def _pieces(opened: OpenRecording) -> Iterator[Chunk]:

@@ -156,8 +156,7 @@ class CoreShapes:
             return ANYTHING if schema.get("custom_init") else self.of(schema["schema"])
         return self._fields(schema["schema"], schema.get("config") or {})
 
-    def _dataclass(self, schema: Core) -> Shape:
-        return self._fields(schema["schema"], schema.get("config") or {})
+    _dataclass = _model
 
     def _typed_dict(self, schema: Core) -> Shape:
         return self._fields(schema, schema.get("config") or {})

@@ -290,10 +290,9 @@ class Serve(ModelArguments):
         if self.files and self.model is not None:
             raise Refused("a FILE is played, and a --model answers: one of them")
         if self.model is None:
-            needless = [name for name in ("url", "dialect", "tools", "system", "options") if getattr(self, name)]
-            needless += [] if self.emulate == "off" else ["emulate"]
-            needless += [] if self.api == "openai" else ["api"]
-            if needless:
+            usual = {"emulate": "off", "api": "openai"}
+            told = {name: getattr(self, name) for name in ("url", "dialect", "tools", "system", "options", *usual)}
+            if needless := [name for name, value in told.items() if value and value != usual.get(name)]:
                 name = "option" if needless[0] == "options" else needless[0]
                 raise Refused(f"--{name} needs a --model: without one, recordings are played")
 

@@ -259,7 +259,10 @@ def page(report: Figures) -> str:
         parts += ["<h2>Over the runs, in their order</h2>", _over_runs(report.bins)]
     for name, title in _TABLES.items():
         if counter := report.tables[name]:
-            parts += [f"<h2>{title}</h2>", _table(counter.most_common())]
+            rows = (
+                f"<tr><td>{html.escape(key) or '–'}</td><td>{n}</td></tr>" for key, many in counter.most_common()
+            )
+            parts += [f"<h2>{title}</h2>", f"<table>{''.join(rows)}</table>"]
     for name, title in _TIMES.items():
         histogram = report.times[name]
         if any(histogram.counts):
@@ -271,11 +274,6 @@ def page(report: Figures) -> str:
         f"<title>What the models have done</title><style>{_STYLE}</style><h1>What the models have done</h1>"
         f"{''.join(parts)}</html>\n"
     )
-
-
-def _table(rows: Iterable[tuple[str, int]]) -> str:
-    cells = "".join(f"<tr><td>{html.escape(name) or '–'}</td><td>{many}</td></tr>" for name, many in rows)
-    return f"<table>{cells}</table>"
 
 
 def _over_runs(bins: Sequence[Counter[str]]) -> str:

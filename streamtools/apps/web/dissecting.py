@@ -101,8 +101,8 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
         take(adapter.take(data))
         steps.append(DebuggerStep(at, body.length, written.units.length, len(as_json), machine.held))
     body.add(decode(b"", final=True))
-    ended = recording.end is None or recording.end.kind == "end"
-    take(adapter.close() if ended else adapter.close(recording.end.kind if recording.end is not None else None))
+    end = recording.end.kind if recording.end is not None else ""
+    take(adapter.close() if end in ("", "end") else adapter.close(end))
     show(machine.close(), of_text=True)
     steps.append(DebuggerStep(at, body.length, written.units.length, len(as_json), 0))
     return Dissection(
@@ -110,7 +110,7 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
         question=question_of(head),
         format=head.source if head.source != DETECT else adapter.format or "",
         dialects=sorted({mark.label for mark in written.marks if mark.kind in ("call", "error") and mark.label}),
-        end=recording.end.kind if recording.end is not None else "",
+        end=end,
         body=body.text,
         written=written.units.text,
         marks=written.marks,
