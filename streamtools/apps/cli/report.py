@@ -259,10 +259,8 @@ def page(report: Figures) -> str:
         parts += ["<h2>Over the runs, in their order</h2>", _over_runs(report.bins)]
     for name, title in _TABLES.items():
         if counter := report.tables[name]:
-            rows = (
-                f"<tr><td>{html.escape(key) or '–'}</td><td>{n}</td></tr>" for key, many in counter.most_common()
-            )
-            parts += [f"<h2>{title}</h2>", f"<table>{''.join(rows)}</table>"]
+            cells = (f"<td>{html.escape(key) or '–'}</td><td>{many}</td>" for key, many in counter.most_common())
+            parts += [f"<h2>{title}</h2>", f"<table>{''.join(f'<tr>{each}</tr>' for each in cells)}</table>"]
     for name, title in _TIMES.items():
         histogram = report.times[name]
         if any(histogram.counts):
