@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, Self
 
 import anyio
@@ -24,6 +25,7 @@ WINDOW_BYTES = 1 << 22  # and bytes, or the last event
 _BATCH = 64  # events of a run that are appended together
 _BYTES = 1 << 22  # and as many bytes, unless one event is larger
 _KEPT = 5.0  # seconds that what has been written is kept, in case the server forgets it
+_LOOK = 0.02  # seconds between two looks at whether a run is held
 _MOST = 10_000  # events that may wait while the server is away,
 _MOST_BYTES = 1 << 24  # and bytes
 
@@ -66,6 +68,10 @@ class Tail:
         """Ends the run: it cannot be written any more."""
         self.on_read: Callable[[], object] = lambda: None
         """Called now and again while another process says that it is read there."""
+        self.held = 0.0
+        """Until when it is surely held, whatever has stopped this process since."""
+        self.renew: Callable[[], Awaitable[object]]
+        """Renews its lease, or finds that it is another's."""
         self._moved = anyio.Event()
         self._worker = worker
         self._pending: deque[tuple[int, bytes]] = deque()
@@ -77,6 +83,14 @@ class Tail:
     def token(self) -> str:
         """Under which it is written."""
         return f"{self.epoch}:{self._worker}"
+
+    async def is_lost(self) -> bool:
+        """Whether the run is another's. Where it is not sure to be held any more, that is waited for."""
+        while not self.is_fenced and (self.is_doubtful or anyio.current_time() >= self.held):
+            with suppress(Exception):  # the server is away, which ends, or ends the run
+                await self.renew()
+            await anyio.sleep(_LOOK)
+        return self.is_fenced
 
     @property
     def is_full(self) -> bool:

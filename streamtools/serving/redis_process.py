@@ -106,6 +106,7 @@ class RedisProcess(Talking):
 
     def own(self, tail: Tail) -> None:
         self.tails[tail.key] = tail
+        tail.renew, tail.held = self._renew, anyio.current_time() + self._set.lease / 2  # it has been held for a while
 
     def forget(self, tail: Tail) -> None:
         """Take note that nothing more is written of a run here."""
@@ -327,6 +328,7 @@ class RedisProcess(Talking):
             some = tails[start : start + _RENEWED]
             names, args = [self.shared("running")], list[Word]()
             before = [(tail.token, tail.written) for tail in some]
+            held = anyio.current_time() + self._set.lease
             for tail in some:
                 names += self.keys(tail.key)[:4]
                 args += (tail.token, tail.key)
@@ -340,7 +342,9 @@ class RedisProcess(Talking):
                 if not is_ours or last < written:
                     tail.is_doubtful = True
                     self.press(tail)
-                elif is_read:
+                    continue
+                tail.held = held
+                if is_read:
                     tail.on_read()
 
     async def _take_over(self, key: str) -> None:

@@ -63,6 +63,11 @@ class Driven(Protocol):
     place: str
     """The key in Redis under which its owner's token stands, which begins with the epoch."""
 
+    async def is_lost(self) -> bool:
+        """Whether another has taken it over, as far as that can be known now."""
+
+
+TAKEN_OVER = "its run has been taken over by another process"
 
 DRIVEN: ContextVar[Driven | None] = ContextVar("DRIVEN", default=None)
 """The run in whose task the calls are made, where other processes may take it over."""
@@ -210,6 +215,8 @@ async def once(
     """
     driven = DRIVEN.get()
     epoch = 0 if driven is None else driven.epoch if driven.run_id == scope else _RESUMED
+    if driven is not None and driven.run_id == scope and await driven.is_lost():
+        raise ToolFailed(call.name, f"tool {call.name[:64]!r} was not run: {TAKEN_OVER}")
     claim = Claim(holder=os.urandom(8).hex(), until=until or 0.0, epoch=epoch)
     entry = await _begin(ledger, scope, call, claim, is_new=until is None, seconds=seconds)
     if entry is not None:

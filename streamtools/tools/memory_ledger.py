@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
 from streamtools.tools.call import ToolOutcome
-from streamtools.tools.ledger import ON_NO_TERMS, SLACK, Claim, Entry, Owned, call_key
+from streamtools.tools.ledger import ON_NO_TERMS, SLACK, TAKEN_OVER, Claim, Entry, Owned, call_key
 
 _At: TypeAlias = tuple[str, str]  # the run, and what tells the call from its others
 
@@ -137,7 +137,7 @@ class MemoryLedger(Owned):
         """Take note of the epoch of a run; raise `CallRefused` if it has a later one."""
         known, _ = self._epochs.get(scope, (0, 0.0))
         if epoch < known:
-            raise CallRefused("its run has been taken over by another process")
+            raise CallRefused(TAKEN_OVER)
         if epoch > known:
             self._epochs.pop(scope, None)
             self._epochs[scope] = (epoch, now)

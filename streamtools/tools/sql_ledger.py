@@ -25,7 +25,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
 from streamtools.json_values import writable
 from streamtools.tools.call import ToolOutcome
-from streamtools.tools.ledger import ON_NO_TERMS, SLACK, Claim, Entry, Owned, call_key
+from streamtools.tools.ledger import ON_NO_TERMS, SLACK, TAKEN_OVER, Claim, Entry, Owned, call_key
 
 if TYPE_CHECKING:
     import sqlite3  # takes a while to load, and most processes need none
@@ -186,7 +186,7 @@ def run_transaction(connection: Any, transaction: Transaction[T]) -> T:
 
 
 def taken_over() -> CallRefused:
-    return CallRefused("its run has been taken over by another process")
+    return CallRefused(TAKEN_OVER)
 
 
 def encode(value: ToolCall | ToolOutcome) -> bytes:
