@@ -90,9 +90,9 @@ class DurableStreamResponse(Response):
         """Return the answer; None where the client has gone."""
         if scope["method"] not in ("GET", "HEAD"):
             return self._say(405, "streams are read here, and not written", {"allow": "GET, HEAD"})
-        tail, is_closed = await self._run.tail()
+        tail, is_closed = end = await self._run.tail()
         if scope["method"] == "HEAD":
-            return self._found(None, tail, tail, is_closed, {"cache-control": "no-store"})
+            return self._found(None, tail, end, {"cache-control": "no-store"})
         asked = QueryParams(scope["query_string"])
         offsets, live = asked.getlist("offset"), asked.get("live")
         if len(offsets) > 1 or live not in (None, "long-poll", "sse") or (live is not None and not offsets):
@@ -124,17 +124,17 @@ class DurableStreamResponse(Response):
             if came is None:
                 return None
             if came:
-                tail, is_closed = await self._run.tail()
-                messages, position = await self._read(after, tail)
+                end = await self._run.tail()
+                messages, position = await self._read(after, end[0])
         if live:
             headers["stream-cursor"] = cursor
             if position == after:
-                return self._found(None, position, tail, is_closed, headers, 204)
+                return self._found(None, position, end, headers, 204)
         if offset != "now":
             headers["etag"] = tag = f'"{self._run.id}:{after}:{position}"'
             if tag in Headers(scope=scope).get("if-none-match", ""):
-                return self._found(None, position, tail, is_closed, headers, 304)
-        return self._found(messages, position, tail, is_closed, headers)
+                return self._found(None, position, end, headers, 304)
+        return self._found(messages, position, end, headers)
 
     async def _read(self, after: int, tail: int) -> tuple[list[bytes], int]:
         """Return what is there behind `after`, up to a bound, and behind which event that ends; -1: it is lost."""
@@ -180,18 +180,12 @@ class DurableStreamResponse(Response):
         return came
 
     def _found(
-        self,
-        messages: list[bytes] | None,
-        position: int,
-        tail: int,
-        is_closed: bool,
-        headers: Mapping[str, str],
-        status: int = 200,
+        self, messages: list[bytes] | None, at: int, end: tuple[int, bool], headers: dict[str, str], status: int = 200
     ) -> Response:
-        fields = {**_SAFE, **headers, "stream-next-offset": _write_offset(position)}
-        if position >= tail:
+        fields = {**_SAFE, **headers, "stream-next-offset": _write_offset(at)}
+        if at >= end[0]:
             fields["stream-up-to-date"] = "true"
-            if is_closed:
+            if end[1]:
                 fields["stream-closed"] = "true"
         if status == 200:
             fields["content-type"] = self.content_type

@@ -25,7 +25,7 @@ from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.redis_log import Agreed, Feed, Look, Tail, read_entries
 from streamtools.serving.redis_scripts import Keys, run_keys
-from streamtools.serving.redis_talking import Talking
+from streamtools.serving.redis_talking import LONGEST, Talking
 from streamtools.tools.redis_client import RedisClient, Word
 
 log = Logger(__name__)
@@ -34,7 +34,6 @@ _AT_ONCE = 64  # runs that are written together
 _RENEWED = 100  # and whose leases are renewed together
 _PAGE = 256  # events that a reader who is behind gets at once
 SETTLING = 10.0  # seconds in which the end of a run has to be written: whoever waits for it waits no longer
-_LONGEST = 1.0  # seconds between two attempts to reach the server
 
 
 class RedisProcess(Talking):
@@ -56,7 +55,6 @@ class RedisProcess(Talking):
         self._heard = "0-0"
         self._is_woken = False
         self._claiming: set[str] = set()
-        self._closed: ClosedError | None = None
 
     def start(self) -> None:
         """Begin its tasks, which outlive a cancellation until what the runs say at their end is written."""
@@ -88,19 +86,6 @@ class RedisProcess(Talking):
         """Return the keys of an owner: all runs, the last of each conversation, and those that go on."""
         stem = f"{self._set.prefix}:{{{log_key(owner, '')}}}:"
         return stem + "runs", stem + "conversations", stem + "running"
-
-    async def patiently(self, *args: Word, seconds: float | None = None) -> Any:
-        """Return the reply to a command that may be sent twice; while the server is away, try again for a while."""
-        pause, until = 0.05, anyio.current_time() + (self._set.lease / 3 if seconds is None else seconds)
-        while self._closed is None:
-            try:
-                return await self._client.execute(*args)
-            except Exception as error:
-                if anyio.current_time() > until:
-                    raise OwnerUnreachable("the server that holds the runs does not answer") from error
-            await anyio.sleep(pause)
-            pause = min(2 * pause, _LONGEST)
-        raise self._closed
 
     # Writing.
 
@@ -140,7 +125,7 @@ class RedisProcess(Talking):
             except Exception as error:
                 self._note_away(error)
                 await anyio.sleep(pause)
-                pause = min(2 * pause, _LONGEST)
+                pause = min(2 * pause, LONGEST)
             else:
                 self._away, pause = None, 0.05
             self._dirty |= {tail.key: tail for tail in tails if tail.is_dirty}
@@ -217,13 +202,6 @@ class RedisProcess(Talking):
 
     # Reading.
 
-    async def look(self, key: str, at: int | None = None) -> Look:
-        """Return how a run stands, and who has written the event of this `seq`, or the last."""
-        keys = self.keys(key)
-        args = ("EVAL", scripts.LOOK, 2, keys.log, keys.meta, "" if at is None else at)
-        first, last, token, since, over, written = await self.patiently(*args, seconds=self._set.patience)
-        return Look(first, last, token.decode(), since, bool(over), written)
-
     async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
         args = ("XRANGE", self.keys(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
         return read_entries(await self.patiently(*args, seconds=self._set.patience))
@@ -288,7 +266,7 @@ class RedisProcess(Talking):
                         feed.fail(OwnerUnreachable("the server that holds the run does not answer"))
                         self._feeds.pop(feed.key, None)
             await anyio.sleep(pause)
-            pause = min(2 * pause, _LONGEST)
+            pause = min(2 * pause, LONGEST)
 
     async def _hear(self, execute: Callable[..., Awaitable[Any]], scope: anyio.CancelScope) -> None:
         feeds = {feed.name: feed for feed in self._feeds.values() if not self._has_all(feed)}

@@ -16,13 +16,16 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from streamtools.errors import OwnerUnreachable
+from streamtools.errors import ClosedError, OwnerUnreachable
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.redis_log import Agreed, Look
+from streamtools.serving.redis_scripts import run_keys
 from streamtools.tools.redis_client import RedisClient, Word
 
 log = Logger(__name__)
+
+LONGEST = 1.0  # seconds between two attempts to reach the server
 
 
 class Talking:
@@ -35,9 +38,27 @@ class Talking:
         self._tasks = tasks
         self._set = settings
         self._answers: dict[str, tuple[anyio.Event, dict[str, Any]]] = {}
+        self._closed: ClosedError | None = None
 
-    async def look(self, key: str) -> Look:
-        raise NotImplementedError
+    async def patiently(self, *args: Word, seconds: float | None = None) -> Any:
+        """Return the reply to a command that may be sent twice; while the server is away, try again for a while."""
+        pause, until = 0.05, anyio.current_time() + (self._set.lease / 3 if seconds is None else seconds)
+        while self._closed is None:
+            try:
+                return await self._client.execute(*args)
+            except Exception as error:
+                if anyio.current_time() > until:
+                    raise OwnerUnreachable("the server that holds the runs does not answer") from error
+            await anyio.sleep(pause)
+            pause = min(2 * pause, LONGEST)
+        raise self._closed
+
+    async def look(self, key: str, at: int | None = None) -> Look:
+        """Return how a run stands, and who has written the event of this `seq`, or the last."""
+        keys = run_keys(self._set.prefix, key)
+        args = ("EVAL", scripts.LOOK, 2, keys.log, keys.meta, "" if at is None else at)
+        first, last, token, since, over, written = await self.patiently(*args, seconds=self._set.patience)
+        return Look(first, last, token.decode(), since, bool(over), written)
 
     def shared(self, *names: str) -> str:
         """Return a key that is none of a run's."""

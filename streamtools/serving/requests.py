@@ -120,19 +120,15 @@ def unavailable(message: str = "the server is about to end") -> Response:
     return PlainTextResponse(message, 503, {"retry-after": str(RETRY_AFTER)})
 
 
-async def _turn_away(message: str, request: Any, error: Exception) -> Response:
-    return unavailable(message)
-
-
-async def _refuse(status: int, request: Any, error: Exception) -> Response:
-    return PlainTextResponse(str(error), status)
+async def _refuse(answer: Callable[[str], Response], message: str, request: Any, error: Exception) -> Response:
+    return answer(message or str(error))
 
 
 exception_handlers: dict[Any, Any] = {
-    Draining: partial(_turn_away, "the server is about to end"),
-    TooManyRuns: partial(_turn_away, "too many answers are being given at the same time"),
-    RunNotFound: partial(_refuse, 404),
-    DecisionRefused: partial(_refuse, 409),
+    Draining: partial(_refuse, unavailable, "the server is about to end"),
+    TooManyRuns: partial(_refuse, unavailable, "too many answers are being given at the same time"),
+    RunNotFound: partial(_refuse, partial(PlainTextResponse, status_code=404), ""),
+    DecisionRefused: partial(_refuse, partial(PlainTextResponse, status_code=409), ""),
 }
 """For an application of Starlette or FastAPI: what `Runs.start` raises because of others is answered with 503, a run
 that is not there with 404, and what is decided about a call that does not wait for it with 409.

@@ -64,7 +64,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     for model in _CLIENTS.values():
-        monkeypatch.setenv(model._key_names[0], KEY)
+        monkeypatch.setenv(model.key_names[0], KEY)
 
 
 @pytest.fixture
@@ -318,14 +318,14 @@ def test_what_is_of_no_use_is_refused(
 
 def test_a_key_or_a_region_that_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What is to be set is told before anybody is asked; every model that `chat` has can be named."""
-    names = {name for api in get_args(OfProvider) for name in _CLIENTS[api]._key_names}
+    names = {name for api in get_args(OfProvider) for name in _CLIENTS[api].key_names}
     for name in (*names, "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     for api in get_args(OfProvider):
         if api in ("ollama", "bedrock"):
             continue
         assert 2 == main(["chat", "--model", "m", "--api", api, "--once", "?"])
-        assert f"--api {api} needs a key: set {_CLIENTS[api]._key_names[0]}" in complaint(capsys)
+        assert f"--api {api} needs a key: set {_CLIENTS[api].key_names[0]}" in complaint(capsys)
     assert 2 == main(["chat", "--model", "m", "--api", "bedrock", "--once", "?"])
     assert "--api bedrock needs a region: set AWS_REGION" in complaint(capsys)
     known = {each for each in vars(models).values() if isinstance(each, type) and issubclass(each, HTTPModel)}

@@ -37,7 +37,7 @@ class Agent(HTTPModel):
 
     format = "latitude"
     _home = "http://127.0.0.1"
-    _key_names = ()
+    key_names = ()
 
     def body(self, ask: Ask) -> dict[str, Any]:
         named: dict[str, Any] = {"tools": ask.tools, "dialects": ask.dialects, "prompt_path": self.name}

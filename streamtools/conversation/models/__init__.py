@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeAlias
@@ -74,7 +74,7 @@ class OpenAIChat(HTTPModel):
     format = "openai"
     _home = "https://api.openai.com/v1"
     _endpoint = "/chat/completions"
-    _key_names = ("OPENAI_API_KEY",)
+    key_names = ("OPENAI_API_KEY",)
 
     def body(self, ask: Ask) -> Body:
         how = {"send_reasoning": self.send_reasoning, "reasoning_field": self.reasoning_field}
@@ -106,7 +106,7 @@ class OpenAIResponses(HTTPModel):
     format = "responses"
     _home = "https://api.openai.com/v1"
     _endpoint = "/responses"
-    _key_names = ("OPENAI_API_KEY",)
+    key_names = ("OPENAI_API_KEY",)
     _previous = "previous_response_id"
 
     def body(self, ask: Ask) -> Body:
@@ -125,7 +125,7 @@ class AnthropicMessages(HTTPModel):
     format = "anthropic"
     _home = "https://api.anthropic.com"
     _endpoint = "/v1/messages"
-    _key_names = ("ANTHROPIC_API_KEY",)
+    key_names = ("ANTHROPIC_API_KEY",)
     _own_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
     _key_header = "x-api-key"
 
@@ -162,7 +162,7 @@ class GeminiChat(HTTPModel):
 
     format = "gemini"
     _home = "https://generativelanguage.googleapis.com/v1beta"
-    _key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+    key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
     _key_header = "x-goog-api-key"
 
     def body(self, ask: Ask) -> Body:
@@ -190,7 +190,7 @@ class CohereChat(HTTPModel):
     format = "cohere"
     _home = "https://api.cohere.com"
     _endpoint = "/v2/chat"
-    _key_names = ("CO_API_KEY", "COHERE_API_KEY")
+    key_names = ("CO_API_KEY", "COHERE_API_KEY")
 
     def body(self, ask: Ask) -> Body:
         written = write_messages(ask.history, "cohere", dialects=ask.dialects, provider=self.origin)
@@ -212,7 +212,7 @@ class OllamaChat(HTTPModel):
     format = "ollama"
     _home = "http://127.0.0.1:11434"
     _endpoint = "/api/chat"
-    _key_names = ("OLLAMA_API_KEY",)
+    key_names = ("OLLAMA_API_KEY",)
 
     def body(self, ask: Ask) -> Body:
         written = write_messages(ask.history, "ollama", dialects=ask.dialects, provider=self.origin)
@@ -277,32 +277,26 @@ class ScriptedModel:
             raise LookupError(f"the script has {len(self._answers)} answers, and this is request {len(self.asks) + 1}")
         answer = self._answers[len(self.asks)]
         self.asks.append(ask)
-        return _Answering(self, answer, self._format)
-
-
-class _Answering:
-    def __init__(self, model: ScriptedModel, answer: ScriptedReply, format: str | None) -> None:
-        self._model = model
-        self._pieces: list[Any] = [answer]
         if isinstance(answer, Sequence) and not isinstance(answer, str | bytes):
-            self._pieces = list(answer)
-        self._format = format
+            return self._give(answer)
+        return self._give([answer])
 
-    async def __aenter__(self) -> Source:
-        self._model.open += 1
-        if any(isinstance(piece, bytes) for piece in self._pieces):
-            bytes_ = _play(self._pieces)
-            self._source = Source(bytes_, adapter(self._format)) if self._format else detect(bytes_)
+    @asynccontextmanager
+    async def _give(self, pieces: Sequence[Any]) -> AsyncIterator[Source]:
+        if any(isinstance(piece, bytes) for piece in pieces):
+            bytes_ = _play(pieces)
+            source = Source(bytes_, adapter(self._format)) if self._format else detect(bytes_)
         else:
-            written = [TextDelta(piece) if isinstance(piece, str) else piece for piece in self._pieces]
-            if all(isinstance(piece, str) for piece in self._pieces):
+            written = [TextDelta(piece) if isinstance(piece, str) else piece for piece in pieces]
+            if all(isinstance(piece, str) for piece in pieces):
                 written.append(ProviderCompleted(finish_reason="stop"))
-            self._source = events(_play(written))
-        return self._source
-
-    async def __aexit__(self, *raised: object) -> None:
-        self._model.open -= 1
-        await self._source.aclose()
+            source = events(_play(written))
+        self.open += 1
+        try:
+            yield source
+        finally:
+            self.open -= 1
+            await source.aclose()
 
 
 async def _play(pieces: Iterable[Any]) -> AsyncIterator[Any]:

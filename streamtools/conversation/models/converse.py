@@ -10,8 +10,8 @@ botocore escapes it, because the signature holds for the path as it is sent.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +19,7 @@ from urllib.parse import quote
 import anyio.to_thread
 
 from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, complete, define
-from streamtools.conversation.models.sending import Client, Request, Sending
+from streamtools.conversation.models.sending import Request, Sending
 from streamtools.history import Assistant, system_prompt, write_messages
 from streamtools.sources import Source
 
@@ -41,7 +41,7 @@ class BedrockConverse(HTTPModel):
 
     format = "bedrock"
     _home = ""  # has a region in it
-    _key_names = ("AWS_BEARER_TOKEN_BEDROCK",)
+    key_names = ("AWS_BEARER_TOKEN_BEDROCK",)
 
     def __init__(
         self,
@@ -84,7 +84,13 @@ class BedrockConverse(HTTPModel):
         request = self._request(ask)
         if any(name.lower() == "authorization" for name in request.headers):
             return Sending(request, self._client)
-        return _Signed(self, request, self._client)
+        return self._send_signed(request)
+
+    @asynccontextmanager
+    async def _send_signed(self, request: Request) -> AsyncIterator[Source]:
+        headers = await anyio.to_thread.run_sync(self._sign, request)
+        async with Sending(replace(request, headers=headers), self._client) as source:
+            yield source
 
     def _path(self) -> str:
         return f"/model/{quote(self.name, safe='')}/converse-stream"
@@ -106,22 +112,3 @@ class BedrockConverse(HTTPModel):
         signed = AWSRequest("POST", request.url, headers=dict(request.headers), data=request.content)
         SigV4Auth(self._credentials.get_frozen_credentials(), "bedrock", self._region).add_auth(signed)
         return dict(signed.headers.items())
-
-
-class _Signed:
-    """A request that is signed when it is sent."""
-
-    def __init__(self, model: BedrockConverse, request: Request, client: Client | None) -> None:
-        self._model = model
-        self._request = request
-        self._client = client
-        self._sending: Sending | None = None
-
-    async def __aenter__(self) -> Source:
-        headers = await anyio.to_thread.run_sync(self._model._sign, self._request)
-        self._sending = Sending(replace(self._request, headers=headers), self._client)
-        return await self._sending.__aenter__()
-
-    async def __aexit__(self, *raised: object) -> None:
-        if self._sending is not None:
-            await self._sending.__aexit__(*raised)

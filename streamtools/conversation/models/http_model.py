@@ -128,7 +128,8 @@ class HTTPModel(ABC):
     _stream: ClassVar[str] = ""  # the adapter of its stream, where that has another name
     _home: ClassVar[str]  # the provider's own address
     _endpoint: ClassVar[str]  # below the base URL, with its query
-    _key_names: ClassVar[tuple[str, ...]]  # environment variables
+    key_names: ClassVar[tuple[str, ...]]
+    """The environment variables of which the first that is set holds the key, unless one is given."""
     _key_header: ClassVar[str] = "Authorization"  # whose value is `Bearer` and the key; that of others is the key
     _own_headers: ClassVar[Mapping[str, str]] = {}
     _previous: ClassVar[str] = ""  # where a request names an earlier response, if its provider keeps them
@@ -201,11 +202,6 @@ class HTTPModel(ABC):
         """The name of the adapter that reads its stream."""
         return self._stream or self.format
 
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        """The environment variables of which the first that is set holds the key, unless one is given."""
-        return self._key_names
-
     @abstractmethod
     def body(self, ask: Ask) -> Body:
         """Return the body of the request. Pure."""
@@ -258,10 +254,10 @@ class HTTPModel(ABC):
         headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate", **self._own_headers}
         key = self._key() if callable(self._key) else self._key
         if key is None:
-            key = next((found for name in self._key_names if (found := os.environ.get(name))), None)
+            key = next((found for name in self.key_names if (found := os.environ.get(name))), None)
         is_hosted = self._home.startswith("https:") and self.url.startswith(self._home)
         if key is None and is_hosted and self._client is None and not self._given_headers:
-            names = " or ".join(self._key_names)
+            names = " or ".join(self.key_names)
             raise ValueError(f'{self!r} has no API key: set {names}, or pass api_key ("" sends none)')
         key = key or ""
         key = key.strip()  # a line feed from the file that it stood in

@@ -38,7 +38,7 @@ class GeminiInteractions(HTTPModel):
     _stream = "gemini"
     _home = "https://generativelanguage.googleapis.com/v1beta"
     _endpoint = "/interactions"
-    _key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+    key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
     _key_header = "x-goog-api-key"
     _own_headers: ClassVar[Mapping[str, str]] = {"Api-Revision": "2026-05-20"}
     _previous = "previous_interaction_id"
@@ -66,7 +66,7 @@ class MistralConversations(HTTPModel):
     format = "mistral"
     _home = "https://api.mistral.ai/v1"
     _endpoint = "/conversations"
-    _key_names = ("MISTRAL_API_KEY",)
+    key_names = ("MISTRAL_API_KEY",)
 
     def body(self, ask: Ask) -> Body:
         if ask.tool_choice.mode == "tool":
