@@ -119,10 +119,6 @@ def _add(role: str, blocks: list[dict[str, Any]], messages: list[dict[str, Any]]
         messages.append({"role": role, "content": blocks})
 
 
-def _text(part: dict[str, Any]) -> dict[str, Any] | None:
-    return part if part["text"].strip() else None
-
-
 def _image(image: dict[str, Any]) -> dict[str, Any]:
     if found := data_of(image["url"]):
         return {"type": "image", "source": {"type": "base64", "media_type": found[0], "data": found[1]}}
@@ -135,7 +131,7 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
 
 
 def _parts(content: Content) -> list[dict[str, Any]]:
-    return write_parts(content, _text, _image, _file, _BESIDE)
+    return write_parts(content, lambda part: part if part["text"].strip() else None, _image, _file, _BESIDE)
 
 
 def _assistant(message: Assistant, ids: _Ids) -> list[dict[str, Any]]:

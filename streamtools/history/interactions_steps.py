@@ -104,7 +104,8 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _parts(content: Content) -> list[dict[str, Any]]:
-    return write_parts(content, _text, _image, _file)
+    document = {"type": "document"}
+    return write_parts(content, _text, _image, lambda kind, data, _: document | {"data": data, "mime_type": kind})
 
 
 def _text(part: dict[str, Any]) -> dict[str, Any]:
@@ -115,10 +116,6 @@ def _image(image: dict[str, Any]) -> dict[str, Any]:
     if found := data_of(image["url"]):
         return {"type": "image", "data": found[1], "mime_type": found[0]}
     return {"type": "image", "uri": image["url"]}
-
-
-def _file(kind: str, data: str, name: str) -> dict[str, Any]:
-    return {"type": "document", "data": data, "mime_type": kind}
 
 
 def _write(said: Part) -> list[dict[str, Any]]:

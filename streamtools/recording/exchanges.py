@@ -144,11 +144,6 @@ def open_exchange(path: Name, number: int | None = None) -> OpenRecording:
     return found[(number or 1) - 1].open()
 
 
-def exchanges_in(path: Name) -> list[Exchange]:
-    """Return the exchanges of a file; raise `RecordingError`."""
-    return _exchanges_of_file(os.fspath(path))
-
-
 def exchanges_of(where: Name, redact: Iterable[Secret] = ()) -> list[Exchange]:
     """Return the exchanges of a recording or raw capture, or of all `*.jsonl` in a directory, in the order of names.
 
@@ -164,14 +159,16 @@ def exchanges_of(where: Name, redact: Iterable[Secret] = ()) -> list[Exchange]:
         files = sorted(str(each) for each in path.glob("*.jsonl") if each.is_file())
         if not files:
             raise RecordingError(f"{path} holds no recording: no file there ends in .jsonl")
-    found = [exchange for file in files for exchange in _exchanges_of_file(file, secrets)]
+    found = [exchange for file in files for exchange in exchanges_in(file, secrets)]
     for exchange in found:
         if exchange.place is not None and not exchange.place.ended:
             raise RecordingError(f"{exchange} breaks off, without an end line")
     return found
 
 
-def _exchanges_of_file(path: str, secrets: Sequence[Secret] = ()) -> list[Exchange]:
+def exchanges_in(path: Name, secrets: Sequence[Secret] = ()) -> list[Exchange]:
+    """Return the exchanges of a file; raise `RecordingError`."""
+    path = os.fspath(path)
     with open_stream_file(path) as opened:
         if isinstance(opened, OpenCapture):
             return [Exchange(path, 1, opened.head, alone=True)]

@@ -17,6 +17,7 @@ import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
+from streamtools.recording import VirtualClock
 from streamtools.tools import CallLedger, Claim, Entry, ToolOutcome
 from streamtools.tools.ledger import SLACK
 
@@ -27,16 +28,6 @@ _CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="nati
 _DONE = ToolOutcome(call=_CALL, result={"paid": True}, text='{"paid":true}', error=None, message=None, elapsed=0.5)
 
 
-class Clock:
-    """Seconds since 1970, as the laws tell them."""
-
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 async def assert_ledger_laws(make_ledger: MakeLedger) -> None:
     """Hold a ledger to what `CallLedger` promises; fails with AssertionError where a law is broken, which it tells.
 
@@ -45,7 +36,7 @@ async def assert_ledger_laws(make_ledger: MakeLedger) -> None:
     `keep` are what is tried; one of `keep` less than a minute is too short to try.
     """
     for law in _LAWS:
-        clock = Clock()
+        clock = VirtualClock(1_700_000_000.0)
         async with make_ledger(clock) as ledger:
             try:
                 await law(ledger, clock)
@@ -71,7 +62,7 @@ async def _is_refused(asked: Awaitable[object]) -> bool:
     return False
 
 
-async def _begins_once(ledger: CallLedger, clock: Clock) -> None:
+async def _begins_once(ledger: CallLedger, clock: VirtualClock) -> None:
     """A call begins once: who comes second is told what is known of it."""
     assert await ledger.begin("run_1", _CALL) is None
     assert (await _there(ledger)).is_unknown
@@ -81,7 +72,7 @@ async def _begins_once(ledger: CallLedger, clock: Clock) -> None:
     assert (await _there(ledger)).outcome == _DONE, "what is written already stands"
 
 
-async def _of_many_one_begins(ledger: CallLedger, clock: Clock) -> None:
+async def _of_many_one_begins(ledger: CallLedger, clock: VirtualClock) -> None:
     """Of many that ask at the same time, exactly one begins."""
     entries: list[Entry | None] = []
 
@@ -94,7 +85,7 @@ async def _of_many_one_begins(ledger: CallLedger, clock: Clock) -> None:
     assert entries.count(None) == 1
 
 
-async def _tells_calls_apart(ledger: CallLedger, clock: Clock) -> None:
+async def _tells_calls_apart(ledger: CallLedger, clock: VirtualClock) -> None:
     """Another run, another id, another name and other arguments each make another call."""
     await ledger.begin("run_1", _CALL)
     others: list[dict[str, Any]] = [{"id": "call_2"}, {"name": "look"}, {"arguments": {"to": "Bob"}}, {"arguments": {}}]
@@ -103,7 +94,7 @@ async def _tells_calls_apart(ledger: CallLedger, clock: Clock) -> None:
     assert await ledger.begin("run_2", _CALL) is None
 
 
-async def _is_held(ledger: CallLedger, clock: Clock) -> None:
+async def _is_held(ledger: CallLedger, clock: VirtualClock) -> None:
     """While its holder comes back, the end of a call is not unknown; who asks again has it still, and only who has it
     may leave it."""
     assert await ledger.begin("run_1", _CALL, Claim(holder="h")) is None
@@ -120,7 +111,7 @@ async def _is_held(ledger: CallLedger, clock: Clock) -> None:
     assert await ledger.begin("run_1", _CALL, Claim(holder="h")) is not None, "it was left"
 
 
-async def _leases_end(ledger: CallLedger, clock: Clock) -> None:
+async def _leases_end(ledger: CallLedger, clock: VirtualClock) -> None:
     """When a lease is over nobody knows more, until the holder says so after all."""
     if ledger.lease == math.inf:
         return
@@ -134,7 +125,7 @@ async def _leases_end(ledger: CallLedger, clock: Clock) -> None:
     assert (await _there(ledger)).outcome == _DONE
 
 
-async def _fences(ledger: CallLedger, clock: Clock) -> None:
+async def _fences(ledger: CallLedger, clock: VirtualClock) -> None:
     """Nothing begins under an older epoch than the run's, whether it was raised by a claim or by a call."""
     await ledger.begin("run_1", _CALL, Claim(epoch=1))
     await ledger.fence("run_1", 2)
@@ -149,7 +140,7 @@ async def _fences(ledger: CallLedger, clock: Clock) -> None:
     assert (await ledger.entries("run_1"))[0].outcome == _DONE
 
 
-async def _fences_under_way(ledger: CallLedger, clock: Clock) -> None:
+async def _fences_under_way(ledger: CallLedger, clock: VirtualClock) -> None:
     """Where calls begin while a run is taken over, each that begins is there for who has taken it."""
     begun: set[str] = set()
 
@@ -170,7 +161,7 @@ async def _fences_under_way(ledger: CallLedger, clock: Clock) -> None:
     assert seen == begun
 
 
-async def _lists(ledger: CallLedger, clock: Clock) -> None:
+async def _lists(ledger: CallLedger, clock: VirtualClock) -> None:
     """Entries are listed, the oldest first, in pages, of one run, of one owner, or those that somebody looks into."""
     ann, bob = ledger.of("ann"), ledger.of("bob")
     for number in range(4):
@@ -193,7 +184,7 @@ async def _lists(ledger: CallLedger, clock: Clock) -> None:
     assert [first[1].owner, first[0].began, first[1].outcome] == ["ann", began, None]
 
 
-async def _is_resolved_once(ledger: CallLedger, clock: Clock) -> None:
+async def _is_resolved_once(ledger: CallLedger, clock: VirtualClock) -> None:
     """What somebody has found out is told once, of a call that nobody runs, and not by another owner."""
     mine, others = ledger.of("ann"), ledger.of("bob")
     await mine.begin("run_1", _CALL, Claim(holder="h"))
@@ -209,7 +200,7 @@ async def _is_resolved_once(ledger: CallLedger, clock: Clock) -> None:
     assert (outcome.result, outcome.text, outcome.error) == ({"paid": True}, '{"paid":true}', None)
 
 
-async def _prunes(ledger: CallLedger, clock: Clock) -> None:
+async def _prunes(ledger: CallLedger, clock: VirtualClock) -> None:
     """What is pruned is old, nobody runs it, no suspension names it, and it is no other owner's."""
     plain, named, held, lost, late = (_another(number) for number in range(5))
     await ledger.begin("run_1", plain, Claim(holder="h", until=0))
@@ -231,7 +222,7 @@ async def _prunes(ledger: CallLedger, clock: Clock) -> None:
     assert await ledger.begin("run_1", plain) is None
 
 
-async def _keeps(ledger: CallLedger, clock: Clock) -> None:
+async def _keeps(ledger: CallLedger, clock: VirtualClock) -> None:
     """What has ended, or was left, goes by itself, and not too soon; a call that may be at work does not."""
     await ledger.fence("run_1", 1)
     ended, left, begun = (_another(number) for number in range(3))
@@ -250,7 +241,7 @@ async def _keeps(ledger: CallLedger, clock: Clock) -> None:
     assert await ledger.begin("run_1", _another(4)) is None, "and so does an epoch"
 
 
-async def _takes_any_text(ledger: CallLedger, clock: Clock) -> None:
+async def _takes_any_text(ledger: CallLedger, clock: VirtualClock) -> None:
     """No text of a result keeps a call from being done: half a surrogate pair, from a file name say, or a NUL."""
     await ledger.begin("run_1", _CALL)
     text = "\ud800 \0 \u2028 €"
@@ -258,7 +249,7 @@ async def _takes_any_text(ledger: CallLedger, clock: Clock) -> None:
     assert (await _there(ledger)).outcome is not None
 
 
-async def _can_be_cancelled(ledger: CallLedger, clock: Clock) -> None:
+async def _can_be_cancelled(ledger: CallLedger, clock: VirtualClock) -> None:
     """Who is cancelled waits for nothing more, and the ledger goes on; what was to begin has begun for its holder, or
     can."""
     for number in range(5):
@@ -272,7 +263,7 @@ async def _can_be_cancelled(ledger: CallLedger, clock: Clock) -> None:
         assert await ledger.begin("run_1", _another(number), Claim(holder="h")) is None
 
 
-async def _agrees_with_a_model(ledger: CallLedger, clock: Clock) -> None:
+async def _agrees_with_a_model(ledger: CallLedger, clock: VirtualClock) -> None:
     """Whatever happens in whatever order, a call begins once, has one outcome, and none under an older epoch."""
     chance = random.Random(1)  # noqa: S311 - the same each time
     epoch, state = 0, dict[int, tuple[str, ToolOutcome | None]]()  # who runs it, "" for nobody, and what came of it

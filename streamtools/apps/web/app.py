@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -109,24 +109,21 @@ def make_app(
     if conversations is None:
         conversations = Conversations(most=MOST + max_running, max_age=_KEPT if kept is None else _IN_FILE, kept=kept)
     chats = _Chats(answerer, cookie, conversations, max_running, redis, kept)
-    routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
-        ("GET", "/", chats.page),
-        ("GET", "/debugger", chats.debugger),
-        ("GET", "/dissection", chats.dissect),
-        ("GET", "/recording", chats.recording),
-        ("GET", "/conversation", chats.tell),
-        ("POST", "/conversation/{id}/delete", chats.delete),
-        ("POST", "/runs", chats.ask),
-        ("GET", "/runs/{run}/events", chats.events),
-        ("GET", "/runs/{run}/images", chats.images),
-        ("POST", "/runs/{run}/stop", chats.stop),
-        ("POST", "/runs/{run}/calls/{call:path}", chats.decide),
+    routes = [
+        Route("/", chats.page),
+        Route("/debugger", chats.debugger),
+        Route("/dissection", chats.dissect),
+        Route("/recording", chats.recording),
+        Route("/conversation", chats.tell),
+        Route("/conversation/{id}/delete", chats.delete, methods=["POST"]),
+        Route("/runs", chats.ask, methods=["POST"]),
+        Route("/runs/{run}/events", chats.events),
+        Route("/runs/{run}/images", chats.images),
+        Route("/runs/{run}/stop", chats.stop, methods=["POST"]),
+        Route("/runs/{run}/calls/{call:path}", chats.decide, methods=["POST"]),
     ]
-    app = Starlette(
-        routes=[Route(path, function, methods=[method]) for method, path, function in routes],
-        lifespan=chats.lifespan,
-        exception_handlers=dict.fromkeys((HTTPException, *_ANSWERED), _say),
-    )
+    faults = dict.fromkeys((HTTPException, *_ANSWERED), _say)
+    app = Starlette(routes=routes, lifespan=chats.lifespan, exception_handlers=faults)
     return Guard(app, hosts=hosts, policy=make_documents().policy, max_body=MAX_BODY)
 
 
