@@ -138,8 +138,8 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
     # twice: a text has a colon for each member, and of members with one key one is left, so that the text of what was
     # read has fewer; but for an escape, no colon is in one text and not in the other.
     length, most = len(text), limits.depth
-    flat = length <= 2 * most or text.count("{") + text.count("[") <= most
-    if flat and length <= limits.digits and "\\u003" not in text:  # escapes of a colon begin so
+    plain = length <= limits.digits and (length <= 2 * most or text.count("{") + text.count("[") <= most)
+    if plain and "\\u003" not in text:  # escapes of a colon begin so
         try:
             value = _msgspec_decode(text)
             if type(value) is dict and text.count(":") == _msgspec_encode(value).count(b":"):
@@ -150,7 +150,9 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
 
 
 def _decode_strictly(text: str, strict: bool, limits: Limits) -> Decoded:
-    if len(text) > limits.values and count_values(text.encode(errors="surrogatepass")) > limits.values:
+    brackets = text.count("{") + text.count("[")
+    marks = brackets + text.count(",")  # those in strings are no values, but to leave them out takes longer
+    if marks > limits.values and count_values(text.encode(errors="surrogatepass")) > limits.values:
         raise Rejected(Code.TOO_LARGE, f"the JSON has more than {limits.values} values")
     repaired = False
     try:
@@ -165,7 +167,7 @@ def _decode_strictly(text: str, strict: bool, limits: Limits) -> Decoded:
         raise Rejected(Code.INVALID_JSON, f"{error.msg} at character {error.pos}") from None
     except RecursionError:
         raise Rejected(Code.TOO_DEEP, f"nested deeper than {limits.depth}") from None
-    if text.count("{") + text.count("[") > limits.depth and not fits(value, limits.depth):
+    if brackets > limits.depth and not fits(value, limits.depth):
         raise Rejected(Code.TOO_DEEP, f"nested deeper than {limits.depth}")
     if not is_utf8(text) or (_HALF_PAIR.search(text) and not is_utf8(json.dumps(value, ensure_ascii=False))):
         raise Rejected(Code.LONE_SURROGATE, "a string holds half of a surrogate pair")

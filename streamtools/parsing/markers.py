@@ -368,6 +368,10 @@ class Group(Generic[T]):
     def _whole(self) -> Match:
         return self._compile(complete_line)
 
+    @cached_property
+    def _cut(self) -> Match:
+        return re.compile("|".join(marker.cut_pattern() + _MARK for marker, _ in self._entries)).match
+
     def at(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
         """Return what `Markers.at` does."""
         if self.all_begin and len(text) - at <= self.all_begin:  # to compile all that begin with `<` takes 80 ms
@@ -393,7 +397,8 @@ class Group(Generic[T]):
 
     def cut(self, text: str, at: int) -> T | None:
         """Return what belongs to the marker whose complete tag stands at this place, where the stream ends in it."""
-        return next((each for marker, each in self._entries if re.compile(marker.cut_pattern()).match(text, at)), None)
+        found = self._cut(text, at)
+        return None if found is None else self._entries[(found.lastindex or 0) - 1][1]
 
     def _compile(self, pattern: PartPattern) -> Match:
         return re.compile("|".join(each.behind + whole(each, pattern) for each, _ in self._entries)).match
