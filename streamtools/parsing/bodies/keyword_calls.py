@@ -10,7 +10,7 @@ The Gemma models write one call with its keys and values in braces: `call:get_we
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import replace
 
 from streamtools.errors import Code
@@ -137,10 +137,14 @@ class ArgumentReader:
         self._syntax = syntax
         self.string_begin = -1  # the place where the string begins that was read last
 
-    def read(self, write: Callable[[str], None], *, depth: int) -> Generator[None, None, State]:
-        """Read one value, which nests `depth` levels at most; give it to `write`, and return how it ended."""
+    def read(self, *, depth: int, named: bool = True) -> Generator[None, None, State]:
+        """Read one value, which nests `depth` levels at most; write it to the call if it is `named`, and return how it
+        ended.
+        """
         span = self._span
-        literals = Literals(write, self._syntax, depth=depth)
+        written: list[str] = span.current.pieces if named and span.current is not None else []
+        write = span.write if named else lambda text: written.append(text) if span.stores else None
+        literals = Literals(write, self._syntax, depth=depth, written=written)
         while True:
             span.at = literals.scan(span.text, span.at)
             if literals.string_at is not None:
@@ -186,7 +190,7 @@ def _read_call(span: Span, literal: ArgumentReader) -> Generator[None, None, Sta
         span.convert()
         if (yield from span.peek()) != "{":
             return _stuck(span)
-        state = yield from literal.read(span.write, depth=span.depth)
+        state = yield from literal.read(depth=span.depth)
         return (yield from _end_of_list(span)) if state is ENDED else state
     members = Members(span)
     while (char := (yield from span.peek())) != ")":
@@ -213,11 +217,11 @@ def _read_argument(span: Span, literal: ArgumentReader, members: Members) -> Gen
         span.at += 1
         members.key(name)
         yield from span.peek()
-        return (yield from literal.read(span.write, depth=span.depth - 1))
+        return (yield from literal.read(depth=span.depth - 1))
     span.blame(Code.INVALID_ARGUMENTS, "an argument has no name")
     if name:
         return ENDED if char else OPEN
-    return (yield from literal.read(lambda _: None, depth=span.depth - 1))  # what has no name is not written
+    return (yield from literal.read(depth=span.depth - 1, named=False))
 
 
 def _end_of_list(span: Span) -> Generator[None, None, State]:
@@ -283,7 +287,7 @@ def gemma_call(syntax: Syntax, opening: str, close: str) -> Body:
         span.call((yield from span.word(_gemma_name)))
         span.convert()
         arguments = ArgumentReader(span, syntax)
-        state = yield from arguments.read(span.write, depth=span.depth)
+        state = yield from arguments.read(depth=span.depth)
         if state is not ENDED:
             yield from give_up(span, state, arguments, end)
             return

@@ -12,8 +12,8 @@ that it never swallows the end of the call that it stands in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies.syntax import PYTHON, Quotes, Syntax, escape, escape_begun, number, quoted
@@ -33,8 +33,8 @@ _VALUE, _ITEM, _KEY, _COLON, _NEXT = range(5)
 _ANOTHER = Pattern(",", SPACES, Some(r"""^ \t\r\n()\[\]{}<>"'`=,;""", 0, 128), SPACES, OneOf(("=", ")")))
 """What follows a string that is an argument, if a comma does: the name of the next one, or the end of the call."""
 _GAP = 256  # characters of white space behind a quote, before the structure that makes it the end of a string
-_UNCOUNTED = 64  # pieces of a string whose brackets are counted at once
 _brackets = re.compile(r"[()\[\]{}]").finditer
+_behind_slashes = re.compile(r"\\\\.", re.DOTALL).sub  # in JSON, and what stands behind a back-slash in the content
 
 
 class Literals:
@@ -42,12 +42,15 @@ class Literals:
 
     __slots__ = (
         "_content", "_depth", "_element", "_expect", "_owed", "_pending", "_pieces", "_raw", "_shift", "_stack",
-        "_string", "_syntax", "_undecided", "_word", "_write", "fault", "leaves", "state", "string_at", "unread",
+        "_string", "_syntax", "_undecided", "_word", "_write", "_written", "fault", "leaves", "state", "string_at",
+        "unread",
     )  # fmt: skip
 
-    def __init__(self, write: Callable[[str], None], syntax: Syntax = PYTHON, *, depth: int) -> None:
-        """Read literals of `syntax` that nest `depth` levels at most."""
-        self._write = write
+    def __init__(
+        self, write: Callable[[str], None], syntax: Syntax = PYTHON, *, depth: int, written: Sequence[str] = ()
+    ) -> None:
+        """Read literals of `syntax` that nest `depth` levels at most; what a loose one has `written` is looked at."""
+        self._write, self._written = write, written
         self._syntax = syntax
         self._depth = depth
         self._stack: list[str] = []  # what has opened each container; "(," is a tuple, by its comma, "{," a set
@@ -71,8 +74,6 @@ class Literals:
     def take(self, text: str) -> None:
         """Take text that only continues the open string: `leaves` finds nothing in it."""
         assert self._string is not None
-        if self._content is not None:
-            self._content.take(text)
         write = self._write
         write(self._string.convert(text))
 
@@ -213,9 +214,10 @@ class Literals:
     def _begin_string(self, quotes: Quotes) -> None:
         self._string = quotes
         self._raw = False
-        self._content = _Content(self._syntax.loose) if self._syntax.loose and len(quotes.mark) == 1 else None
         self._pieces.append(self._owed + '"')
-        self._owed = ""
+        self._owed, self._content = "", None
+        if self._syntax.loose and len(quotes.mark) == 1:
+            self._content = _Content(self._syntax.loose, len(self._written), sum(map(len, self._pieces)))
 
     def _end_string(self) -> None:
         self._string = None
@@ -228,7 +230,7 @@ class Literals:
     def _read_string(self, quotes: Quotes, text: str, at: int) -> int:
         end = quotes.content(text, at).end()
         content = self._content
-        if content is not None:
+        if content is not None and content.quoted:
             lost = content.take(text[at:end])
             if lost is not None:
                 self.state, end = BROKEN, at + lost
@@ -250,8 +252,11 @@ class Literals:
                         self._pending = text[end:]
                         return len(text)
                 if not ends:
+                    if not content.quoted:
+                        self._flush()
+                        content.begin("".join([*self._written[content.origin :], *self._pieces])[content.lead :])
                     self._pieces.append(quoted(quotes.mark))
-                    if not content.quote():
+                    if content.lowest < 0:
                         self.state = BROKEN
                     return end + 1
             self._end_string()
@@ -329,27 +334,20 @@ class _Content:
     """The content of a string in which quotes may stand unescaped."""
 
     _close: str
+    origin: int  # the piece of what was written with which it begins,
+    lead: int  # and how much of that comes before it
     _end: str = ""  # the last characters, in which the closing tag of the calls may begin
-    _lowest: int = 0
-    _parts: list[str] = field(default_factory=list)  # what is not counted yet
     level: int = 0  # brackets that are open in it
+    lowest: int = 0  # the least that was; where that is negative, it holds no quote
     quoted: bool = False  # a quote stands in it
 
-    def quote(self) -> bool:
-        """Take a quote; return whether what came before may be content that holds one."""
+    def begin(self, text: str) -> None:
+        """Take all that comes before the first quote, as JSON."""
         self.quoted = True
-        self._count("".join(self._parts))
-        self._parts.clear()
-        return self._lowest >= 0
+        self._count(_behind_slashes("", text))
 
     def take(self, text: str) -> int | None:
-        """Take a piece of it; return the place behind which it is the end of the call, and no content after all."""
-        if not self.quoted:
-            self._parts.append(text)
-            if len(self._parts) == _UNCOUNTED:
-                self._count("".join(self._parts))
-                self._parts.clear()
-            return None
+        """Take a piece behind it; return the place behind which it is the end of the call, and no content after all."""
         lost = self._count(text)
         if lost is not None:
             return lost
@@ -364,7 +362,7 @@ class _Content:
         lost = None
         for found in _brackets(text):
             self.level += 1 if found[0] in "([{" else -1
-            if self.level < self._lowest:
-                self._lowest = self.level
+            if self.level < self.lowest:
+                self.lowest = self.level
                 lost = lost or found.end()
         return lost
