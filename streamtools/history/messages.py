@@ -294,20 +294,19 @@ def choose_reasoning(
     It is one for a provider at this `host` already, so that what it holds came from there; `field` is the one that it
     wants, if no turn shows it.
     """
-    turns = list(accumulate(isinstance(each, User) for each in history))  # the number of the turn of each message
+    turns = list(accumulate(int(isinstance(each, User)) for each in history))  # the number of the turn of each message
     called = {
         turn
         for turn, message in zip(turns, history, strict=True)
         if isinstance(message, Assistant) and (message.calls or message.in_text)
     }
-    last = turns[-1] if turns else 0
+    wanted = {"always": {*turns}, "with_calls": called, "since_user": {*turns[-1:]}, "never": set[int]()}[send]
     chosen: list[Message] = []
     names = sent_by(host)
     known = (_field(history) or field or _HOSTS.get(host or "")) if names is None else None
     for turn, message in zip(turns, history, strict=True):
         if isinstance(message, Assistant):
-            sent = send == "always" or (turn in called if send == "with_calls" else turn == last)
-            message = _with(message, known) if sent and send != "never" else _bare(message)
+            message = _with(message, known) if turn in wanted else _bare(message)
             message = message if names is None else _bare(message, names)
         chosen.append(message)
     return chosen

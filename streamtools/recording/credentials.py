@@ -88,7 +88,9 @@ class Credentials:
         if isinstance(value, str):
             return self._replace(under, value) if under else self.text(value, level)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return self._replace(under, str(value)) if under and abs(value) >= _SMALL and not is_token(under) else value
+            # Of what is named as a token is, a number is a place in a vocabulary, or a count.
+            stays = not under or abs(value) < _SMALL or _words(under).endswith(("token", "tokens"))
+            return value if stays else self._replace(under, str(value))
         if not isinstance(value, dict | list):
             return value
         if level == DEEPEST:
@@ -296,11 +298,6 @@ def is_secret_in_url(name: str) -> bool:
 def is_secret_header(name: str) -> bool:
     """Tell whether a header is named like one that holds a credential: `Cookie`, `x-functions-key`."""
     return is_secret(name) or _SECRET_IN_HEADER.fullmatch(_words(name)) is not None
-
-
-def is_token(name: str) -> bool:
-    """Tell whether a key is named as a token is, whose number is a place in a vocabulary, or a count."""
-    return _words(name).endswith(("token", "tokens"))
 
 
 def is_opaque(text: str) -> bool:

@@ -61,9 +61,6 @@ class RecordingSettings:
         Playback(**self.playback)
 
 
-_REFUSED = 400  # the least status of a refusal
-
-
 class RecordedTransport(Transport):
     """The transport of a test's clients, which replays, records, or both.
 
@@ -150,7 +147,7 @@ class RecordedTransport(Transport):
             assert request is not None
             if response is None or exchange.end is None:
                 return f"{request.method} {request.url} got no whole response"
-            if response.status >= _REFUSED and not passed:
+            if response.status >= 400 and not passed:
                 return f"{request.method} {request.url} got the status {response.status}, and the test has not passed"
         return None
 
