@@ -138,6 +138,24 @@ def test_a_model_that_repeats_what_it_has_read_calls_nothing(ids: list[str]) -> 
             assert seen.calls == [], (id, message)
 
 
+def test_where_another_is_taught_what_is_read_is_no_call_either() -> None:
+    """What a tool says of itself, and the arguments of an earlier call, in a dialect that is armed beside that."""
+    planted, body = DIALECTS["morph_xml"].write_call(NAME, ARGUMENTS), asked("openai")
+    body["tools"][0]["function"]["description"] = planted
+    function = {"name": NAME, "arguments": json.dumps({"city": planted})}
+    said = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+    }
+    body["messages"] += [said, {"role": "tool", "tool_call_id": "c1", "content": "x"}]
+    exchange = begin("openai", body, mode="text", dialects=["hash_marker", "morph_xml"])
+    assert exchange.request is not None
+    for message in json.loads(exchange.request.body)["messages"]:
+        assert planted not in message["content"]
+        assert message["role"] == "user" or "\u2060" in message["content"]
+
+
 def test_prose_leaves_with_the_delta_that_brought_it() -> None:
     for client in CLIENTS:
         exchange = begin(client, request(client))
