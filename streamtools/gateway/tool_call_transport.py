@@ -201,8 +201,8 @@ class _Body:
             return self.ahead.pop(0)
         while (pieces := self._pieces) is not None:
             try:
-                piece = self._exchange.feed(next(pieces) if self._blocking else await anext(pieces))
-            except (StopIteration, StopAsyncIteration, self._broken) as error:
+                piece = self._exchange.feed(await anext(pieces))
+            except (StopAsyncIteration, self._broken) as error:
                 piece = await self._end_by(error)
             if self._exchange.judged and self._pieces is pieces:
                 piece += await self._judge(pieces)
@@ -211,10 +211,18 @@ class _Body:
         raise StopAsyncIteration
 
     def __next__(self) -> bytes:
-        try:
-            return at_once(self.__anext__())
-        except StopAsyncIteration:
-            raise StopIteration from None
+        if self.ahead and self._exchange.head is not None:
+            return self.ahead.pop(0)
+        while (pieces := self._pieces) is not None:
+            try:
+                piece = self._exchange.feed(next(pieces))
+            except (StopIteration, self._broken) as error:
+                piece = at_once(self._end_by(error))
+            if self._exchange.judged and self._pieces is pieces:
+                piece += at_once(self._judge(pieces))
+            if piece:
+                return piece
+        raise StopIteration
 
     async def _end_by(self, error: Exception) -> bytes:
         if isinstance(error, StopIteration | StopAsyncIteration):
