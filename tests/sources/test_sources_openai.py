@@ -638,6 +638,11 @@ def test_chunks_that_differ_in_their_text_alone(monkeypatch: pytest.MonkeyPatch)
         assert decoded < 30, (decoded, behind)
 
 
+def test_what_stands_behind_the_end_is_not_looked_at() -> None:
+    stream = b"data: [DONE]\n\n<html>\n\n"
+    assert read(stream) == read(*cut(stream, [14])) == [ProviderCompleted(finish_reason="stop")]
+
+
 @pytest.mark.parametrize("of", ["id", "created"])
 def test_chunks_that_repeat_nothing(of: str) -> None:
     """What is different in each is looked at for a while only, and its text is its text."""

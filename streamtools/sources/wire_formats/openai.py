@@ -215,6 +215,7 @@ class ChatCompletions(FrameAdapter):
     def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
         """Read a frame that is no JSON of a chunk, or that msgspec refuses for a string which is no UTF-8 text."""
         if frame.data.startswith(b"[DONE]"):
+            self._frames.ignored = b""  # it may stand behind this, in the same chunk
             self._end(events, done=True)
             self._over = True
             return
