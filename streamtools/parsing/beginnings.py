@@ -9,10 +9,9 @@ like ordinary text. Where the text is too short to decide, the place counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
-from functools import cached_property
+from collections.abc import Callable, Iterable, Set
 from itertools import dropwhile, takewhile
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from streamtools.parsing.markers import Marker, Match, Part, going
 from streamtools.parsing.reader import matcher
@@ -54,7 +53,7 @@ def _is_fixed(part: Part) -> bool:
 
 
 class MarkerBeginnings:
-    """The beginnings of markers, and patterns of text in which none of them begins, compiled when they are wanted."""
+    """The beginnings of markers, and patterns of text in which none of them begins."""
 
     def __init__(self, anywhere: Set[Beginning], line_start: Set[Beginning], in_code: Set[Beginning]) -> None:
         """Take the beginnings that matter anywhere, at line starts, and also in code."""
@@ -71,30 +70,30 @@ class MarkerBeginnings:
         self.line_begin = re.compile(self._line()).match
         """Matches what a line of text begins with, indentation and list markers too, if it is ordinary text then."""
         self.text_search = self._search(self._inline, "`\\", _BLANK_LINES + self._line())
-
-    @cached_property
-    def in_code(self) -> Match:
+        """Finds the first place that may not be ordinary."""
+        self.in_code = self._later("in_code", lambda: _match(self._in_code))
         """Matches where one may begin in code."""
-        return _match(self._in_code)
-
-    @cached_property
-    def fence_line_begin(self) -> Match:
+        self.fence_line_begin = self._later("fence_line_begin", lambda: re.compile(self._fence_line()).match)
         """Matches what `line_begin` does, in a fence."""
-        return re.compile(self._fence_line()).match
+        self.span_search = self._later("span_search", lambda: self._search(self._in_code, "`", "(?!)"))
+        """Finds what `text_search` does, in a code span; the next two in a fence, and in a quote."""
+        self.fence_search = self._later(
+            "fence_search", lambda: self._search(self._in_code, "", _BLANK_LINES + self._fence_line())
+        )
+        self.quote_search = self._later("quote_search", self._make_quote_search)
 
-    @cached_property
-    def span_search(self) -> Match:
-        """Finds the first place that may not be ordinary, as `text_search` does, in a code span."""
-        return self._search(self._in_code, "`", "(?!)")
+    def _later(self, name: str, make: Callable[[], Match]) -> Match:
+        """Return what is made when it is first asked, and then takes its own place."""
 
-    @cached_property
-    def fence_search(self) -> Match:
-        """Finds that in a fence."""
-        return self._search(self._in_code, "", _BLANK_LINES + self._fence_line())
+        def first(*where: Any) -> re.Match[str] | None:
+            if getattr(self, name) is first:
+                setattr(self, name, make())
+            made: Match = getattr(self, name)
+            return made(*where)
 
-    @cached_property
-    def quote_search(self) -> Match:
-        """Finds that in a quote."""
+        return first
+
+    def _make_quote_search(self) -> Match:
         ordinary = rf"{_BLANKS}>[ \t>]{{0,8}}+(?:{self._ordinary(frozenset())})"
         return self._search(self._in_code, "", ordinary if ">" not in self._all else "(?!)")
 

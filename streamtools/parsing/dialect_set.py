@@ -84,7 +84,8 @@ class DialectSet:
         if reasoning == "anywhere":
             anywhere |= {(first,) for first in self.tags.firsts}
         self.near = near = _near_misses([*dialects, *not_named(dialects)], calls, names)
-        self.starts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts} | near.starts
+        self.firsts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts}
+        self.starts = self.firsts | near.starts
         self.beginnings = MarkerBeginnings(
             anywhere=anywhere | near.anywhere,
             line_start=beginnings_of(entry.marker for entry in lines) | near.line_start,

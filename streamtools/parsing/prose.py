@@ -257,7 +257,9 @@ class Prose:
 
     def _marker_at(self, text: str, at: int) -> _Mark:
         char = text[at]
-        place = self.markdown.place(char)
+        self._place = place = self.markdown.place(char)
+        if char not in self._dialects.firsts:
+            return False
         if char == "\n" and at + 1 == len(text) and self._holds_line_feeds and not (place & IN_CODE or self._ended):
             self._awaited = None
             return None
@@ -265,7 +267,6 @@ class Prose:
             place |= (START if self._start else 0) | (BEHIND_CALL if self._behind_call else 0)
         if not self.direct and self._visible.refuses:
             place |= CALLS_ONLY
-        self._place = place
         markers = self._dialects.by_place[place] or self._dialects.markers(place)
         back = not at and self.last != ""
         found = markers.find(self.last[-1] + text, 1, self._ended) if back else markers.find(text, at, self._ended)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+import msgspec
 
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
 from streamtools.errors import Code
@@ -224,8 +225,7 @@ def _look_at_start(names: Sequence[str]) -> Look:
     return look
 
 
-@dataclass(slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, eq=False):
     """What may become a near miss: `before` and then the text at hand from `origin` on, in which it begins at `at`."""
 
     look: Look
