@@ -151,8 +151,8 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
 
 def _decode_strictly(text: str, strict: bool, limits: Limits) -> Decoded:
     brackets = text.count("{") + text.count("[")
-    marks = brackets + text.count(",")  # those in strings are no values, but to leave them out takes longer
-    if marks > limits.values and count_values(text.encode(errors="surrogatepass")) > limits.values:
+    many = len(text) > limits.values and brackets + text.count(",") > limits.values  # if none stands in a string
+    if many and count_values(text.encode(errors="surrogatepass")) > limits.values:
         raise Rejected(Code.TOO_LARGE, f"the JSON has more than {limits.values} values")
     repaired = False
     try:

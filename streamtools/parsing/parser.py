@@ -69,7 +69,8 @@ class Parser:
         self._options = chosen = Options(in_reasoning=in_reasoning, call_deltas=call_deltas, **options)
         self._declared = Declared(tools)
         meant = choose_dialects(dialects)
-        signatures = self._declared.signatures(parameters=any(dialect.openers_of for dialect in meant))
+        parameters = tools is not None and any(dialect.openers_of for dialect in meant)
+        signatures = self._declared.signatures(parameters=parameters)
         self._dialects = dialect_set_of(meant, chosen.in_code, chosen.reasoning, signatures, chosen.calls_at)
         self._output = Output(chosen, number)
         self._number = number
