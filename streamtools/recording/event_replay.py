@@ -13,7 +13,6 @@ from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
 from streamtools.recording.exchanges import DETECT, Exchange, open_exchange
 from streamtools.recording.file_reader import OpenRecording
-from streamtools.recording.format import Head
 from streamtools.recording.playback import PLAYBACK, PlaybackOptions, ReplayBytes
 from streamtools.stream.options import StreamOptions
 from streamtools.stream.tool_stream import ToolStream
@@ -77,11 +76,7 @@ async def played(
     recording = exchange.open() if isinstance(exchange, Exchange) else open_exchange(path, exchange)
     try:
         response = RecordedResponse(recording, playing)
-        try:
-            adapter = adapter_of(recording.head)
-        except LookupError as error:
-            raise RecordingError(f"{recording.name}: {error}") from None
-        stream = ToolStream(sources.Source(response, adapter), tools=tools, **reading)
+        stream = ToolStream(sources.Source(response, adapter_of(recording)), tools=tools, **reading)
     except BaseException:
         recording.close()
         raise
@@ -91,10 +86,14 @@ async def played(
         raise response.fault
 
 
-def adapter_of(head: Head) -> sources.Adapter:
-    """Return what reads the bytes of a recording; raise `LookupError` for a source that there is not."""
+def adapter_of(recording: OpenRecording) -> sources.Adapter:
+    """Return what reads the bytes of a recording; raise `RecordingError` for a source that there is not."""
+    head = recording.head
     declared = head.response.headers.get("content-type", "") if head.response is not None else ""
-    return sources.Undecided(declared) if head.source == DETECT else sources.adapter(head.source)
+    try:
+        return sources.Undecided(declared) if head.source == DETECT else sources.adapter(head.source)
+    except LookupError as error:
+        raise RecordingError(f"{recording.name}: {error}") from None
 
 
 def replay(

@@ -14,6 +14,7 @@ from streamtools import coalesce
 from streamtools.apps.cli import main
 from streamtools.apps.cli.serve import Recorded
 from streamtools.apps.web.dissecting import MOST_STEPS, Dissection, TooManySteps, dissect
+from streamtools.errors import RecordingError
 from streamtools.events import read_ui_event
 from streamtools.recording import Chunk, Cut, End, Head, RecordingWriter, open_stream_file, read_recording, shipped
 from tests.apps.test_cli_bad_input import complaint
@@ -119,6 +120,18 @@ def test_an_answer_that_breaks_off(tmp_path: Path) -> None:
     made = dissected(recorded(tmp_path, {"content": "Hi ~~"}, end=End("reset", 5.0)))
     assert ("reset", "Hi ~~") == (made.end, made.written)
     assert '"failed"' in made.events[-1]
+
+
+def test_a_source_that_there_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Is wrong with the file, to the debugger and to a report as to a replay."""
+    path = tmp_path / "foreign.jsonl"
+    with RecordingWriter(path, Head(source="http://a b/")) as writer:
+        writer.end("end", 1.0)
+    with pytest.raises(RecordingError, match=r"foreign\.jsonl: no adapter is named 'http://a b/'"):
+        dissected(path)
+    for command in ("replay", "report"):
+        assert main([command, str(path)])
+        assert "no adapter is named" in capsys.readouterr().err
 
 
 def test_steps_have_a_bound(tmp_path: Path) -> None:

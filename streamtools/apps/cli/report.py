@@ -184,7 +184,7 @@ class Figures:
             self._count("runs", "failed")
             self._end_run()
             return
-        adapter = adapter_of(head)
+        adapter = adapter_of(recording)
         machine = StreamMachine(dialects=self._dialects, execute="never")
         first_chunk = first_text = None
         at = 0.0

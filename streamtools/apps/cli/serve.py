@@ -270,7 +270,7 @@ class _Recorded:
     async def stream(self, ask: Ask) -> AsyncIterator[Source]:
         if isinstance(self._found, Path):
             recording = open_exchange(self._found, 1)
-            source = Source(ReplayBytes(recording, speed=self._speed), adapter_of(recording.head))
+            source = Source(ReplayBytes(recording, speed=self._speed), adapter_of(recording))
         else:
             source = sources.events(self._write(self._words(ask)))
         try:

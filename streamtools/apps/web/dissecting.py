@@ -73,7 +73,7 @@ class Dissection(msgspec.Struct, frozen=True):
 def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
     """Return a recording's steps; raise `RecordingError` for what is none, and `TooManySteps`."""
     head = recording.head
-    adapter = adapter_of(head)
+    adapter = adapter_of(recording)
     machine = StreamMachine(execute="never", keep_markup=True, call_deltas=True)
     body, written = _Units(), _Written()
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
