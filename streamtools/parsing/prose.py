@@ -155,11 +155,13 @@ class Prose:
                 if self._visible.stopped:
                     text = ""
             elif at:
-                self.last, make_text = text[:at], self._output.make_text
-                self._output.events.append(make_text(self.last))
+                self.last = shown = text[:at]
+                make_text = self._output.make_text
+                self._output.events.append(make_text(shown))
             self.held = text[at:]
-            even = at == end and self.direct and not (self._fresh or candidates.open)
-            self.leaves = markdown.search if even and markdown.phase == BODY else always
+            self.leaves = always
+            if at == end and markdown.phase == BODY and self.direct and not (self._fresh or candidates.open):
+                self.leaves = markdown.search
             return None
 
     def _begin(self, text: str, at: int, thing: Meaning | ReasoningEnd | None, behind: int) -> MarkerFound | str | None:

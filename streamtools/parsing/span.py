@@ -120,15 +120,17 @@ class Span(WrittenCalls):
                 elif (take := self.take) is not None:
                     take(text)
                 return True
-        elif self.at < len(self.text):
-            rest = self.text[self.at :]
-            text = rest + text
-            place -= len(rest)
+        else:
+            if self.at < len(self.text):
+                rest = self.text[self.at :]
+                text = rest + text
+                place -= len(rest)
+            if (waits := self.waits) is not None and not self.ended:
+                begun = waits(text)
+                if begun is not None and not begun.lastindex:
+                    self.text, self.at, self.base = text, 0, place
+                    return True
         self.text, self.at, self.base = text, 0, place
-        if scanner is None and (waits := self.waits) is not None and not self.ended:
-            begun = waits(text)
-            if begun is not None and not begun.lastindex:
-                return True
         while True:
             if scanner is not None:
                 self._state = state = scanner.scan(self)
@@ -140,10 +142,10 @@ class Span(WrittenCalls):
                     want, call = scanner.want, self.current
                     if want == FIELD:
                         self.take = scanner.kept.append if self.stores else scanner.take
-                    elif want and call is not None and self._output.call_deltas:
+                    elif want and call is not None:
                         if call.flows:
                             self.call_id = call.id
-                        else:
+                        elif self._output.call_deltas:
                             self.take = partial(self._output.tell_arguments, call)
                     return True
                 self.leaves = always
