@@ -340,29 +340,23 @@ class Group(Generic[T]):
         """Take markers. The text begins like them all, and they go on, where it has `all_begin` characters or fewer."""
         self._entries = entries
         self.all_begin = all_begin
+        self._begun: tuple[Match, int, Match] | None = None  # no cached property, of which each look costs the more
 
-    @cached_property
-    def begun(self) -> Match:
-        """Matches where one stands or may yet stand."""
+    def _begin(self) -> tuple[Match, int, Match]:
+        """Return what matches where one stands or may yet stand, their least length, and what finds their last part."""
         alike: dict[str, list[tuple[Part, ...]]] = {}
         for marker, _ in self._entries:
             alike.setdefault(marker.behind, []).append(marker.parts + marker.ahead)
-        return re.compile("|".join(f"{behind}(?:{any_going(each)})" for behind, each in alike.items())).match
+        begun = re.compile("|".join(f"{behind}(?:{any_going(each)})" for behind, each in alike.items())).match
+        least = min(sum(map(_shortest, marker.parts + marker.ahead)) for marker, _ in self._entries)
+        ends = re.compile("|".join(sorted({marker.last for marker, _ in self._entries}))).search
+        self._begun = begun, least, ends
+        return self._begun
 
     @cached_property
     def _allowed(self) -> Match:
         """Matches where what stands before allows one of them."""
         return re.compile("|".join(dict.fromkeys(marker.behind for marker, _ in self._entries))).match
-
-    @cached_property
-    def _least(self) -> int:
-        """How many characters each of them has at least."""
-        return min(sum(map(_shortest, marker.parts + marker.ahead)) for marker, _ in self._entries)
-
-    @cached_property
-    def _ends(self) -> Callable[[str, int], object]:
-        """Finds that with which one of them may be complete."""
-        return re.compile("|".join(sorted({marker.last for marker, _ in self._entries}))).search
 
     @cached_property
     def _whole(self) -> Match:
@@ -376,10 +370,10 @@ class Group(Generic[T]):
         """Return what `Markers.at` does."""
         if self.all_begin and len(text) - at <= self.all_begin:  # to compile all that begin with `<` takes 80 ms
             return None if not ended and self._allowed(text, at) else False
-        begins, ends = self.begun, self._ends  # variables: what looks like a method is looked up in the type first
-        if begins(text, at) is None:
+        begun, least, ends = self._begun or self._begin()
+        if begun(text, at) is None:
             return False
-        if not ended and (len(text) - at < self._least or ends(text, at) is None):
+        if not ended and (len(text) - at < least or ends(text, at) is None):
             return None
         whole = self._whole
         found = shorter = whole(text, at)
