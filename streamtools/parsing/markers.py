@@ -262,7 +262,8 @@ def _in_pairs(parts: Sequence[Part]) -> list[tuple[Part, Part | None]]:
 def complete_line(part: Part, behind: Part | None) -> str:
     """Return a pattern for all of `part`, where the end of the stream is not in sight."""
     if isinstance(part, OneOf):  # not while a longer word may yet come
-        begun = [beginning(word) for word in part.words if len(word) > 1] + [""] * ("" in part.words)
+        longer = [word for word in part.words if any(word != each and word.startswith(each) for each in part.words)]
+        begun = [beginning(word) for word in longer if len(word) > 1] + [""] * ("" in part.words)
         return f"(?!(?:{'|'.join(begun)})\\Z){complete(part)}" if begun else complete(part)
     return r"\r?\n" if isinstance(part, LineEnd) else complete(part, behind)
 
