@@ -68,7 +68,6 @@ class Prose:
             None  # what `held` may become, if nothing else matters
         )
         self.last = ""  # the text that was shown last; its last character comes before what is read next
-        self._place = 0  # the kind of the place that was read last
         self._line_feeds = 0  # how many more belong to the closing tag of the reasoning
         self._fresh = True  # only white space since the start or since a call
         self._start = True  # no call has come, except those that count only at the start of a message
@@ -101,6 +100,7 @@ class Prose:
         held = self.held
         text = held + delta
         self._ended, candidates, markdown = ended, self._candidates, self.markdown
+        firsts = self._dialects.firsts  # elsewhere, only a near miss may begin
         at_place = False
         met: tuple[int, _Mark] | None = None
         if candidates.open:
@@ -136,9 +136,10 @@ class Prose:
                 if not at_place:
                     at = markdown.seek(text, at, end)
                 while at < end:
-                    mark = self._marker_at(text, at)
-                    if mark is not False:
-                        break
+                    if text[at] in firsts:
+                        mark = self._marker_at(text, at)
+                        if mark is not False:
+                            break
                     self._look(text, at)
                     at = markdown.seek(text, markdown.step(text, at), end)
             if mark:
@@ -259,9 +260,7 @@ class Prose:
 
     def _marker_at(self, text: str, at: int) -> _Mark:
         char = text[at]
-        self._place = place = self.markdown.place(char)
-        if char not in self._dialects.firsts:
-            return False
+        place = self.markdown.place(char)
         if char == "\n" and at + 1 == len(text) and self._holds_line_feeds and not (place & IN_CODE or self._ended):
             self._awaited = None
             return None
@@ -312,7 +311,8 @@ class Prose:
 
     def _look(self, text: str, at: int) -> None:
         if self._candidates.left and (self.direct or self._visible.shows):
-            looks = self._dialects.near.in_code_looks if self._place & IN_CODE else self._dialects.near.looks
+            near, place = self._dialects.near, self.markdown.place(text[at])
+            looks = near.in_code_looks if place & IN_CODE else near.looks
             if (look := looks[self.markdown.phase in BEFORE_BODY]) is not None:
                 self._candidates.add(look, self.last, text, at, self._ended)
 
