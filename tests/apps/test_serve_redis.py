@@ -1,9 +1,9 @@
-"""`streamtools serve --redis URL`: several servers, each of which knows every conversation."""
+"""`streamtools serve --redis URL`: several processes behind one address, each of which knows every conversation."""
 
 from __future__ import annotations
 
-import itertools
 import json
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,18 +36,17 @@ def redis() -> Iterator[str]:
 
 
 class Browser:
-    """A browser, each of whose requests goes to the next of several servers."""
+    """A browser, each of whose requests goes over a connection of its own, and so to whichever process takes it."""
 
-    def __init__(self, *urls: str) -> None:
-        self.urls: Iterator[str] = itertools.cycle(urls)
+    def __init__(self, url: str) -> None:
+        self.url = url
         self.cookies = httpx.Cookies()
 
     @contextmanager
     def open(self) -> Iterator[httpx.Client]:
         """Connect."""
-        url = next(self.urls)
         with httpx.Client(
-            base_url=url, headers={"origin": url}, cookies=self.cookies, trust_env=False, timeout=60
+            base_url=self.url, headers={"origin": self.url}, cookies=self.cookies, trust_env=False, timeout=60
         ) as client:
             yield client
             self.cookies = client.cookies  # without those that were deleted
@@ -73,8 +72,8 @@ class Browser:
 
 def test_processes_share_their_conversations(redis: str) -> None:
     """What one is asked, any answers for: what it says, what is decided, that it is stopped, what was said before."""
-    with started(*(how := ("--redis", redis, "--speed", "0"))) as (_, one), started(*how) as (_, other):
-        page = Browser(one, other)
+    with started("--redis", redis, "--workers", "3", "--speed", "0") as (process, url):
+        page = Browser(url)
         run = page.post("/runs", ASKED).json()["run"]
         asked = page.until(run, "approval-requested")
         assert [409] * 6 == [page.post("/runs", ASKED).status_code for _ in range(6)]
@@ -89,10 +88,14 @@ def test_processes_share_their_conversations(redis: str) -> None:
         page.until(again, "approval-requested")
         assert [run, again] == [each["run"] for each in page.get("/conversation").json()["turns"]]
         assert {"reason": "cancelled"} == page.post(f"/runs/{again}/stop").json()
-        assert [404] * 6 == [Browser(one).get(f"/runs/{run}/events").status_code for _ in range(6)]
+        assert [404] * 6 == [Browser(url).get(f"/runs/{run}/events").status_code for _ in range(6)]
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        with pytest.raises(httpx.ConnectError):  # the others have gone, too
+            httpx.get(url, trust_env=False)
 
     with started("--redis", redis) as (_, url):  # and another server goes on with what there is
-        page.urls = itertools.repeat(url)
+        page.url = url
         assert [run, again] == [each["run"] for each in page.get("/conversation").json()["turns"]]
         assert "cancelled" == page.until(again, "done")["reason"]
         other = page.post("/runs", {"suggestion": "no-call", "conversation": None}).json()
@@ -109,8 +112,8 @@ def test_processes_share_their_conversations(redis: str) -> None:
 
 def test_a_question_is_asked_anew_in_its_place(redis: str) -> None:
     """Whichever process is asked knows what stands there now."""
-    with started(*(how := ("--redis", redis, "--speed", "0"))) as (_, one), started(*how) as (_, other):
-        page = Browser(one, other)
+    with started("--redis", redis, "--workers", "2", "--speed", "0") as (_, url):
+        page = Browser(url)
         runs: list[str] = []
         for replaced in (None, None, None, 1):
             asked = {"suggestion": "no-call"} | ({} if replaced is None else {"replace": runs[replaced]})
@@ -138,9 +141,20 @@ async def test_images_are_kept(redis: str) -> None:
         assert image in str(page.provider.bodies[1]["messages"][0])
 
 
+def test_a_server_that_is_killed_takes_its_workers_along(redis: str) -> None:
+    """Nothing goes on to listen there."""
+    with started("--redis", redis, "--workers", "2") as (process, url):
+        process.kill()
+        process.communicate(timeout=60)  # their outputs are this one's
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url, trust_env=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (["--workers", "2"], "needs a --redis"),
+        (["--workers", "0", "--redis", "redis://127.0.0.1:1"], "from 1 to 64"),
         (["--redis", "redis://:secret@127.0.0.1:1"], "no server of use: ConnectionError"),
         (["--redis", "file:///x"], "no server of use: ValueError"),
     ],

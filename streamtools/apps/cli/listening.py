@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any, TextIO
@@ -49,12 +52,44 @@ def name_of(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+@contextmanager
+def workers(count: int, serve: Callable[[], object]) -> Iterator[None]:
+    """Have so many processes beside this one, before which there are no threads, that `serve`, as long as it lives."""
+    reading, writing = os.pipe()
+    pids = []
+    for _ in range(count):
+        if pid := os.fork():
+            pids.append(pid)
+            continue
+        status = 1
+        try:
+            os.close(writing)
+            threading.Thread(target=_end_behind, args=(reading,), daemon=True).start()
+            serve()
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(reading)
+    try:
+        yield
+    finally:
+        os.close(writing)  # which they notice, however this process ends
+        for pid in pids:
+            os.waitpid(pid, 0)
+
+
+def _end_behind(pipe: int) -> None:
+    os.read(pipe, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def run_server(app: Any, listener: socket.socket, banner: str, output: TextIO, *, patience: float = _PATIENCE) -> None:
     """Say in one line that the server listens, and serve until a signal ends the process."""
     import uvicorn
 
     config = uvicorn.Config(app, lifespan="on", log_config=None, access_log=False, server_header=False)
     config.timeout_graceful_shutdown = int(patience)
-    output.write(f"{banner}\n")
-    output.flush()
+    if banner:
+        output.write(f"{banner}\n")
+        output.flush()
     uvicorn.Server(config).run(sockets=[listener])

@@ -24,7 +24,7 @@ from streamtools import sources
 from streamtools.apps.cli.arguments import Serve
 from streamtools.apps.cli.complaints import Complaints, Refused
 from streamtools.apps.cli.demo import TOOLS, models_of
-from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server
+from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server, workers
 from streamtools.apps.cli.named_model import NamedModel, import_tools, proxy_for
 from streamtools.apps.web import Suggestion, question_of, user_message
 from streamtools.conversation import Ask, Chat, Message, User, chat
@@ -80,7 +80,8 @@ def _serve(asked: Serve, answerer: Answerer, output: TextIO, complaints: Complai
             complaints.write(f"whoever reaches {name_of(asked.host)} can talk to the model and run the tools")
         page = f"debugger?{urlencode({'of': answerer.suggestions[0].name})}" if asked.files else ""
         banner = f"{answerer.label}: http://{name_of(asked.host)}:{port}/{page} (Ctrl-C ends it)"
-        run_server(app, listener, banner, output)
+        with workers(asked.workers - 1, lambda: run_server(app, listener, "", output)):
+            run_server(app, listener, banner, output)
 
 
 class _Model:
