@@ -60,9 +60,11 @@ async def read(events: AsyncIterator[UIEvent], taken: list[UIEvent] | None = Non
 
 async def test_a_run_without_readers_comes_to_its_end() -> None:
     """And it can be read afterwards, as it was, by whoever comes."""
+    looked = anyio.Event()
     async with Runs() as runs:
-        run = await runs.start(ToolStream(Script([*texts("a", "b"), STOP]), run_id="r"), owner="ann")
+        run = await runs.start(ToolStream(Script(looked, [*texts("a", "b"), STOP]), run_id="r"), owner="ann")
         assert ("r", "ann", False, None) == (run.id, run.owner, run.ended, run.result.reason)
+        looked.set()
         result = await run.wait()
         assert run.ended
         assert ("ab", "finished", result) == (result.text, result.reason, run.result)
