@@ -197,8 +197,7 @@ class WrittenCalls(RawText):
 
     def exceed(self, code: Code, place: int | None = None) -> None:
         """Report that a limit is met at `place`, or behind all that has come; from there on nothing is stored."""
-        if place is None:
-            place = self.received
+        place = self.received if place is None else place
         if not (self.origin or self._calls):  # in a wrapper, before its first call
             self.begin_call(0)
             if not self.stores:

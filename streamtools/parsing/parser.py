@@ -69,8 +69,7 @@ class Parser:
         self._options = chosen = Options(in_reasoning=in_reasoning, call_deltas=call_deltas, **options)
         self._declared = Declared(tools)
         meant = choose_dialects(dialects)
-        parameters = tools is not None and any(dialect.openers_of for dialect in meant)
-        signatures = self._declared.signatures(parameters=parameters)
+        signatures = self._declared.signatures(parameters=tools is not None and any(each.openers_of for each in meant))
         self._dialects = dialect_set_of(meant, chosen.in_code, chosen.reasoning, signatures, chosen.calls_at)
         self._output = Output(chosen, number)
         self._number = number
@@ -93,11 +92,10 @@ class Parser:
                     return [Text(delta)]
                 if self._counts is not None:
                     self._prose.last = delta
-                    number = self._counts  # as a variable, too
-                    return [Text(delta, number())]
+                    count = self._counts  # as a variable, too
+                    return [Text(delta, count())]
                 if (span := self._span) is not None and (room := span.room - len(delta)) >= 0:
-                    # `Span.skim`, inlined: text inside a string.
-                    span.room = room
+                    span.room = room  # `Span.skim`, inlined: text inside a string
                     span.parts.append(delta)
                     if span.call_id is None:
                         new: list[UIEvent] = []
@@ -105,9 +103,8 @@ class Parser:
                         if (take := span.take) is not None:
                             take(delta)
                         return new
-                    if self._number is None:
+                    if (number := self._number) is None:
                         return [CallDelta(span.call_id, delta)]
-                    number = self._number
                     return [CallDelta(span.call_id, delta, number())]
                 if self._hidden is not None and (skimmed := self._hidden.skim(delta)) is not None:
                     return skimmed
@@ -284,8 +281,7 @@ class Parser:
             visible.flush()
         # Choose the search for deltas that change no state, and what takes them.
         self._hidden = self._counts = None
-        self._shows = False
-        self._leaves = always
+        self._shows, self._leaves = False, always
         if self._span is not None:
             self._hidden, self._leaves = self._span, self._span.leaves
         elif self._reasoning is None:
