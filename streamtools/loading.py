@@ -14,7 +14,7 @@ def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = import_module(f"{package}.{homes[name]}")
+        home = import_module(f".{homes[name]}", package)
         found = names[name] = home if name == homes[name] else getattr(home, name)
         return found
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.lowlevel
@@ -19,10 +19,12 @@ from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, Draining, RunNotFound, TooManyRuns
 from streamtools.serving.event_log import Ended, EventLog, MemoryEventLog, log_key
-from streamtools.serving.redis_store import RedisStore
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.driver import Startable, close
+
+if TYPE_CHECKING:
+    from streamtools.serving.redis_store import RedisStore
 
 
 class Runs:
@@ -66,7 +68,11 @@ class Runs:
         if not (max_per_owner is None or max_per_owner >= 1):
             raise ValueError(f"max_per_owner is at least 1, or None, not {max_per_owner!r}")
         self.log: EventLog = MemoryEventLog(max_age=None, max_ended=None) if log is None else log
-        self._store = log if isinstance(log, RedisStore) else None
+        self._store: RedisStore | None = None
+        if not (log is None or isinstance(log, MemoryEventLog)):
+            from streamtools.serving.redis_store import RedisStore  # loaded when it is used
+
+            self._store = log if isinstance(log, RedisStore) else None
         self._max_running = max_running
         self._max_per_owner = max_per_owner
         self._patience = stop_when_abandoned
