@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "gateway.service": {
         *("outputs", "recording", "serving", "stream", "gateway", "gateway.counters", "gateway.delivery"),
     },
-    "runs": {"serving", "stream"},
+    "runs": {"loading", "serving", "stream"},
     "telemetry": {"errors", "logs", "observing", "json_values", "calls", "events", "history", "recording"},
     # what one can start, and what tests are written with
     "apps.web": {
