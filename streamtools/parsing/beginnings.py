@@ -83,7 +83,10 @@ class MarkerBeginnings:
         self.quote_search = self._later("quote_search", self._make_quote_search)
 
     def _later(self, name: str, make: Callable[[], Match]) -> Match:
-        """Return what is made when it is first asked, and then takes its own place."""
+        """Return what is made when it is first asked, and then takes its own place.
+
+        Which a cached property is slower than: CPython 3.11 does not specialise the reading of one.
+        """
 
         def first(*where: Any) -> re.Match[str] | None:
             if getattr(self, name) is first:

@@ -221,6 +221,8 @@ class Rule:
         if self.action not in get_args(Action):
             raise ValueError(f"action is one of {', '.join(map(repr, get_args(Action)))}, not {self.action!r}")
         trees = [literal(each) if isinstance(each, str) else read(each) for each in self.what]
+        if not trees:
+            raise ValueError(f"the rule {self.name!r} looks for nothing")
         tree = trees[0] if len(trees) == 1 else Choice(trees)
         extent = measure(tree)
         if not extent.least:

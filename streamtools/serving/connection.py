@@ -48,7 +48,8 @@ class Reading:
 
     def __init__(self, readable: Readable, *, after: int = 0, on_disconnect: OnDisconnect | None = None) -> None:
         self._run = readable if isinstance(readable, Run) else None
-        check_word("on_disconnect", on_disconnect or "stop", ("stop", "detach"))
+        if on_disconnect is not None:
+            check_word("on_disconnect", on_disconnect, ("stop", "detach"))
         if self._run is None:
             if not (hasattr(readable, "__aenter__") or hasattr(readable, "__aiter__")):
                 raise TypeError(f"{type(readable)!r} is neither a run nor a stream, nor does it give events")

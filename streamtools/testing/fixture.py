@@ -98,8 +98,9 @@ class RecordedTransport(Transport):
 
     async def _pass_on(self, method: str, *args: Any) -> None:
         closing = {"__aexit__": "aclose", "__exit__": "close"}.get(method, method)
-        for each in filter(None, (self._replays, self._recorder)) if "enter" not in method else ():
-            await each._pass_on(closing)
+        if "enter" not in method:
+            for each in filter(None, (self._replays, self._recorder)):
+                await each._pass_on(closing)
 
     def faults(self, *, unplayed: bool) -> list[str]:
         if self._replays is None or not self._strict:

@@ -143,10 +143,12 @@ class PostgresLedger(SQLLedger):
     def _transact(self, attempt: _Attempt, work: Callable[[], Transaction[T]]) -> T:
         """A connection that was used before may have been closed meanwhile; then nothing is done, and another tries."""
         while True:
-            try:
-                connection, was_used = self._idle.pop(), True
-            except IndexError:
-                connection, was_used = psycopg.Connection.connect(**self._options), False
+            connection = None
+            with suppress(IndexError):
+                connection = self._idle.pop()
+            was_used = connection is not None
+            if connection is None:
+                connection = psycopg.Connection.connect(**self._options)
                 connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             commits = is_done = False
             try:

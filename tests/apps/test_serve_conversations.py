@@ -393,7 +393,7 @@ async def test_a_stranger_pushes_out_nobody_who_came_back() -> None:
     assert [1, 1] == [len(kept.of(f"stranger {number}")) for number in (7, 8)]
     kept.begin("bob")
     assert [more[4]] == kept.of("ann")
-    for _, each in kept._kept.values():
+    for _, each in kept._by_id.values():
         each.is_asking = True
     for newcomer in ("eve", "stranger 8"):
         with pytest.raises(TooManyRuns):
@@ -410,14 +410,14 @@ async def test_questions_without_a_cookie_leave_the_answers_of_others() -> None:
         for _ in range(5):
             async with browser(page.server) as stranger:
                 assert 201 == (await stranger.post("/runs", json={"question": "Hi"})).status_code
-            for _, each in conversations._kept.values():
+            for _, each in conversations._by_id.values():
                 run_of = each.turns[-1].run
                 assert isinstance(run_of, Run)
                 await run_of.wait()
         assert events == await page.events(run)
         assert conversations.runs is not None
         assert 3 == len(conversations) == len(conversations.runs._kept)
-        for _, each in conversations._kept.values():
+        for _, each in conversations._by_id.values():
             each.is_asking = True
         async with browser(page.server) as stranger:
             refused = await stranger.post("/runs", json={"question": "Hi"})

@@ -306,6 +306,8 @@ LOOSE = [
     ("quotes in a list", '["a "b" c", "d"]', ['a "b" c', "d"]),
     ("quotes in an object", '{"k": "a "b" c", "l": "d"}', {"k": 'a "b" c', "l": "d"}),
     ("a lone bracket", '"("', "("),
+    ("a bracket behind an escaped back-slash", r"'\\[a-z] don't'", r"\[a-z] don't"),
+    ("a bracket behind a back-slash", r"'\] don't'", r"\] don't"),
     ("white space behind a string", '"x" \n', "x"),
     ("much white space behind a string", '"x"' + 300 * " ", "x"),
 ]

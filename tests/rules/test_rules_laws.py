@@ -224,6 +224,12 @@ def test_a_pattern_beyond_the_subset_is_refused(pattern: str, why: str) -> None:
         Rule(name="r", what=[re.compile(pattern)])
 
 
+def test_a_rule_that_looks_for_nothing_is_refused() -> None:
+    """It would find nothing."""
+    with pytest.raises(ValueError, match="looks for nothing"):
+        Rule(name="r", what=[])
+
+
 @pytest.mark.parametrize("flags", [re.DOTALL, re.VERBOSE, re.ASCII])
 def test_a_flag_beyond_the_subset_is_refused(flags: re.RegexFlag) -> None:
     """But not `re.IGNORECASE`, which is known."""

@@ -690,6 +690,7 @@ async def test_a_request_tells_the_position_of_a_run_alone() -> None:
         ({"after": 3}, "only a run can be read from a position"),
         ({"on_disconnect": "detach"}, "only a run goes on without its readers"),
         ({"on_disconnect": "wave"}, "on_disconnect is"),
+        ({"on_disconnect": ""}, "on_disconnect is"),
         ({"keep_alive": 0}, "keep_alive is a positive number"),
         ({"keep_alive": True}, "keep_alive is a positive number"),
         ({"send_timeout": math.nan}, "send_timeout is a positive number"),

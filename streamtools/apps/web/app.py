@@ -378,4 +378,4 @@ async def _read_body(request: Request, kind: type[_Body]) -> _Body:
 async def _say(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return refuse(error.status_code, error.detail)
-    return refuse(*_ANSWERED[type(error)])
+    return refuse(*next(answer for kind, answer in _ANSWERED.items() if isinstance(error, kind)))

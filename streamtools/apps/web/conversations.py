@@ -156,30 +156,30 @@ class Conversations:
     def __post_init__(self) -> None:
         self.runs: Runs | None = None
         """Those that keep the answers."""
-        self._kept: dict[str, tuple[float, Conversation]] = {}  # by id; the one that was used last stands last
+        self._by_id: dict[str, tuple[float, Conversation]] = {}  # by id; the one that was used last stands last
         for turn in self.kept.turns() if self.kept is not None else ():
             made = Conversation(self.max_turns, turn.owner, turn.conversation)
-            _, conversation = self._kept.setdefault(made.id, (turn.used, made))
+            _, conversation = self._by_id.setdefault(made.id, (turn.used, made))
             conversation.turns.append(Turn(turn.question, turn.run, turn.images))
             conversation.came_back = True
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._by_id)
 
     def __contains__(self, conversation: Conversation) -> bool:
-        return conversation.id in self._kept
+        return conversation.id in self._by_id
 
     def of(self, owner: str) -> list[Conversation]:
         """Return those of an owner, the one that was used last before the others."""
         self._forget_old()
-        found = [each for _, each in reversed(self._kept.values()) if each.owner == owner]
+        found = [each for _, each in reversed(self._by_id.values()) if each.owner == owner]
         for each in found:
             each.came_back = True
         return found
 
     def use(self, conversation: Conversation) -> None:
-        self._kept.pop(conversation.id, None)
-        self._kept[conversation.id] = (now := self.clock(), conversation)
+        self._by_id.pop(conversation.id, None)
+        self._by_id[conversation.id] = (now := self.clock(), conversation)
         if self.kept is not None and conversation.turns:
             self.kept.use(conversation.id, conversation.owner, now)
 
@@ -187,7 +187,7 @@ class Conversations:
         """Return a new one. Raises `TooManyRuns` if all those are being answered that could go for it."""
         self._forget_old()
         while True:
-            known = [each for _, each in self._kept.values()]
+            known = [each for _, each in self._by_id.values()]
             counts = Counter(each.owner for each in known)
             idle = [each for each in known if not each.is_busy]
             if counts[owner] >= self.each:
@@ -211,7 +211,7 @@ class Conversations:
 
     def forget(self, conversation: Conversation) -> None:
         """Forget one, and have its run stopped."""
-        self._kept.pop(conversation.id, None)
+        self._by_id.pop(conversation.id, None)
         if conversation.running is not None:
             conversation.running.cancel()
         if self.kept is not None:
@@ -221,7 +221,7 @@ class Conversations:
                 self.runs.let_go(turn.run.id, owner=conversation.owner)
 
     def _forget_old(self) -> None:
-        for used, oldest in [*self._kept.values()]:
+        for used, oldest in [*self._by_id.values()]:
             if self.clock() - used < self.max_age:
                 break
             if not oldest.is_busy:

@@ -344,7 +344,10 @@ class _Content:
     def begin(self, text: str) -> None:
         """Take all that comes before the first quote, as JSON."""
         self.quoted = True
-        self._count(_behind_slashes("", text))
+        self._count(text)
+        if self.lowest < 0:  # in JSON a bracket that was escaped looks like one behind an escaped back-slash
+            self.level = self.lowest = 0
+            self._count(_behind_slashes("", text))
 
     def take(self, text: str) -> int | None:
         """Take a piece behind it; return the place behind which it is the end of the call, and no content after all."""
