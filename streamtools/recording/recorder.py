@@ -197,7 +197,7 @@ def _begin(file: ExchangeFile, response: Any) -> Entry:
     return exchange
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # which would show what is redacted
 class ExchangeFile:
     """Several exchanges in one file, in the order of their requests. Threads may write at the same time.
 

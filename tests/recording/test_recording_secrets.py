@@ -25,6 +25,7 @@ from streamtools.recording import (
     describe_response,
     read_recording,
 )
+from streamtools.recording.recorder import ExchangeFile
 from streamtools.recording.redact import MOST, read_request, redact_head, redact_text
 from tests.recording.test_recording_transport import Pieces, answering, in_memory
 from tests.support.cases import together
@@ -80,6 +81,11 @@ async def test_the_credentials_of_a_request_are_looked_for_everywhere() -> None:
     assert b'"text":"' + b"*" * 16 in file.getvalue()
     assert OPAQUE.encode() not in file.getvalue()
     assert OPAQUE[5:].encode() not in file.getvalue()
+
+
+def test_what_is_looked_for_is_not_shown() -> None:
+    """A traceback with the values of names, as a reporter of errors takes it, tells no secret."""
+    assert OPAQUE not in repr(ExchangeFile(io.BytesIO(), redact=[OPAQUE]))
 
 
 @pytest.mark.anyio
