@@ -16,12 +16,15 @@ import httpx
 import pytest
 
 from streamtools.apps.cli import main
+from streamtools.apps.cli.listening import listen
 from streamtools.apps.cli.serve import FIRST, POSTCARD, Recorded
 from streamtools.recording import shipped
 from tests.apps.test_cli_bad_input import complaint
 from tests.apps.test_cli_chat import serving
 from tests.support.answering import Page, calling, opened, saying
 from tests.support.command import COMMAND, ENVIRONMENT
+
+LINK = ("fe80::1", 8765, 0, 4)
 
 
 @pytest.fixture
@@ -218,6 +221,16 @@ def test_an_interrupt_ends_the_answers_that_are_read(monkeypatch: pytest.MonkeyP
     assert 130 == status
     assert '"reason":"cancelled"' in "".join(told)
     assert answer.disconnected.is_set()
+
+
+def test_an_address_of_one_link_is_bound_on_that_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is none without the number of its interface."""
+    bound: list[Any] = []
+    monkeypatch.setattr(socket, "create_server", lambda address, **options: bound.append(address))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *asked, **options: [(socket.AF_INET6, 1, 6, "", LINK)])
+    listen("fe80::1%eth0", 8765)
+
+    assert [LINK] == bound
 
 
 def test_who_listens_to_everybody_is_told_so(

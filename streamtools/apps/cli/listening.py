@@ -35,7 +35,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         is_dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-        return socket.create_server(address[:2], family=family, dualstack_ipv6=is_dual)
+        return socket.create_server(address, family=family, dualstack_ipv6=is_dual)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise Refused(f"port {port} is taken: choose another with --port, or --port 0 for any", status=1) from error
