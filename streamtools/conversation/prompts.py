@@ -200,10 +200,10 @@ def few_shot(
 def _armed(dialects: str | Dialect | Sequence[str | Dialect]) -> list[Dialect]:
     """Return the dialect that is taught, and behind it all others in which something may be a call."""
     chosen = choose_dialects((dialects,) if isinstance(dialects, str | Dialect) else dialects)
-    if not chosen[0].teachable:
-        raise ValueError(
-            f"calls of the dialect {chosen[0].id!r} hold tokens of a chat template, which no prompt can write"
-        )
+    if not chosen:
+        raise ValueError("a dialect is wanted that is taught, and there is none")
+    if not (first := chosen[0]).teachable:
+        raise ValueError(f"calls of the dialect {first.id!r} hold tokens of a chat template, which no prompt can write")
     ids = {each.id for each in chosen}
     return [*chosen, *(each for each in choose_dialects("auto") if each.id not in ids)]
 
