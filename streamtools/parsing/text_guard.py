@@ -49,7 +49,7 @@ class Deltas(dict[str, int]):
         beside: Any = begins
         self._leaves = leaves
         self._quiet = None  # a search without groups, which jumps to either
-        if begins is not None and leaves is not always:
+        if begins is not None and isinstance(getattr(leaves, "__self__", None), re.Pattern):  # or it is yet to be made
             self._quiet = re.compile(f"{search.__self__.pattern}|{beside.__self__.pattern}").search
 
     def __missing__(self, delta: str) -> int:
