@@ -13,11 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
 from streamtools.calls import NATIVE, ToolCall
+from streamtools.errors import check_word
 from streamtools.history.content import given
 from streamtools.history.parts import (
     NOBODY,
@@ -300,6 +301,7 @@ def choose_reasoning(
         for turn, message in zip(turns, history, strict=True)
         if isinstance(message, Assistant) and (message.calls or message.in_text)
     }
+    check_word("send_reasoning", send, get_args(SendReasoning))
     wanted = {"always": {*turns}, "with_calls": called, "since_user": {*turns[-1:]}, "never": set[int]()}[send]
     chosen: list[Message] = []
     names = sent_by(host)

@@ -61,6 +61,8 @@ def reasoning(messages: list[dict[str, Any]], field: str = "reasoning_content", 
 def test_which_turns_get_it_back(send: SendReasoning, expected: list[str | None]) -> None:
     """Each turn in which calls were made, on all of its messages; or as is asked for."""
     assert expected == reasoning(THREE_TURNS, send_reasoning=send)
+    with pytest.raises(ValueError, match="send_reasoning is one of 'with_calls'"):
+        reasoning(THREE_TURNS, send_reasoning=send.upper())
 
 
 def test_turns_with_calls_keep_it_in_all_later_requests() -> None:
