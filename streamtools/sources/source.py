@@ -249,7 +249,7 @@ class Source:
         if self._over:
             raise StopAsyncIteration
         try:
-            if self._read is None:
+            if (read := self._read) is None:
                 refusal = await self._origin.refusal(documents=self._adapter.reads_documents)
                 if refusal is not None:
                     self._over = True
@@ -257,7 +257,6 @@ class Source:
                 self._read = self._origin.read
                 item = await anext(self._origin)
             else:
-                read = self._read
                 item = await read()
         except StopAsyncIteration:
             if self._over:

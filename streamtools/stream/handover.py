@@ -1,12 +1,10 @@
 """Hands the events of a run from the task that drives it to the consumer that iterates over them.
 
 Events are handed out without waiting, so that their order is that of their numbers and a cancelled run loses none. The
-stream and the progress of tools, which may go on without end, then wait for room: a slow consumer slows the provider. A
-cancelled read has no effect on others.
+stream and the progress of tools then wait for room: a slow consumer slows the provider. A cancelled read ends no other.
 
 The buffer is bounded in events and in bytes. Bytes are counted only while the consumer is behind, and not of short
-texts, so that what is usual costs nothing; events that are taken are not subtracted, but the buffer is counted anew
-when the bound seems to be met.
+texts; events that are taken are not subtracted, but the buffer is counted anew when the bound seems to be met.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ class Handover:
 
     __slots__ = (  # since CPython shares the keys of an instance's dict up to thirty only, and a stream has more
         "_arguments", "_collector", "_fault", "_held", "_judging", "_looks", "_low", "_most", "_news", "_observed",
-        "_over", "_place", "_push", "_push_fault", "_reading", "_ready", "_room", "_waiting", "_woken",
+        "_over", "_place", "_push", "_push_fault", "_reading", "_ready", "_room", "_shows", "_waiting", "_woken",
     )  # fmt: skip
 
     def __init__(self, dialects: tuple[Dialect, ...]) -> None:
@@ -80,6 +78,7 @@ class Handover:
         self._fault: Exception | None = None
         self._judging: Judging | None = None  # holds back what nobody has approved
         self._arguments: ShownArguments | None = None  # makes of arguments what an interface gets
+        self._shows = True  # none of the three is there, and events are shown as they are
         self._most: int | None = None  # the most characters of the result, until there are more
 
     @property
@@ -214,7 +213,7 @@ class Handover:
         if judge is not None:
             from streamtools.stream.judging import Judging  # loaded when it is used
 
-            self._judging = Judging(judge, run_id)
+            self._judging, self._shows = Judging(judge, run_id), False
 
     def _begin_early(
         self, step: StepCalls, registry: ToolRegistry, concurrency: int, timeout: float, state: Any
@@ -222,8 +221,13 @@ class Handover:
         from streamtools.stream.early_calls import EarlyCalls  # loaded when it is used
 
         early = EarlyCalls(step, registry, concurrency, timeout, state)
-        self._looks = early.look
+        self._have_looked(early.look)
         return early
+
+    def _have_looked(self, looks: Callable[[Sequence[UIEvent]], bool] | None) -> None:
+        """Have `looks` see events first, and no other."""
+        self._looks = looks
+        self._shows = looks is None and self._judging is None and self._arguments is None
 
     def _apply_to_arguments(self, options: ParserOptions | None) -> None:
         """Show the arguments of calls as the rules among some options leave them, if there are any."""
@@ -231,7 +235,7 @@ class Handover:
             return
         from streamtools.stream.shown_arguments import ShownArguments  # loaded, with all of the rules, when it is used
 
-        self._arguments = ShownArguments(options.get("text_rules", ()))
+        self._arguments, self._shows = ShownArguments(options.get("text_rules", ())), False
         if options.get("history") == "as_shown":
             self._collector.shown = self._arguments.call
 
@@ -290,16 +294,16 @@ class Handover:
 
     def _hand_out(self, events: Sequence[UIEvent]) -> bool:
         """Hand events over; return whether the provider has to wait, as `_wait_for_room` does."""
-        collector, ready, behind = self._collector, self._ready, False
-        is_seen = self._looks is not None or self._judging is not None or self._arguments is not None
-        if len(events) == 1 and not is_seen and type(event := events[0]) is Text and len(event.text) <= SMALL:
-            collector.new.append(event)  # the rest of this method, for nearly all that comes
-            if len(collector.new) >= TOGETHER:
+        new, ready = self._collector.new, self._ready
+        if len(events) == 1 and self._shows and type(event := events[0]) is Text and len(event.text) <= SMALL:
+            new.append(event)  # the rest of this method, for nearly all that comes
+            if len(new) >= TOGETHER:
                 self._look()
             ready.append(event)
             if self._waiting > self._woken:
                 self._wake()
             return len(ready) >= BUFFERED
+        behind = large = False
         if self._judging is not None:
             events = self._judging.take(events)
             behind = self._judging.is_behind
@@ -310,7 +314,6 @@ class Handover:
         if self._looks is not None:
             behind = self._looks(events) or behind
         text = small_text_of(events) if type(events[0]) is Text else ""
-        large = False
         for event in () if text else events:
             if type(event) is Partial and event.path is self._place:  # another piece of the same string
                 large = large or event.value.__sizeof__() > LARGE
@@ -318,8 +321,8 @@ class Handover:
                 large = True
             elif type(event) is Partial:
                 self._place = event.path
-        collector.new += (Text(text),) if text else events  # as its `add` does; a call fewer for each event
-        if large or len(collector.new) >= TOGETHER:
+        new += (Text(text),) if text else events  # as the collector's `add` does; a call fewer for each event
+        if large or len(new) >= TOGETHER:
             self._look()
         if self._arguments is not None:
             events = [*map(self._arguments.show, events)]
@@ -359,11 +362,11 @@ class Handover:
         def look(events: Sequence[UIEvent]) -> bool:
             if any(type(event) is Text and not event.text.isspace() for event in events):
                 observed.shown()
-                self._looks = looks
+                self._have_looked(looks)
             return looks is not None and looks(events)
 
         observed.asked(getattr(source, "origin", ()), source)
-        self._looks = look
+        self._have_looked(look)
         raised: BaseException | None = None
         try:
             if not await read_into(source, first) and not machine.stopped:
@@ -372,7 +375,7 @@ class Handover:
             raised = error
             raise
         finally:
-            self._looks = looks
+            self._have_looked(looks)
             self._look()
             observed.read(raised)
 

@@ -330,7 +330,9 @@ class ToolStream(TypedOutput, Decidable):
             except BaseException:
                 hand_out(events)
                 raise
-            behind, pushed = (hand_out(events), None) if self._push is None else pass_on(events)
+            if self._push is None:
+                return wait() if hand_out(events) else machine.stopped
+            behind, pushed = pass_on(events)
             return wait(behind, pushed) if behind or pushed is not None else machine.stopped
 
         async def run(rest: Iterator[SourceEvent]) -> bool:
