@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.peers.installing import DEFAULT, parts_in, python_in
-from streamtools.testing.conformance import CUTS, Command, Result, Score, Subject, cases, function, ours, run, table
+from conformance import CUTS, Command, Result, Score, Subject, cases, function, ours, run, table
 
 PEERS = {"sglang": "SGLang", "vllm": "vLLM", "agent-tool-parser": "agent-tool-parser"}
 

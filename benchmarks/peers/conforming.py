@@ -1,7 +1,7 @@
 """The peers in the conformance suite: which parser of theirs reads which dialect, and a program that asks them.
 
 `python -m benchmarks.peers.conforming PEER PARTS`, run by the interpreter of the peers' environment, is what
-`streamtools.testing.conformance run --command` starts: a line of JSON for a text, a line back.
+`conformance run --command` starts: a line of JSON for a text, a line back.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 
-from streamtools.testing.conformance import ours
+from conformance import ours
 
 
 @contextmanager

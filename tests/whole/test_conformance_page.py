@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from streamtools.testing.conformance import FAULTS, cases
-from streamtools.testing.conformance.__main__ import main
+from conformance import FAULTS, cases
+from conformance.__main__ import main
 from tests.support.readme import ROOT, read_blocks, read_tables, write_table
 from tests.support.text_gateway import gateway
 
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def arguments(command: str) -> list[str]:
     """Return what a command of the page gives the module."""
     words = shlex.split(command.removeprefix("$ "))
-    assert ["python", "-m", "streamtools.testing.conformance"] == words[:3]
+    assert ["python", "-m", "conformance"] == words[:3]
     return [word.replace("python ", f"{sys.executable} ") for word in words[3:]]
 
 

@@ -111,7 +111,6 @@ from streamtools.parsing import (
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from streamtools.recording import Recording, shipped
 from streamtools.rules import Rule
-from streamtools.testing import conformance
 
 # Events: two closed unions.
 
@@ -582,13 +581,6 @@ def what_goes_back(posted: list[dict[str, Any]], result: TurnResult) -> list[dic
     assert_type((result.response_id, result.model), tuple[str | None, str | None])
     provider = histories_of.Origin("openai", "b.test")
     return histories_of.write_messages([*read, said], "openai", provider=provider, send_reasoning="since_user")
-
-
-def judged() -> list[conformance.Result]:
-    """What a parser of one's own, and ours, make of the cases of one dialect."""
-    for case in conformance.cases(["hermes_json"]):
-        assert_type(case, conformance.Case)
-    return [*conformance.run(conformance.function(conformance.ours), conformance.cases(["hermes_json"]))]
 
 
 def newer_providers(response: object) -> None:

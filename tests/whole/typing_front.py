@@ -34,7 +34,7 @@ from streamtools.history import Message, read_messages, write_messages
 from streamtools.outputs import asgi
 from streamtools.recording import RecordingTransport, ReplayTransport, VirtualClock, record
 from streamtools.runs import Attachment, MemoryEventLog, Run, Runs
-from streamtools.testing import assert_events, assert_laws, assert_ledger_laws, conformance, read_events
+from streamtools.testing import assert_events, assert_laws, assert_ledger_laws, read_events
 from streamtools.tools import (
     Answer,
     Approve,
@@ -141,18 +141,6 @@ async def again(path: Path, client: httpx.AsyncClient) -> None:
     assert_type(events, list[UIEvent])
     assert_events(read_events(b""), [{"type": "start"}, ..., {"type": "done"}])
     assert_laws("tilde_fence")
-
-
-def judge_a_parser(parse: conformance.Parse) -> str:
-    """A function is a subject, and so are a command and a server."""
-    with conformance.Command("parser") as command, conformance.Server("http://127.0.0.1:8000/v1") as server:
-        subjects: list[conformance.Subject] = [conformance.function(parse), command, server]
-        score = conformance.Score()
-        for result in conformance.run(subjects[0], conformance.cases(["hermes_json"]), ["tokens", "whole"]):
-            assert_type(result, conformance.Result)
-            assert_type(result.case.expected, tuple[conformance.Outcome, ...])
-            score.add(result)
-    return conformance.table([("all", score)], "dialect")
 
 
 async def at_most_once(calls: CallLedger, registry: ToolRegistry, response: dict[str, Any]) -> list[Entry]:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import get_args
 
-from streamtools.testing.conformance.cases import FAULTS, Case, Cut, Reported, deltas, judge
-from streamtools.testing.conformance.subjects import Subject
+from conformance.cases import FAULTS, Case, Cut, Reported, deltas, judge
+from conformance.subjects import Subject
 
 CUTS: tuple[Cut, ...] = get_args(Cut)
 

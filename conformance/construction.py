@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
+from conformance.cases import Case, Cut, Outcome, WrittenCall
 from streamtools.json_values import compact
 from streamtools.parsing import DIALECTS, Dialect, dialects
-from streamtools.recording.exchanges import in_common
-from streamtools.testing.conformance.cases import Case, Cut, Outcome, WrittenCall
 
 TOOLS: Final[tuple[dict[str, Any], ...]] = tuple(
     {"name": name, "parameters": {"type": "object", "properties": {key: {"type": kind} for key, kind in keys.items()}}}
@@ -85,6 +84,10 @@ def cases(chosen: Sequence[str] = (), *, every_place: bool = True) -> Iterator[C
         yield from _cut_off(_Writer(dialect), 1 if every_place else 7)
 
 
+def _common_length(one: str, other: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
 def _case(dialect: Dialect, rule: Rule, number: str, text: str = "", outcomes: Sequence[Outcome] = ()) -> Case:
     return Case(
         id=f"{dialect.id}/{rule.name}/{number}",
@@ -120,7 +123,7 @@ class _Writer:
         """Whether a call is the whole answer."""
         self.results = any(each.kind == "result" for each in openers)
         """Whether a result, if the model writes one, is known as that."""
-        self.opening = one[: in_common(one, other)]
+        self.opening = one[: _common_length(one, other)]
         """What every call begins with."""
         token = _TOKEN.match(self.opening)
         self.token = token[0] if token else ""
@@ -133,7 +136,7 @@ class _Writer:
         write = self.dialect.write_call
         text = write(name, arguments)
         others = dict.fromkeys(arguments) or {"_": None}, {**arguments, "overwrite": True}
-        given, whole = (in_common(text, write(name, other)) for other in others)
+        given, whole = (_common_length(text, write(name, other)) for other in others)
         return Piece("call", text, WrittenCall(name, arguments), given, whole)
 
     def around(self, *calls: Piece) -> list[Piece]:
@@ -177,7 +180,7 @@ def _rules(writer: _Writer) -> Iterator[Rule]:
 def _markers_in_strings(writer: _Writer) -> Iterator[Rule]:
     why = "A tag inside a string of a call is a part of the string."
     one, other = (writer.call("get_weather", {"city": city}).text for city in "xy")
-    closing = one[len(one) - in_common(one[::-1], other[::-1]) :].strip('"}')
+    closing = one[len(one) - _common_length(one[::-1], other[::-1]) :].strip('"}')
     for tag in (writer.opening, closing):
         arguments = {"path": "tags.md", "content": f"It is written as {tag} here."}
         call = writer.call("write_file", arguments)

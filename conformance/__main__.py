@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
 
-from streamtools.testing.conformance.cases import Case, Cut, read_lines, schema, to_line
-from streamtools.testing.conformance.construction import cases
-from streamtools.testing.conformance.scores import CUTS, Score, run, table
-from streamtools.testing.conformance.subjects import Command, Server, Subject, function, ours
+from conformance.cases import Case, Cut, read_lines, schema, to_line
+from conformance.construction import cases
+from conformance.scores import CUTS, Score, run, table
+from conformance.subjects import Command, Server, Subject, function, ours
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m streamtools.testing.conformance", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
     does = parser.add_subparsers(dest="do", required=True)
     does.add_parser("schema", help="write the JSON schema of a case")
     made = does.add_parser("cases", help="write the cases, a line of JSON each")

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import httpx
 
+from conformance.cases import Case, Reported
 from streamtools.events import Error, Reasoning, Text
 from streamtools.parsing import Parser
-from streamtools.testing.conformance.cases import Case, Reported
 
 Subject: TypeAlias = Callable[[Case, Sequence[str]], Reported | None]
 Parse: TypeAlias = "Callable[[Sequence[str], str, Sequence[Mapping[str, Any]]], Mapping[str, Any] | None]"

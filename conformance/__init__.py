@@ -1,7 +1,7 @@
 """A suite for every parser of calls in text: what leaks, what is lost, and what is executed that was never called.
 
 `cases` makes the cases, `run` puts them to a parser, and `table` shows what came of it; `python -m
-streamtools.testing.conformance` does all three. A parser is a function, a command, or a server.
+conformance` does all three. A parser is a function, a command, or a server.
 
 >>> def parse(deltas, dialect, tools):
 ...     return {"text": "".join(deltas), "calls": []}
@@ -12,7 +12,7 @@ streamtools.testing.conformance` does all three. A parser is a function, a comma
 
 from __future__ import annotations
 
-from streamtools.testing.conformance.cases import (
+from conformance.cases import (
     FAULTS,
     Case,
     Cut,
@@ -25,9 +25,9 @@ from streamtools.testing.conformance.cases import (
     schema,
     to_line,
 )
-from streamtools.testing.conformance.construction import cases
-from streamtools.testing.conformance.scores import CUTS, Result, Score, run, table
-from streamtools.testing.conformance.subjects import Command, Parse, Server, Subject, function, ours
+from conformance.construction import cases
+from conformance.scores import CUTS, Result, Score, run, table
+from conformance.subjects import Command, Parse, Server, Subject, function, ours
 
 __all__ = [
     "CUTS", "FAULTS", "Case", "Command", "Cut", "Outcome", "Parse", "Reported", "Result", "Score", "Server", "Subject",

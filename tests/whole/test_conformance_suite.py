@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from streamtools import parse
-from streamtools.testing.conformance import (
+from conformance import (
     CUTS,
     FAULTS,
     Command,
@@ -32,7 +31,8 @@ from streamtools.testing.conformance import (
     table,
     to_line,
 )  # fmt: skip
-from streamtools.testing.conformance.__main__ import main
+from conformance.__main__ import main
+from streamtools import parse
 from tests.support.cases import together
 from tests.support.text_gateway import gateway
 
