@@ -17,7 +17,6 @@ except ImportError as error:
     ) from error
 
 from streamtools.serving.connection import OnDisconnect, Readable
-from streamtools.serving.durable_stream import DurableStreamResponse, durable_stream_response
 from streamtools.serving.event_response import AnyRequest, EventStreamResponse, event_stream_response, last_event_id
 from streamtools.serving.requests import exception_handlers, read_body
 from streamtools.serving.shutdown import Shutdown, shutdown_signal
@@ -25,7 +24,19 @@ from streamtools.serving.websocket_conversation import Handler, Session, serve_w
 from streamtools.serving.websockets import AnyWebSocket, send_events
 
 __all__ = [
-    "AnyRequest", "AnyWebSocket", "DurableStreamResponse", "EventStreamResponse", "Handler", "OnDisconnect", "Readable",
-    "Session", "Shutdown", "durable_stream_response", "event_stream_response", "exception_handlers", "last_event_id",
-    "read_body", "send_events", "serve_websocket", "shutdown_signal",
-]  # fmt: skip
+    "AnyRequest",
+    "AnyWebSocket",
+    "EventStreamResponse",
+    "Handler",
+    "OnDisconnect",
+    "Readable",
+    "Session",
+    "Shutdown",
+    "event_stream_response",
+    "exception_handlers",
+    "last_event_id",
+    "read_body",
+    "send_events",
+    "serve_websocket",
+    "shutdown_signal",
+]

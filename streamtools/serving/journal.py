@@ -82,12 +82,6 @@ class Journal:
         for event in events:
             await self.write(event)
 
-    async def look(self) -> tuple[int, bool]:
-        """Return the `seq` of the last event that a reader gets, and whether it is `done`."""
-        if self.done is not None and (self._is_closed or self.logged == self.done.seq):
-            return self.done.seq, True
-        return self.logged, False
-
     async def settle(self) -> TurnResult | None:
         """Wait until all is in the log; return what the run has come to, where another process has ended it."""
         return None

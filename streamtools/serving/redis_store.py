@@ -218,13 +218,6 @@ class RedisStore:
         await self.process.patiently("DEL", *self.process.keys(log_key(owner, run_id)))
         await self.process.patiently("ZREM", self.process.of_owner(owner)[0], run_id)
 
-    async def tail(self, key: str) -> tuple[int, bool]:
-        """Return the `seq` of the last event of a run that is there, and whether the run has ended with it."""
-        look = await self.process.look(key)
-        if not look.token:
-            raise RunNotFound("nothing is kept of this run")
-        return look.last, look.is_over
-
     async def read_end(self, key: str) -> bytes | None:
         """Return what a run has come to, as it is stored."""
         ended: bytes | None = await self.process.patiently("HGET", self.process.keys(key).meta, "ended")

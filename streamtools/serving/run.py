@@ -158,10 +158,6 @@ class Run:
             self._driver.scope.deadline = math.inf
         return attachment
 
-    async def tail(self) -> tuple[int, bool]:
-        """Return the `seq` of the last event that can be read, 0 where there is none yet, and whether it is `done`."""
-        return await self.journal.look()
-
     async def stop(self) -> None:
         """End the run for all its readers with `done(cancelled)`, and wait until what is behind it is closed.
 

@@ -31,7 +31,6 @@ class Store(EventLog, Protocol):
     def lease(self) -> float: ...
     @property
     def process(self) -> RedisProcess: ...
-    async def tail(self, key: str) -> tuple[int, bool]: ...
     async def read_end(self, key: str) -> bytes | None: ...
 
 
@@ -70,9 +69,6 @@ class RedisJournal(Journal):
         except Exception as error:  # and those who find it elsewhere get what the events tell
             log.warning("result_not_stored", run_id=run.id, **loggable(error))
             return stored_result.store(TurnResult(reason=self.done.reason if self.done else None))
-
-    async def look(self) -> tuple[int, bool]:
-        return await self._store.tail(self.key)
 
     async def settle(self) -> TurnResult | None:
         """Wait until all is written; return what the run has come to, if another process has ended it."""
@@ -146,9 +142,6 @@ class StoredRun(Run):
             read[self._key] -= 1
             if read[self._key] <= 0:
                 del read[self._key]
-
-    async def tail(self) -> tuple[int, bool]:
-        return await self.store.tail(self._key)
 
     async def wait(self) -> TurnResult:
         while not self.ended:

@@ -121,8 +121,6 @@ async def respond(request: Request, websocket: WebSocket, run: Run, model: Scrip
 
     await asgi.send_events(websocket, run, after=asgi.last_event_id(request))
     await asgi.serve_websocket(websocket, answer, owner="ann")
-    assert_type(asgi.durable_stream_response(run, long_poll=5.0, exclude=()), asgi.DurableStreamResponse)
-    assert_type(await run.tail(), tuple[int, bool])
     return asgi.event_stream_response(
         run, format=outputs.ai_sdk(7), request=request, on_disconnect="detach", smooth=0.2
     )
