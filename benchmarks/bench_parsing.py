@@ -255,7 +255,7 @@ def cases(smoke: bool) -> Iterator[Case]:
         deltas = texts.cut(answer.text)
         for name, make in (("two", partial(Parser, dialects=TAUGHT_DIALECTS)), ("auto", Parser)):
             yield Comparison(
-                "several dialects armed",
+                "several dialects enabled",
                 f"{kind}: {name}",
                 len(deltas),
                 parsing(deltas, make),

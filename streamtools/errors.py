@@ -101,7 +101,7 @@ class Code(StrEnum):
     """A model has failed, and another one gives the answer, or the rest of it."""
     SALVAGED = "salvaged"
     """The provider refused to read a call, which was found in what the model had written; it runs if its dialect is
-    armed, and else the model is asked to send it again."""
+    enabled, and else the model is asked to send it again."""
     EMULATED = "emulated"
     """The model makes no calls itself, and was asked which tools are needed."""
     UNKNOWN_DROPPED = "unknown_dropped"

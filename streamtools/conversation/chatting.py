@@ -45,7 +45,7 @@ from streamtools.history import (
 )
 from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.parsing.dialects import TAUGHT_DIALECTS, ByName, armed, for_model, unnamed
+from streamtools.parsing.dialects import TAUGHT_DIALECTS, ByName, enabled_dialects, for_model, unnamed
 from streamtools.parsing.dialects.base import neutralise
 from streamtools.parsing.policies import ParserOptions
 from streamtools.sources import events
@@ -159,7 +159,7 @@ class Chat(ToolStream):
         if self._fallback is None and options.get("dialects") is None:
             options["dialects"] = for_model(str(getattr(model, "name", "")), self._native)
         self._named = options.get("dialects")
-        self._dialects = armed(self._named, self._native)
+        self._dialects = enabled_dialects(self._named, self._native)
         usual = [
             each
             for each in self._dialects
@@ -279,10 +279,10 @@ class Chat(ToolStream):
             return history
         first = history[0] if history else None
         base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
-        armed = self._taught, *(each for each in self._dialects if each.id != self._taught.id)
-        prompt = augment_system_prompt(base, self._registry, armed)
+        enabled = self._taught, *(each for each in self._dialects if each.id != self._taught.id)
+        prompt = augment_system_prompt(base, self._registry, enabled)
         given = () if isinstance(self._few_shot, bool) else self._few_shot
-        examples = read_messages(write_examples(armed, self._registry, given)) if self._few_shot else []
+        examples = read_messages(write_examples(enabled, self._registry, given)) if self._few_shot else []
         return [*([System(prompt)] if prompt else []), *examples, *rest]
 
     def _think(self, active: bool) -> None:

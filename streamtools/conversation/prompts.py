@@ -156,12 +156,12 @@ def augment_system_prompt(
 
     A section that is there already is replaced in its place, and without tools it is taken out: a prompt that has none
     is then returned as it is. Otherwise the section comes last, behind a blank line. Tools are told in the order of
-    their registration, with their JSON schemas or, if `compact`, in one line each. Where several dialects are armed,
+    their registration, with their JSON schemas or, if `compact`, in one line each. Where several dialects are enabled,
     give all of them, first the one that is taught: what tools say of themselves is no call in any. Raises ValueError
     for a dialect that is unknown or cannot be taught, and `UnknownTool` for an example of another tool.
     """
     registry = ToolRegistry.of(tools)
-    section = _write_section(registry, _armed(dialect), short=compact, examples=examples) if registry else ""
+    section = _write_section(registry, _enabled(dialect), short=compact, examples=examples) if registry else ""
     return put_section(base, section)
 
 
@@ -189,15 +189,15 @@ def few_shot(
     registry = ToolRegistry.of(tools)
     if not registry:
         return []
-    armed = _armed(dialect)
+    enabled = _enabled(dialect)
     return [
         {"role": role, "content": content}
-        for example in examples or _made_examples(registry, armed)
-        for role, content in zip(("user", "assistant") * 2, _exchange(example, registry, armed), strict=True)
+        for example in examples or _made_examples(registry, enabled)
+        for role, content in zip(("user", "assistant") * 2, _exchange(example, registry, enabled), strict=True)
     ]
 
 
-def _armed(dialects: str | Dialect | Sequence[str | Dialect]) -> list[Dialect]:
+def _enabled(dialects: str | Dialect | Sequence[str | Dialect]) -> list[Dialect]:
     """Return the dialect that is taught, and behind it all others in which something may be a call."""
     chosen = choose_dialects((dialects,) if isinstance(dialects, str | Dialect) else dialects)
     if not chosen:
@@ -208,15 +208,15 @@ def _armed(dialects: str | Dialect | Sequence[str | Dialect]) -> list[Dialect]:
     return [*chosen, *(each for each in choose_dialects("auto") if each.id not in ids)]
 
 
-def _write_section(registry: ToolRegistry, armed: list[Dialect], *, short: bool, examples: Sequence[Example]) -> str:
+def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: bool, examples: Sequence[Example]) -> str:
     first = next(iter(registry))
     parts = [
         "You can use these tools:",
-        "\n".join(_told_in_line(tool, armed) if short else _told(tool, armed) for tool in registry),
-        armed[0].instructions(first.name, neutralise_all(sample_arguments(first)[0], armed)).rstrip("\n"),
+        "\n".join(_told_in_line(tool, enabled) if short else _told(tool, enabled) for tool in registry),
+        enabled[0].instructions(first.name, neutralise_all(sample_arguments(first)[0], enabled)).rstrip("\n"),
     ]
     if examples:
-        parts += ["This is how it goes:", *(_transcript(each, registry, armed) for each in examples)]
+        parts += ["This is how it goes:", *(_transcript(each, registry, enabled) for each in examples)]
     written = _mark.sub("<\u2060", _SEPARATOR.join(parts))  # which may not end the section
     return f"{BEGIN}\n{written}\n{END}"
 
@@ -225,38 +225,38 @@ def _write_section(registry: ToolRegistry, armed: list[Dialect], *, short: bool,
 # stays as it is: no call begins like the JSON of a definition, though some have its keys.
 
 
-def _told(tool: Tool, armed: list[Dialect]) -> str:
+def _told(tool: Tool, enabled: list[Dialect]) -> str:
     about = {"description": tool.description, "parameters": tool.parameters}
-    told = compact_json({"name": tool.name, **neutralise_all(about, armed)})
-    return neutralise(told, [replace(each, unmarked=()) for each in armed])
+    told = compact_json({"name": tool.name, **neutralise_all(about, enabled)})
+    return neutralise(told, [replace(each, unmarked=()) for each in enabled])
 
 
-def _told_in_line(tool: Tool, armed: list[Dialect]) -> str:
+def _told_in_line(tool: Tool, enabled: list[Dialect]) -> str:
     line, named = write_line(tool), len(f"- {tool.name}(")
-    return line[:named] + neutralise(line[named:], armed)
+    return line[:named] + neutralise(line[named:], enabled)
 
 
-def _transcript(example: Example, registry: ToolRegistry, armed: list[Dialect]) -> str:
-    turns = zip(("User", "You", "Result", "You"), _exchange(example, registry, armed), strict=True)
+def _transcript(example: Example, registry: ToolRegistry, enabled: list[Dialect]) -> str:
+    turns = zip(("User", "You", "Result", "You"), _exchange(example, registry, enabled), strict=True)
     return _SEPARATOR.join(f"{who}:\n{text}" for who, text in turns)
 
 
-def _exchange(example: Example, registry: ToolRegistry, armed: list[Dialect]) -> tuple[str, str, str, str]:
+def _exchange(example: Example, registry: ToolRegistry, enabled: list[Dialect]) -> tuple[str, str, str, str]:
     """Return the question, the call, the result and the answer as texts. Raises `UnknownTool`."""
     name = registry.find(example.name).name
     result = example.result if isinstance(example.result, str) else compact_json(example.result)
-    call = armed[0].write_call(name, neutralise_all(dict(example.arguments), armed))
-    return example.question, call, armed[0].write_result(name, neutralise(result, armed)), example.answer
+    call = enabled[0].write_call(name, neutralise_all(dict(example.arguments), enabled))
+    return example.question, call, enabled[0].write_result(name, neutralise(result, enabled)), example.answer
 
 
-def _made_examples(registry: ToolRegistry, armed: list[Dialect]) -> list[Example]:
+def _made_examples(registry: ToolRegistry, enabled: list[Dialect]) -> list[Example]:
     """Return examples made of what tools give as examples: the first of each, then the second, and so on."""
     rounds = itertools.zip_longest(*([(tool, each) for each in sample_arguments(tool)] for tool in registry))
     pairs = [pair for each in rounds for pair in each if pair is not None]
     made = []
     for (tool, arguments), result in zip(pairs, _RESULTS, strict=False):
         values = ", ".join(each if isinstance(each, str) else compact_json(each) for each in arguments.values())
-        question = f"What does {tool.name} say" + (f" about {neutralise(values, armed)}?" if values else "?")
+        question = f"What does {tool.name} say" + (f" about {neutralise(values, enabled)}?" if values else "?")
         made.append(Example(question, tool.name, arguments, result, f"It says {result}."))
     return made
 

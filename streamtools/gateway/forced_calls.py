@@ -35,8 +35,8 @@ def keep_to_call(asked: Asked, plan: Plan, upstream: str) -> tuple[Asked, Plan]:
         return asked, plan
     wanted = {"name": "call", "schema": _schema_of(asked)}
     options = {**asked.options, "response_format": {"type": "json_schema", "json_schema": wanted}}
-    armed = plan.dialects if _fence_of(plan.dialects) else (*plan.dialects, tilde_fence())
-    return asked._replace(options=options), plan._replace(dialects=armed, alone=True)
+    enabled = plan.dialects if _fence_of(plan.dialects) else (*plan.dialects, tilde_fence())
+    return asked._replace(options=options), plan._replace(dialects=enabled, alone=True)
 
 
 def ask_freely(asked: Asked, plan: Plan) -> tuple[Asked, Plan]:

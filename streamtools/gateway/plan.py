@@ -130,7 +130,7 @@ def _plain(message: Message, dialects: Sequence[Dialect]) -> Message:
 
 
 def _teach(
-    history: list[Message], asked: Asked, armed: tuple[Dialect, ...], examples: bool | Sequence[Example]
+    history: list[Message], asked: Asked, enabled: tuple[Dialect, ...], examples: bool | Sequence[Example]
 ) -> list[Message]:
     """Return the history with the tools in its system prompt, unless none may be called."""
     if asked.choice.mode == "none" or not asked.tools:
@@ -140,14 +140,14 @@ def _teach(
     base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
     names = {tool.name for tool in tools}
     given = () if isinstance(examples, bool) else [each for each in examples if each.name in names]
-    shown = read_messages(few_shot(armed, tools, given)) if examples else []
-    return [System(put_section(base, _section(definitions_of(asked.tools), armed))), *shown, *rest]
+    shown = read_messages(few_shot(enabled, tools, given)) if examples else []
+    return [System(put_section(base, _section(definitions_of(asked.tools), enabled))), *shown, *rest]
 
 
 @remembered
-def _section(definitions: bytes, armed: tuple[Dialect, ...]) -> str:
+def _section(definitions: bytes, enabled: tuple[Dialect, ...]) -> str:
     """Return what the system prompt says of the tools."""
-    return augment_system_prompt(None, tools_of(definitions), armed)
+    return augment_system_prompt(None, tools_of(definitions), enabled)
 
 
 def wish_of(asked: Asked, plan: Plan) -> str:

@@ -18,7 +18,7 @@ from streamtools.events import Call, Error, NativeToolCall, Reasoning, Reasoning
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_life import BROKEN_OFF
-from streamtools.parsing.dialects import Dialects, armed, unnamed, watched
+from streamtools.parsing.dialects import Dialects, enabled_dialects, unnamed, watched
 from streamtools.parsing.dialects.base import neutralise
 from streamtools.parsing.policies import Options, ParserOptions
 
@@ -68,7 +68,7 @@ class Turn:
         on_invalid_output: str = "warn",
     ) -> None:
         self._may_turn_native = native_tool_calls is None and unnamed(dialects)
-        self._armed = armed(dialects, native_tool_calls)
+        self._enabled = enabled_dialects(dialects, native_tool_calls)
         self._dialects = watched() if native_tool_calls and unnamed(dialects) else dialects
         self._tools = tools
         self._options = options
@@ -121,7 +121,7 @@ class Turn:
         """Search text for no more calls, from the next turn on, unless dialects or the kind of calls are declared."""
         if self._may_turn_native:
             self._may_turn_native = False
-            self._armed = ()
+            self._enabled = ()
             self._dialects = watched(tags=True)
             self.parser = self._make_parser()
 
@@ -213,7 +213,7 @@ class Turn:
         # What looks like a call without what stood in it is none.
         if len(self.parser.calls) != len(calls) or any(isinstance(event, Thinking) and not calls for event in read):
             self.parser = Parser(self._dialects, self._tools, **options)
-            written = neutralise(written, self._armed)
+            written = neutralise(written, self._enabled)
         self.parser.calls[:] = calls
         self.parser.number_by(self._number)
         self._replaced = True
@@ -240,7 +240,7 @@ class Turn:
         """Return the events of the calls in the whole text of a model that the provider could not read."""
         options: ParserOptions = {**self._options, "in_reasoning": False}
         known = (each for id, each in DIALECTS.items() if each.auto is True or id in ("raw_json", "json_array"))
-        dialects = {each.id: each for each in (*known, *self._armed)}  # ours may want a nonce
+        dialects = {each.id: each for each in (*known, *self._enabled)}  # ours may want a nonce
         apart = Parser(list(dialects.values()), self._tools, **options)
         events = apart.feed(generation) + apart.close()
         ids = {call.id for call in apart.calls}
@@ -249,19 +249,19 @@ class Turn:
     def adopt(self, found: Sequence[UIEvent]) -> list[UIEvent]:
         """Add calls that `find_calls` has found as native ones, unless the provider has sent them as well.
 
-        One in a dialect that is not armed may be a quotation of what nobody has neutralised. It does not count: the
+        One in a dialect that is not enabled may be a quotation of what nobody has neutralised. It does not count: the
         model is asked to send it again.
         """
         known = {call.fingerprint() for call in self.native.calls}
         twice = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
-        new = [self._refuse_unarmed(event) for event in found if _call_id(event) not in twice]
+        new = [self._refuse_disabled(event) for event in found if _call_id(event) not in twice]
         message = "the provider refused to read a call, which was found in what the model had written"
         warning = Warning(Code.SALVAGED, message, seq=self._number())
         events = [warning, *self.native.give_up(_SALVAGED)]
         return events + self.native.adopt(replace(event, seq=self._number()) for event in new)
 
-    def _refuse_unarmed(self, event: UIEvent) -> UIEvent:
-        if not isinstance(event, Call) or any(event.call.dialect == each.id for each in self._armed):
+    def _refuse_disabled(self, event: UIEvent) -> UIEvent:
+        if not isinstance(event, Call) or any(event.call.dialect == each.id for each in self._enabled):
             return event
         call = event.call
         return Error(Code.UNRECOGNISED_TOOL_CALL, _UNREAD, call_id=call.id, raw=call.raw, dialect=NATIVE)

@@ -36,7 +36,7 @@ class Parser:
     """A push parser for the text of a model: `feed` it deltas, then `close` it; both return what is now certain.
 
     Nothing that a model writes makes it raise. `dialects` are ids, `Dialect` objects or `"auto"`, which None means,
-    too; `()` arms none. `tools` are the declared tools, for dialects that read values by their schemas or calls by
+    too; `()` enables none. `tools` are the declared tools, for dialects that read values by their schemas or calls by
     their names: a registry, a tool, a definition as a dict in the form of any provider, or several of these; a function
     is declared by `tool(function)`. `number` gives events their `seq`. The other parameters are those of `Options`.
     Raises TypeError for `tools` that declare nothing, ValueError for a dialect or a value that is unknown, ImportError

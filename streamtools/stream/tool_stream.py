@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.parsing.dialects import Dialects, armed, choose_dialects
+from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource, Flag, close
 from streamtools.stream.handover import LEFT_ELSEWHERE
@@ -119,7 +119,7 @@ class ToolStream(TypedOutput, Decidable):
         if tools is None and execute in ("completed", "eager"):
             execute = "never"
         self._resumed = take_up(resume, decisions, ledger)
-        super().__init__(armed(dialects, native_tool_calls))
+        super().__init__(enabled_dialects(dialects, native_tool_calls))
         self._source = source
         self._wish = wish
         self._watch = Watch.of(guards)

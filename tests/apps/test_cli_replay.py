@@ -162,7 +162,7 @@ def test_another_cut_shows_the_same(capsys: pytest.CaptureFixture[str], monkeypa
     [("tilde_fence", 0), ("hash_marker", 1), (" tilde_fence , hash_marker", 1), ("auto", 1), ("", 0)],
 )
 def test_dialects_are_chosen(dialects: str, calls: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only what is armed is a call; the rest is text."""
+    """Only what is enabled is a call; the rest is text."""
     assert 0 == main(["replay", str(_SHIPPED["hash-call"]), "--speed", "0", "--dialects", dialects])
     shown = capsys.readouterr().out
     assert (calls == 0) == ("###:{" in shown)

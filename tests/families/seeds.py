@@ -1,4 +1,4 @@
-"""The two dialects that are armed by default, and what a nonce makes of them."""
+"""The two dialects that are enabled by default, and what a nonce makes of them."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_a_model_that_repeats_what_it_has_read_calls_nothing(ids: list[str]) -> 
 
 
 def test_where_another_is_taught_what_is_read_is_no_call_either() -> None:
-    """What a tool says of itself, and the arguments of an earlier call, in a dialect that is armed beside that."""
+    """What a tool says of itself, and the arguments of an earlier call, in a dialect that is enabled beside that."""
     planted, body = DIALECTS["morph_xml"].write_call(NAME, ARGUMENTS), asked("openai")
     body["tools"][0]["function"]["description"] = planted
     function = {"name": NAME, "arguments": json.dumps({"city": planted})}

@@ -190,7 +190,7 @@ def test_a_call_that_the_provider_could_not_read(generation: str) -> None:
 @pytest.mark.parametrize(
     "options", [{"dialects": TAUGHT_DIALECTS}, {"native_tool_calls": True}, {"dialects": [hash_marker(nonce="k7")]}]
 )
-def test_a_call_in_a_dialect_that_is_not_armed(options: Any) -> None:
+def test_a_call_in_a_dialect_that_is_not_enabled(options: Any) -> None:
     """It may be quoted, and is malformed: the model is asked to send it again, as a call this time."""
     story, calls = failed("<function=add>{}</function>", tools=TOOLS, **options)
 

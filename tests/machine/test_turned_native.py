@@ -1,4 +1,4 @@
-"""A model with native calls is not made to obey a text that it quotes: where nobody names a dialect, none is armed."""
+"""A model with native calls does not obey a text that it quotes: by default, no dialect is enabled for it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_shown(driver: Driver, text: str) -> None:
     assert 0 == calls_in_text(driver)
     (warning,) = [event for event in driver.events if isinstance(event, Warning)]
     assert Code.NEAR_MISS is warning.code
-    assert "no dialect is armed for a model with native calls" in warning.message
+    assert "no dialect is enabled for a model with native calls" in warning.message
 
 
 @pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)

@@ -33,7 +33,7 @@ from tests.families import MARKERS, MARKUP
 from tests.support.bounds import assert_within_limits
 from tests.support.promptness import assert_steps_prompt
 from tests.support.reference import examples
-from tests.support.strategies import AUTO, TOOLS, Document, Options, Written, armed, cuts, documents, options, texts
+from tests.support.strategies import AUTO, TOOLS, Document, Options, Written, cuts, documents, enabled, options, texts
 from tests.support.variants import KNOWN, VARIANTS
 
 Ids: TypeAlias = tuple[str, ...]
@@ -59,7 +59,7 @@ def _begins(dialect: str, beginning: str) -> bool:
 
 
 SETS = {"auto" if ids == AUTO else "+".join(ids): ids for ids in _sets()}
-"""The sets of dialects that are armed, by the ids of their tests."""
+"""The sets of dialects that are enabled, by the ids of their tests."""
 
 
 class Reading:
@@ -190,10 +190,10 @@ def limits(case: Case) -> None:
 
 def what_is_written_is_read(case: Case) -> None:
     """Good calls between prose come out with their names and arguments, and the prose is all that is visible."""
-    document, armed_ones = case.document, case.how["dialects"]
-    dialects = choose_dialects(armed_ones)
+    document, enabled_dialects = case.document, case.how["dialects"]
+    dialects = choose_dialects(enabled_dialects)
     for deltas in (cut(document.text, case.places), list(document.text)):
-        result = parse(deltas, dialects=armed_ones, tools=TOOLS)
+        result = parse(deltas, dialects=enabled_dialects, tools=TOOLS)
         assert document.calls == [
             (call.dialect, call.name, restore(call.arguments, dialects)) for call in result.calls
         ], f"cut as {deltas!r}"
@@ -262,7 +262,7 @@ def corners(ids: Ids) -> Iterator[Case]:
         rich = Written(KNOWN[each].write_call("f", given), "f", given, each)
         call = KNOWN[each].write_call("f", {})
         half = next(examples(MARKERS[each][0].parts))[:-1]
-        how: Options = {"dialects": armed(ids), "tools": TOOLS}
+        how: Options = {"dialects": enabled(ids), "tools": TOOLS}
         document = Document([opening, rich, "\nAnd on.\n"])
         begin = len(opening)
         yield Case(document.text, how, document, (begin + 1, begin + 3, begin + len(rich.text) - 2))

@@ -53,11 +53,11 @@ TAGS = {
 def test_a_complete_tag_at_the_end_is_a_call_that_was_cut(dialect: str, tag: str) -> None:
     """With whatever has come of the marker behind it. In code and in a quote it is text, as in prose that goes on."""
     before = "Let me check." if dialect != "json_begin_end" else "Let me check.\n"
-    assert [before, CUT] == read(before + tag, **_armed(dialect))
-    assert [tag] == raws(before + tag, **_armed(dialect))
+    assert [before, CUT] == read(before + tag, **_enabled(dialect))
+    assert [tag] == raws(before + tag, **_enabled(dialect))
     if DIALECTS[dialect].in_code == "text":
         for code in (f"Say `{tag.rstrip()}", f"> {tag.strip()}"):
-            assert [code] == read(code, **_armed(dialect))
+            assert [code] == read(code, **_enabled(dialect))
 
 
 @together(
@@ -79,10 +79,10 @@ def test_a_complete_tag_at_the_end_is_a_call_that_was_cut(dialect: str, tag: str
 )
 def test_the_beginning_of_a_tag_is_text(dialect: str, text: str) -> None:
     """So is what has no tag, a tag that begins no call, and a tag behind which something else stands."""
-    assert [text] == read(text, **_armed(dialect))
+    assert [text] == read(text, **_enabled(dialect))
 
 
-def test_where_many_dialects_are_armed() -> None:
+def test_where_many_dialects_are_enabled() -> None:
     """The tag that several of them share begins one call."""
     expected: list[Brief] = ["Hm.", CUT]
     assert expected == read("Hm.<tool_call>", dialects="auto")
@@ -102,10 +102,10 @@ def test_where_many_dialects_are_armed() -> None:
 )
 def test_a_header_that_is_cut_is_hidden(dialect: str, header: str) -> None:
     """Its token is the template's, and it was not yet certain what it heads; in code it is text, if a call is."""
-    assert ["Bye"] == read("Bye" + header, **_armed(dialect))
+    assert ["Bye"] == read("Bye" + header, **_enabled(dialect))
     if DIALECTS[dialect].in_code == "text":
-        assert [f"Say `{header.strip()}"] == read(f"Say `{header.strip()}", **_armed(dialect))
+        assert [f"Say `{header.strip()}"] == read(f"Say `{header.strip()}", **_enabled(dialect))
 
 
-def _armed(dialect: str) -> dict[str, Any]:
+def _enabled(dialect: str) -> dict[str, Any]:
     return {"dialects": [dialect], "tools": TOOLS}

@@ -43,7 +43,7 @@ def house(*openers: Opener, **fields: Any) -> Dialect:
 
 
 def test_a_dialect_of_the_house_reads_what_it_writes() -> None:
-    """It is armed like those of the table, with them or alone."""
+    """It is enabled like those of the table, with them or alone."""
     text = f'So: {write_call("now", CALL)} and ###:{{"name": "then"}}'
 
     sets: list[Dialects] = [house(), [house()], [house(), "tilde_fence"]]

@@ -24,8 +24,8 @@ def test_every_dialect_is_covered() -> None:
     assert set(KNOWN) == set(MARKUP) == set(MARKERS)
 
 
-def test_all_that_are_armed_together_are_told_apart() -> None:
-    """Where `"auto"` arms them, no complete marker of a dialect is the beginning of a marker of another one."""
+def test_all_that_are_enabled_together_are_told_apart() -> None:
+    """Where `"auto"` enables them, no complete marker of a dialect is the beginning of a marker of another one."""
     entries = [(each, marker.parts) for each in AUTO for marker in MARKERS[each]]
     entries += [(each, tag.parts) for each in AUTO for tag in TEMPLATE_TAGS.get(each, ())]
     taken = {
@@ -42,7 +42,7 @@ def test_all_that_are_armed_together_are_told_apart() -> None:
 @pytest.mark.hypothesis
 @EACH_SET
 def test_the_laws_hold(ids: Ids) -> None:
-    """In every corner, and for texts that were drawn; in the deep tests, twice as many for what is armed most."""
+    """In every corner, and for texts that were drawn; in the deep tests, twice as many for what is enabled most."""
     profile = settings().max_examples
     often = 2 if ids in (TAUGHT_DIALECTS, AUTO) else 1
     check(ids, FEW if profile <= 15 else round(SHARE * profile) * often)
@@ -53,7 +53,7 @@ def test_the_laws_hold(ids: Ids) -> None:
 def test_the_texts_are_worth_reading(ids: Ids) -> None:
     """At least a tenth of the generated texts hold a call, a candidate that is released, an error; others are rarer."""
     seen: Counter[str] = Counter()
-    read, examples = 0, 900 if ids == AUTO else 300  # what is rare comes in bursts, the more so the more is armed
+    read, examples = 0, 900 if ids == AUTO else 300  # what is rare comes in bursts, the more so the more is enabled
 
     @settings(max_examples=examples, derandomize=True, database=None, phases=[Phase.generate])
     @given(readings(ids))

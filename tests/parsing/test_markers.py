@@ -184,7 +184,7 @@ def test_a_dialect_of_ones_own() -> None:
 
 
 def test_of_several_markers_the_one_that_is_complete_first_counts() -> None:
-    """Where dialects that are not told apart are armed together, it is the same one however the text is cut."""
+    """Where dialects that are not told apart are enabled together, it is the same one however the text is cut."""
     long, short = Marker(("(C)", SPACES), ahead=("[", SPACES, "{")), Marker(("(C)", SPACES), ahead=("[",))
     markers = Markers([(long, "long"), (short, "short")])
 

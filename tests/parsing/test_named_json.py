@@ -276,7 +276,7 @@ def test_both_forms_of_deepseek_at_once(text: str, expected: list[Brief]) -> Non
 
 @pytest.mark.parametrize("form", [FENCED, V31], ids=["V3", "V3.1"])
 def test_one_form_of_deepseek_alone_reads_both(form: Form) -> None:
-    """Its token is certain then, whatever follows; where both are armed, as in "auto", prose about it stays prose."""
+    """Its token is certain then, whatever follows; where both are enabled, as in "auto", prose about it stays prose."""
     for other in (FENCED, V31):
         for text, expected in [
             (f"a{other.begin}{other.write('f')}{other.write('g')}{other.end}b", ["a", f, g, "b"]),

@@ -57,7 +57,7 @@ def test_arguments(value: Any, expected: Any) -> None:
 
 @given(st.lists(st.sampled_from([part for parts in MARKUP.values() for part in parts]) | st.text(max_size=3)))
 def test_what_is_neutralised_can_be_restored(parts: list[str]) -> None:
-    """Whatever text a tool gives, and whichever dialects are armed."""
+    """Whatever text a tool gives, and whichever dialects are enabled."""
     text = "".join(parts).replace("\u2060", "")
 
     assert text == restore(neutralise(text, ALL), ALL)
@@ -73,7 +73,7 @@ def test_a_long_text_is_as_its_parts_are() -> None:
 
 
 def test_each_character_is_looked_at_once() -> None:
-    """However many dialects are armed: whatever begins with one character is looked for together."""
+    """However many dialects are enabled: whatever begins with one character is looked for together."""
     pattern = base._structure(DIALECTS.values()).pattern
     assert 1 == pattern.count("<(?=")
     assert len(pattern) < len("".join(word for dialect in ALL for word in dialect.reserved))

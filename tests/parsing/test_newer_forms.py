@@ -164,7 +164,7 @@ def test_forms(dialect: str, text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=[dialect], tools=TOOLS)
 
 
-ARMED = ("tool_code", "granite_lines", "pythonic", "minicpm4_python", "hyperclovax_think", "solar_open", "k2_horizon")
+ENABLED = ("tool_code", "granite_lines", "pythonic", "minicpm4_python", "hyperclovax_think", "solar_open", "k2_horizon")
 _called = re.compile(r"\b([A-Za-z_]\w{2,40})\(").findall
 
 
@@ -187,4 +187,4 @@ def test_answers_with_code_hold_no_calls() -> None:
     assert len(names) > 500
     assert len(texts) > 500
     for text in texts:
-        assert [] == parse(text, dialects=ARMED, tools=tools).calls
+        assert [] == parse(text, dialects=ENABLED, tools=tools).calls

@@ -152,7 +152,7 @@ def test_parse_sorts_what_a_text_holds() -> None:
 
 
 def test_dialects_are_ids_objects_auto_or_the_default() -> None:
-    """None is `auto`, which arms all that have a marker, those that a prompt teaches too; and nothing arms none."""
+    """None is `auto`, which enables all dialects with a marker, also those that a prompt teaches; () enables none."""
     both = f"{F}\n{BLOCK}"
 
     assert ("hash_marker", "tilde_fence") == TAUGHT_DIALECTS

@@ -43,7 +43,7 @@ def test_every_law_catches_a_fault() -> None:
 
 @EACH
 def test_a_planted_fault_is_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its law, as the quick suite checks it, whichever dialects are armed."""
+    """By its law, as the quick suite checks it, whichever dialects are enabled."""
     sets = [ids for ids in SOME if fault.dialects.intersection(ids)]
     assert sets
     fault.plant(monkeypatch)
@@ -54,7 +54,7 @@ def test_a_planted_fault_is_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.deep
 @EACH
 def test_a_planted_fault_is_caught_at_each_dialect(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its law needs no other dialect armed, and no more than a hundred texts."""
+    """Its law needs no other dialect enabled, and no more than a hundred texts."""
     fault.plant(monkeypatch)
 
     assert [] == [each for each in KNOWN if each in fault.dialects and not catches(fault.law, (each,), 100)]

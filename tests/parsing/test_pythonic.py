@@ -206,11 +206,11 @@ def test_a_list_without_tags(text: str, expected: list[Brief]) -> None:
 @pytest.mark.parametrize("dialect", ["pythonic_llama4", "lfm2_pythonic"])
 def test_a_list_whose_tags_are_missing(dialect: str) -> None:
     """The tags are tokens, which a model forgets or a tokenizer drops; `auto` knows only the tags."""
-    arms = {"dialects": [dialect], "tools": TOOLS}
+    options: dict[str, Any] = {"dialects": [dialect], "tools": TOOLS}
 
-    assert [thought("x"), call("f", a=1), g] == read("<think>x</think>[f(a=1), g()]", **arms)
-    assert ["[f](url)"] == read("[f](url)", **arms)
-    assert ["So: [f()]"] == read("So: [f()]", **arms)
+    assert [thought("x"), call("f", a=1), g] == read("<think>x</think>[f(a=1), g()]", **options)
+    assert ["[f](url)"] == read("[f](url)", **options)
+    assert ["So: [f()]"] == read("So: [f()]", **options)
     assert ["[f()]"] == read("[f()]", dialects="auto", tools=TOOLS)
 
 

@@ -52,7 +52,7 @@ def test_tags_of_dialects(dialect: str, opening: str, closing: str) -> None:
 
 
 def test_any_tag_closes_what_the_prompt_has_opened() -> None:
-    """Several dialects can be armed, and nobody has seen which tag was opened."""
+    """Several dialects can be enabled, and nobody has seen which tag was opened."""
     for closing in ("<|END_THINKING|>", "</seed:think>", "[/THINK]", "<|end|>"):
         options: dict[str, Any] = {"dialects": ("cohere_action_json", "seed_oss_xml", "harmony"), "in_reasoning": True}
 
@@ -264,7 +264,7 @@ def test_prose_that_the_prompt_has_begun() -> None:
     ],
 )
 def test_thoughts_that_words_mark(dialect: str, text: str, expected: list[Brief]) -> None:
-    """They count for models that are known to write so, and not where all dialects are armed."""
+    """They count for models that are known to write so, and not where all dialects are enabled."""
     assert expected == read(text, dialects=[dialect])
     if text.startswith("Here"):
         assert [text] == read(text, dialects="auto")

@@ -158,6 +158,6 @@ def test_calls_in_a_run_count_once() -> None:
     assert [thought(one * 2), ALIKE, f] == read(text, **options("glm_xml", limits=Limits(calls=1)))
 
 
-def test_where_many_dialects_are_armed() -> None:
+def test_where_many_dialects_are_enabled() -> None:
     """The tags of one end the run of another."""
     assert [thought("So "), f] == read("<think>So <tool_call>f</tool_call><|im_end|>", dialects="auto", tools=TOOLS)

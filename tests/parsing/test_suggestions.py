@@ -186,7 +186,7 @@ def test_several_are_told_from_the_best_to_the_rest() -> None:
     assert ("hermes_json", "llama3_json") == dialects_for("Hermes-3-Llama-3.1-8B")
 
 
-def test_they_can_be_armed() -> None:
+def test_they_can_be_enabled() -> None:
     """What is suggested is what a parser takes."""
     text = '<tool_call>{"name": "now"}</tool_call>'
 
@@ -232,6 +232,6 @@ def test_a_family_says_where_an_answer_begins(name: str, family: str, inside: bo
 
 
 def test_what_only_its_maker_serves_calls_natively() -> None:
-    """No dialect is to be armed for it, but for one that prompts have taught it."""
+    """No dialect is to be enabled for it, but for one that prompts have taught it."""
     assert {"GPT", "Gemini", "Claude", "Grok"} <= {family.name for family in MODELS if family.native}
     assert not families_for("qwen3:8b")[0].native

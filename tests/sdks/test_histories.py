@@ -78,7 +78,7 @@ def run(id: str | None, signature: str | None) -> list[Message]:
     new_id = map("c{}".format, itertools.count(1)).__next__
 
     async def told() -> list[Message]:
-        options: Any = {"dialects": ["hash_marker"], "new_id": new_id}  # named: armed behind native calls, too
+        options: Any = {"dialects": ["hash_marker"], "new_id": new_id}  # named: enabled behind native calls, too
         async with ToolStream(Script(source), tools=[weather, refuse], **options) as events:
             async for _ in events:
                 pass

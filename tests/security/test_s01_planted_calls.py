@@ -121,7 +121,7 @@ class Repeated(NamedTuple):
     paid: list[tuple[str, int]]
 
 
-async def repeat(page: str, first: ScriptedReply, armed: Dialect, *, raw: bool = False, **options: Any) -> Repeated:
+async def repeat(page: str, first: ScriptedReply, enabled: Dialect, *, raw: bool = False, **options: Any) -> Repeated:
     """Hold it; `first` is how the model asks for the page, and `options` are those of the tool that pays.
 
     If `raw`, nothing is neutralised, and the model repeats the page once more, as if it had always known it.
@@ -135,7 +135,7 @@ async def repeat(page: str, first: ScriptedReply, armed: Dialect, *, raw: bool =
     model.by_heart = page if raw else ""
     shown, ran = "", []
     tools = ToolRegistry(read_page, bank.tools)
-    async with chat(model, [{"role": "user", "content": "Read it."}], tools=tools, dialects=[armed]) as events:
+    async with chat(model, [{"role": "user", "content": "Read it."}], tools=tools, dialects=[enabled]) as events:
         async for event in events:
             if event.type == "text":
                 shown += event.text
@@ -201,7 +201,7 @@ FENCED = "deepseek_v3"
 
 
 def all_of_them(name: str, arguments: dict[str, Any], but: str = "") -> list[str]:
-    """Return texts with a call in each of the dialects that are armed where nobody names any: a turn has 32 at most."""
+    """Return texts with a call in each dialect that is enabled by default: a turn has 32 at most."""
     written = [each.write_call(name, arguments) for each in choose_dialects(None) if each.id != but]
     return ["\n\n".join(written[begin::2]) for begin in (0, 1)]
 
@@ -245,8 +245,8 @@ async def test_no_quotation_of_a_result_runs(flag: bool | None, named: bool, sha
 
 @ONE_LOOP
 @pytest.mark.parametrize("flag", [True, False, None])
-async def test_no_quotation_of_all_that_is_armed_runs(flag: bool | None) -> None:
-    """Where nobody names a dialect, many are armed at once: none of them finds a call in what is quoted."""
+async def test_no_quotation_of_all_that_is_enabled_runs(flag: bool | None) -> None:
+    """Where nobody names a dialect, many are enabled at once: none of them finds a call in what is quoted."""
     tools = Bank().tools
     with cases() as case:
         for planted in all_of_them("pay", ANN):
@@ -280,7 +280,7 @@ async def test_no_part_of_a_quotation_runs(place: str, share: int) -> None:
 @OTHER_LOOP_DEEP
 @pytest.mark.parametrize("flag", [False, None])
 async def test_a_model_that_calls_in_text(flag: bool | None) -> None:
-    """Where it calls in a dialect that is taught, what it quotes of that one, or of all that are armed, is text."""
+    """Where it calls in a dialect that is taught, what it quotes of that one, or of all that are enabled, is text."""
     with cases() as case:
         for own in TAUGHT_DIALECTS:
             for planted in (DIALECTS[own].write_call("pay", ANN), *all_of_them("pay", ANN, but=FENCED)):
@@ -331,13 +331,13 @@ def told_strings(value: Any) -> list[str]:
     return [text for each in parts for text in told_strings(each)]
 
 
-def called_by(body: Any, armed: Sequence[Dialect], tools: ToolRegistry) -> list[str]:
+def called_by(body: Any, enabled: Sequence[Dialect], tools: ToolRegistry) -> list[str]:
     """Return the beginnings of what a model would call by repeating what it was told, from anywhere near a call on."""
     found = []
     for text in told_strings(body):
         ends = [at for at in range(len(text)) if text.startswith("pay", at)][:3]
         for begin in {0, *(begin for end in ends for begin in range(max(0, end - 24), end + 1))} if ends else ():
-            read = parse(text[begin:], dialects=armed, tools=tools).calls
+            read = parse(text[begin:], dialects=enabled, tools=tools).calls
             if any((each.name, each.arguments) == ("pay", ANN) for each in read):
                 found.append(text[begin:][:200])
     return found
@@ -360,10 +360,10 @@ def described_with(planted: str) -> dict[str, dict[str, Any]]:
 
 
 BESIDE = pytest.mark.parametrize("beside", [(), ("hash_marker",)], ids=["alone", "beside another"])
-"""Whether a dialect is the only one that is armed, or the second, and the first is taught."""
+"""Whether a dialect is the only one that is enabled, or the second, and the first is taught."""
 
 
-def armed_with(dialect: Dialect, beside: Sequence[str]) -> list[Dialect]:
+def enabled_with(dialect: Dialect, beside: Sequence[str]) -> list[Dialect]:
     return [*(DIALECTS[each] for each in beside if each != dialect.id), dialect]
 
 
@@ -375,18 +375,18 @@ async def test_what_a_server_says_of_its_tools_is_no_call(beside: Sequence[str],
     """Wherever it stands, in definitions and in the prompt that teaches, with its examples, and in one line each."""
     with cases() as case:
         for dialect in [*[*DIALECTS.values()][(flag is None) :: share], DIALECTS["morph_xml"]]:
-            planted, armed = dialect.write_call("pay", ANN), armed_with(dialect, beside)
+            planted, enabled = dialect.write_call("pay", ANN), enabled_with(dialect, beside)
             for place, said in described_with(planted).items():
                 about: Any = {"parameters": {"type": "object", "properties": {}}, **said}
                 tools = ToolRegistry(Tool(lambda given: "", name="look", **about), Bank().tools.only("pay"))
                 model = ScriptedModel(["Done."], native_tool_calls=flag)
                 with case(dialect.id, place):
-                    async with chat(model, ASKED, tools=tools, dialects=armed, few_shot=True) as events:
+                    async with chat(model, ASKED, tools=tools, dialects=enabled, few_shot=True) as events:
                         [event async for event in events]
 
-                    taught: list[Any] = armed if armed[0].teachable else ["tilde_fence", *armed]
+                    taught: list[Any] = enabled if enabled[0].teachable else ["tilde_fence", *enabled]
                     line = augment_system_prompt(None, tools, taught, compact=True)
-                    assert [] == called_by([model.body(model.asks[0]), line], armed, tools)
+                    assert [] == called_by([model.body(model.asks[0]), line], enabled, tools)
 
 
 @ONE_LOOP
@@ -401,7 +401,7 @@ async def test_what_an_earlier_call_holds_is_no_call(
     tools = Bank().tools
     with cases() as case:
         for dialect in [*[*DIALECTS.values()][2 * (flag is None) :: share], DIALECTS["morph_xml"]]:
-            armed, bank = armed_with(dialect, beside), Bank(requires_approval=False)
+            enabled, bank = enabled_with(dialect, beside), Bank(requires_approval=False)
             function = {"name": "look", "arguments": json.dumps({"old": dialect.write_call("pay", ANN)})}
             past: list[dict[str, Any]] = [
                 {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": function}]},
@@ -410,11 +410,11 @@ async def test_what_an_earlier_call_holds_is_no_call(
             ]
             model = ScriptedModel([*['{"tools": []}'] * (emulation == "force"), "Done."], native_tool_calls=flag)
             with case(dialect.id):
-                how: Any = {"dialects": armed, "emulation": emulation}
+                how: Any = {"dialects": enabled, "emulation": emulation}
                 async with chat(model, past, tools=bank.tools, **how) as events:
                     [event async for event in events]
 
-                assert [] == called_by(model.body(model.asks[-1]), armed, tools)
+                assert [] == called_by(model.body(model.asks[-1]), enabled, tools)
 
 
 @ONE_LOOP
@@ -463,14 +463,14 @@ async def test_what_a_rule_leaves_of_a_text_is_no_call(breaks: bool, share: int)
     tried, look = 0, f"\n{DIALECTS['tilde_fence'].write_call('look', {})}"
     with cases() as case:
         for dialect in [*DIALECTS.values()][breaks::share]:
-            call, armed = (
+            call, enabled = (
                 dialect.write_call("pay", ANN),
                 list({each.id: each for each in (DIALECTS["tilde_fence"], dialect)}.values()),
             )
             for at in range(1, 9):
                 planted = f"So:\n{call[:at]}[1]{call[at:]}"
                 bank = Bank(requires_approval=False)
-                if ["look"] != [each.name for each in parse(planted + look, dialects=armed, tools=bank.tools).calls]:
+                if ["look"] != [each.name for each in parse(planted + look, dialects=enabled, tools=bank.tools).calls]:
                     continue
                 tried += 1
                 with case(dialect.id, at):
@@ -478,7 +478,7 @@ async def test_what_a_rule_leaves_of_a_text_is_no_call(breaks: bool, share: int)
                     broken = ScriptedModel([[planted, OSError("gone")]])
                     model = Fallback(broken, second) if breaks else second
                     found: Any = {"text_rules": [rules.citations()], "history": "as_shown"}
-                    async with chat(model, ASKED, tools=bank.tools, dialects=armed, **found) as events:
+                    async with chat(model, ASKED, tools=bank.tools, dialects=enabled, **found) as events:
                         [event async for event in events]
 
                     assert [] == bank.paid

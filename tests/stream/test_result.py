@@ -340,7 +340,7 @@ async def test_a_name_is_data_too() -> None:
 
 
 async def test_a_dialect_of_ones_own() -> None:
-    """A call of a dialect that is not armed any more is answered plainly, by name."""
+    """A call of a dialect that is not enabled any more is answered plainly, by name."""
     result = await result_of(*texts(HASH), STOP)
     result.dialects = ()
     assert result.messages()[1] == {"role": "user", "content": "say: hi"}

@@ -267,7 +267,7 @@ def _ids(options: dict[str, Any]) -> Iterable[str]:
 
 
 def _even_in_code(dialect: str, options: dict[str, Any]) -> bool:
-    """Whether calls of a dialect count in code; of those that are armed by one word none does."""
+    """Whether calls of a dialect count in code; of those that are enabled by one word none does."""
     own = "text" if options.get("dialects") in (None, "auto") else KNOWN[dialect].in_code
     return (options.get("in_code") or own) == "call"
 
@@ -277,7 +277,7 @@ def _markers(options: dict[str, Any]) -> list[Marker]:
 
 
 def _tags_of(dialect: str, options: dict[str, Any]) -> list[Tag]:
-    """Return a dialect's tags; where many dialects are armed by one word, reasoning begins where it usually does."""
+    """Return a dialect's tags; where many dialects are enabled by one word, reasoning begins where it usually does."""
     tags = TEMPLATE_TAGS.get(dialect, ())
     if options.get("dialects") not in (None, "auto"):
         return list(tags)

@@ -194,11 +194,11 @@ cuts = st.lists(st.integers(0, 300), min_size=1, max_size=6)
 
 
 AUTO = tuple(dialect.id for dialect in DIALECTS.values() if dialect.auto is True)
-"""Dialects that are armed by one word."""
+"""Dialects that are enabled by one word."""
 
 
-def armed(ids: tuple[str, ...]) -> tuple[str | Dialect, ...] | Literal["auto"]:
-    """Return what to say to a parser, to arm a set of dialects."""
+def enabled(ids: tuple[str, ...]) -> tuple[str | Dialect, ...] | Literal["auto"]:
+    """Return the `dialects` option that enables a set of dialects."""
     return "auto" if ids == AUTO else tuple(VARIANTS.get(each, each) for each in ids)
 
 
@@ -210,7 +210,7 @@ def options(ids: tuple[str, ...]) -> st.SearchStrategy[Options]:
     )
     return st.fixed_dictionaries(
         {
-            "dialects": st.just(armed(ids)),
+            "dialects": st.just(enabled(ids)),
             "tools": st.sampled_from([TOOLS, TOOLS, TOOLS, TOOLS, None]),
             "call_deltas": st.booleans(),
             "on_malformed": st.sampled_from(["error", "error", "text"]),

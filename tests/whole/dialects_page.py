@@ -32,13 +32,13 @@ writes, by their ids. What writes this page is `python -m tests.whole.dialects_p
 Does your model write a form that is known? Search the table for its tag (⏎ is a line feed). If it is not
 there, make [a dialect of your own](parser.md#a-dialect-of-your-own).
 
-A dialect is *armed* if its markers are looked for. `dialects=["hermes_json", …]` arms some, and `dialects="auto"` all
+A dialect is *enabled* if its markers are looked for. `dialects=["hermes_json", …]` enables some, `dialects="auto"` all
 that have a marker which is hardly ever written by chance. `dialects_for(model_name)` names those that a model is known
-to write; [models.md](models.md) lists the models. Where nobody chooses, `"auto"` is what is armed, but nothing for a
+to write; [models.md](models.md) lists the models. Where nobody chooses, `"auto"` is what is enabled, but nothing for a
 model that makes native calls: from its first one on, text that looks like a call is a near miss. A prompt teaches
 {default} then, or what models of that name write.
 
-A call counts outside of Markdown code and quotes; in them too, where that is said here and the dialect is armed by its
+A call counts outside of Markdown code and quotes; in them too, if that is said here and the dialect is enabled by its
 id. Values that are no JSON by themselves are read by the JSON schemas of the declared tools. A prompt can teach those
 dialects that hold no tokens of a chat template; `instructions()` of a dialect writes what to say.
 

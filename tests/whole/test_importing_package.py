@@ -59,7 +59,7 @@ for delta in ("a", " <", " b and ", "`", "x < y", "`", "."):
 written = sum(len(str(pattern)) for pattern, *_ in made)
 assert written < 4000, written
 """
-"""What fails if the first parser of a process compiles more patterns than it arms dialects, or many for a `<`."""
+"""What fails if the first parser of a process compiles more patterns than it enables dialects, or many for a `<`."""
 
 
 def modules_behind(code: str) -> set[str]:

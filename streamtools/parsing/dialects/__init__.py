@@ -31,9 +31,9 @@ __all__ = [
     "NearMiss",
     "Opener",
     "Tag",
-    "armed",
     "choose_dialects",
     "dialects_for",
+    "enabled_dialects",
     "families_for",
     "for_model",
     "hash_marker",
@@ -171,10 +171,10 @@ def for_model(model_name: str, native_tool_calls: bool | None = None) -> ByName 
 
 
 # A model that makes native calls must not be made to obey a text that it quotes: where nobody has named a dialect,
-# none is armed for it. What would have been a call is text, and a near miss that says so.
+# none is enabled for it. What would have been a call is text, and a near miss that says so.
 
-_NATIVE = "no dialect is armed for a model with native calls"
-_NOT_NAMED = "the dialect is not armed"
+_NATIVE = "no dialect is enabled for a model with native calls"
+_NOT_NAMED = "the dialect is not enabled"
 
 
 def unnamed(dialects: Dialects) -> bool:
@@ -182,7 +182,7 @@ def unnamed(dialects: Dialects) -> bool:
     return dialects is None or isinstance(dialects, ByName)
 
 
-def armed(dialects: Dialects, native_tool_calls: bool | None) -> tuple[Dialect, ...]:
+def enabled_dialects(dialects: Dialects, native_tool_calls: bool | None) -> tuple[Dialect, ...]:
     """Return the dialects in which a model's calls are read. Raises as `choose_dialects` does."""
     return () if native_tool_calls and unnamed(dialects) else choose_dialects(dialects)
 
@@ -210,7 +210,7 @@ def watched(*, tags: bool = False, says: str = _NATIVE) -> tuple[Dialect, ...]:
 
 
 def not_named(dialects: Sequence[Dialect]) -> list[Dialect]:
-    """Return the others of `"auto"`, in which nothing is a call; none where no dialect is armed at all."""
+    """Return the others of `"auto"`, in which nothing is a call; none where no dialect is enabled at all."""
     ids = {each.id for each in dialects}
     return [each for each in watched(says=_NOT_NAMED) if each.id not in ids] if ids else []
 

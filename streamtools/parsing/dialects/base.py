@@ -98,7 +98,7 @@ class Opener:
     announces: bool = True
     """Whether a call begins with it, and not only a wrapper, whose grammar begins each call in it."""
     unless: str = ""
-    """The id of a dialect that reads what follows by itself: where that is armed as well, this does not count."""
+    """The id of a dialect that reads what follows by itself: where that is enabled as well, this does not count."""
     tag: int | None = None
     """How many of its parts are a complete tag, behind which the end of the stream cuts off a call: see `Marker`."""
     marker: Marker = field(init=False)

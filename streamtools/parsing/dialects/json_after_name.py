@@ -29,7 +29,7 @@ from streamtools.parsing.dialects.base import (
 )
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
-# Mistral has two forms behind one token; what follows it tells them apart. Where only one of the dialects is armed, it
+# Mistral has two forms behind one token; what follows it tells them apart. If only one of the dialects is enabled, it
 # reads both. The token is certain to begin a call, but not in "auto", since others may write about it. Neither has a
 # closing tag: a call ends where its JSON does, and what is none of the two with its paragraph.
 # Source: mistral-common, and the chat templates of Mistral-7B-Instruct-v0.3, Mistral-Small-3.2, Magistral and
@@ -83,7 +83,7 @@ def mistral_args() -> Dialect:
 
 # DeepSeek has two forms between the same tokens, in which the bars are full-width and the blanks are U+2581. A type,
 # which is always `function`, and a name behind it make a call of V3, a name and JSON behind it one of V3.1. Where only
-# one of the dialects is armed, it reads both, and the token of a call is certain to begin one. Models leave out the
+# one of the dialects is enabled, it reads both, and the token of a call is certain to begin one. Models leave out the
 # outer tokens, that of the first call, and the fence; some conversions write ASCII bars. Source: the chat templates of
 # deepseek-ai/DeepSeek-V3-0324, DeepSeek-R1-0528 and DeepSeek-V3.1.
 

@@ -25,7 +25,7 @@ from tests.fuzz.target import Input, Target, encode, pieces, seeds
 from tests.support.bounds import assert_within_limits, characters_handled, stored
 from tests.support.promptness import assert_prompt
 from tests.support.reference import examples
-from tests.support.strategies import AUTO, TOOLS, armed
+from tests.support.strategies import AUTO, TOOLS, enabled
 from tests.support.variants import KNOWN
 
 _SMALL = Limits(call=60, depth=3, digits=4, calls=2)
@@ -55,7 +55,7 @@ _RATE = 20  # times as many characters handled as there are: a text may begin wi
 def check(ids: tuple[str, ...], given: Input) -> Iterator[object]:
     """Hold one text to the laws."""
     text = given.text
-    how = given.choose_all(CHOICES) | {"dialects": armed(ids)}
+    how = given.choose_all(CHOICES) | {"dialects": enabled(ids)}
     refused = how["on_malformed"] == "text"
     deltas = cut(text, given.places(len(text)))
     events = assert_chunk_invariant(text, [deltas, list(text)], keep_markup=True, **how)
@@ -180,5 +180,5 @@ def make(dialect: str) -> Target:
 
 
 def make_auto() -> Target:
-    """Return the target of all dialects that are armed by one word."""
+    """Return the target of all dialects that are enabled by one word."""
     return make_of("auto", AUTO)

@@ -41,7 +41,7 @@ from tests.fuzz.target import Input, Target, encode, seeds
 from tests.fuzz.targets.dialects import CHOICES as READING
 from tests.machine.test_machine_laws import REASONS, assert_truthful, judge, run
 from tests.support.provider_streams import PROVIDERS
-from tests.support.strategies import armed
+from tests.support.strategies import enabled
 
 _RECORD, _FIELD = "\x1e", "\x1f"
 
@@ -125,7 +125,7 @@ def read(text: str) -> list[SourceEvent]:
 def check(given: Input) -> Iterator[object]:
     """Hold one run to the laws."""
     source = read(given.text)
-    options = given.choose_all(CHOICES) | {"dialects": armed(_IDS)}
+    options = given.choose_all(CHOICES) | {"dialects": enabled(_IDS)}
     cancel, idle = given.choose(10, _HOW["cancel"]), given.choose(11, _HOW["idle"])
     events = run(source, cancel=cancel, idle=idle, **options)
     validate(events)
