@@ -107,7 +107,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "typed": {"pydantic"},
     "parsing": {"json_repair", "msgspec"},
     "tools": {
-        *("anyio", "coredis", "httpx", "mcp", "msgspec", "psycopg", "pydantic", "pydantic_core"),
+        *("anyio", "coredis", "mcp", "msgspec", "psycopg", "pydantic", "pydantic_core"),
         *("redis", "typing_extensions"),
     },
     "recording": {"anyio", "msgspec"},
@@ -161,7 +161,7 @@ RIM = {
     *("gateway.delivery", "gateway.judged_exchange", "gateway.service", "gateway.tool_call_transport"),
     *("stream.driver", "stream.early_calls", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
     *("stream.tool_stream", "stream.typed_output", "telemetry.spans"),
-    *(f"tools.{each}" for each in ("approval", "call", "guarded_http", "invocation", "ledger")),
+    *(f"tools.{each}" for each in ("approval", "call", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
     *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger"),
 }

@@ -50,7 +50,6 @@ from streamtools.tools import (
     SQLiteLedger,
     Suspension,
 )
-from streamtools.tools.guarded_http import guarded_client
 
 
 @tool(requires_approval=lambda arguments: arguments["amount"] > 10, trust="native")
@@ -86,16 +85,13 @@ async def decide(model: ScriptedModel, ledger: Path) -> None:
         stream.decide("d", Deny("no"))
 
 
-async def fetch(url: str, events: Decidable) -> httpx.Response:
-    """A client for a tool, whatever decides, and a history from one provider for another."""
+def decide_all(events: Decidable) -> None:
+    """A history from one provider for another, and decisions about all waiting calls."""
     history = read_messages([{"role": "user", "content": "Hello"}])
     assert_type(history, list[Message])
     write_messages(history, "anthropic")
     for question in events.questions:
         events.decide(question.call.id, Deny("no"))
-    async with guarded_client(follow_redirects=True, timeout=10) as client:
-        assert_type(client, httpx.AsyncClient)
-        return await client.get(url)
 
 
 async def outlive(model: ScriptedModel) -> TurnResult:
