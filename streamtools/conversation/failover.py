@@ -13,7 +13,6 @@ of the request; another model is not asked that.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
@@ -64,13 +63,6 @@ class Circuit:
     """In a row."""
     open_until: float = 0.0
     """The time, of the clock, until which it rests."""
-    waits: deque[float] = field(default_factory=lambda: deque(maxlen=100))
-    """Seconds until the last answers began."""
-
-    @property
-    def patience(self) -> float | None:
-        """The seconds in which 95 of 100 answers begin; None if fewer than 20 are known."""
-        return sorted(self.waits)[len(self.waits) * 95 // 100] if len(self.waits) >= 20 else None
 
 
 class Circuits:
@@ -109,9 +101,7 @@ class Fallback:
     `on_break` says what follows where an answer breaks off in mid-stream: with `"continue"` the next model goes on
     behind what was shown; `"restart_step"` takes the step back, for which the interface gets `step-superseded`, and
     begins it anew; `"fail"` ends the run. `failures` in a row open the circuit of a model: for `rest` seconds the
-    others are asked first. With `hedge`, a second model is asked too when the first is silent for so many seconds, or,
-    if it is True, for longer than 95 of 100 of its answers took to begin, once 20 are known; the one that begins first
-    answers, and the other is left. One `Fallback` may serve many chats, and knows of the failures in all of them.
+    others are asked first. One `Fallback` may serve many chats, and knows of the failures in all of them.
 
     Each model has its own `retries` before it counts as failed. Where all say the same of `native_tool_calls`, so does
     this; otherwise each is asked in its own way. Raises ValueError for values that are not allowed.
@@ -124,13 +114,9 @@ class Fallback:
         on_break: OnBreak = "continue",
         failures: int = 5,
         rest: float = 30.0,
-        hedge: bool | float = False,
     ) -> None:
         check_word("on_break", on_break, ("continue", "restart_step", "fail"))
-        if hedge is not False and not hedge > 0:
-            raise ValueError(f"hedge is True, False or a time above 0 seconds, not {hedge!r}")
         self.models = (first, *others)
-        self.hedge = hedge
         self.on_break = on_break
         self.known = Circuits(1 + len(others), anyio.current_time, failures=failures, rest=rest)
         """How the models have failed lately."""
@@ -169,10 +155,6 @@ class Fallback:
         """One for each of the models."""
         return self.known.each
 
-    def patience(self, at: int) -> float | None:
-        """Return how long a model may be silent until a second one is asked; None for ever."""
-        return self.circuits[at].patience if self.hedge is True else self.hedge or None
-
 
 @dataclass
 class Failures:
@@ -200,8 +182,6 @@ class FailoverReply:
         self._at = 0  # the place of the one that is asked
         self._reply: Reply | None = None
         self._continuation: Continuation | None = None
-        self._asked = False  # the first has been
-        self._since = 0.0  # when the one that answers was asked
         self._begun = False  # something of the answer has been handed on
         self._ended = False  # the answer, or a turn of it, is complete: nothing can follow
         self._over = False
@@ -239,11 +219,6 @@ class FailoverReply:
             self._ask_next()
             if unsent:
                 return unsent
-        if not self._asked and self._fault is None:
-            self._asked = True
-            patience = self._fallback.patience(self._at)
-            if patience is not None and self._left:
-                return self._read(await self._race(patience))
         if self._fault is not None:
             fault, self._fault = self._fault, None
             return await self._fail(fault)
@@ -275,8 +250,6 @@ class FailoverReply:
             elif isinstance(event, SourceError):
                 self._ended = True
             elif not isinstance(event, SourceUsage | SourceWarning):
-                if not self._begun:
-                    self._fallback.circuits[self._at].waits.append(anyio.current_time() - self._since)
                 self._begun = True
             if self._continuation is not None:
                 self._continuation.read(event, out)
@@ -312,55 +285,6 @@ class FailoverReply:
             observed.asked(self.origin, self._reply)
         return [warning]
 
-    async def _race(self, patience: float) -> list[SourceEvent]:
-        """Return how the answer begins that begins first: of the model that is asked or, where that is silent for too
-        long, of the next. The other request is closed.
-        """
-        assert self._left is not None
-        places, replies = (self._at, self._left[0]), [self._reply]
-        begun: list[tuple[int, list[SourceEvent] | Exception]] = []
-        came = anyio.Event()
-
-        async def read(which: int) -> None:
-            reply, events = replies[which], list[SourceEvent]()
-            assert reply is not None
-            failed: Exception | None = None
-            try:
-                async for batch in reply:
-                    events += batch
-                    if any(not isinstance(event, SourceUsage | SourceWarning) for event in batch):
-                        break
-            except Exception as error:  # a fault of the caller's, which the task group would wrap
-                failed = error
-            begun.append((which, events if failed is None else failed))
-            came.set()
-            if failed is not None or (events and failure_of(events[-1]) is None) or len(begun) == len(replies):
-                group.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(read, 0)
-            with anyio.move_on_after(patience):
-                await came.wait()
-            if not begun:
-                second = self._fallback.models[places[1]]
-                replies.append(Reply(second, self._write(second)))
-                group.start_soon(read, 1)
-        which, said = begun[-1]
-        for other, reply in enumerate(replies):
-            if other != which and reply is not None:
-                await reply.aclose()
-        failed = {places[other] for other, _ in begun[:-1]}
-        for place in failed:
-            self._fallback.known.note(place, failed=True)
-            self._failures.failed.add(place)
-        if which:
-            log.info("hedged", model=self._model.name, next=self._fallback.models[places[1]].name)
-            self._at, self._reply = places[1], replies[1]
-        self._left = [place for place in (*self._left, places[0]) if place not in failed and place != self._at]
-        if isinstance(said, Exception):
-            raise said
-        return said
-
     def _rest(self) -> list[SourceEvent]:
         """Return the text that is held back of an answer that broke off."""
         continuation, self._continuation = self._continuation, None
@@ -381,7 +305,7 @@ class FailoverReply:
             else:
                 ask = replace(ask, history=(*ask.history, Assistant(shown), User(GO_ON)))
                 self._continuation = Continuation(shown, "instructed")
-        self._reply, self._since = Reply(self._model, ask), anyio.current_time()
+        self._reply = Reply(self._model, ask)
 
 
 def failure_of(event: SourceEvent) -> SourceError | None:

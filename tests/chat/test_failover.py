@@ -341,8 +341,8 @@ async def test_readers_that_cannot_replace_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"on_break": "stop"}, {"failures": 0}, {"rest": 0.0}, {"hedge": -1.0}],
-    ids=["policy", "failures", "rest", "hedge"],
+    [{"on_break": "stop"}, {"failures": 0}, {"rest": 0.0}],
+    ids=["policy", "failures", "rest"],
 )
 def test_values_that_are_not_allowed(wrong: dict[str, Any]) -> None:
     """The message says which value it is."""
