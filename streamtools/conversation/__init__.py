@@ -15,7 +15,6 @@ from streamtools.conversation.models import (
     CohereChat,
     GeminiChat,
     GeminiInteractions,
-    MistralConversations,
     Model,
     OllamaChat,
     OpenAIChat,
@@ -41,7 +40,7 @@ from streamtools.parsing.dialects.base import new_nonce
 
 __all__ = [
     "AnthropicMessages", "Ask", "Assistant", "BedrockConverse", "Chat", "CohereChat", "Emulation", "Example",
-    "Fallback", "GeminiChat", "GeminiInteractions", "Message", "MistralConversations", "Model", "OllamaChat",
+    "Fallback", "GeminiChat", "GeminiInteractions", "Message", "Model", "OllamaChat",
     "OpenAIChat", "OpenAIResponses", "Results", "ScriptedModel", "System", "Timeouts", "User", "augment_system_prompt",
     "calls_as_text", "chat", "few_shot", "latitude_request", "new_nonce", "read_messages", "system_prompt",
     "without_reasoning", "write_messages",

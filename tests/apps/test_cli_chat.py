@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
-from typing import IO, Any, get_args
+from typing import IO, Any
 
 import pytest
 from anyio.from_thread import start_blocking_portal
@@ -23,7 +23,6 @@ from streamtools.conversation import models
 from streamtools.conversation.models import HTTPModel
 from streamtools.events import read_ui_event
 from streamtools.recording import read_recording, read_recordings, shipped
-from streamtools.tools.registry import OfProvider
 from tests.apps.test_cli_bad_input import Terminal, complaint
 from tests.apps.test_cli_replay import sse
 from tests.support.command import COMMAND, ENVIRONMENT, start
@@ -142,7 +141,6 @@ def test_native_calls(capsys: pytest.CaptureFixture[str]) -> None:
         ("interactions", "interactions", "x-goog-api-key"),
         ("bedrock", "model/m/converse-stream", "authorization"),
         ("cohere", "v2/chat", "authorization"),
-        ("mistral", "conversations", "authorization"),
     ],
 )
 def test_each_api_has_its_client(
@@ -318,10 +316,10 @@ def test_what_is_of_no_use_is_refused(
 
 def test_a_key_or_a_region_that_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What is to be set is told before anybody is asked; every model that `chat` has can be named."""
-    names = {name for api in get_args(OfProvider) for name in _CLIENTS[api].key_names}
+    names = {name for api in _CLIENTS for name in _CLIENTS[api].key_names}
     for name in (*names, "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    for api in get_args(OfProvider):
+    for api in _CLIENTS:
         if api in ("ollama", "bedrock"):
             continue
         assert 2 == main(["chat", "--model", "m", "--api", api, "--once", "?"])

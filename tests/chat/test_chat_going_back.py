@@ -16,7 +16,6 @@ from streamtools.conversation.models import (
     GeminiChat,
     GeminiInteractions,
     HTTPModel,
-    MistralConversations,
     OpenAIChat,
     OpenAIResponses,
     ScriptedModel,
@@ -166,32 +165,6 @@ def steps_complaint(body: Body, search: Body) -> str | None:
     return "a signature is missing" if unsigned else None
 
 
-def entries_stream(number: int, calls: bool, tool: Body) -> list[Body]:
-    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}
-    last: Body = {"type": "message.output.delta", "content": "It is one."}
-    if calls:
-        last = {"type": "function.call.delta", "tool_call_id": f"c{number}", "name": "now", "arguments": "{}"}
-    return [
-        {"type": "conversation.response.started", "conversation_id": "v"},
-        {"type": "message.output.delta", "content": thought},
-        {"type": "tool.execution.started", **tool, "arguments": "{}"},
-        {"type": "tool.execution.done", **tool},
-        last,
-        {"type": "conversation.response.done", "usage": {}},
-    ]
-
-
-def entries_complaint(body: Body, tool: Body) -> str | None:
-    if body["store"] is not False:
-        return "nothing is to be kept"
-    kinds = [each["type"] for each in body["inputs"] if each["type"] not in ("message.input", "function.result")]
-    for at in range(0, len(kinds), 3):
-        thought, ran, last = [*kinds[at : at + 3], "", ""][:3]
-        if (thought, ran) != ("message.output", "tool.execution") or last not in ("function.call", "message.output"):
-            return "a thought, or what a tool has done, is missing"
-    return None
-
-
 THINKING: Body = {"type": "thinking", "thinking": "Hm", "signature": "s"}
 HIDDEN: Body = {"type": "redacted_thinking", "data": "d"}
 SEARCHED: Body = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
@@ -217,7 +190,6 @@ CLAUDE = partial(provider, AnthropicMessages, anthropic_stream, anthropic_compla
 ITEMS = partial(provider, OpenAIResponses, responses_stream, responses_complaint)
 GOOGLE = partial(provider, GeminiChat, gemini_stream, gemini_complaint)
 STEPS = partial(provider, GeminiInteractions, steps_stream, steps_complaint)
-ENTRIES = partial(provider, MistralConversations, entries_stream, entries_complaint)
 PROVIDERS: dict[str, tuple[type[HTTPModel], Stream, Complaint]] = {
     **{field: CHAT(field) for field in ("reasoning_content", "reasoning", "reasoning_details")},
     "thinking": CLAUDE(THINKING),
@@ -228,7 +200,6 @@ PROVIDERS: dict[str, tuple[type[HTTPModel], Stream, Complaint]] = {
     "thought signatures": GOOGLE(""),
     "code that Google runs": GOOGLE("code"),
     "steps of Interactions": STEPS({"type": "google_search_call", "arguments": {"queries": ["x"]}}),
-    "entries of Mistral's": ENTRIES({"id": "t", "name": "web_search"}),
 }
 
 
@@ -242,7 +213,6 @@ AWAY: dict[str, list[str]] = {  # what each of them misses, by its type or its n
     "thought signatures": ["thoughtSignature"],
     "code that Google runs": ["executableCode", "thoughtSignature"],
     "steps of Interactions": ["signature"],
-    "entries of Mistral's": ["tool.execution", "message.output"],
 }
 
 

@@ -17,7 +17,6 @@ from streamtools.conversation.models import (
     Ask,
     GeminiInteractions,
     HTTPModel,
-    MistralConversations,
     OpenAIResponses,
 )
 from streamtools.errors import Code
@@ -211,7 +210,6 @@ def test_bodies_of_steps() -> None:
     history = (System("Be brief."), User("Hi"))
     options: Any = {"max_tokens": 9, "stop": "END"}
     google = GeminiInteractions("m", api_key="", thinking_level="low", **options)
-    mistral = MistralConversations("m", api_key="", **options)
 
     assert {
         "model": "m",
@@ -227,14 +225,3 @@ def test_bodies_of_steps() -> None:
         },
     } == google.body(Ask(history, tools, ToolChoice("tool", "now")))
     assert "none" == google.body(Ask(history, tools, ToolChoice("none")))["generation_config"]["tool_choice"]
-    assert {
-        "model": "m",
-        "inputs": [{"object": "entry", "type": "message.input", "role": "user", "content": "Hi"}],
-        "stream": True,
-        "store": False,
-        "instructions": "Be brief.",
-        "tools": ToolRegistry(now).definitions("mistral"),
-        "completion_args": {"tool_choice": "required", "max_tokens": 9, "stop": ["END"]},
-    } == mistral.body(Ask(history, tools, ToolChoice("tool", "now")))
-    agent = MistralConversations("m", api_key="", agent_id="a").body(Ask((User("Hi"),)))
-    assert ["inputs", "stream", "store", "agent_id"] == [*agent]

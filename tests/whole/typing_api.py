@@ -596,7 +596,6 @@ def newer_providers(response: object) -> None:
     conversation.OpenAIChat("m", reasoning_field="reasoning_content")
     conversation.OpenAIChat("m", reasoning_field="content")  # type: ignore[arg-type]
     conversation.GeminiInteractions("m", previous_id=True, thinking_level="low")
-    conversation.MistralConversations("m", previous_id="r1")  # type: ignore[arg-type]
     for written in ("interactions", "mistral"):
         assert_type(histories_of.write_messages([], written), list[Any])
     assert_type(histories_of.Assistant("Hi", response_id="r1").response_id, str | None)

@@ -32,7 +32,6 @@ _CLIENTS: dict[OfProvider, type[HTTPModel]] = {
     "ollama": models.OllamaChat,
     "bedrock": models.BedrockConverse,
     "cohere": models.CohereChat,
-    "mistral": models.MistralConversations,
 }
 _WITHOUT_KEY = ("ollama", "bedrock")  # on this machine; or signed, with credentials that others look up
 

@@ -25,7 +25,7 @@ import anyio.lowlevel
 from streamtools.conversation.models.converse import BedrockConverse
 from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, Model, complete, define, offer
 from streamtools.conversation.models.sending import Timeouts
-from streamtools.conversation.models.stepwise import GeminiInteractions, MistralConversations
+from streamtools.conversation.models.stepwise import GeminiInteractions
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
 from streamtools.history import Message, container_of, read_messages, system_prompt, write_messages
 from streamtools.parsing.dialects import Dialects, choose_dialects
@@ -34,7 +34,7 @@ from streamtools.tools import ToolChoice, ToolRegistry, ToolsLike
 
 __all__ = [
     "AnthropicMessages", "Ask", "BedrockConverse", "CohereChat", "GeminiChat", "GeminiInteractions", "HTTPModel",
-    "MistralConversations", "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses", "ScriptedModel", "ScriptedReply",
+    "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses", "ScriptedModel", "ScriptedReply",
     "Timeouts", "latitude_request",
 ]  # fmt: skip
 

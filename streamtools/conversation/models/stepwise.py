@@ -1,13 +1,8 @@
-"""Models whose requests are steps of a conversation: Google's Interactions, and Mistral's conversations.
-
-Both can keep a conversation. With Google a request may name the last interaction (`previous_id`); to Mistral the whole
-history is sent each time, and nothing is kept unless `store=True` says so.
-"""
+"""Gemini models behind the Interactions API, which stores conversations if the application allows it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, complete, offer
@@ -18,12 +13,6 @@ _IN_CONFIG = {
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), "max_output_tokens"),
     **dict.fromkeys(("stop", "stop_sequences"), "stop_sequences"),
     **{name: name for name in ("temperature", "top_p", "seed", "thinking_level", "thinking_summaries")},
-}
-_IN_ARGUMENTS = {
-    **dict.fromkeys(("max_tokens", "max_completion_tokens"), "max_tokens"),
-    **dict.fromkeys(("seed", "random_seed"), "random_seed"),
-    **{name: name for name in ("stop", "temperature", "top_p", "presence_penalty", "frequency_penalty")},
-    **{name: name for name in ("response_format", "reasoning_effort", "prediction")},
 }
 
 
@@ -55,29 +44,3 @@ class GeminiInteractions(HTTPModel):
             body["system_instruction"] = system
         body = offer(body, ask, "interactions", choose)
         return complete(body, self.options, ask.options, inside="generation_config", names=_IN_CONFIG)
-
-
-class MistralConversations(HTTPModel):
-    """A model behind Mistral's `/conversations`; the key is that of `MISTRAL_API_KEY`.
-
-    With the option `agent_id` an agent is asked, which has a model of its own. For a named tool, only that one is sent.
-    """
-
-    format = "mistral"
-    _home = "https://api.mistral.ai/v1"
-    _endpoint = "/conversations"
-    key_names = ("MISTRAL_API_KEY",)
-
-    def body(self, ask: Ask) -> Body:
-        if ask.tool_choice.mode == "tool":
-            ask = replace(ask, tools=tuple(each for each in ask.tools if each.name == ask.tool_choice.name))
-        _, written = self._write(ask)
-        body: Body = {"model": self.name, "inputs": written, "stream": True, "store": False}
-        if system := system_prompt(ask.history):
-            body["instructions"] = system
-        wish = "none" if ask.tool_choice.mode == "none" else "required"
-        body = offer(body, ask, "mistral", lambda _: {"completion_args": {"tool_choice": wish}})
-        body = complete(body, self.options, ask.options, inside="completion_args", names=_IN_ARGUMENTS)
-        if body.get("agent_id"):
-            body.pop("model", None)
-        return body
