@@ -23,7 +23,7 @@ from streamtools.limits import DEFAULT_LIMITS
 
 _ROLES = ("system", "user", "assistant")
 _BEGUN = ("input-streaming", "partial-call")  # of version 4, too: a call that was never whole
-_FORMATS = {each: each for each in ("anthropic", "bedrock", "interactions", "cohere", "mistral", "ollama")}
+_FORMATS = {each: each for each in ("anthropic", "bedrock", "interactions", "cohere", "ollama")}
 _FORMATS |= {"openai": "responses", "azure": "responses", "google": "gemini", "vertex": "gemini"}
 _FORMATS |= {"openaiCompatible": "openai", "openrouter": "openai"}
 

@@ -13,7 +13,6 @@ from streamtools.history import bedrock_messages as bedrock
 from streamtools.history import chat_messages as chat
 from streamtools.history import gemini_contents as gemini
 from streamtools.history import interactions_steps as interactions
-from streamtools.history import mistral_entries as mistral
 from streamtools.history import responses_items as responses
 from streamtools.history.content import read_content, text_in
 from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
@@ -32,7 +31,7 @@ from streamtools.json_values import writable
 from streamtools.parsing.dialects import Dialect
 
 Format: TypeAlias = Literal[
-    "openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere", "mistral"
+    "openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere"
 ]
 
 _WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
@@ -44,7 +43,6 @@ _WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
     "ollama": chat.write_ollama,
     "bedrock": bedrock.write,
     "cohere": chat.write_cohere,
-    "mistral": mistral.write,
 }
 
 
@@ -54,7 +52,7 @@ def read_messages(
     """Return the history that `messages` are.
 
     Taken are OpenAI's chat messages, Anthropic's blocks and Converse's, the items of Responses, Gemini's contents, the
-    steps of Interactions, the entries of Mistral's conversations, the messages of Ollama, Cohere and front ends
+    steps of Interactions, the messages of Ollama, Cohere and front ends
     (UIMessages of the AI SDK, AG-UI's), and messages of a history; a list may mix them.
     What is not interpreted is kept as it is, for the provider that it is from. A malformed call is kept as it was
     written, and is answered by what is wrong with it.
@@ -96,8 +94,6 @@ def _read(message: Mapping[str, Any] | Message, reader: HistoryReader) -> None:
         ui.read(message, reader)
     elif ag_ui.is_one(message):
         ag_ui.read(message, reader)
-    elif mistral.is_one(message):
-        mistral.read(message, reader)
     elif interactions.is_one(message, reader):
         interactions.read(message, reader)
     elif "parts" in message and "content" not in message:
@@ -183,8 +179,8 @@ def write_messages(
     one of `dialects`; there what looks like structure is neutralised, and where there are `dialects` in
     the answers to native calls too. What the user says next follows in the same message.
     `unanswered` says what becomes of calls without an answer; a call in text has one too if a user's message behind it
-    holds a result in the form of its dialect. `"anthropic"`, `"bedrock"`, `"gemini"`, `"interactions"` and
-    `"mistral"` want the system's words outside of the messages: see `system_prompt`.
+    holds a result in the form of its dialect. `"anthropic"`, `"bedrock"`, `"gemini"` and
+    `"interactions"` want the system's words outside of the messages: see `system_prompt`.
 
     Raises ValueError for another format, and as `settle` does; and for a part of a user's message that the provider has
     no place for.

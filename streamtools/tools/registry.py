@@ -47,7 +47,7 @@ ToolsLike: TypeAlias = Union[
 """What a user may pass as `tools=`: a registry, a tool, a function, a mapping of names to functions, or several."""
 
 OfProvider: TypeAlias = Literal[
-    "openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere", "mistral"
+    "openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere"
 ]
 Format: TypeAlias = Literal[OfProvider, "mcp", "tool_clients"]
 
@@ -330,7 +330,7 @@ def _write_definition(tool: Tool, format: str) -> dict[str, Any]:
     examples = schema.get("examples")
     without_examples = {key: value for key, value in schema.items() if key != "examples"}
     match format:
-        case "openai" | "cohere" | "mistral":
+        case "openai" | "cohere":
             return {"type": "function", "function": named | {"parameters": schema}}
         case "responses":  # left out, `strict` is true there, and optional parameters become required
             return {"type": "function", **named, "parameters": schema, "strict": False}

@@ -1,4 +1,4 @@
-"""Steps of Interactions and entries of Mistral's conversations: written again as they were, and read in any case."""
+"""Steps of Interactions: written again as they were, and read in any case."""
 
 from __future__ import annotations
 
@@ -27,17 +27,12 @@ def step(kind: str, **members: Any) -> Body:
     return {"type": kind, **members}
 
 
-def entry(kind: str, **members: Any) -> Body:
-    return {"object": "entry", "type": kind, **members}
-
-
 def text(value: str, **more: Any) -> Body:
     return {"type": "text", "text": value, **more}
 
 
-THINK = {"type": "thinking", "thinking": [text("Hm")], "signature": "s", "closed": True}
 SIGNED = step("thought", signature="s", summary=[text("Hm")])
-ASKED, HEARD = step("user_input", content=[text("?")]), entry("message.input", role="user", content="?")
+ASKED = step("user_input", content=[text("?")])
 CALL = step("function_call", id="c", name="f", arguments={"a": 1}, signature="z")
 HISTORIES: dict[str, tuple[str, list[Body]]] = {
     "a thought, a call and its result": (
@@ -80,35 +75,6 @@ HISTORIES: dict[str, tuple[str, list[Body]]] = {
             step("function_result", call_id="d", name="f", result=[{"type": "image", "uri": "u"}]),
         ],
     ),
-    "what Mistral thinks, and a call": (
-        "mistral",
-        [
-            HEARD,
-            entry("message.output", role="assistant", content=[THINK, text("I look.")], id="m", model="mm"),
-            entry("function.call", tool_call_id="c", name="f", arguments='{"a":1}', id="e"),
-            entry("function.result", tool_call_id="c", result="1"),
-            entry("message.output", role="assistant", content="It is one."),
-            entry("message.input", role="user", content=[text("x"), {"type": "image_url", "image_url": "u"}]),
-        ],
-    ),
-    "what Mistral's tools have done": (
-        "mistral",
-        [
-            HEARD,
-            entry("tool.execution", name="web_search", arguments='{"q":"x"}', id="t", info={"n": 1}),
-            entry(
-                "message.output",
-                role="assistant",
-                content=[{"type": "tool_reference", "tool": "web_search", "title": "t"}, text("a", x=1), text("b")],
-                agent_id="ag",
-            ),
-            entry("message.output", role="assistant", content="c"),
-            entry(
-                "agent.handoff", previous_agent_id="a", previous_agent_name="a", next_agent_id="b", next_agent_name="b"
-            ),
-            entry("message.input", role="assistant", content="d", prefix=True),
-        ],
-    ),
 }
 
 
@@ -117,9 +83,9 @@ def test_read_and_written_again(format: str, messages: list[Body]) -> None:
     """It is the same JSON, each message shares nothing with what was read, and nobody else gets what is one's own."""
     history = read_messages(json.loads(json.dumps(messages)))
     assert messages == write_messages(history, format)
-    for other in {"openai", "responses", "anthropic", "gemini", "interactions", "mistral"} - {format}:
+    for other in {"openai", "responses", "anthropic", "gemini", "interactions"} - {format}:
         written = json.dumps(write_messages(history, other))
-        for word in ("signature", "annotations", "google_search", "agent.handoff", "tool_reference", "web_search"):
+        for word in ("signature", "annotations", "google_search"):
             assert word not in written, (other, word)
         for part in (part for each in history if isinstance(each, Assistant) for part in each.parts):
             if isinstance(part, TextPart):
@@ -128,10 +94,8 @@ def test_read_and_written_again(format: str, messages: list[Body]) -> None:
 
 def test_what_was_thought_goes_back_to_who_thought_it() -> None:
     """With its signature, as its format has it; from another it is not told."""
-    thinking = {name: value for name, value in THINK.items() if name != "closed"}
     for format, expected in {
         "interactions": [SIGNED, step("model_output", content=[text("Hi")])],
-        "mistral": [entry("message.output", role="assistant", content=[thinking, text("Hi")])],
     }.items():
         said = Assistant(parts=(Thought("Hm", "s"), "Hi"), origin=Origin(format))
         assert expected == write_messages([said], format)
@@ -148,10 +112,6 @@ def test_contents_for_another_provider() -> None:
         {"type": "image", "data": "aGk=", "mime_type": "image/png"},
         {"type": "document", "data": "aGk=", "mime_type": "application/pdf"},
     ] == write_messages(history, "interactions")[0]["content"]
-    assert [
-        {"type": "image_url", "image_url": PICTURE},
-        {"type": "document_url", "document_url": "data:application/pdf;base64,aGk=", "document_name": "a.pdf"},
-    ] == write_messages(history, "mistral")[0]["content"]
     given = [{"type": "image", "uri": "u"}, {"type": "document", "data": "aGk=", "mime_type": "text/csv"}]
     read = read_messages([step("user_input", content=given)])
     assert given == write_messages(read, "interactions")[0]["content"]
@@ -168,13 +128,6 @@ ODD: list[Body] = [
     step("thought", summary=5, signature=5),
     step("function_call", id=5, name=None, arguments="x", signature=""),
     step("google_search_call", id={}),
-    entry("message.input", role="user"),
-    entry("message.input", role="user", content=5),
-    entry("message.output", content=[5, None, {"type": "thinking", "thinking": "Hm"}, {"type": "thinking"}]),
-    entry("message.output", content=[text("a"), {"type": 5}], id="x"),
-    entry("message.output"),
-    entry("function.call", tool_call_id=None, name=5, arguments=[1]),
-    entry("tool.execution", name=5),
 ]
 
 
@@ -182,7 +135,7 @@ def test_content_is_never_refused() -> None:
     """What cannot be interpreted is kept, or counts as not sent; the history can be written for everybody."""
     for message in ODD:
         history = [User("?"), *read_messages([message]), User("!")]
-        for format in ("openai", "responses", "anthropic", "gemini", "interactions", "mistral"):
+        for format in ("openai", "responses", "anthropic", "gemini", "interactions"):
             assert write_messages(history, format), (message, format)
 
 
@@ -191,7 +144,7 @@ def test_a_client_sends_no_more_than_others() -> None:
     for format, messages in HISTORIES.values():
         history = read_messages(messages, client=True)
         written = str(write_messages(history, format))
-        for word in ("google_search", "file_search", "annotations", "tool_reference", "handoff", "tool.execution"):
+        for word in ("google_search", "file_search", "annotations"):
             assert word not in written
         signed = [part.signature for each in history if isinstance(each, Assistant) for part in each.thoughts]
         assert all(f"'{each}'" in written for each in signed if each)

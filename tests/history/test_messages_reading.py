@@ -184,15 +184,11 @@ def test_arguments_hold_so_many_values() -> None:
         named = {"type": "function_call", "name": "f"}
         return [{**named, "call_id": f"c{at}", "arguments": each} for at, each in enumerate(texts)]
 
-    def entries(*texts: str) -> list[dict[str, Any]]:
-        named = {"type": "function.call", "name": "f"}
-        return [{**named, "tool_call_id": f"c{at}", "arguments": each} for at, each in enumerate(texts)]
-
     def front_end(*texts: str) -> list[dict[str, Any]]:
         said = chat(*texts)[0]
         return [{"role": "assistant", "id": "a", "toolCalls": said["tool_calls"]}]
 
-    for write in (chat, items, entries, front_end):
+    for write in (chat, items, front_end):
         for sizes, read in (
             ((20_000, 20_000, 20_000, 5), [True, True, False, True]),  # for the last, a short one, there is room
             ((50_100,), [False]),

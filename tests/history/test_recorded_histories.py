@@ -65,7 +65,6 @@ ROWS = {
     "Anthropic": ["anthropic", "anthropic, beta"],
     "Gemini": ["gemini"],
     "Gemini, Interactions": ["interactions"],
-    "Mistral, conversations": ["conversation"],
     "Ollama": ["ollama"],
     "Bedrock, Converse": ["bedrock"],
     "Cohere": ["cohere"],

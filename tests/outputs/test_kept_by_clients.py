@@ -352,7 +352,7 @@ def test_a_hostile_client_forges_signatures() -> None:
     ]
     for messages in (ui, posted):
         history = read_messages(messages)
-        for format in ("anthropic", "bedrock", "openai", "responses", "gemini", "interactions", "mistral", "cohere"):
+        for format in ("anthropic", "bedrock", "openai", "responses", "gemini", "interactions", "cohere"):
             written = json.dumps(write_messages(history, format))
             assert "OTHER" not in written, format
             assert "X" not in written, format

@@ -88,12 +88,6 @@ def interactions() -> tuple[Any, Any]:
     return StepParam, ToolParam
 
 
-def conversation() -> tuple[Any, Any]:
-    from mistralai.client.models import ConversationRequestToolTypedDict, InputEntriesTypedDict
-
-    return InputEntriesTypedDict, ConversationRequestToolTypedDict
-
-
 class Judge(NamedTuple):
     """Whose types judge a format, and what else the server takes; `host` is the one that is asked."""
 
@@ -132,7 +126,6 @@ JUDGES = {
     "cohere": Judge(cohere, "cohere", files=False),
     "bedrock": Judge(bedrock, "bedrock", addresses=False),
     "interactions": Judge(interactions, "interactions", beyond=frozenset(("signature",))),  # of calls
-    "conversation": Judge(conversation, "mistral"),
 }
 every_judge = pytest.mark.parametrize("name", JUDGES)
 
@@ -314,17 +307,6 @@ PLANTED: dict[str, list[Any]] = {
         {"type": "thought", "summary": "Hm"},
         {"type": "future", "id": "x"},
         {"role": "user", "content": "a"},
-    ],
-    "conversation": [
-        {"object": "entry", "type": "message.input", "role": "user", "content": 5},
-        {"object": "entry", "type": "message.input", "role": "robot", "content": "a"},
-        {"object": "entry", "type": "message.input", "role": "user", "content": [_IMAGE]},
-        {"object": "entry", "type": "message.output", "content": "a"},
-        {"object": "entry", "type": "function.call", "name": "f", "arguments": "{}"},
-        {"object": "entry", "type": "function.result", "tool_call_id": "c", "result": [{"type": "text"}]},
-        {"object": "entry", "type": "function.result", "result": "x"},
-        {"object": "entry", "type": "future"},
-        {"object": "entry", "type": "function.result", "tool_call_id": "c", "result": "x", "future": 1},
     ],
 }
 """What each judge is to refuse: another type, what is missing or unknown, on top and deep inside."""

@@ -173,31 +173,6 @@ def steps(message: Message) -> Messages | None:
     return [ask, message]
 
 
-def entries(message: Message) -> Messages:
-    """Mistral's conversations."""
-    ask = {"object": "entry", "type": "message.input", "role": "user", "content": "?"}
-    match message:
-        case {"type": "function.result", "tool_call_id": id}:
-            call = {"object": "entry", "type": "function.call", "tool_call_id": id, "name": "f", "arguments": "{}"}
-            return [ask, call, message]
-        case {"type": "function.call", "tool_call_id": id}:
-            result = {"object": "entry", "type": "function.result", "tool_call_id": id, "result": "r"}
-            return [ask, message, result]
-        case {"type": "message.input" | "message.output", "content": [{"type": "thinking"}]}:
-            message["content"].append(DONE)
-    return [ask, message]
-
-
-def entry_as_listed(message: Message) -> Message:
-    """Return an entry in the form in which it is written."""
-    match message:
-        case {"content": [{"type": "text", "text": text, **rest}], "role": "assistant"} if not rest:
-            message["content"] = text
-        case {"arguments": dict() as arguments}:
-            message["arguments"] = json.dumps(arguments, separators=(",", ":"))
-    return message
-
-
 def converse(message: Message) -> Messages | None:
     """Bedrock's."""
     block = (message.get("content") or [{}])[0]
@@ -229,7 +204,6 @@ WAYS: dict[str, tuple[Callable[[Message], Messages | None], Callable[[Message], 
     "anthropic, beta": (blocks, blocks_as_listed),
     "gemini": (contents, as_it_is),
     "interactions": (steps, as_it_is),
-    "conversation": (entries, entry_as_listed),
     "bedrock": (converse, as_it_is),
 }
 """How an example becomes a history, and what a message of it is by the listed normalisations."""

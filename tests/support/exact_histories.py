@@ -434,7 +434,7 @@ BEDROCK: Messages = [
     _said({"text": "Done."}),
 ]
 
-# Google's Interactions, and Mistral's conversations.
+# Google's Interactions.
 
 
 def _ran(tool: str, arguments: dict[str, Any], result: Any) -> Messages:
@@ -481,47 +481,6 @@ INTERACTIONS: Messages = [
 ]
 
 
-def _entry(kind: str, **more: Any) -> dict[str, Any]:
-    return {"object": "entry", "type": kind, **more}
-
-
-CONVERSATION: Messages = [
-    _entry("message.input", role="user", content="Hi"),
-    _entry(
-        "message.input",
-        role="user",
-        content=[
-            _text("Look"),
-            {"type": "image_url", "image_url": f"data:image/png;base64,{DATA}"},
-            {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}},
-            {"type": "document_url", "document_url": f"data:application/pdf;base64,{DATA}", "document_name": "a.pdf"},
-            {"type": "document_url", "document_url": "https://example.org/a.pdf"},
-            {"type": "tool_file", "tool": "code_interpreter", "file_id": "f", "file_name": "a"},
-        ],
-    ),
-    _entry("agent.handoff", id="h", previous_agent_id="a", previous_agent_name="a", next_agent_id="b")
-    | {"next_agent_name": "b"},
-    _entry("tool.execution", id="t", name="web_search", arguments="{}", info={"a": 1}, model="m"),
-    _entry(
-        "message.output",
-        id="msg",
-        role="assistant",
-        model="m",
-        content=[
-            _THINKS,
-            _text("So"),
-            {"type": "tool_reference", "tool": "web_search", "title": "t", "url": "u"},
-            _text("."),
-            {"type": "tool_file", "tool": "image_generation", "file_id": "f"},
-        ],
-    ),
-    _entry("function.call", id="fc", tool_call_id="c1", name="f", arguments='{"a":1}', confirmation_status="allowed"),
-    _entry("function.call", tool_call_id="c2", name="f", arguments='{"a'),
-    _entry("function.result", tool_call_id="c1", result="x", id="fr"),
-    _entry("function.result", tool_call_id="c2", result="no JSON"),
-    _entry("message.output", role="assistant", content="Done."),
-]
-
 EXACT: dict[str, tuple[str, Messages]] = {
     "openai": ("openai", OPENAI),
     "compatible": ("openai", COMPATIBLE),
@@ -534,6 +493,5 @@ EXACT: dict[str, tuple[str, Messages]] = {
     "cohere": ("cohere", COHERE),
     "bedrock": ("bedrock", BEDROCK),
     "interactions": ("interactions", INTERACTIONS),
-    "conversation": ("mistral", CONVERSATION),
 }
 """Each with the format in which it is written."""

@@ -188,28 +188,6 @@ def interactions_breaches(steps: Messages) -> list[str]:
     return found + (["calls or a thought at the end"] if awaited or last == "thought" else [])
 
 
-def mistral_breaches(entries: Messages) -> list[str]:
-    """Each call has one result before anybody else speaks; an output says something."""
-    found: list[str] = []
-    awaited: list[str] = []
-    for entry in entries:
-        kind = entry["type"]
-        if kind == "function.call":
-            awaited.append(entry["tool_call_id"])
-            if not isinstance(json.loads(entry["arguments"]), dict) or not _name.fullmatch(entry["name"]):
-                found.append("a call that is none")
-        elif kind == "function.result":
-            if entry["tool_call_id"] not in awaited or not isinstance(entry["result"], str):
-                found.append("a result without a call before it, or that is no text")
-            else:
-                awaited.remove(entry["tool_call_id"])
-        elif awaited and kind == "message.input":
-            found.append(f"the user speaks before the results of {awaited}")
-        found += ["an empty output"] if kind == "message.output" and not entry["content"] else []
-        found += ["no entry"] if entry["object"] != "entry" else []
-    return found + (["calls at the end"] if awaited else [])
-
-
 def breaches(messages: Messages, format: str) -> list[str]:
     """Return what the provider would refuse; what cannot be sent at all is refused by every one."""
     json.dumps(messages, ensure_ascii=False, allow_nan=False).encode()
@@ -225,5 +203,4 @@ RULES: dict[str, Callable[[Messages], list[str]]] = {
     "bedrock": bedrock_breaches,
     "cohere": cohere_breaches,
     "interactions": interactions_breaches,
-    "mistral": mistral_breaches,
 }
