@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import force_setattr
+
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import Done, DoneReason, FollowUp, ProviderCompleted, StepSuperseded, UIEvent, Usage
@@ -106,7 +108,7 @@ class Ending:
         """The run is stopped for a reason; the first one counts."""
         self.why = self.why or why
 
-    def done(self, pending: list[ToolCall], seq: int, *, left: bool) -> Done:
+    def done(self, pending: list[ToolCall], *, left: bool) -> Done:
         """Return the last event of the run, which has come to this end, or was `left` before it came to any."""
         reason: DoneReason
         if left:
@@ -119,7 +121,7 @@ class Ending:
             stopped = self.finish == INVALID_OUTPUT
             reason = "stopped" if stopped else "truncated" if self.finish in _CUT else "finished"
         finish = self.why or self.finish if reason == "stopped" else self.finish
-        return Done(reason, finish, self.raw_finish, pending, self.conversation_id, seq=seq)
+        return Done(reason, finish, self.raw_finish, pending, self.conversation_id)
 
 
 class RunState:
@@ -248,12 +250,16 @@ class RunState:
 
     def discard(self) -> list[UIEvent]:
         """End the calls that are being written: the answer has broken off, and its turn is to be completed as it is."""
-        return self._turn.discard() if self._open else []
+        return self.numbered(self._turn.discard()) if self._open else []
 
     def go_on_behind(self, shown: str | None, model: str) -> tuple[list[UIEvent], str]:
         """Let a turn in which a `model` broke off go on with another answer, behind what was `shown` of it; return how
         calls of it end, and what the next model goes on with; with None, nothing. No call of it has run.
         """
+        events, written = self._go_on_behind(shown, model)
+        return self.numbered(events), written
+
+    def _go_on_behind(self, shown: str | None, model: str) -> tuple[list[UIEvent], str]:
         self._lost = False
         if not self._open:
             return [], shown or ""
@@ -271,10 +277,17 @@ class RunState:
         """End the step of a turn in which a `model` broke off, and which counts for nothing; nothing of it has run."""
         if not self._open:
             return []
-        events, _ = self.go_on_behind(None, model)
-        return [*events, *self.reset(), StepSuperseded(self._step, seq=self.number())]
+        events, _ = self._go_on_behind(None, model)
+        return self.numbered([*events, *self._reset(), StepSuperseded(self._step)])
 
-    def reset(self) -> list[UIEvent]:
+    def numbered(self, events: list[UIEvent]) -> list[UIEvent]:
+        """Number events that leave the machine; return them."""
+        number = self.number
+        for event in events:
+            force_setattr(event, "seq", number())
+        return events
+
+    def _reset(self) -> list[UIEvent]:
         """Break off the turn that is open."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -44,10 +44,9 @@ class NativeCalls:
     from us. `emulated` is True if the calls come from a request for a decision and not from the model's own answer.
     """
 
-    def __init__(self, options: Options, number: Callable[[], int]) -> None:
+    def __init__(self, options: Options) -> None:
         self._options = options
-        self._number = number
-        self.output = Output(options, number)
+        self.output = Output(options)
         # Where others have sets, here are dicts: an empty set is four times as large, and most runs make no call.
         self.salvaged: dict[str, None] = {}  # ids of calls of the run that were found in a text
         self._ids: dict[str, int] = {}  # of the run, and how often each has come: some providers number each turn anew
@@ -103,7 +102,7 @@ class NativeCalls:
             return [self._pass(event)]
         self.calls.remove(call)
         self.output.count -= 1
-        return [Error(Code.SUPERSEDED, _EXECUTED, call_id=call.id, call=call, seq=self._number())]
+        return [Error(Code.SUPERSEDED, _EXECUTED, call_id=call.id, call=call)]
 
     def finish(self, event: NativeToolCall) -> list[UIEvent]:
         """End a call that its provider has completed."""
@@ -151,7 +150,7 @@ class NativeCalls:
                 call = msgspec.structs.replace(event.call, dialect=NATIVE, raw="")
                 self.calls.append(call)
                 self.salvaged[call.id] = None
-                event = Call(call, seq=event.seq)
+                event = Call(call)
             self.output.count += isinstance(event, Call | Error)
             adopted.append(event)
         return adopted
@@ -307,8 +306,8 @@ class NativeCalls:
         own = data.pop("own", None)
         if own and isinstance(event, NativeToolCall) and event.provider_executed:
             ((format, item),) = own.items()
-            return Raw(data, self._number(), format, item=item)
-        return Raw(data, seq=self._number())
+            return Raw(data, 0, format, item=item)
+        return Raw(data)
 
 
 def is_cut(text: str) -> bool:

@@ -25,11 +25,10 @@ _INVALID = "the answer is not what was asked for: "
 class OutputText:
     """Reads the text events of one turn after the other."""
 
-    def __init__(self, output: OutputType, number: Callable[[], int], limits: Limits) -> None:
+    def __init__(self, output: OutputType, limits: Limits) -> None:
         self.parse: Callable[[str], list[UIEvent]]
         """Reads a delta of the turn."""
         self._output = output
-        self._number = number
         self._limits = limits
         self.begin()
 
@@ -51,7 +50,7 @@ class OutputText:
                 self._text.append(text)
                 if not text.isprintable():
                     reader.note_controls(text)
-                events.append(Partial(reader.place, text, False, self._number()))
+                events.append(Partial(reader.place, text))
             elif self._head is None:
                 self._read(text, events)
             else:
@@ -107,16 +106,15 @@ class OutputText:
 
     def _add(self, added: Sequence[Added], out: list[UIEvent]) -> None:
         self._begun = True
-        number = self._number
         for path, value, complete in added:
             if complete and not path:
                 self._validate(value, out)
             else:
-                out.append(Partial(path, value, complete, number()))
+                out.append(Partial(path, value, complete))
 
     def _validate(self, value: Any, out: list[UIEvent]) -> None:
         """End the value, of which this was still missing."""
-        last = ValidPartial([], value, True, self._number())
+        last = ValidPartial([], value, True)
         out.append(last)
         if self._reader.rest:
             self._text[-1] = self._text[-1].removesuffix(self._reader.rest)
@@ -130,4 +128,4 @@ class OutputText:
 
     def _tell(self, message: str, out: list[UIEvent]) -> None:
         self.refused = True
-        out.append(Warning(Code.INVALID_OUTPUT, _INVALID + message, seq=self._number()))
+        out.append(Warning(Code.INVALID_OUTPUT, _INVALID + message))

@@ -100,7 +100,7 @@ class StreamMachine(RunState):
         self.number = itertools.count(1).__next__
         self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
         self.runnable, self.pending, self.usage = [], [], None
-        self._turn = Turn(dialects, tools, options, self.number, native_tool_calls, output, on_invalid_output)
+        self._turn = Turn(dialects, tools, options, native_tool_calls, output, on_invalid_output)
         self._writing = {} if options.get("call_partials") else self._turn.native.open  # to which pieces are added here
         self._declares_native, self._self_contained = native_tool_calls, self_contained
         self._execute = execute
@@ -117,8 +117,11 @@ class StreamMachine(RunState):
 
     def start(self) -> list[UIEvent]:
         """Return the first event of the run, which is shown before the first byte is read."""
+        return self.numbered(self._start())
+
+    def _start(self) -> list[UIEvent]:
         begun, self._started = self._started, True
-        return [] if begun else [Start(self.run_id, seq=self.number())]
+        return [] if begun else [Start(self.run_id)]
 
     def feed(self, event: SourceEvent) -> list[UIEvent]:
         """Return what `event` makes certain. Raises `ClosedError` behind the end of the run, and `UnreadableSource` for
@@ -133,40 +136,46 @@ class StreamMachine(RunState):
                     turn.room -= size
                     turn.deltas.append(text)
                     parse = self._parse  # called as a variable: what looks like a method is looked up in the type first
-                    return parse(text)
-                return turn.read(text)
+                    return self.numbered(parse(text))
+                return self.numbered(turn.read(text))
             if type(event) is ToolCallDelta:
                 call = self._writing.get(event.key)
                 text = event.text
                 if call is not None and call.room >= len(text):  # as `add` of the turn's native calls would
                     call.room -= len(text)
                     call.pieces.append(text)
-                    return [CallDelta(call.id, text, self.number())] if call.flows and text else []
-        return self._feed(event)
+                    return self.numbered([CallDelta(call.id, text)]) if call.flows and text else []
+        return self.numbered(self._feed(event))
 
     def resume(self, calls: Sequence[ToolCall]) -> list[UIEvent]:
         """Open a step for calls of an earlier run, which may run now; return how it begins."""
-        events = self.start()
+        events = self._start()
         self._step += 1
-        events += [StepStart(self._step, seq=self.number()), *(Call(call, seq=self.number()) for call in calls)]
+        events += [StepStart(self._step), *(Call(call) for call in calls)]
         self._turn.resume(calls)
         self.runnable = list(calls)
         self._ending.finish = "tool_calls"
         self._ending.complete = self.waiting = True
-        return events
+        return self.numbered(events)
 
     def stop(self, why: str) -> list[UIEvent]:
         """Break off the run, because of a bound of ours: nothing is read or run any more, and `done` says why.
 
         A run that has failed, and one in which nothing is left to be done, end as they would have.
         """
+        return self.numbered(self._stop(why))
+
+    def _stop(self, why: str) -> list[UIEvent]:
         self.stopped = True
         if not (self.closed or self._ending.failed or self._is_complete):
             self._ending.stop(why)
-        return self.start() + self.reset() + self.settle()
+        return self._start() + self._reset() + self._settle()
 
     def settle(self) -> list[UIEvent]:
         """End the step, now that the calls that were taken have been run. Calls that nobody took are pending."""
+        return self.numbered(self._settle())
+
+    def _settle(self) -> list[UIEvent]:
         self.pending += self.runnable
         self.runnable = []
         if not self.waiting:
@@ -176,12 +185,15 @@ class StreamMachine(RunState):
 
     def close(self) -> list[UIEvent]:
         """Return the last events, at the end of the transport. A run that is not complete ends with an error."""
+        return self.numbered(self._close())
+
+    def _close(self) -> list[UIEvent]:
         if self.closed:
             return []
-        events = self.start() + self.settle()
+        events = self._start() + self._settle()
         if not (self._ending.complete or self._ending.is_certain):
             events += self._fail(Code.STREAM_INTERRUPTED, "the stream ended before it was complete")
-            events += self.settle()
+            events += self._settle()
         return events + self._done()
 
     def cancel(self) -> list[UIEvent]:
@@ -189,12 +201,18 @@ class StreamMachine(RunState):
 
         A run that has failed, and one in which nothing is left to be done, end as they would have.
         """
+        return self.numbered(self._cancel())
+
+    def _cancel(self) -> list[UIEvent]:
         if self.closed or self._ending.is_certain or self._is_complete:
-            return self.close()
-        return self.start() + self.reset() + self.settle() + self._done(left=not self._ending.failed)
+            return self._close()
+        return self._start() + self._reset() + self._settle() + self._done(left=not self._ending.failed)
 
     def reset(self) -> list[UIEvent]:
         """Break off the turn that is open and return how it ends; the run goes on with the next one. Idempotent."""
+        return self.numbered(self._reset())
+
+    def _reset(self) -> list[UIEvent]:
         if not self._open:
             return []
         self._ending.break_off_turn()
@@ -217,7 +235,7 @@ class StreamMachine(RunState):
             raise ClosedError("the run has ended; a new one needs a new machine")
         if not isinstance(event, SOURCE_EVENTS):
             raise UnreadableSource(f"{type(event)!r} is no source event")
-        events = [] if self._started else self.start()
+        events = [] if self._started else self._start()
         if self.stopped or self._ending.failed:
             return events
         match event:
@@ -226,16 +244,16 @@ class StreamMachine(RunState):
                     self._turn.lose()
                     self._lost = True
                 raw = None if self._turn.redacts else raw  # a frame may hold half of a match, and so may other data
-                events.append(self.clean(Warning(code, message, raw, count, seq=self.number())))
+                events.append(self.clean(Warning(code, message, raw, count)))
             case SourceRaw(data, None):
-                events += [] if self._turn.redacts else [Raw(data, seq=self.number())]
+                events += [] if self._turn.redacts else [Raw(data)]
             case SourceError(message, code, status, cause, generation, url):
                 log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause, url=url)
                 salvaged = self._salvage(generation) if generation else []
                 events += salvaged or self._fail(code, message, status)
             case SourceUsage(usage) if self._step and not (self._open or self._ending.asked):  # behind its turn
                 self.usage = usage if self.usage is None else self.usage + usage
-                events.append(UsageReport(usage, seq=self.number()))
+                events.append(UsageReport(usage))
             case ChainCompleted(conversation_id):
                 if self._open:  # older formats have no event for the end of a turn
                     events += self._complete(ProviderCompleted())
@@ -250,7 +268,7 @@ class StreamMachine(RunState):
         return events
 
     def _open_turn(self) -> list[UIEvent]:
-        events = self.settle()
+        events = self._settle()
         if self.stopped:
             return events
         self._ending.begin_turn()
@@ -260,7 +278,7 @@ class StreamMachine(RunState):
         self._flowing = not self._watchful
         self._step += 1
         format, *_ = getattr(self.source, "origin", (None,))
-        return [*events, StepStart(self._step, self.number(), format)]
+        return [*events, StepStart(self._step, format=format)]
 
     def _feed_turn(self, event: SourceEvent) -> list[UIEvent]:
         if not self._turn.ruled or isinstance(event, TextDelta | SourceUsage | ProviderCompleted):
@@ -278,12 +296,12 @@ class StreamMachine(RunState):
                 return self._feed_text(text)
             case ReasoningDelta(text, signature, block, redacted, own):
                 has_content = text or signature or block or own
-                return [Reasoning(text, self.number(), signature, block, redacted, own)] if has_content else []
+                return [Reasoning(text, 0, signature, block, redacted, own)] if has_content else []
             case SourceUsage(usage):
                 self._usage = usage
                 return []
             case SourceRaw(data, format, about):
-                return [*self._turn.settle(), Raw(data, self.number(), format, about)]
+                return [*self._turn.settle(), Raw(data, 0, format, about)]
             case ProviderCompleted():
                 return self._complete(event)
             case ToolCallStart():
@@ -365,12 +383,12 @@ class StreamMachine(RunState):
     def _end_step(self) -> list[UIEvent]:
         events: list[UIEvent] = []
         ending = self._ending
-        events += (UsageReport(usage, self.number(), model) for model, usage in self._earlier)
+        events += (UsageReport(usage, model=model) for model, usage in self._earlier)
         if self._usage is not None:
             self.usage = self._usage if self.usage is None else self.usage + self._usage
-            events.append(UsageReport(self._usage, seq=self.number()))
+            events.append(UsageReport(self._usage))
             self._usage = None
-        events.append(StepEnd(self._step, ending.finish, self.number(), ending.response_id, ending.model))
+        events.append(StepEnd(self._step, ending.finish, 0, ending.response_id, ending.model))
         guard = self._guard if not ending.failed else None
         if guard is not None and (why := guard(self._malformed, not ending.complete)) is not None:
             self.stopped = True
@@ -388,10 +406,10 @@ class StreamMachine(RunState):
 
     def _report_failure(self, code: Code, message: str, status: int | None) -> list[UIEvent]:
         self._ending.failed = True
-        return [self.clean(Error(code, message, status=status, seq=self.number()))]
+        return [self.clean(Error(code, message, status=status))]
 
     def _done(self, *, left: bool = False) -> list[UIEvent]:
         self.closed = True
         # Their owner most likely refers to this machine; without the cycle, both are freed at once.
         self._guard = self.source = None
-        return [self._ending.done(self.pending, self.number(), left=left)]
+        return [self._ending.done(self.pending, left=left)]

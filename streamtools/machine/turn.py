@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec.structs import replace
-
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, Reasoning, ReasoningDelta, Text, Thinking, UIEvent, Warning
@@ -62,7 +60,6 @@ class Turn:
         dialects: Dialects,
         tools: Any,
         options: ParserOptions,
-        number: Callable[[], int],
         native_tool_calls: bool | None = None,
         output: OutputType | None = None,
         on_invalid_output: str = "warn",
@@ -72,17 +69,16 @@ class Turn:
         self._dialects = watched() if native_tool_calls and unnamed(dialects) else dialects
         self._tools = tools
         self._options = options
-        self._number = number
         chosen = Options(**options)
         self._limit = chosen.limits.text
         self.parser = self._make_parser()
         self._replaced = False  # the parser reads the rest of a turn of which another model gave the beginning
-        self.native = NativeCalls(chosen, number)
+        self.native = NativeCalls(chosen)
         self.output: OutputText | None = None
         if output is not None:
             from streamtools.machine.output_text import OutputText  # here, because few streams have a type
 
-            self.output = OutputText(output, number, chosen.limits)
+            self.output = OutputText(output, chosen.limits)
         self.ruled = bool(chosen.text_rules) or chosen.pace != "as_it_comes"
         self.thinks = chosen.rules_in_reasoning and self.ruled
         """Whether reasoning is read by rules."""
@@ -126,7 +122,7 @@ class Turn:
             self.parser = self._make_parser()
 
     def _make_parser(self) -> Parser:
-        return Parser(self._dialects, self._tools, number=self._number, **self._options)
+        return Parser(self._dialects, self._tools, **self._options)
 
     def read(self, text: str) -> list[UIEvent]:
         """Read a delta, for which `room` may not suffice."""
@@ -215,7 +211,6 @@ class Turn:
             self.parser = Parser(self._dialects, self._tools, **options)
             written = neutralise(written, self._enabled)
         self.parser.calls[:] = calls
-        self.parser.number_by(self._number)
         self._replaced = True
         return written
 
@@ -256,9 +251,9 @@ class Turn:
         twice = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
         new = [self._refuse_disabled(event) for event in found if _call_id(event) not in twice]
         message = "the provider refused to read a call, which was found in what the model had written"
-        warning = Warning(Code.SALVAGED, message, seq=self._number())
+        warning = Warning(Code.SALVAGED, message)
         events = [warning, *self.native.give_up(_SALVAGED)]
-        return events + self.native.adopt(replace(event, seq=self._number()) for event in new)
+        return events + self.native.adopt(new)
 
     def _refuse_disabled(self, event: UIEvent) -> UIEvent:
         if not isinstance(event, Call) or any(event.call.dialect == each.id for each in self._enabled):
@@ -299,7 +294,7 @@ class Turn:
         events = self.refuse(written, Code.SUPERSEDED, _BY_NATIVE)
         if declares_native is False and not self.native.emulated:
             message = "a model that is declared to make no native calls has made one"
-            events.append(Warning(Code.UNDECLARED_NATIVE, message, seq=self._number()))
+            events.append(Warning(Code.UNDECLARED_NATIVE, message))
         return Chosen(native, events, malformed)
 
     def _reconcile_text(self, text: str) -> list[UIEvent]:
@@ -310,7 +305,7 @@ class Turn:
             return []
         events = self._with_output(self.parser.close())
         message = "the provider's completed text differs from what it streamed; what was shown stands"
-        events.append(Warning(Code.TEXT_MISMATCH, message, seq=self._number()))
+        events.append(Warning(Code.TEXT_MISMATCH, message))
         return events if self.parser.calls else events + self._read_apart(text)
 
     def _read_apart(self, text: str) -> list[UIEvent]:
@@ -320,11 +315,11 @@ class Turn:
         ids = {call.id for call in apart.calls}
         if not self.parser.errors:
             ids.update(error.call_id or "" for error in apart.errors)
-        return [replace(event, seq=self._number()) for event in events if _call_id(event) in ids]
+        return [event for event in events if _call_id(event) in ids]
 
     def refuse(self, calls: Iterable[ToolCall], code: Code, message: str) -> list[UIEvent]:
         """Return the errors that end complete calls that do not count."""
-        return [Error(code, message, call_id=call.id, call=call, seq=self._number()) for call in calls]
+        return [Error(code, message, call_id=call.id, call=call) for call in calls]
 
     def _begin_block(self) -> None:
         """Begin a new block of deltas; forget the text of the turn if it exceeds the limit."""

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from streamtools.calls import ReadCall, ToolCall, new_call_id, read_envelope
 from streamtools.errors import Code
-from streamtools.events import Call, CallDelta, CallStart, Error, Markup, Partial, Text, Thinking, UIEvent, Warning
+from streamtools.events import Call, CallDelta, CallStart, Error, Markup, Partial, Thinking, UIEvent, Warning
 from streamtools.json_values import Decoded, Rejected, decode_json
 from streamtools.parsing.json_parts import MOST, MOST_IN_TURN, keeps_arguments, repair
 from streamtools.parsing.policies import Options
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from streamtools.parsing.value_reader import ValueReader
 
 _IDS = 16  # made of one block of random bytes, because asking the system for bytes is the main cost of an id
-_unnumbered = repeat(0).__next__
 
 
 class CallDraft(msgspec.Struct, eq=False):
@@ -57,30 +55,17 @@ class CallDraft(msgspec.Struct, eq=False):
 
 
 class Output:
-    """The numbered events of the current `feed`, and the calls and errors of the turn."""
+    """The events of the current `feed`, and the calls and errors of the turn."""
 
     __slots__ = (
-        "call_deltas", "calls", "count", "errors", "events", "make_delta", "make_text", "new_id", "number", "options",
-        "repairs",
+        "call_deltas", "calls", "count", "errors", "events", "new_id", "options", "repairs",
     )  # fmt: skip
 
-    def __init__(self, options: Options, number: Callable[[], int] | None) -> None:
-        """Number events by `number`, or not at all, for which the two most frequent kinds of events have makers."""
+    def __init__(self, options: Options) -> None:
         self.options = options
         self.call_deltas = options.call_deltas or options.call_partials  # somebody wants to hear of arguments
-        self.number: Callable[[], int] = _unnumbered
-        self.make_text: Callable[[str], Text] = Text
-        self.make_delta: Callable[[str, str], CallDelta] = CallDelta
-        if number is not None:
-            self.number_by(number)
         self.events: list[UIEvent] = []
         self.begin()
-
-    def number_by(self, number: Callable[[], int]) -> None:
-        """Number events from here on."""
-        self.number = number
-        self.make_text = lambda text: Text(text, number())
-        self.make_delta = lambda call_id, text: CallDelta(call_id, text, number())
 
     def begin(self) -> None:
         """Begin a turn."""
@@ -93,8 +78,8 @@ class Output:
         self.repairs = MOST_IN_TURN  # characters that may still be put right
 
     def add(self, event: Callable[..., UIEvent], *fields: object, **named: object) -> None:
-        """Add an event and number it."""
-        self.events.append(event(*fields, **named, seq=self.number()))
+        """Add an event."""
+        self.events.append(event(*fields, **named))
 
     # The life of a call.
 
@@ -104,7 +89,7 @@ class Output:
             if self.new_id is None:  # until the first call, since most turns have none
                 self.new_id = _call_ids().__next__
             call_id = self.new_id()
-        self.events.append(Thinking(True, call_id, self.number()))
+        self.events.append(Thinking(True, call_id))
         self.count += 1
         return CallDraft(call_id, begin, provider_id)
 
@@ -112,7 +97,7 @@ class Output:
         """Report the name of a call, now that it is certain, and the arguments that came before it."""
         call.started = name
         call.flows = self.options.call_deltas and not self.options.call_partials
-        self.events.append(CallStart(call.id, name, self.number()))
+        self.events.append(CallStart(call.id, name))
         if call.waiting:
             self.tell_arguments(call, "".join(call.waiting))
             call.waiting.clear()
@@ -121,33 +106,31 @@ class Output:
         """Report a piece of a call's arguments, as JSON text, once its name is known."""
         if call.flows:
             if text:
-                make_delta = self.make_delta
-                self.events.append(make_delta(call.id, text))
+                self.events.append(CallDelta(call.id, text))
         elif not call.started:
             call.waiting.append(text)
         elif text:
             if self.options.call_deltas:
-                self.events.append(self.make_delta(call.id, text))
+                self.events.append(CallDelta(call.id, text))
             if call.value is None:
                 from streamtools.parsing.value_reader import ValueReader  # loaded when it is used
 
                 call.value = ValueReader(limits=self.options.limits)
-            self.events += [Partial(*each, self.number(), call.id) for each in call.value.feed(text)]
+            self.events += [Partial(*each, call_id=call.id) for each in call.value.feed(text)]
 
     def complete_call(self, call: CallDraft, result: ToolCall) -> None:
         """End a call well."""
         if not call.started:
             self.start_call(call, result.name)
         self.calls.append(result)
-        self.events += (Call(result, self.number()), Thinking(False, call.id, self.number()))
+        self.events += (Call(result), Thinking(False, call.id))
 
     def reject_call(self, call: CallDraft, fault: Rejected, raw: str, dialect: str) -> None:
         """End a call as an error."""
-        number = self.number
-        error = Error(fault.code, fault.message, call_id=call.id, raw=raw, dialect=dialect, seq=number())
+        error = Error(fault.code, fault.message, call_id=call.id, raw=raw, dialect=dialect)
         if len(self.errors) <= self.options.limits.calls:  # a hostile stream has no end of them
             self.errors.append(error)
-        self.events += (error, Thinking(False, call.id, number()))
+        self.events += (error, Thinking(False, call.id))
 
 
 def _call_ids() -> Iterator[str]:

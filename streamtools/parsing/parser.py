@@ -38,7 +38,7 @@ class Parser:
     Nothing that a model writes makes it raise. `dialects` are ids, `Dialect` objects or `"auto"`, which None means,
     too; `()` enables none. `tools` are the declared tools, for dialects that read values by their schemas or calls by
     their names: a registry, a tool, a definition as a dict in the form of any provider, or several of these; a function
-    is declared by `tool(function)`. `number` gives events their `seq`. The other parameters are those of `Options`.
+    is declared by `tool(function)`. The other parameters are those of `Options`.
     Raises TypeError for `tools` that declare nothing, ValueError for a dialect or a value that is unknown, ImportError
     for `repair` without its extra, `ClosedError` for a `feed` behind the end.
 
@@ -61,8 +61,6 @@ class Parser:
         tools: Any = None,
         in_reasoning: bool = False,
         call_deltas: bool = False,
-        *,
-        number: Callable[[], int] | None = None,
         **options: Unpack[OtherOptions],
     ) -> None:
         check_names("Parser()", options, ("dialects", "tools", *ParserOptions.__annotations__))
@@ -71,15 +69,13 @@ class Parser:
         meant = choose_dialects(dialects)
         signatures = self._declared.signatures(parameters=tools is not None and any(each.openers_of for each in meant))
         self._dialects = dialect_set_of(meant, chosen.in_code, chosen.reasoning, signatures, chosen.calls_at)
-        self._output = Output(chosen, number)
-        self._number = number
+        self._output = Output(chosen)
         self._visible = Visible(self._output, chosen)
         self._prose = Prose(self._dialects, chosen, self._output, self._visible)
         self._closed = self._ended = False
         self._leaves: Callable[[str], object] = always  # finds nothing in a delta that changes no state
         self._hidden: Span | ReasoningText | None = None  # takes such a delta, unless it is text for the reader
-        self._shows = False  # such a delta is text for the reader, and events have no numbers
-        self._counts: Callable[[], int] | None = None  # numbers it, where they have
+        self._shows = False  # such a delta is text for the reader
         self.reset()
 
     def feed(self, delta: str) -> list[UIEvent]:
@@ -90,10 +86,6 @@ class Parser:
                 if self._shows:  # the commonest of all: text for the reader
                     self._prose.last = delta
                     return [Text(delta)]
-                if self._counts is not None:
-                    self._prose.last = delta
-                    count = self._counts  # as a variable, too
-                    return [Text(delta, count())]
                 if (span := self._span) is not None and (room := span.room - len(delta)) >= 0:
                     span.room = room  # `Span.skim`, inlined: text inside a string
                     span.parts.append(delta)
@@ -103,9 +95,7 @@ class Parser:
                         if (take := span.take) is not None:
                             take(delta)
                         return new
-                    if (number := self._number) is None:
-                        return [CallDelta(span.call_id, delta)]
-                    return [CallDelta(span.call_id, delta, number())]
+                    return [CallDelta(span.call_id, delta)]
                 if self._hidden is not None and (skimmed := self._hidden.skim(delta)) is not None:
                     return skimmed
             elif not (delta or self._closed):
@@ -169,13 +159,6 @@ class Parser:
             self._span.discard()
         return events
 
-    def number_by(self, number: Callable[[], int]) -> None:
-        """Number events from here on."""
-        self._number = number
-        if self._shows or self._counts:
-            self._shows, self._counts = False, number
-        self._output.number_by(number)
-
     def lose(self) -> None:
         """Mark a gap: a part of the text is missing here, and a call around it is an error."""
         if self._span is not None:
@@ -196,10 +179,10 @@ class Parser:
     @property
     def prose(self) -> Prose | None:
         """What says which text is shown as it is, while text is prose."""
-        return self._prose if self._shows or self._counts else None
+        return self._prose if self._shows else None
 
     def reset(self) -> None:
-        """Begin a new turn, in whatever state the last one is. The numbers of events go on."""
+        """Begin a new turn, in whatever state the last one is."""
         self._closed = self._ended = False
         self._span: Span | None = None
         self._body: Iterator[None] = iter(())  # the grammar that reads the span
@@ -280,13 +263,12 @@ class Parser:
         if self._ended and not prose.direct:  # else nothing is withheld
             visible.flush()
         # Choose the search for deltas that change no state, and what takes them.
-        self._hidden = self._counts = None
+        self._hidden = None
         self._shows, self._leaves = False, always
         if self._span is not None:
             self._hidden, self._leaves = self._span, self._span.leaves
         elif self._reasoning is None:
-            self._leaves, self._counts = prose.leaves, self._number
-            self._shows = self._number is None
+            self._leaves, self._shows = prose.leaves, True
         elif not self._reasoning.held:
             self._hidden, self._leaves = self._reasoning, self._reasoning.leaves
         return events
@@ -318,13 +300,13 @@ class Parser:
 
 
 class _GuardedParser(Parser):
-    """A parser whose events go through rules. It numbers them when they come out of there."""
+    """A parser whose events go through rules."""
 
-    def __init__(self, *args: Any, number: Callable[[], int] | None = None, **options: Any) -> None:
+    def __init__(self, *args: Any, **options: Any) -> None:
         from streamtools.parsing.text_guard import TextGuard  # loaded, with all of the rules, when it is used
 
         chosen: Any = {name: options[name] for name in _GUARDED if name in options}
-        self._guard = TextGuard(Options(**chosen), number)
+        self._guard = TextGuard(Options(**chosen))
         self._leaves_met: Callable[[str], object] | None = None
         self._deltas: Mapping[str, int] = {}  # what deltas are to that, and to the rules
         super().__init__(*args, **options)
@@ -332,19 +314,19 @@ class _GuardedParser(Parser):
     def feed(self, delta: str) -> list[UIEvent]:
         guard = self._guard
         if (matcher := guard.direct) is not None and self._shows and delta:
-            number, leaves = guard.number, self._leaves
+            leaves = self._leaves
             if leaves is not self._leaves_met:
                 self._leaves_met, self._deltas = leaves, guard.deltas(leaves)
             kind = self._deltas[delta]
             if not (kind or matcher.held):  # nothing begins in it: the commonest of all
                 self._prose.last = delta
                 matcher.position += len(delta)
-                return [Text(delta) if number is None else Text(delta, number())]
+                return [Text(delta)]
             if kind != LEAVES:  # as in a parser without rules
                 self._prose.last = delta
                 shown = matcher.feed(delta)
                 if type(shown) is str:
-                    return ([Text(shown)] if number is None else [Text(shown, number())]) if shown else []
+                    return [Text(shown)] if shown else []
                 return self._show([], shown)
         return self._show(super().feed(delta) if guard.stopped_by is None else [])
 
@@ -356,9 +338,6 @@ class _GuardedParser(Parser):
 
     def discard(self) -> list[UIEvent]:
         return self._show(super().discard())
-
-    def number_by(self, number: Callable[[], int]) -> None:
-        self._guard.number = number
 
     def pause(self) -> list[UIEvent]:
         return self._show([], ends=True)

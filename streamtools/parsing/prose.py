@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from streamtools.errors import Code
-from streamtools.events import Markup, Warning
+from streamtools.events import Markup, Text, Warning
 from streamtools.parsing.bodies import cut_off
 from streamtools.parsing.call_life import Output
 from streamtools.parsing.dialect_set import BEHIND_CALL, CALLS_ONLY, START, DialectSet, Meaning
@@ -157,8 +157,7 @@ class Prose:
                     text = ""
             elif at:
                 self.last = shown = text[:at]
-                make_text = self._output.make_text
-                self._output.events.append(make_text(shown))
+                self._output.events.append(Text(shown))
             self.held = text[at:]
             self.leaves = always
             if at == end and markdown.phase == BODY and self.direct and not (self._fresh or candidates.open):
@@ -339,7 +338,7 @@ class Prose:
     def _release(self, text: str) -> None:
         self.last = text
         if self.direct:
-            self._output.events.append(self._output.make_text(text))
+            self._output.events.append(Text(text))
         else:
             self._visible.show(text)
 

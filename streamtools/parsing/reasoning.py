@@ -221,7 +221,7 @@ class ReasoningText:
     def skim(self, text: str) -> list[UIEvent]:
         """Take text in which neither a closing tag nor a call can end or begin."""
         self._last = self._seen = text[-1]
-        return [Reasoning(text, seq=self._output.number())]
+        return [Reasoning(text)]
 
     def lose(self) -> None:
         """Mark a gap: a part of the text is missing here."""

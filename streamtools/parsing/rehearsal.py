@@ -55,7 +55,7 @@ class Rehearsal:
         self._closing = closing
         self._before = ""  # the last characters of the call, in which the closing tag may begin
         self._tag: tuple[JsonText, int] | None = None  # JSON with the closing tag in a string, and where that stands
-        self._output = Output(output.options, None)  # nobody reads it
+        self._output = Output(output.options)  # nobody reads it
         self._declared = declared
         self._most = output.options.limits.call
         self._parts: list[str] = []  # what has been read of the run

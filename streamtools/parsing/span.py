@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from streamtools.errors import Code
-from streamtools.events import UIEvent
+from streamtools.events import CallDelta, UIEvent
 from streamtools.parsing.call_life import Output, WrittenCalls
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.json_parts import ARGUMENTS, BEGIN, BLAME, END, FIELD, NAME, PIECE
@@ -90,7 +90,7 @@ class Span(WrittenCalls):
         self.room = room
         output = self._output
         if self.call_id is not None:
-            return [output.make_delta(self.call_id, text)]
+            return [CallDelta(self.call_id, text)]
         events: list[UIEvent] = []
         output.events = events
         if self.take is not None:
@@ -115,8 +115,7 @@ class Span(WrittenCalls):
             if scanner.passes and text and scanner.pass_over(text, place):  # the end has no text
                 self.leaves = scanner.leaves
                 if self.call_id is not None:
-                    make_delta = self._output.make_delta
-                    self._output.events.append(make_delta(self.call_id, text))
+                    self._output.events.append(CallDelta(self.call_id, text))
                 elif (take := self.take) is not None:
                     take(text)
                 return True

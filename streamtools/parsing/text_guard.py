@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
-    CallDelta,
     Error,
     FollowUp,
     Matched,
@@ -69,11 +68,10 @@ deltas_of = lru_cache(maxsize=32)(Deltas)
 
 
 class TextGuard:
-    """Applies rules to the events of a turn, gives its text a pace, and numbers the events."""
+    """Applies rules to the events of a turn and gives its text a pace."""
 
-    def __init__(self, options: Options, number: Callable[[], int] | None) -> None:
+    def __init__(self, options: Options) -> None:
         self._redacting = [rule for rule in options.text_rules if rule.redacts]
-        self.number = number
         self._keeps = options.history == "as_written"
         self.matcher = Matcher(automaton_of(options.text_rules))
         self.paced: Paced | PacedLinks | None = None
@@ -124,7 +122,7 @@ class TextGuard:
                 if kind is Thinking or kind is Reasoning:
                     self.end(out)
                 if self.stopped_by is None:
-                    out.append(self._pass(event))
+                    out.append(self.clean(event))
             if self.stopped_by is not None:
                 break
         return out
@@ -145,16 +143,15 @@ class TextGuard:
         if self.stopped_by is None and (event.signature or event.id or event.redacted or event.own):
             self._end_thoughts(out)
             if self.stopped_by is None:
-                last = KeptReasoning("", (self.number or int)(), event.signature, event.id, event.redacted)
+                last = KeptReasoning("", 0, event.signature, event.id, event.redacted)
                 last.keep(replace(event, text=""))
                 out.append(last)
 
     def _show_thought(self, pieces: str | Pieces, out: list[UIEvent]) -> None:
-        number = self.number or int
         for piece in [pieces] if isinstance(pieces, str) else pieces:
             if not isinstance(piece, Found):
                 if piece:
-                    out.append(Reasoning(piece, number()))
+                    out.append(Reasoning(piece))
                 continue
             self._tell(piece, out, "reasoning")
             if self.stopped_by is not None:
@@ -168,7 +165,7 @@ class TextGuard:
 
     def _show_waiting(self, out: list[UIEvent]) -> None:
         if self.paced is not None and (text := self.paced.close()):
-            out.append(Text(text, (self.number or int)()))
+            out.append(Text(text))
 
     def clean(self, event: UIEvent) -> UIEvent:
         """Return an event without matches in what it holds of the model's words beside the text."""
@@ -208,27 +205,13 @@ class TextGuard:
         matcher = Matcher(automaton_of(self._redacting))
         return in_place(matcher.feed(text))
 
-    def _pass(self, event: Any) -> UIEvent:
-        number = self.number
-        if type(event) is CallDelta:
-            return event if number is None else CallDelta(event.call_id, event.text, number())
-        event = self.clean(event)
-        if number is None:
-            made: UIEvent = event
-            return made
-        made = replace(event, seq=number())
-        if (written := getattr(event, "written", None)) is not None:
-            made.keep(written)  # type: ignore[union-attr]  # which it has
-        return made
-
     def show(self, pieces: str | Pieces, out: list[UIEvent]) -> None:
         """Add what the reader sees of text and of matches in it."""
-        number = self.number or int
         for piece in [pieces] if isinstance(pieces, str) else pieces:
             if not isinstance(piece, Found):
                 text = piece if self.paced is None else self.paced.feed(piece)
                 if text:
-                    out.append(Text(text, number()))
+                    out.append(Text(text))
                 continue
             self._show_waiting(out)
             self._tell(piece, out, "text")
@@ -237,14 +220,13 @@ class TextGuard:
 
     def _tell(self, found: Found, out: list[UIEvent], where: Literal["text", "reasoning"]) -> None:
         """Add the event of a match, and what is shown in its place."""
-        number = self.number or int
         rule, match, position = found
         text = rule.text_for(match)
         fields = dict(rule.fields(match)) if rule.fields is not None else None
-        matched = Matched(rule.name, rule.action, position, len(match), len(text), fields, number(), where)
+        matched = Matched(rule.name, rule.action, position, len(match), len(text), fields, 0, where)
         matched.tell(match, written=self._keeps or where == "reasoning")
         out.append(matched)
         if text:
-            out.append(Text(text, number()) if where == "text" else Reasoning(text, number()))
+            out.append(Text(text) if where == "text" else Reasoning(text))
         if rule.action in ("stop", "fail"):
             self.stopped_by = rule

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError, create_model
 
-from streamtools import Parser, ToolCall, coalesce
+from streamtools import Parser, StreamMachine, ToolCall, coalesce
 from streamtools.errors import Code
 from streamtools.events import (
     SOURCE_EVENTS,
@@ -353,19 +352,17 @@ def test_coalescing_again_changes_nothing(events: list[UIEvent]) -> None:
 # seq
 
 
-def test_events_of_a_parser_are_numbered_by_whoever_asks() -> None:
-    """Each event takes the next number, the ones that are skimmed and the ones that come at the end too."""
+def test_a_machine_numbers_its_events_from_one() -> None:
+    """Each event takes the next number, in prose, in arguments and at the end."""
     text = 'Some prose, ###:{"name":"f","args":{"a":"long","b":"longer"}} ###: <think>'
     for deltas in ([text], list(text), [text[:9], text[9:]]):
-        parser = Parser(call_deltas=True, number=itertools.count(1).__next__)
-        events = [event for delta in deltas for event in parser.feed(delta)] + parser.close()
+        machine = StreamMachine(call_deltas=True)
+        events = [event for delta in deltas for event in machine.feed(TextDelta(delta))] + machine.close()
         assert [*range(1, len(events) + 1)] == [event.seq for event in events]
-        parser.reset()
-        assert [len(events) + 1] == [event.seq for event in parser.feed("x") + parser.close()]
 
 
 def test_a_bare_parser_does_not_number() -> None:
-    """Without somebody who counts, every event is number 0."""
+    """Every event of a parser has the number 0."""
     parser = Parser()
 
     assert {0} == {event.seq for event in parser.feed('a ###:{"name":"f"} b') + parser.close()}

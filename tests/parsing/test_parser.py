@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import Any
 
 import pytest
@@ -18,18 +17,6 @@ from tests.support.reading import Brief, brief, call, error, read, warning
 F = '###:{"name":"f"}'
 BLOCK = '~~~tool_call\n{"name":"f"}\n~~~'
 f = call("f")
-
-
-def test_events_are_numbered_by_another_from_here_on() -> None:
-    """In mid-text, whether they had numbers before or none."""
-    for first in (None, count(1).__next__):
-        parser = Parser(number=first)
-        parser.feed("so far")
-        parser.number_by(count(7).__next__)
-        deltas = (" text", " and more\n", F, " end")
-        seqs = [event.seq for delta in deltas for event in parser.feed(delta)]
-        assert len(seqs) > 3
-        assert seqs == [*range(7, 7 + len(seqs))]
 
 
 def test_the_life_of_a_call() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal
 
+from msgspec.structs import force_setattr
+
 from streamtools import Parser, coalesce, rules
 from streamtools.events import Text, UIEvent
 from streamtools.parsing.pace import Paced, PacedLinks, _joined
@@ -52,9 +54,11 @@ def check_judge(given: Input) -> Iterator[object]:
     judge = TextJudge(_is_fine, release=chosen["release"], context=chosen["context"])
     known: tuple[list[tuple[str, str]], list[UIEvent]] | None = None
     for size in (len(text) or 1, *_SIZES):
-        parser = Parser(("hash_marker", "tilde_fence"), number=iter(range(10**9)).__next__, new_id=lambda: "id")
+        parser = Parser(("hash_marker", "tilde_fence"), new_id=lambda: "id")
         batches = [parser.feed(each) for each in pieces(text, size)] + [parser.close()]
         written = [event for batch in batches for event in batch]
+        for seq, event in enumerate(written):
+            force_setattr(event, "seq", seq)
         asked, out = _judged(batches, judge, late=chosen["late"])
         refused = next((at for at, piece in enumerate(asked) if not piece.approved), None)
         approved = asked[:refused]
