@@ -15,6 +15,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from msgspec.structs import force_setattr
+
 from streamtools.calls import ToolCall, Verdict
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
@@ -136,8 +138,13 @@ class StreamMachine(RunState):
                     turn.room -= size
                     turn.deltas.append(text)
                     parse = self._parse  # called as a variable: what looks like a method is looked up in the type first
-                    return self.numbered(parse(text))
-                return self.numbered(turn.read(text))
+                    events = parse(text)
+                else:
+                    events = turn.read(text)
+                number = self.number
+                for made in events:
+                    force_setattr(made, "seq", number())
+                return events
             if type(event) is ToolCallDelta:
                 call = self._writing.get(event.key)
                 text = event.text

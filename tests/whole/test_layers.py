@@ -11,7 +11,6 @@ import graphlib
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib.metadata import packages_distributions
@@ -141,8 +140,6 @@ MAY_USE: dict[str, Collection[str]] = {
 LOOSE = {"__init__", "__main__", "errors", "calls", "json_values", "limits", "loading", "logs", "observing"}
 """The files of the top floor: the two doors and the vocabulary."""
 
-LONGEST = 400  # lines of a module
-FULL = 20  # modules of a folder, beside its `__init__`
 
 SEAM = {
     "overrides": {"_resume", "_follow"},
@@ -365,23 +362,6 @@ def test_modules_know_one_another_in_one_direction() -> None:
 def test_nothing_is_loose_on_the_top_floor() -> None:
     """Beside the folders, only the vocabulary."""
     assert {path.stem for path in PACKAGE.glob("*.py")} == LOOSE
-
-
-def test_a_module_can_be_read_in_one_go() -> None:
-    """No module is longer than one can hold in mind, and no folder holds more of them than one can survey."""
-    lengths = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
-    folders = Counter(path.parent for path in PACKAGE.rglob("[!_]*.py"))
-
-    assert {} == {name: length for name, length in lengths.items() if length > LONGEST}
-    assert {} == {folder.name: count for folder, count in folders.items() if count > FULL}
-
-
-def test_a_name_means_one_module() -> None:
-    """No two modules of the package have the same name, and none has that of a folder."""
-    names = Counter(path.stem for path in PACKAGE.rglob("[!_]*.py"))
-    names.update(path.parent.name for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
-
-    assert [] == [name for name, count in names.items() if count > 1]
 
 
 @pytest.mark.parametrize(
