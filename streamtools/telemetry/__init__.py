@@ -5,8 +5,6 @@ from streamtools import telemetry
 telemetry.instrument()
 """
 
-from streamtools.telemetry.conventions import CONVENTIONS, Names, Version
-
 try:
     from streamtools.telemetry.spans import instrument, uninstrument
 except ModuleNotFoundError as error:
@@ -16,4 +14,4 @@ except ModuleNotFoundError as error:
         'telemetry needs opentelemetry-api: pip install "streamtools[otel]"', name=error.name
     ) from None
 
-__all__ = ["CONVENTIONS", "Names", "Version", "instrument", "uninstrument"]
+__all__ = ["instrument", "uninstrument"]

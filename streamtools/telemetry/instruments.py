@@ -1,6 +1,6 @@
-"""The metrics: those of the conventions, and under `streamtools.` those that only a library like this one can tell.
+"""The metrics: those of the conventions, and ours, whose names begin with `streamtools.`.
 
-Attributes have few values: the names of dialects, codes, rules and tools that there are, and never what a model wrote.
+Attributes have few distinct values: dialects, codes, rules, models and tools. They never hold text of a model.
 """
 
 from __future__ import annotations
@@ -8,73 +8,77 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from opentelemetry.metrics import CallbackOptions, Counter, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
 
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Matched, Usage, Warning
-from streamtools.telemetry.conventions import AGENT_DURATION, SECONDS, TOKENS, TOOL_DURATION, Names
+from streamtools.telemetry import conventions
 
-_CHARACTERS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
+_CHARACTER_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 
-_COUNTED = {
+_COUNTERS = {
     "calls": "Calls that models have made.",
-    "errors": "Calls that are not, or were not run, well, and faults of streams.",
-    "cut_calls": "Calls in which an answer ended.",
-    "near_misses": "What looked like a call and was none.",
-    "warnings": "Warnings, near misses aside.",
-    "rule_matches": "What rules have found in the text.",
-    "resumes": "Readers that came back to a run.",
-    "fenced_appends": "Runs that another process has taken over, of which nothing more was written here.",
+    "errors": "Malformed calls, failed calls, and failed streams.",
+    "cut_calls": "Calls that were cut off by the end of a response.",
+    "near_misses": "Texts that look like a call but are not.",
+    "warnings": "Warnings, except near misses.",
+    "rule_matches": "Matches of rules in the text.",
+    "resumes": "Readers that reconnected to a run.",
+    "fenced_appends": "Runs that another process has taken over, so that this process stopped writing to them.",
 }
 
 
 class Instruments:
-    """The instruments of one meter; `held` returns how many characters are held back now."""
+    """The instruments of one meter. `buffered` returns how many characters all runs hold back now."""
 
-    def __init__(self, meter: Meter, names: Names, held: Callable[[], int]) -> None:
-        def seconds(name: str, about: str) -> Any:
-            return meter.create_histogram(name, "s", about, explicit_bucket_boundaries_advisory=SECONDS)
+    def __init__(self, meter: Meter, buffered: Callable[[], int]) -> None:
+        def seconds(name: str, description: str) -> Histogram:
+            return meter.create_histogram(
+                name, "s", description, explicit_bucket_boundaries_advisory=conventions.DURATION_BUCKETS_S
+            )
 
         def observe(options: CallbackOptions) -> Iterable[Observation]:
-            return [Observation(held())]
+            return [Observation(buffered())]
 
-        self.duration = seconds(names.duration, "Duration of a request to a model.")
-        self.first_chunk = seconds(names.first_chunk, "Time until the first chunk of an answer.")
-        self.output_chunk = seconds(names.output_chunk, "Time from one chunk of an answer to the next.")
-        self.tool_duration = seconds(TOOL_DURATION, "Duration of a tool.")
-        self.agent_duration = seconds(AGENT_DURATION, "Duration of a run.")
-        self.first_text = seconds("streamtools.time_to_first_text", "Time until the reader sees the first text.")
-        self.longest_held = meter.create_histogram(
+        self.request_duration = seconds(conventions.REQUEST_DURATION, "Duration of a request to a model.")
+        self.first_chunk = seconds(conventions.FIRST_CHUNK, "Time until the first chunk of a response.")
+        self.output_chunk = seconds(conventions.OUTPUT_CHUNK, "Time between two chunks of a response.")
+        self.tool_duration = seconds(conventions.TOOL_DURATION, "Duration of a tool execution.")
+        self.agent_duration = seconds(conventions.AGENT_DURATION, "Duration of a run.")
+        self.first_text = seconds("streamtools.time_to_first_text", "Time until the first visible text.")
+        self.longest_buffered = meter.create_histogram(
             "streamtools.held.longest",
             "{character}",
-            "The most characters that a run has held back at once.",
-            explicit_bucket_boundaries_advisory=_CHARACTERS,
+            "Maximum number of characters that a run held back.",
+            explicit_bucket_boundaries_advisory=_CHARACTER_BUCKETS,
         )
         meter.create_observable_gauge(
-            "streamtools.held.now", [observe], "{character}", "Characters that are held back: they may become a call."
+            "streamtools.held.now", [observe], "{character}", "Characters held back because they may become a call."
         )
-        self._tokens = names.tokens and meter.create_histogram(
-            names.tokens, "{token}", "Tokens of a request.", explicit_bucket_boundaries_advisory=TOKENS
+        self._tokens = meter.create_histogram(
+            conventions.TOKEN_USAGE,
+            "{token}",
+            "Tokens of a request.",
+            explicit_bucket_boundaries_advisory=conventions.TOKEN_BUCKETS,
         )
-        self._by_kind = {
-            kind: meter.create_counter(name, "{token}", f"Tokens: {kind}.")
-            for kind, name in names.tokens_by_kind.items()
-        }
         self._counters: dict[str, Counter] = {
-            name: meter.create_counter(f"streamtools.{name}", "1", about) for name, about in _COUNTED.items()
+            name: meter.create_counter(f"streamtools.{name}", "1", description)
+            for name, description in _COUNTERS.items()
         }
         self._readers = meter.create_up_down_counter("streamtools.readers", "1", "Connections that read runs.")
 
-    def count(self, what: str, by: int) -> None:
-        """Count what is told by `streamtools.observing.count`."""
-        (self._readers if what == "readers" else self._counters[what]).add(by)
+    def count(self, name: str, by: int) -> None:
+        """Add to the counter that `streamtools.observing.count` names."""
+        (self._readers if name == "readers" else self._counters[name]).add(by)
 
-    def see(self, events: Sequence[Any], model: str | None) -> None:
-        """Count what events tell of the answers of a model."""
+    def count_events(self, events: Sequence[Any], model: str | None) -> None:
+        """Count the calls, errors, warnings and rule matches in the events of a model's response."""
 
-        def count(name: str, **attributes: str | None) -> None:
-            told = {f"streamtools.{key}": value for key, value in attributes.items() if value is not None}
-            self._counters[name].add(1, told if model is None else told | {"gen_ai.request.model": model})
+        def count(name: str, **labels: str | None) -> None:
+            attributes = {f"streamtools.{key}": value for key, value in labels.items() if value is not None}
+            if model is not None:
+                attributes["gen_ai.request.model"] = model
+            self._counters[name].add(1, attributes)
 
         for event in events:
             kind = type(event)
@@ -93,11 +97,7 @@ class Instruments:
             elif kind is Matched:
                 count("rule_matches", rule=event.rule, action=event.action)
 
-    def use(self, usage: Usage, attributes: dict[str, Any]) -> None:
-        if self._tokens:
-            for kind, tokens in (("input", usage.input), ("output", usage.output)):
-                if tokens is not None:
-                    self._tokens.record(tokens, attributes | {"gen_ai.token.type": kind})
-        for kind, counter in self._by_kind.items():
-            if (tokens := getattr(usage, kind)) is not None:
-                counter.add(tokens, attributes | {"gen_ai.token.modality": "unknown"})
+    def record_usage(self, usage: Usage, attributes: dict[str, Any]) -> None:
+        for token_type, tokens in (("input", usage.input), ("output", usage.output)):
+            if tokens is not None:
+                self._tokens.record(tokens, attributes | {"gen_ai.token.type": token_type})

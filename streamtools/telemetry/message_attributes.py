@@ -1,7 +1,7 @@
-"""Messages, arguments and results as attributes of spans, where somebody has asked for content.
+"""Span attributes with content: messages, arguments and results. They exist only with `instrument(content=True)`.
 
-They are JSON in the form of the conventions' schemas, at most `LONGEST` characters of it, in which keys are overwritten
-as in a recording.
+An attribute is JSON in the schema of the conventions. Keys of known formats are overwritten, as in a recording, and the
+JSON is cut at `MAX_ATTRIBUTE` characters.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from streamtools.json_values import writable
 from streamtools.recording.scrubbing import scrub
 
 Clean: TypeAlias = Callable[[Any], Any]
-"""Returns plain data as the rules on a run's text leave it."""
+"""Applies the text rules of a run to plain data."""
 
-LONGEST = 64 * 1024
+MAX_ATTRIBUTE = 64 * 1024
 """Characters of one attribute."""
 
 
 def as_attribute(value: Any) -> str:
-    """Return a text as it is, and another value as JSON: without keys, and cut where it is too long."""
-    written = value.encode("utf-8", "replace") if isinstance(value, str) else msgspec.json.encode(writable(value))
-    return scrub(written).decode("utf-8", "replace")[:LONGEST]
+    """Return a string as it is and any other value as JSON, without keys and cut at `MAX_ATTRIBUTE`."""
+    encoded = value.encode("utf-8", "replace") if isinstance(value, str) else msgspec.json.encode(writable(value))
+    return scrub(encoded).decode("utf-8", "replace")[:MAX_ATTRIBUTE]
 
 
 def input_messages(history: Iterable[Message], clean: Clean) -> str:
-    return as_attribute(clean([_message(each) for each in history]))
+    """Return `gen_ai.input.messages`."""
+    return as_attribute(clean([_message(message) for message in history]))
 
 
 def output_messages(text: str, reasoning: str, calls: Sequence[ToolCall], finish: str | None, clean: Clean) -> str:
-    """Return `gen_ai.output.messages`: what the model said as the reader saw it."""
-    parts = [{"type": "reasoning", "content": reasoning}] * bool(reasoning)
-    parts += [{"type": "text", "content": text}] * bool(text)
-    said = {"role": "assistant", "parts": [*parts, *map(_call, calls)], "finish_reason": finish or "error"}
-    return as_attribute(clean([said]))
+    """Return `gen_ai.output.messages`: the response as the user sees it."""
+    parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
+    parts += [{"type": "text", "content": text}] if text else []
+    message = {"role": "assistant", "parts": [*parts, *map(_call, calls)], "finish_reason": finish or "error"}
+    return as_attribute(clean([message]))
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -50,13 +51,13 @@ def _message(message: Message) -> dict[str, Any]:
         case System(text):
             return {"role": "system", "parts": [{"type": "text", "content": text}]}
         case Results(results):
-            answers = [{"type": "tool_call_response", "id": each.call_id, "response": each.text} for each in results]
-            return {"role": "tool", "parts": answers}
-        case Assistant(parts=said):
-            return {"role": "assistant", "parts": list(map(_part, said))}
+            parts = [{"type": "tool_call_response", "id": item.call_id, "response": item.text} for item in results]
+            return {"role": "tool", "parts": parts}
+        case Assistant(parts=assistant_parts):
+            return {"role": "assistant", "parts": list(map(_part, assistant_parts))}
         case _:
             content = message.content
-            texts = [content] if isinstance(content, str) else [str(each.get("text", "")) for each in content]
+            texts = [content] if isinstance(content, str) else [str(part.get("text", "")) for part in content]
             return {"role": "user", "parts": [{"type": "text", "content": text} for text in texts]}
 
 

@@ -1,8 +1,8 @@
-"""The spans of one run: `invoke_agent` around it, `chat {model}` for each request, `execute_tool {name}` for each tool.
+"""Spans of a run: `invoke_agent` around the run, `chat {model}` per request, `execute_tool {name}` per call.
 
-A span is an object whose parent is said when it is made. It is current only in tasks of the run's own, where logs and
-the clients of HTTP find it: in the task that drives the run while it is read, and in that of a tool. Nothing yields
-there, so whoever iterates, breaks off or closes elsewhere meets none of them.
+Each span gets its parent explicitly. A span is current only in tasks that belong to the run: the task that drives it,
+and the task or thread of a tool. Logs and HTTP clients find it there. The task that iterates over the run never sees
+it.
 """
 
 from __future__ import annotations
@@ -22,44 +22,41 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from streamtools import observing
 from streamtools.calls import ToolCall
-from streamtools.errors import Code, check_word
+from streamtools.errors import Code
 from streamtools.events import Call, Done, Error, Reasoning, StepEnd, Text, Usage, UsageReport, Warning
 from streamtools.logs import without_inputs
 from streamtools.observing import Holds
-from streamtools.telemetry.conventions import CONVENTIONS, Names, Version, provider_name
+from streamtools.telemetry.conventions import SCHEMA_URL, provider_name
 from streamtools.telemetry.instruments import Instruments
 from streamtools.telemetry.message_attributes import Clean, as_attribute, input_messages, output_messages
 
-_NAME = "streamtools"
-_ON_SPANS = {
+_LIBRARY = "streamtools"
+_USAGE_ATTRIBUTES = {
     "input": "gen_ai.usage.input_tokens",
     "output": "gen_ai.usage.output_tokens",
     "cache_read": "gen_ai.usage.cache_read.input_tokens",
+    "cache_write": "gen_ai.usage.cache_creation.input_tokens",
     "reasoning": "gen_ai.usage.reasoning.output_tokens",
 }
-"""Attributes of spans by the field of `Usage`; that of `cache_write` has another name in each version."""
-_COUNTED = ("resent", "malformed", "near_misses")  # of a request
+"""Span attributes by the field of `Usage`."""
 _PROPAGATOR = TraceContextTextMapPropagator()
+
 CANCELLED = "cancelled"
-"""`error.type` of what was left before it was complete."""
-OTHER = "_OTHER"
-"""`gen_ai.tool.name` of a tool that there is not: a model may write any."""
+"""`error.type` of a request, tool or run that was cancelled."""
+UNKNOWN_TOOL = "_OTHER"
+"""`gen_ai.tool.name` of a tool that does not exist. The model's own text would create endless attribute values."""
 
 
 @dataclass(frozen=True, eq=False)
 class Instrumentation:
-    """What all runs are told with, as `instrument` sets it up, and what watches them: see `streamtools.observing`.
-
-    `live` are those that go on.
-    """
+    """The settings of `instrument`, installed as the `streamtools.observing.Observer` of the process."""
 
     tracer: trace.Tracer
     metrics: Instruments
-    names: Names
     agent: str | None
     content: bool
     by_chunk: bool
-    live: dict[int, RunSpans]
+    live_runs: dict[int, RunSpans]
 
     def begin(self, run_id: str, machine: Holds, resumed: str) -> RunSpans:
         return RunSpans(self, run_id, machine, resumed)
@@ -68,8 +65,8 @@ class Instrumentation:
         self.metrics.count(what, by)
 
 
-class _Request:
-    """One request to a model, from when it is sent until its answer is complete."""
+class _RequestSpan:
+    """The span of one request to a model, from sending it until the response is complete."""
 
     def __init__(
         self, settings: Instrumentation, parent: Context, origin: Sequence[Any], source: object, clean: Clean
@@ -89,35 +86,36 @@ class _Request:
                 self.attributes["server.port"] = parts.port or (80 if parts.scheme == "http" else 443)
         self._settings = settings
         self._clean = clean
-        self.began = perf_counter()
-        self._started = time_ns()
-        self.came: float | None = None  # when the last chunk did
-        self.ended: float | None = None
+        self.started_at = perf_counter()
+        self._start_time_ns = time_ns()
+        self._last_chunk_at: float | None = None
+        self.ended_at: float | None = None
         self.resent = self.malformed = self.near_misses = 0
         self.usage: Usage | None = None
         self.step: StepEnd | None = None
         self.error: str | None = None
         self.texts: list[str] = []
-        self.thoughts: list[str] = []
+        self.reasoning: list[str] = []
         self.calls: list[ToolCall] = []
         name = f"chat {model}" if model else "chat"
-        told = self.attributes | {"gen_ai.request.stream": True}
+        attributes = self.attributes | {"gen_ai.request.stream": True}
         if settings.content and (history := getattr(source, "history", None)):
-            told["gen_ai.input.messages"] = input_messages(history, clean)
-        self.span = settings.tracer.start_span(name, parent, SpanKind.CLIENT, told, start_time=self._started)
+            attributes["gen_ai.input.messages"] = input_messages(history, clean)
+        self.span = settings.tracer.start_span(
+            name, parent, SpanKind.CLIENT, attributes, start_time=self._start_time_ns
+        )
         self._token = context.attach(trace.set_span_in_context(self.span, parent))
 
-    def chunk(self) -> None:
+    def record_chunk(self) -> None:
         now, metrics = perf_counter(), self._settings.metrics
-        if self.came is None:
-            self.span.set_attribute("gen_ai.response.time_to_first_chunk", now - self.began)
-            metrics.first_chunk.record(now - self.began, self.attributes)
+        if self._last_chunk_at is None:
+            self.span.set_attribute("gen_ai.response.time_to_first_chunk", now - self.started_at)
+            metrics.first_chunk.record(now - self.started_at, self.attributes)
         elif self._settings.by_chunk:
-            metrics.output_chunk.record(now - self.came, self.attributes)
-        self.came = now
+            metrics.output_chunk.record(now - self._last_chunk_at, self.attributes)
+        self._last_chunk_at = now
 
-    def take(self, event: Any, content: bool) -> None:
-        """Note what an event tells of the answer."""
+    def record_event(self, event: Any, content: bool) -> None:
         kind = type(event)
         if kind is StepEnd:
             self.step = event
@@ -133,50 +131,56 @@ class _Request:
             if kind is Text:
                 self.texts.append(event.text)
             elif isinstance(event, Reasoning):
-                self.thoughts.append(event.text)
+                self.reasoning.append(event.text)
             elif kind is Call:
                 self.calls.append(event.call)
 
     def end(self, error: str | None) -> None:
-        """End the span, at the time at which the answer was complete."""
+        """End the span at the time when the response was complete."""
         context.detach(self._token)
         settings, span, step = self._settings, self.span, self.step or StepEnd(0, None)
-        took = (self.ended or perf_counter()) - self.began
+        duration = (self.ended_at or perf_counter()) - self.started_at
         error = error or self.error
         if step.model:
             self.attributes["gen_ai.response.model"] = step.model
-        told: dict[str, Any] = {f"streamtools.{each}": getattr(self, each) for each in _COUNTED}
-        told |= {"gen_ai.response.id": step.response_id, "gen_ai.response.model": step.model}
+        attributes: dict[str, Any] = {
+            "streamtools.resent": self.resent,
+            "streamtools.malformed": self.malformed,
+            "streamtools.near_misses": self.near_misses,
+            "gen_ai.response.id": step.response_id,
+            "gen_ai.response.model": step.model,
+        }
         if settings.content:
-            said = "".join(self.texts), "".join(self.thoughts), self.calls
-            told["gen_ai.output.messages"] = output_messages(*said, step.finish_reason, self._clean)
-        _tell(span, told, step.finish_reason, self.usage, settings.names)
+            attributes["gen_ai.output.messages"] = output_messages(
+                "".join(self.texts), "".join(self.reasoning), self.calls, step.finish_reason, self._clean
+            )
+        _set_outcome(span, attributes, step.finish_reason, self.usage)
         if self.usage is not None:
-            settings.metrics.use(self.usage, self.attributes)
-        settings.metrics.duration.record(took, self.attributes | _fail(span, error))
-        span.end(self._started + int(took * 1e9))
+            settings.metrics.record_usage(self.usage, self.attributes)
+        settings.metrics.request_duration.record(duration, self.attributes | _set_error(span, error))
+        span.end(self._start_time_ns + int(duration * 1e9))
 
 
 class RunSpans:
-    """The spans of one run, and what its metrics need: see `streamtools.observing.Observed`."""
+    """The spans and metrics of one run; implements `streamtools.observing.Observed`."""
 
     def __init__(self, settings: Instrumentation, run_id: str, machine: Holds, resumed: str) -> None:
         self._settings = settings
         self.machine = machine
-        self._longest = 0
-        self._began = perf_counter()
+        self._longest_buffered = 0
+        self._started_at = perf_counter()
         self.attributes: dict[str, Any] = {"gen_ai.operation.name": "invoke_agent"}
         if settings.agent:
             self.attributes["gen_ai.agent.name"] = settings.agent
-        self._before = _links(resumed)
+        self._resumed_links = _links(resumed)
         self._span = settings.tracer.start_span(
             f"invoke_agent {settings.agent}" if settings.agent else "invoke_agent",
             attributes=self.attributes | {"streamtools.run.id": run_id},
-            links=self._before,
+            links=self._resumed_links,
         )
         self._context = trace.set_span_in_context(self._span)
-        self._request: _Request | None = None
-        self._model: str | None = None  # that was asked last
+        self._request: _RequestSpan | None = None
+        self._last_model: str | None = None
         self._usage: Usage | None = None
         self._error: str | None = None
         self._done: Done | None = None
@@ -184,27 +188,27 @@ class RunSpans:
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, self._context)
         self.trace = carrier.get("traceparent", "")
-        settings.live[id(self)] = self
+        settings.live_runs[id(self)] = self
 
     def current(self) -> AbstractContextManager[None]:
-        return _current(self._context)
+        return _attached(self._context)
 
     def asked(self, origin: Sequence[Any], source: object) -> None:
         self._end_request()
-        self._request = _Request(self._settings, self._context, origin, source, self.machine.without_matches)
-        self._model = self._request.attributes.get("gen_ai.request.model")
+        self._request = _RequestSpan(self._settings, self._context, origin, source, self.machine.without_matches)
+        self._last_model = self._request.attributes.get("gen_ai.request.model")
 
     def came(self) -> None:
         if self._request is not None:
-            self._request.chunk()
+            self._request.record_chunk()
 
     def shown(self) -> None:
         if (request := self._request) is not None:
-            self._settings.metrics.first_text.record(perf_counter() - request.began, request.attributes)
+            self._settings.metrics.first_text.record(perf_counter() - request.started_at, request.attributes)
 
     def answered(self) -> None:
-        if self._request is not None and self._request.ended is None:
-            self._request.ended = perf_counter()
+        if self._request is not None and self._request.ended_at is None:
+            self._request.ended_at = perf_counter()
 
     def failed(self, cause: str) -> None:
         self._end_request(cause)
@@ -215,23 +219,18 @@ class RunSpans:
 
     def read(self, raised: BaseException | None) -> None:
         request, error = self._request, None
-        if request is not None and request.ended is None:
+        if request is not None and request.ended_at is None:
             if isinstance(raised, Exception):
                 error = type(raised).__qualname__
             elif request.step is None and request.error is None:
                 error = CANCELLED if raised is not None else Code.STREAM_INTERRUPTED.value
         self._end_request(error)
 
-    def _end_request(self, error: str | None = None) -> None:
-        request, self._request = self._request, None
-        if request is not None:
-            request.end(error)
-
     def saw(self, events: Sequence[Any]) -> None:
         settings = self._settings
         if not settings.content:
             events = [event for event in events if type(event) is not Text]
-        settings.metrics.see(events, self._model)
+        settings.metrics.count_events(events, self._last_model)
         for event in events:
             kind = type(event)
             if kind is Done:
@@ -241,76 +240,83 @@ class RunSpans:
             elif kind is UsageReport:
                 self._usage = event.usage if self._usage is None else self._usage + event.usage
             if self._request is not None:
-                self._request.take(event, settings.content)
+                self._request.record_event(event, settings.content)
 
     def held(self) -> None:
-        self._longest = max(self._longest, self.machine.held)
+        self._longest_buffered = max(self._longest_buffered, self.machine.held)
 
     def tool(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
-        return _ToolSpan(self._settings, self._context, call, tool, self._before, self.machine.without_matches)
+        return _ToolSpan(self._settings, self._context, call, tool, self._resumed_links, self.machine.without_matches)
 
     def ended(self) -> None:
         settings, done, span = self._settings, self._done, self._span
         self._end_request()
-        settings.live.pop(id(self), None)
+        settings.live_runs.pop(id(self), None)
         error = self._error
-        told: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         if done is not None:
-            told = {"streamtools.done.reason": done.reason, "gen_ai.conversation.id": done.conversation_id}
+            attributes = {"streamtools.done.reason": done.reason, "gen_ai.conversation.id": done.conversation_id}
             if done.reason == "cancelled":
                 error = error or CANCELLED
-        _tell(span, told, None if done is None else done.finish_reason, self._usage, settings.names)
-        settings.metrics.longest_held.record(self._longest)
-        settings.metrics.agent_duration.record(perf_counter() - self._began, self.attributes | _fail(span, error))
+        _set_outcome(span, attributes, None if done is None else done.finish_reason, self._usage)
+        settings.metrics.longest_buffered.record(self._longest_buffered)
+        duration = perf_counter() - self._started_at
+        settings.metrics.agent_duration.record(duration, self.attributes | _set_error(span, error))
         span.end()
+
+    def _end_request(self, error: str | None = None) -> None:
+        request, self._request = self._request, None
+        if request is not None:
+            request.end(error)
 
 
 class _ToolSpan:
-    """The span of one call of a tool, current in its task; it is told the outcome."""
+    """The span of one tool call, current in the task of the tool. Entering it returns a function for the outcome."""
 
     def __init__(
         self, settings: Instrumentation, parent: Context, call: ToolCall, tool: Any, links: list[Link], clean: Clean
     ) -> None:
-        name = OTHER if tool is None else tool.name
+        name = UNKNOWN_TOOL if tool is None else tool.name
         self._settings = settings
-        self._attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
-        told: dict[str, Any] = {"gen_ai.tool.call.id": call.id, "gen_ai.tool.type": "function"}
-        told["streamtools.dialect"] = call.dialect
+        self._metric_attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+        attributes: dict[str, Any] = self._metric_attributes | {
+            "gen_ai.tool.call.id": call.id,
+            "gen_ai.tool.type": "function",
+            "streamtools.dialect": call.dialect,
+        }
         if tool is not None and tool.description:
-            told["gen_ai.tool.description"] = tool.description
+            attributes["gen_ai.tool.description"] = tool.description
         if settings.content:
-            told["gen_ai.tool.call.arguments"] = as_attribute(clean(call.arguments))
-        self._span = settings.tracer.start_span(
-            f"execute_tool {name}", parent, SpanKind.INTERNAL, self._attributes | told, links
-        )
+            attributes["gen_ai.tool.call.arguments"] = as_attribute(clean(call.arguments))
+        self._span = settings.tracer.start_span(f"execute_tool {name}", parent, SpanKind.INTERNAL, attributes, links)
         self._context = trace.set_span_in_context(self._span, parent)
         self._error: str | None = CANCELLED
 
     def __enter__(self) -> Callable[[Any], None]:
-        self._began = perf_counter()
+        self._started_at = perf_counter()
         self._token = context.attach(self._context)
-        return self._tell
+        return self._set_outcome
 
-    def _tell(self, outcome: Any) -> None:
+    def _set_outcome(self, outcome: Any) -> None:
         self._error = None if outcome.error is None else outcome.error.value
         if outcome.exception is not None and outcome.error in (Code.TOOL_FAILED, Code.TOOL_OUTPUT):
-            cause = outcome.exception
-            self._error = type(cause).__qualname__ if outcome.error is Code.TOOL_FAILED else self._error
-            self._span.record_exception(without_inputs(cause))
+            if outcome.error is Code.TOOL_FAILED:
+                self._error = type(outcome.exception).__qualname__
+            self._span.record_exception(without_inputs(outcome.exception))
             self._span.set_attribute("streamtools.code", outcome.error.value)
         if self._settings.content:
             self._span.set_attribute("gen_ai.tool.call.result", as_attribute(outcome.text))
 
     def __exit__(self, *raised: object) -> None:
         context.detach(self._token)
-        told = self._attributes | _fail(self._span, self._error)
-        self._settings.metrics.tool_duration.record(perf_counter() - self._began, told)
+        attributes = self._metric_attributes | _set_error(self._span, self._error)
+        self._settings.metrics.tool_duration.record(perf_counter() - self._started_at, attributes)
         self._span.end()
 
 
 @contextmanager
-def _current(surrounding: Context) -> Iterator[None]:
-    """Make a context current while a task is begun, which gets a copy of it."""
+def _attached(surrounding: Context) -> Iterator[None]:
+    """Attach a context for a block. Tasks that start in the block inherit it."""
     token = context.attach(surrounding)
     try:
         yield
@@ -318,8 +324,8 @@ def _current(surrounding: Context) -> Iterator[None]:
         context.detach(token)
 
 
-def _fail(span: Span, error: str | None) -> dict[str, Any]:
-    """Note the error with which something has ended, if there is one; return it as attributes of a metric."""
+def _set_error(span: Span, error: str | None) -> dict[str, Any]:
+    """Set the error of a span, if there is one. Returns it as attributes for a metric."""
     if error is None:
         return {}
     span.set_attribute("error.type", error)
@@ -327,17 +333,17 @@ def _fail(span: Span, error: str | None) -> dict[str, Any]:
     return {"error.type": error}
 
 
-def _tell(span: Span, told: dict[str, Any], finish: str | None, usage: Usage | None, names: Names) -> None:
-    """Note how an answer, or a run, has ended, as far as that is known."""
-    told["gen_ai.response.finish_reasons"] = finish and [finish]
-    span.set_attributes({name: value for name, value in told.items() if value})
-    for kind, name in {**_ON_SPANS, "cache_write": names.cache_write}.items():
-        if (tokens := getattr(usage, kind, None)) is not None:
+def _set_outcome(span: Span, attributes: dict[str, Any], finish: str | None, usage: Usage | None) -> None:
+    """Set the attributes that have a value, the finish reason and the token usage."""
+    attributes["gen_ai.response.finish_reasons"] = finish and [finish]
+    span.set_attributes({name: value for name, value in attributes.items() if value})
+    for field, name in _USAGE_ATTRIBUTES.items():
+        if (tokens := getattr(usage, field, None)) is not None:
             span.set_attribute(name, tokens)
 
 
 def _links(resumed: str) -> list[Link]:
-    """Return a link to the span of which `resumed` is the `traceparent`, if it is one."""
+    """Return a link to the span of the `traceparent` header `resumed`, or no link if the header is invalid."""
     found = trace.get_current_span(_PROPAGATOR.extract({"traceparent": resumed})).get_span_context()
     return [Link(found)] if resumed and found.is_valid else []
 
@@ -347,29 +353,24 @@ def instrument(
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: metrics.MeterProvider | None = None,
     agent: str | None = None,
-    conventions: Version = "1.41",
     content: bool = False,
     by_chunk: bool = False,
 ) -> None:
-    """Have each run that begins from now on tell OpenTelemetry what happens, in this whole process.
+    """Report every run that begins from now on in this process to OpenTelemetry. A second call replaces the first.
 
-    Without providers, those that the application has set count. `agent` is `gen_ai.agent.name`. `conventions` is the
-    version by whose names attributes and metrics are called. With `content`, spans hold messages, arguments and
-    results, in which keys of known forms are overwritten. With `by_chunk`, the time between the chunks of answers is
-    recorded, which costs something for each. A second call replaces the first. Raises ValueError for a version that
-    there is not.
+    Without providers, the global providers are used. `agent` is `gen_ai.agent.name`. With `content`, spans contain
+    messages, arguments and results, in which keys of known formats are overwritten. `by_chunk` records the time
+    between the chunks of a response, at a cost for each chunk.
     """
-    check_word("conventions", conventions, CONVENTIONS)
-    names = CONVENTIONS[conventions]
-    made = version(_NAME)
-    tracer = trace.get_tracer(_NAME, made, tracer_provider, names.schema)
-    meter = metrics.get_meter(_NAME, made, meter_provider, names.schema)
-    live: dict[int, RunSpans] = {}
-    # Of a copy: it is another thread that asks.
-    instruments = Instruments(meter, names, lambda: sum(run.machine.held for run in list(live.values())))
-    observing.install(Instrumentation(tracer, instruments, names, agent, content, by_chunk, live))
+    library_version = version(_LIBRARY)
+    tracer = trace.get_tracer(_LIBRARY, library_version, tracer_provider, SCHEMA_URL)
+    meter = metrics.get_meter(_LIBRARY, library_version, meter_provider, SCHEMA_URL)
+    live_runs: dict[int, RunSpans] = {}
+    # The gauge is read in a thread of the exporter, so it needs a copy.
+    instruments = Instruments(meter, lambda: sum(run.machine.held for run in list(live_runs.values())))
+    observing.install(Instrumentation(tracer, instruments, agent, content, by_chunk, live_runs))
 
 
 def uninstrument() -> None:
-    """Watch no run that begins from now on."""
+    """Stop reporting runs that begin from now on."""
     observing.install(None)

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from opentelemetry.semconv import _incubating, attributes
+from opentelemetry.semconv import attributes
 from opentelemetry.semconv._incubating import attributes as incubating
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from opentelemetry.semconv.schemas import Schemas
 
-from streamtools import ToolStream, chat, observing, rules, sources, telemetry
+from streamtools import ToolStream, chat, observing, rules, sources
 from streamtools.conversation import OpenAIChat
 from streamtools.errors import Code
 from streamtools.events import Text, Warning
@@ -42,11 +42,11 @@ def get_weather(city: str) -> str:
     return f"rain in {city}"
 
 
-async def answered(by_chunk: bool = False, conventions: telemetry.Version = "1.41") -> Collected:
+async def answered(by_chunk: bool = False) -> Collected:
     """Return what is collected of a chat that calls a tool, and is answered in three pieces."""
     calls = [chunk({"content": CALL + "\n"}), chunk(finish="stop"), chunk(usage=USAGE), DONE]
     says = [chunk({"content": text}) for text in ("It ", "rains", ".")] + [chunk(finish="stop"), DONE]
-    with collecting(by_chunk=by_chunk, conventions=conventions, content=True) as collected:
+    with collecting(by_chunk=by_chunk, content=True) as collected:
         async with Provider(Loopback(calls), Loopback(says)) as server:
             model = OpenAIChat("m", base_url=server.url, api_key="", native_tool_calls=False)
             async with chat(model, ASK, tools=[get_weather]) as events:
@@ -86,20 +86,6 @@ async def test_names_are_those_of_the_conventions() -> None:
 
 def constants_of_metrics() -> set[str]:
     return {value for value in vars(gen_ai_metrics).values() if isinstance(value, str)}
-
-
-async def test_the_names_of_the_development_version_are_others() -> None:
-    assert _incubating.__name__  # the published package has none of these yet
-    collected = await answered(conventions="1.42-dev")
-    names = telemetry.CONVENTIONS["1.42-dev"]
-    wanted = {names.duration, names.first_chunk, *names.tokens_by_kind.values(), TOOL_DURATION, AGENT_DURATION}
-    assert wanted - {names.tokens_by_kind["cache_write"]} == {
-        name for name in collected.metrics if name.startswith("gen_ai.")
-    }
-    tokens = {kind: collected.total(name) for kind, name in names.tokens_by_kind.items()}
-    assert {"input": 7, "output": 5, "cache_read": 3, "cache_write": 0, "reasoning": 2} == tokens
-    with pytest.raises(ValueError, match=r"conventions is one of '1\.41', '1\.42-dev', not '1\.40'"):
-        telemetry.instrument(conventions="1.40")  # type: ignore[arg-type]
 
 
 async def test_times_and_tokens_are_recorded_once_a_request() -> None:

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from streamtools.apps.cli.arguments import Chat, Record, Replay, Report, parse
+from streamtools.apps.cli.arguments import Chat, Record, Replay, parse
 from streamtools.apps.cli.complaints import Complaints, Refused, reason_of
 
 _PATIENCE = 0.5
@@ -62,8 +62,8 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, complaints: Complain
     if output is None:
         raise Refused("standard output is closed", status=1)
     if isinstance(output, io.TextIOWrapper):
-        if isinstance(asked, Report) or (isinstance(asked, Replay | Chat | Record) and asked.json):
-            output.reconfigure(encoding="utf-8", newline="\n")  # which JSON always is, and a page
+        if isinstance(asked, Replay | Chat | Record) and asked.json:
+            output.reconfigure(encoding="utf-8", newline="\n")  # which JSON always is
         else:
             output.reconfigure(errors="replace")
     with contextlib.redirect_stdout(sys.stderr), complaints.logs():

@@ -223,19 +223,6 @@ class Record:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """Write a page with what recordings and logs tell: calls, near misses and errors by dialect, how runs ended, and
-    times. FILE is a recording, or lines of JSON: events, or records of the log; - is standard input.
-    """
-
-    files: list[str] = argument("files", metavar="FILE", nargs="+", help="a recording, or a log of JSON lines")
-    json: bool = argument(action="store_true", help="print the figures as one JSON object, and no page")
-    dialects: tuple[Dialect, ...] | None = argument(
-        metavar="A,B", type=read_dialects, help="read calls in recordings in these ways (default: auto)"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Chat(ModelArguments):
     """Talk to a model, as a live transcript with a summary of each answer. Questions are lines of standard input; on a
     terminal, Markdown is drawn, and /help lists commands. /quit or the end of the input ends the chat. Ctrl-C stops an
@@ -345,12 +332,11 @@ class Demo:
     speed: float = _add_speed()
 
 
-Command = Replay | Record | Report | Chat | Serve | Gateway | Demo
+Command = Replay | Record | Chat | Serve | Gateway | Demo
 
 _ABOUT: dict[type[Command], str] = {
     Replay: "play a recorded stream",
     Record: "record a stream",
-    Report: "see what models have done, in recordings and logs",
     Chat: "talk to a model",
     Serve: "talk to a model on a web page",
     Gateway: "give any client tools, in front of any model",

@@ -6,21 +6,19 @@ The runs are the machine's, over any source events; a reader may have come late 
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from streamtools.apps.cli.complaints import Printable, Refused, one_line
-from streamtools.apps.cli.report import Figures
+from streamtools.apps.cli.complaints import Printable, one_line
 from streamtools.events import UIEvent, read_source_event
 from streamtools.history import Message, User, read_messages, steps_to_history, write_messages
 from streamtools.stream import stored_result
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.telemetry import message_attributes
 from streamtools.testing.laws import cut
-from tests.fuzz.growth import LONG, NUMBER, Grammar
+from tests.fuzz.growth import Grammar
 from tests.fuzz.target import Input, Target, seeds
 from tests.fuzz.targets import machine
 from tests.fuzz.targets.foreign import DIALECTS, FORMATS
@@ -127,29 +125,8 @@ def _grow_attributes(history: list[Message]) -> None:
     message_attributes.input_messages(history, lambda value: value)
 
 
-def _grow_report(parts: list[Any]) -> None:
-    report = Figures()
-    with contextlib.suppress(Refused):
-        report.read_lines(
-            io.BytesIO("".join(each if isinstance(each, str) else json.dumps(each) + "\n" for each in parts).encode())
-        )
-    report.as_dict()
-
-
 GRAMMARS: dict[str, Grammar] = {
     "stored": Grammar(EVENTS, [_grow_stored], made=_come_to),
     "attributes": Grammar(MESSAGES, [_grow_attributes], made=_read),
-    "report": Grammar(
-        [
-            {"type": "text", "text": "a", "seq": NUMBER},
-            {"type": "done", "reason": "finished", "seq": NUMBER},
-            {"type": "warning", "code": "near_miss", "message": "no", "dialect": f"d{NUMBER}", "seq": NUMBER},
-            {"type": "matched", "rule": f"r{NUMBER}", "action": "remove", "position": 0, "length": 1, "seq": NUMBER},
-            {"event": f"e{NUMBER}", "logger": "streamtools.a", "tool": "t", "model": LONG},
-            {"message": "a b", "streamtools": {"code": f"c{NUMBER}"}},
-            *("x\n", "\n", "{", LONG),
-        ],
-        [_grow_report],
-    ),
 }
-"""Of what processes store for each other, what telemetry is told, and what a report counts."""
+"""Values that one process stores for another, and attributes of spans."""
