@@ -30,9 +30,7 @@ from streamtools.history.parts import Assistant, Message, Origin, ProviderItem, 
 from streamtools.json_values import writable
 from streamtools.parsing.dialects import Dialect
 
-Format: TypeAlias = Literal[
-    "openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere"
-]
+Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere"]
 
 _WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
     "openai": chat.write_openai,
