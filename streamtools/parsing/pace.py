@@ -10,7 +10,6 @@ import unicodedata
 
 _MOST = 64
 """Characters that are held of a word that does not end."""
-_LONGEST_LINK = 1024
 _JOINER = "\u200d"
 _MARKS = frozenset(("Mn", "Me", "Mc"))
 
@@ -56,97 +55,6 @@ class Paced:
         if self._words and not (one.isspace() or _is_a_word(one) or _is_a_word(other)):
             return False
         return not _joined(text, at, one, other)
-
-
-class PacedLinks:
-    """Text that is shown in whole words, and in which a link of Markdown, or a picture, is whole.
-
-    What begins as a link is held to its end, or up to the character with which it is none: a line feed, another than
-    `(` behind its text, or the 1,024th. A link in a link is a picture, or the outer one is none (CommonMark 0.31, 6.3).
-    """
-
-    __slots__ = ("_at", "_begin", "_escaped", "_open", "_parentheses", "_text", "_was_picture", "_words")
-
-    def __init__(self) -> None:
-        self._words = Paced(words=True)
-        self._text = ""  # what is held of whole words
-        self._end_link(0)
-
-    def _end_link(self, at: int) -> None:
-        self._at = at  # what is read next
-        self._begin: int | None = None
-        self._open: list[bool] = []  # the brackets that are open: of a picture or not
-        self._parentheses = -1  # that are open; 0 if the first of them has to come; -1 if there are none
-        self._escaped = self._was_picture = False
-
-    @property
-    def held(self) -> str:
-        """Text of which the last word, or a link, may go on."""
-        return self._text + self._words.held
-
-    def feed(self, text: str) -> str:
-        """Return what is whole now that `text` has come."""
-        return self._let_pass(self._words.feed(text))
-
-    def close(self) -> str:
-        """Return the rest: what comes next is something else."""
-        rest, self._text = self._let_pass(self._words.close()) + self._text, ""
-        self._end_link(0)
-        return rest
-
-    def _let_pass(self, text: str) -> str:
-        if self._begin is None and "[" not in text:
-            return text
-        text = self._text + text
-        while self._at < len(text):
-            if self._begin is None:
-                self._find(text)
-            else:
-                self._read(text)
-        begin = len(text) if self._begin is None else self._begin
-        shown, self._text = text[:begin], text[begin:]
-        self._at -= begin
-        if self._begin is not None:
-            self._begin = 0
-        return shown
-
-    def _find(self, text: str) -> None:
-        """Find where the next link may begin."""
-        at = text.find("[", self._at)
-        self._at = at + 1 if at >= 0 else len(text)
-        before = at
-        while before > 0 and text[before - 1] == "\\":
-            before -= 1
-        if at >= 0 and (at - before) % 2 == 0:
-            self._begin = at - (text[at - 1 : at] == "!")
-            self._open = [self._begin < at]
-
-    def _read(self, text: str) -> None:
-        """Read a character of a link."""
-        at, character = self._at, text[self._at]
-        escaped, self._escaped = self._escaped, False
-        self._at = at + 1
-        if character == "\n" or at - (self._begin or 0) >= _LONGEST_LINK:
-            self._end_link(at)
-        elif self._parentheses == 0 and character != "(":  # no link was that
-            self._parentheses, self._at = -1, at
-            if not self._open:
-                self._end_link(at)
-        elif escaped:
-            return
-        elif character == "\\":
-            self._escaped = True
-        elif self._parentheses >= 0:
-            self._parentheses += (character == "(") - (character == ")")
-            if not self._parentheses:
-                self._parentheses = -1
-                if not (self._open and self._was_picture):
-                    self._end_link(at + 1)
-        elif character == "[":
-            self._open.append(text[at - 1 : at] == "!")
-        elif character == "]":
-            self._was_picture = self._open.pop()
-            self._parentheses = 0
 
 
 def _is_a_word(character: str) -> bool:

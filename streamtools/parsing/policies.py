@@ -59,9 +59,8 @@ class Options:
     """Whether the rules apply to reasoning too, separately from the text."""
     history: Literal["as_written", "as_shown"] = "as_written"
     """Whether the history sent back to the model holds the text as the model wrote it, or as the rules left it."""
-    pace: Literal["as_it_comes", "words", "links", "graphemes"] = "as_it_comes"
-    """How visible text is split: as it arrives, in whole words, in whole words and links, or in whole graphemes (no
-    half emoji)."""
+    pace: Literal["as_it_comes", "words", "graphemes"] = "as_it_comes"
+    """How visible text is split: as it arrives, in whole words, or in whole graphemes (no half emoji)."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -90,7 +89,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "in_code": ("text", "call", None),
     "calls_at": ("start", "anywhere"),
     "history": ("as_written", "as_shown"),
-    "pace": ("as_it_comes", "words", "links", "graphemes"),
+    "pace": ("as_it_comes", "words", "graphemes"),
 }
 
 
@@ -112,7 +111,7 @@ class OtherOptions(TypedDict, total=False):
     text_rules: Sequence[Rule]
     rules_in_reasoning: bool
     history: Literal["as_written", "as_shown"]
-    pace: Literal["as_it_comes", "words", "links", "graphemes"]
+    pace: Literal["as_it_comes", "words", "graphemes"]
 
 
 class ParserOptions(OtherOptions, total=False):

@@ -29,7 +29,7 @@ from streamtools.events import (
 )
 from streamtools.events.ui_events import KeptReasoning
 from streamtools.json_values import with_texts
-from streamtools.parsing.pace import Paced, PacedLinks
+from streamtools.parsing.pace import Paced
 from streamtools.parsing.policies import Options
 from streamtools.parsing.reader import LEAVES, MEETS, QUIET, always
 from streamtools.rules.automaton import automaton_of
@@ -74,10 +74,10 @@ class TextGuard:
         self._redacting = [rule for rule in options.text_rules if rule.redacts]
         self._keeps = options.history == "as_written"
         self.matcher = Matcher(automaton_of(options.text_rules))
-        self.paced: Paced | PacedLinks | None = None
-        """Holds back what is no whole word, link, or grapheme, of what rules let through."""
+        self.paced: Paced | None = None
+        """Holds back what is no whole word or grapheme, of what rules let through."""
         if options.pace != "as_it_comes":
-            self.paced = PacedLinks() if options.pace == "links" else Paced(words=options.pace == "words")
+            self.paced = Paced(words=options.pace == "words")
         self.thoughts = Matcher(automaton_of(options.text_rules)) if options.rules_in_reasoning else None
         """Looks for the rules in reasoning."""
         self.direct = self.matcher if self.paced is None and self.thoughts is None else None

@@ -7,11 +7,8 @@ headers and first bytes go out at once, and what came at once is one chunk.
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from time import monotonic
 from typing import Any, Protocol
 
 import anyio
@@ -23,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from streamtools.errors import RunNotFound
-from streamtools.events import Reasoning, Text, UIEvent
+from streamtools.events import UIEvent
 from streamtools.outputs import Encoder, Format, check_superseding, make_encoder
 from streamtools.outputs.shared import Sharing
 from streamtools.serving.connection import OnDisconnect, Outlet, Readable, Reading, attend, seconds
@@ -35,7 +32,6 @@ from streamtools.stream.driver import Flag
 from streamtools.stream.handover import Handover
 
 _PATIENCE = 0.05  # seconds that a stream may take to open until the headers go out without it
-_WAITING = 512  # events that wait to be sent evenly; text that comes beyond that goes out at once
 _GONE = (OSError, ClientDisconnect)  # how servers since version 2.4 of ASGI tell that the client has gone
 _NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)  # as many digits as a number of JavaScript holds exactly
 
@@ -72,10 +68,8 @@ class EventStreamResponse(Response):
     A run is read behind `after`, a `seq`, or behind the last that the `request` says was seen, see `last_event_id`;
     formats that cannot be resumed begin at the start. When the client goes, a stream is stopped, and a run goes on
     unless `on_disconnect` is `"stop"`. In `keep_alive` seconds of silence a comment is sent where the format has one; a
-    client that takes nothing for `send_timeout` seconds counts as gone. Both may be None. With `smooth`, text that came
-    at once, as in one packet of the provider's, is sent evenly over at most so many seconds; calls and the end are not
-    late for it, because text that waits goes out before them. `headers` are added to those of the format, or replace
-    them. When `shutdown` begins, what is read may finish for as long as that lets it, and is
+    client that takes nothing for `send_timeout` seconds counts as gone. Both may be None. `headers` are added to those
+    of the format, or replace them. When `shutdown` begins, what is read may finish for as long as that lets it, and is
     stopped then; a stream that would be begun later is closed, and the answer is 503 with `Retry-After`.
 
     Raises ValueError for values that are not allowed, TypeError for what gives no events. What the stream raises is
@@ -92,7 +86,6 @@ class EventStreamResponse(Response):
         on_disconnect: OnDisconnect | None = None,
         keep_alive: float | None = 15.0,
         send_timeout: float | None = 60.0,
-        smooth: float | None = None,
         headers: Mapping[str, str] | None = None,
         shutdown: Shutdown | None = None,
         background: BackgroundTask | None = None,
@@ -108,8 +101,6 @@ class EventStreamResponse(Response):
         seconds("send_timeout", send_timeout)
         self._keep_alive = keep_alive if encoder.keep_alive else None
         self._send_timeout = send_timeout
-        if smooth is not None:
-            self._reading.smoothing = Smoothing(self._reading.send, seconds=seconds("smooth", smooth))
         self._shutdown = shutdown
         self.status_code = 200
         self.background = background
@@ -133,8 +124,6 @@ class EventStreamResponse(Response):
         reading.head, reading.put = head, outlet.put
 
         async def listen(group: TaskGroup) -> None:
-            if reading.smoothing is not None:
-                group.start_soon(reading.smoothing.run)
             while (await receive())["type"] != "http.disconnect":
                 pass
 
@@ -174,7 +163,6 @@ class _Body(Reading):
         self.opened = Flag()
         self._finished = False
         self._take_ready: Callable[[], Sequence[UIEvent]] | None = None
-        self.smoothing: Smoothing | None = None
 
     async def deliver(self) -> None:
         """Read, and send what is read. Raises what the readable raises, behind the end of a body that has begun."""
@@ -218,17 +206,12 @@ class _Body(Reading):
         events = self._entered
         if isinstance(events, Attachment):
             self._sharing = Sharing(events.shelf, self._encoder, events.position)
-        if self.smoothing is not None:
-            return
         if isinstance(events, Attachment) or (isinstance(events, Handover) and events.push_to(self._push)):
             self._take_ready = events.take_ready
 
     async def take(self, event: UIEvent, /) -> None:
         """Send the next event, and those behind it that are there; and of a run in memory what comes, up to `done`."""
         self.last = event
-        if self.smoothing is not None:
-            await self.smoothing.take(event)
-            return
         take_ready, events = self._take_ready, self._entered
         more = () if take_ready is None else take_ready()
         await self._put_data(self._write((event, *more)))
@@ -238,9 +221,6 @@ class _Body(Reading):
             while more := await events.read_ready():
                 self.last = more[-1]
                 await self._put_data(self._write(more))
-
-    async def send(self, event: UIEvent) -> None:
-        await self._put_data(self._write((event,)))
 
     def _push(self, events: Sequence[UIEvent]) -> Coroutine[Any, Any, None] | None:
         """Send events in the task of the stream."""
@@ -267,8 +247,6 @@ class _Body(Reading):
         """Send the end of the body; the second time nothing is left to do."""
         if not self._finished and not self.left:
             await self.send_head()
-            if self.smoothing is not None:
-                await self.smoothing.send_all()
             data = (self._sharing or self._encoder).close()
             if data:
                 await self._send_body(data)
@@ -288,67 +266,6 @@ class _Body(Reading):
     async def _lose_client(self) -> None:
         super().leave()
         await anyio.lowlevel.checkpoint()
-
-
-@dataclass(eq=False, repr=False)
-class Smoothing:
-    """Sends texts that have come at once one after the other, each at most some `seconds` late.
-
-    `run` is to be in a task of its own. Whatever is no text is sent when it is taken, behind the texts before it. Texts
-    are sent whole, so that a client which comes back names one that it has. `now` and `sleep` are the clock.
-    """
-
-    send: Callable[[UIEvent], Awaitable[object]]
-    seconds: float
-    now: Callable[[], float] = monotonic
-    sleep: Callable[[float], Awaitable[object]] = anyio.sleep
-
-    def __post_init__(self) -> None:
-        self._waiting: deque[tuple[float, UIEvent]] = deque()  # with the time at which each is late
-        self._came: anyio.Event | None = None
-        self._turn: anyio.Lock | None = None  # made late, because an endpoint may run in a thread without an event loop
-        self._fault: Exception | None = None
-
-    async def take(self, event: UIEvent) -> None:
-        """Take the next event. Raises what the sending of it, or of one before it, raises."""
-        if self._fault is not None:
-            raise self._fault
-        if isinstance(event, Text | Reasoning) and len(self._waiting) < _WAITING:
-            self._waiting.append((self.now() + self.seconds, event))
-            if self._came is not None:
-                self._came.set()
-        else:
-            await self.send_all()
-            await self.send(event)
-
-    async def send_all(self) -> None:
-        while self._waiting:
-            await self._send_next()
-        async with self._in_turn():  # what the other task is sending
-            pass
-
-    async def run(self) -> None:
-        """Send what waits, evenly, until this is cancelled."""
-        try:
-            while True:
-                if not self._waiting:
-                    self._came = anyio.Event()
-                    await self._came.wait()
-                await self._send_next()
-                if self._waiting:
-                    late, count = self._waiting[0][0], len(self._waiting)
-                    await self.sleep(max(0.0, late - self.now()) / count)
-        except Exception as fault:  # for who takes the next event
-            self._fault = fault
-
-    async def _send_next(self) -> None:
-        async with self._in_turn():
-            if self._waiting:
-                await self.send(self._waiting.popleft()[1])
-
-    def _in_turn(self) -> anyio.Lock:
-        self._turn = self._turn or anyio.Lock()
-        return self._turn
 
 
 event_stream_response = EventStreamResponse

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
 import pytest
@@ -13,7 +12,6 @@ from streamtools import Parser, coalesce, outputs, parse, rules
 from streamtools.events import Text
 from streamtools.testing.laws import cut
 from tests.rules.test_text_guard import CALL, RULES, feed, places, texts
-from tests.support.cases import together
 
 CLUSTERS = [
     "a",
@@ -31,20 +29,7 @@ CLUSTERS = [
     " ",
     "漢",
 ]
-PACES: list[Literal["words", "links", "graphemes"]] = ["words", "links", "graphemes"]
-LINKS = [
-    ('see [the long way](https://a.b/c (d) "t") now', ["see ", '[the long way](https://a.b/c (d) "t") ', "now"]),
-    ("![a picture](x.png), and", ["![a picture](x.png), ", "and"]),
-    ("[![a picture](x y)](z w) so", ["[![a picture](x y)](z w) ", "so"]),
-    ("a [b [c d](e f) g h", ["a ", "[b [c d](e f) ", "g ", "h"]),
-    ("[a [b] c](d e) f", ["[a [b] c](d e) ", "f"]),
-    ("[a b] c d", ["[a b] ", "c ", "d"]),
-    ("[a b][c d](e f) g", ["[a b]", "[c d](e f) ", "g"]),
-    ("\\[ x y \\] z", ["\\[ ", "x ", "y ", "\\] ", "z"]),
-    ("[a \\] b](c d) e", ["[a \\] b](c d) ", "e"]),
-    ("[a b\nc d](e f)", ["[a b\n", "c ", "d](e ", "f)"]),
-    ("[a](" + "u" * 200 + ") b", ["[a](" + "u" * 200 + ") ", "b"]),
-]
+PACES: list[Literal["words", "graphemes"]] = ["words", "graphemes"]
 
 
 @given(st.lists(st.sampled_from(CLUSTERS), max_size=10))
@@ -72,38 +57,6 @@ def test_a_word_is_never_cut(text: str, told: list[str]) -> None:
     than 64.
     """
     assert told == [event.text for event in feed(Parser((), pace="words"), list(text)) if isinstance(event, Text)]
-
-
-@together(("text", "told"), LINKS)
-def test_a_link_is_never_cut(text: str, told: list[str]) -> None:
-    """It comes with its end, however it was cut; what turns out to be none comes with the character that decides."""
-    for pieces in (list(text), [text[:7], text[7:]]):
-        shown = [event.text for event in feed(Parser((), pace="links"), pieces) if isinstance(event, Text)]
-        assert text == "".join(shown)
-        assert len(pieces) == 2 or told == shown
-        ends = [len("".join(told[: at + 1])) for at in range(len(told))]
-        assert {len("".join(shown[: at + 1])) for at in range(len(shown))} <= {*ends}
-
-
-@given(st.text("[[]]()! \na", max_size=24), places)
-def test_no_link_is_cut(text: str, at: list[int]) -> None:
-    """Of those that a regular expression finds."""
-    parser, ends = Parser((), pace="links"), [0]
-    for piece in cut(text, at):
-        ends.append(ends[-1] + sum(len(event.text) for event in parser.feed(piece) if isinstance(event, Text)))
-
-    for link in re.finditer(r"!?\[[^\[\]\n]*\]\([^()\n]*\)", text):
-        assert not [end for end in ends if link.start() < end < link.end()]
-
-
-def test_what_never_ends_as_a_link_is_shown() -> None:
-    """Behind so many characters."""
-    parser = Parser((), pace="links")
-    parser.feed("[" + "a " * 511)
-    assert len(parser.held) == 1023
-    parser.feed("a a")
-    assert parser.held == "a"
-    assert len(parse("[" * 5000, pace="links").content) == 5000
 
 
 @given(texts, places, st.sampled_from(PACES), st.booleans())

@@ -630,7 +630,7 @@ def watched() -> None:
     telemetry.instrument(tracer_provider="jaeger")  # type: ignore[arg-type]
     assert_type(Warning(Code.NEAR_MISS, "").dialect, str | None)
     assert_type(streamtools.__version__, str)
-    Parser(pace="links")
+    Parser(pace="words")
 
 
 class _Shouting:

@@ -117,9 +117,7 @@ async def respond(request: Request, websocket: WebSocket, run: Run, model: Scrip
 
     await asgi.send_events(websocket, run, after=asgi.last_event_id(request))
     await asgi.serve_websocket(websocket, answer, owner="ann")
-    return asgi.event_stream_response(
-        run, format=outputs.ai_sdk(7), request=request, on_disconnect="detach", smooth=0.2
-    )
+    return asgi.event_stream_response(run, format=outputs.ai_sdk(7), request=request, on_disconnect="detach")
 
 
 async def again(path: Path, client: httpx.AsyncClient) -> None:
