@@ -1,7 +1,7 @@
-"""The way to a Redis or Valkey server: one method that asks, and one that gives a connection of its own to wait on.
+"""Clients of a Redis or Valkey server, reduced to the two methods that `RedisStore` and `RedisLedger` call.
 
-Nothing else of a client is used, so any will do: redis-py on asyncio, coredis on trio, or one of the user's. Replies
-are taken as the server sent them, text as bytes, because each library has another reading of them.
+A URL and a client of redis-py work on asyncio. Every other client, and every client on trio, has to implement
+`RedisClient`. Replies stay as the server sent them, with text as bytes.
 """
 
 from __future__ import annotations
@@ -13,114 +13,100 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 Word: TypeAlias = "str | bytes | int"
-"""A word of a command."""
+"""One word of a command."""
 
-_AT_ONCE = 16  # connections that commands share
+_MAX_CONNECTIONS = 16  # for commands that do not need a connection of their own
 
 
 class RedisConnection(Protocol):
     """Sends commands to a server."""
 
     async def execute(self, *args: Word) -> Any:
-        """Return the reply to one command as the server sent it, text as bytes.
+        """Send one command and return the reply as the server sent it, with text as bytes.
 
-        Raises what the library raises, for errors of the server and of the network.
+        Raises what the library raises for errors of the server and of the network.
         """
 
 
 @runtime_checkable
 class RedisClient(RedisConnection, Protocol):
-    """What a store and a ledger need of a client. `execute` may be called from any task, and may be cancelled."""
+    """A client for a store or a ledger. Any task may call `execute`, and cancel it."""
 
     def connection(self) -> AbstractAsyncContextManager[RedisConnection]:
-        """Return a connection that nobody else uses, for as long as it is entered: for a command that blocks, and for
-        commands that have to go one behind the other on one connection.
-        """
+        """Return a connection that is not shared, for commands that block or that must be sent in order."""
 
 
 @asynccontextmanager
-async def open_client(given: object, *, timeout: float = 5.0) -> AsyncIterator[RedisClient]:
-    """Enter to get a client for a URL (`redis://…`, `rediss://…`, `unix://…`), or for a client of a user's.
+async def open_client(url_or_client: object, *, timeout: float = 5.0) -> AsyncIterator[RedisClient]:
+    """Yield a client for a URL (`redis://…`, `rediss://…`, `unix://…`) or for a `redis.asyncio.Redis`.
 
-    That is a `redis.asyncio.Redis` on asyncio, a `coredis.Redis` on trio or asyncio, or a `RedisClient`, which is given
-    back as it is. Nothing is sent yet. A command that takes longer than `timeout` seconds raises TimeoutError, but for
-    those on a `connection`. Raises ImportError that names the extra, and TypeError for what is none of these.
+    A `RedisClient` is yielded unchanged. Nothing is sent yet. A command that takes longer than `timeout` seconds raises
+    TimeoutError, except on a `connection`. Raises RuntimeError outside asyncio, ImportError without redis-py, and
+    TypeError for any other object.
     """
-    if isinstance(given, RedisClient):
-        yield given
+    if isinstance(url_or_client, RedisClient):
+        yield url_or_client
         return
-    library = type(given).__module__.partition(".")[0]
-    if isinstance(given, str):
-        library = "coredis" if anyio.get_cancelled_exc_class().__module__.startswith("trio") else "redis"
+    if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:
+        raise RuntimeError(
+            "redis-py runs on asyncio only. On trio, pass an object that implements "
+            "streamtools.tools.redis_client.RedisClient, or use a store without Redis."
+        )
     try:
-        if library == "redis":
-            from redis.asyncio import Redis
-
-            client: _RedisPy | _Coredis = _RedisPy(_pool_of(Redis, given), timeout)
-        elif library == "coredis":
-            from coredis import Redis as Coredis
-
-            client = _Coredis(_pool_of(Coredis, given), timeout)
-        else:
-            raise TypeError(f"a URL or a client of Redis is expected, and {type(given)!r} is neither")
+        from redis.asyncio import Redis  # an optional dependency
     except ImportError as error:
-        raise ImportError(f"{library} is needed to talk to Redis here: pip install 'streamtools[redis]'") from error
-    async with client:
-        yield client
+        raise ImportError("Redis needs the extra `redis`: pip install 'streamtools[redis]'") from error
+    client = Redis.from_url(url_or_client) if isinstance(url_or_client, str) else url_or_client
+    if not isinstance(client, Redis):
+        raise TypeError(f"Expected a URL, a redis.asyncio.Redis or a RedisClient, got {type(client)!r}.")
+    connections = _Connections(client.connection_pool, timeout)
+    try:
+        yield connections
+    finally:
+        await connections.close()
 
 
-def _pool_of(kind: Any, given: object) -> Any:
-    if isinstance(given, str):
-        return kind.from_url(given).connection_pool
-    if not isinstance(given, kind):
-        raise TypeError(f"the client is a {kind.__module__}.{kind.__name__}, not {type(given)!r}")
-    return given.connection_pool
-
-
-class _RedisPy:
-    """redis-py's asyncio client. A connection on which a command was cut off is closed: its reply may still come."""
+class _Connections:
+    """A `RedisClient` over connections of redis-py."""
 
     def __init__(self, pool: Any, timeout: float) -> None:
         self._pool = pool
         self._timeout = timeout
-        self._idle: list[_RedisPyConnection] = []
-        self._free = anyio.Semaphore(_AT_ONCE, fast_acquire=True)
-
-    async def __aenter__(self) -> None: ...
-
-    async def __aexit__(self, *of_error: object) -> None:
-        with anyio.CancelScope(shield=True):
-            while self._idle:
-                await self._idle.pop().close()
+        self._idle: list[_Connection] = []
+        self._free = anyio.Semaphore(_MAX_CONNECTIONS, fast_acquire=True)
 
     async def execute(self, *args: Word) -> Any:
-        async with asyncio.timeout(self._timeout), self._free:  # a third of what `anyio.fail_after` costs
-            connection = self._idle.pop() if self._idle else _RedisPyConnection(self._pool.make_connection())
+        async with asyncio.timeout(self._timeout), self._free:  # costs a third of `anyio.fail_after`
+            connection = self._idle.pop() if self._idle else self._connect()
             try:
                 return await connection.execute(*args)
             finally:
                 if connection.is_open:
                     self._idle.append(connection)
-                else:  # the server has gone, as a rule, and the others with it
-                    idle, self._idle = self._idle, []
-                    with anyio.CancelScope(shield=True):
-                        for each in idle:
-                            await each.close()
+                else:  # the server has probably closed the others too
+                    await self.close()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[RedisConnection]:
-        connection = _RedisPyConnection(self._pool.make_connection())
+        connection = self._connect()
         try:
             yield connection
         finally:
             await connection.close()
 
+    def _connect(self) -> _Connection:
+        return _Connection(self._pool.make_connection())
 
-class _RedisPyConnection:
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+
+class _Connection:
+    """One connection of redis-py. It closes when a command is cancelled, because the reply may still arrive."""
+
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self.is_open = False
@@ -132,7 +118,7 @@ class _RedisPyConnection:
         try:
             if not self._connection.is_connected:
                 await self._connection.connect()
-                self._connection.socket_timeout = None  # or each command is sent by a task of its own, to bound that
+                self._connection.socket_timeout = None  # redis-py starts a task for each command to enforce one
             await self._connection.send_command(*args, check_health=False)
             reply = await self._connection.read_response(disable_decoding=True, timeout=math.inf)
         except ResponseError:
@@ -147,84 +133,3 @@ class _RedisPyConnection:
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):
             await self._connection.disconnect(nowait=True)
-
-
-class _Coredis:
-    """coredis, which sends all commands over one connection. Its pool loses the place of a connection that breaks while
-    it is in use, and hangs when it has lost all, so connections are made and kept here.
-    """
-
-    def __init__(self, pool: Any, timeout: float) -> None:
-        self._pool = pool
-        self._timeout = timeout
-        self._tasks: TaskGroup = anyio.create_task_group()
-        self._shared: Any = None
-        self._opening = anyio.Lock()
-
-    async def __aenter__(self) -> None:
-        await self._tasks.__aenter__()
-
-    async def __aexit__(self, *of_error: Any) -> None:
-        self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(None, None, None)
-
-    async def execute(self, *args: Word) -> Any:
-        connection = None
-        try:
-            with anyio.fail_after(self._timeout):
-                async with self._opening:
-                    if self._shared is None or not self._shared.usable:
-                        self._shared = await self._open()
-                    connection = self._shared
-                return await _request(connection, args)
-        except TimeoutError:
-            if connection is not None:
-                connection.invalidate()
-            raise
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[RedisConnection]:
-        with anyio.fail_after(self._timeout):
-            connection = await self._open()
-        try:
-            yield _CoredisConnection(connection)
-        finally:
-            connection.invalidate()
-
-    async def _open(self) -> Any:
-        connection = self._pool.connection_class(self._pool.location, **self._pool.connection_kwargs)
-        await self._tasks.start(self._run, connection)
-        return connection
-
-    async def _run(self, connection: Any, *, task_status: TaskStatus[None]) -> None:
-        started = False
-
-        class Status:
-            def started(self, value: None = None) -> None:
-                nonlocal started
-                started = True
-                task_status.started()
-
-        try:
-            await connection.run(task_status=Status())
-        except Exception:
-            if not started:  # and whoever opens it is told
-                raise
-        finally:
-            for each in vars(connection).values():  # its buffers, which it leaves open, and which say so
-                if isinstance(each, MemoryObjectSendStream | MemoryObjectReceiveStream):
-                    each.close()
-
-
-class _CoredisConnection:
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    async def execute(self, *args: Word) -> Any:
-        return await _request(self._connection, args)
-
-
-async def _request(connection: Any, args: tuple[Word, ...]) -> Any:
-    command, *rest = args
-    name = command if isinstance(command, bytes) else str(command).encode()
-    return await connection.create_request(name, *rest, decode=False)

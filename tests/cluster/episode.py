@@ -198,8 +198,7 @@ class _Episode:
             for _ in range(3):
                 self.relays.append(await stack.enter_async_context(Relay(server.port).serve()))
             for relay in self.relays:
-                backend = self.dice.choice(("asyncio", "trio"))
-                setting = Setting("", str(self.folder), LEASE, KEEP, backend, self.plant)
+                setting = Setting("", str(self.folder), LEASE, KEEP, self.plant)
                 self.workers.append(Worker(relay.port, setting, self.spares))
                 self.workers[-1].start()
             self.begun = time.monotonic()

@@ -44,7 +44,6 @@ class Setting(msgspec.Struct):
     folder: str
     lease: float
     keep: float
-    backend: str
     plant: str | None = None
 
 
@@ -59,7 +58,7 @@ def work(listening: socket.socket, setting: Setting) -> None:
     )
     if setting.plant is not None:
         plants.plant(setting.plant)
-    anyio.run(_serve, listening, setting, backend=setting.backend)
+    anyio.run(_serve, listening, setting)
 
 
 async def _serve(listening: socket.socket, setting: Setting) -> None:

@@ -29,6 +29,13 @@ from tests.support.stories import Script, WaitingTool, story, texts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """redis-py runs on asyncio only."""
+    return "asyncio"
+
+
 STOP = ProviderCompleted(finish_reason="stop")
 LEASE = 0.5
 

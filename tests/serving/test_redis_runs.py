@@ -23,9 +23,17 @@ from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.redis_server import RedisServer
+from tests.support.resp_client import RespClient
 from tests.support.stories import Script, texts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.servers]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """redis-py runs on asyncio only."""
+    return "asyncio"
+
 
 STOP = ProviderCompleted(finish_reason="stop")
 
@@ -216,12 +224,25 @@ async def test_a_run_that_is_read_elsewhere_is_not_abandoned(server: RedisServer
             assert "cancelled" == (await found.wait()).reason
 
 
+def test_a_client_of_the_application_on_trio(server: RedisServer, prefix: str) -> None:
+    """An object with two methods shares runs on trio too."""
+
+    async def share() -> None:
+        stores = [RedisStore(RespClient(server.port), prefix=prefix) for _ in range(2)]
+        async with Runs(stores[0]) as here, Runs(stores[1]) as there:
+            run = await here.start(ToolStream(Script([*texts("a"), STOP])), owner="ann")
+            found = await there.find(run.id, owner="ann")
+            assert await read(run.attach()) == await read(found.attach())
+
+    anyio.run(share, backend="trio")
+
+
 async def test_what_cannot_be_mended_is_said_when_the_runs_are_entered(server: RedisServer, prefix: str) -> None:
     """A cluster, a client of another kind, and bounds that are none."""
     with RedisServer("--cluster-enabled", "yes") as cluster, pytest.raises(ValueError, match="this is a Redis Cluster"):
         async with Runs(RedisStore(cluster.url)):
             pass
-    with pytest.raises(TypeError, match="a URL or a client of Redis"):
+    with pytest.raises(TypeError, match=r"Expected a URL, a redis\.asyncio\.Redis or a RedisClient"):
         async with Runs(RedisStore(object())):
             pass
     for wrong in ({"lease": 0}, {"keep": "a"}, {"length": True}, {"prefix": "a{b}"}):

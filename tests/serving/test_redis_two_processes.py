@@ -22,6 +22,13 @@ from tests.support.redis_server import RedisServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """redis-py runs on asyncio only."""
+    return "asyncio"
+
+
 MODULES = (test_runs, test_runs_approval, test_runs_keeping, test_runs_resuming, test_runs_faults)
 RAISES = "what a stream raises is raised by `wait()` where it is driven; elsewhere its events and its result tell of it"
 TIME = "how long runs are kept, and how many events, is up to the store, whose clock and bounds are the server's"

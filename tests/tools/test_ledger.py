@@ -30,6 +30,8 @@ from streamtools.tools import CallLedger, Claim, MemoryLedger, PostgresLedger, R
 from streamtools.tools.ledger import ON_NO_TERMS, Entry
 from tests.support.cases import cases
 from tests.support.postgres import PostgresServer
+from tests.support.redis_server import RedisServer
+from tests.support.resp_client import RespClient
 from tests.support.stories import story
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +43,7 @@ DONE = ToolOutcome(call=CALL, result={"paid": True}, text='{"paid":true}', error
 @pytest.fixture(
     params=["memory", "file", *(pytest.param(each, marks=pytest.mark.servers) for each in ("postgres", "redis"))]
 )
-def make_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLedger:
+def make_ledger(request: pytest.FixtureRequest, tmp_path: Path, anyio_backend_name: str) -> MakeLedger:
     """Each kind of ledger, made anew each time."""
     numbers = count()
 
@@ -56,14 +58,14 @@ def make_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLedger:
                 file.close()
                 file.close()
             case "redis":
-                async with RedisLedger(
-                    request.getfixturevalue("redis").url, prefix=f"{request.node.name} {next(numbers)}", clock=clock
-                ) as redis:
+                server: RedisServer = request.getfixturevalue("redis")
+                client = server.url if anyio_backend_name == "asyncio" else RespClient(server.port)
+                async with RedisLedger(client, prefix=f"{request.node.name} {next(numbers)}", clock=clock) as redis:
                     yield redis
             case _:
-                server: PostgresServer = request.getfixturevalue("postgres")
+                postgres: PostgresServer = request.getfixturevalue("postgres")
                 schema = f"{request.node.name} {next(numbers)}"
-                async with PostgresLedger(server.url, schema=schema, clock=clock) as ledger:
+                async with PostgresLedger(postgres.url, schema=schema, clock=clock) as ledger:
                     yield ledger
 
     return make

@@ -30,6 +30,13 @@ from tests.support.stories import Script
 
 pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """redis-py runs on asyncio only."""
+    return "asyncio"
+
+
 CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="native")
 
 

@@ -10,7 +10,6 @@ import pytest
 
 CORE = "anyio, httpx, httpx_sse, msgspec, pydantic, structlog"
 EXTRAS = {
-    "coredis",
     "json_repair",
     "mcp",
     "psycopg",
