@@ -238,11 +238,6 @@ class RunState:
         """Make calls pending that `take_runnable` has returned and that have not run."""
         self.pending += calls
 
-    def runs_at_once(self, call_id: str, *, native_only: bool) -> bool:
-        """Return whether a call that is being written will run as soon as it is complete, if nothing is wrong then."""
-        call = next((call for call in self._turn.native.open.values() if call.id == call_id), None)
-        return self._eager_native and call.fault is None if call is not None else self._eager_text and not native_only
-
     @property
     def has_run(self) -> bool:
         """Whether a call of the turn has been given to whoever runs calls."""

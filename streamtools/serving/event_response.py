@@ -7,9 +7,9 @@ headers and first bytes go out at once, and what came at once is one chunk.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import anyio
 import anyio.lowlevel
@@ -29,7 +29,7 @@ from streamtools.serving.requests import unavailable
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.driver import Flag
-from streamtools.stream.handover import Handover
+from streamtools.stream.tool_stream import ToolStream
 
 _PATIENCE = 0.05  # seconds that a stream may take to open until the headers go out without it
 _GONE = (OSError, ClientDisconnect)  # how servers since version 2.4 of ASGI tell that the client has gone
@@ -182,8 +182,6 @@ class _Body(Reading):
         """Note that the client has gone, if it has not got everything."""
         if not self._finished:
             super().leave()
-            if isinstance(self._entered, Handover):
-                self._entered.stop_pushing()
 
     async def send_head(self) -> None:
         """Send the headers and the first bytes, once: some servers and middlewares hold back headers without a body."""
@@ -206,7 +204,7 @@ class _Body(Reading):
         events = self._entered
         if isinstance(events, Attachment):
             self._sharing = Sharing(events.shelf, self._encoder, events.position)
-        if isinstance(events, Attachment) or (isinstance(events, Handover) and events.push_to(self._push)):
+        if isinstance(events, Attachment) or _reads_its_buffer(events):
             self._take_ready = events.take_ready
 
     async def take(self, event: UIEvent, /) -> None:
@@ -221,12 +219,6 @@ class _Body(Reading):
             while more := await events.read_ready():
                 self.last = more[-1]
                 await self._put_data(self._write(more))
-
-    def _push(self, events: Sequence[UIEvent]) -> Coroutine[Any, Any, None] | None:
-        """Send events in the task of the stream."""
-        self.last = events[-1]
-        data = self._write(events)
-        return self._put_data(data) if data and not self.left else None
 
     def _write(self, events: Sequence[UIEvent]) -> bytes:
         if self._sharing is not None:
@@ -266,6 +258,11 @@ class _Body(Reading):
     async def _lose_client(self) -> None:
         super().leave()
         await anyio.lowlevel.checkpoint()
+
+
+def _reads_its_buffer(events: object) -> TypeGuard[ToolStream]:
+    """Return whether `take_ready` of a stream skips nothing: a subclass may change events in its own `__anext__`."""
+    return isinstance(events, ToolStream) and type(events).__anext__ is ToolStream.__anext__
 
 
 event_stream_response = EventStreamResponse

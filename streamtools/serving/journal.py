@@ -10,8 +10,8 @@ not recover before the end, the readers in this process get that warning and `do
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any, Self
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Self
 
 import anyio
 import anyio.lowlevel
@@ -69,18 +69,6 @@ class Journal:
         else:
             await self._try(event)
         return type(event) is Done
-
-    def write_all(self, events: Sequence[UIEvent]) -> Coroutine[Any, Any, None] | None:
-        """Write events of a `ToolStream` into a log that is sure: at once, if they are numbered as ours."""
-        if events[0].seq != self.last + 1 or not isinstance(self.log, MemoryEventLog) or type(events[-1]) is Done:
-            return self._write_each(events)
-        self.log.extend(self.key, events)
-        self.last = self.logged = events[-1].seq
-        return None
-
-    async def _write_each(self, events: Sequence[UIEvent]) -> None:
-        for event in events:
-            await self.write(event)
 
     async def settle(self) -> TurnResult | None:
         """Wait until all is in the log; return what the run has come to, where another process has ended it."""

@@ -23,7 +23,6 @@ from streamtools.serving.client_frames import Mailbox
 from streamtools.serving.event_log import EventLog
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.stream.driver import Driver, Flag, Startable, close, read_into
-from streamtools.stream.handover import Handover
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
 from streamtools.tools.call import is_failure
@@ -220,8 +219,6 @@ class Run:
         """See `Sink`."""
         if isinstance(getattr(self._events, "result", None), TurnResult):
             self._collector = None
-            if isinstance(self._events, Handover) and self.journal.in_memory and self._patience is None:
-                self._events.push_to(self.journal.write_all)
 
     @property
     def take(self) -> Callable[[UIEvent], Coroutine[Any, Any, bool]]:

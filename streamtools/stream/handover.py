@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Self
 
 import anyio
 
@@ -28,19 +28,13 @@ from streamtools.stream.result import TOGETHER, Collector, TurnResult
 
 if TYPE_CHECKING:
     from streamtools.machine.state_machine import StreamMachine
-    from streamtools.stream.early_calls import EarlyCalls
     from streamtools.stream.judging import Judging, TextJudge
     from streamtools.stream.shown_arguments import ShownArguments
-    from streamtools.stream.step import StepCalls
-    from streamtools.tools import ToolRegistry
 
 BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
 BUFFERED_BYTES = 4 * 1024 * 1024  # and how much they hold; what one network chunk brings comes on top
 AHEAD = 8  # events that may wait uncounted, unless one is large
 SMALL = 64  # characters of a text that is not counted when it comes alone: as many as may wait are 0.3 MiB
-
-Push: TypeAlias = Callable[[Sequence[UIEvent]], Awaitable[object] | None]
-"""Takes events, at once or when what it returns is awaited."""
 
 LEFT_ELSEWHERE = (
     "a stream is left in the task that entered it, and this is another; an asynchronous generator around a stream is "
@@ -56,7 +50,7 @@ class Handover:
 
     __slots__ = (  # since CPython shares the keys of an instance's dict up to thirty only, and a stream has more
         "_arguments", "_collector", "_fault", "_held", "_judging", "_looks", "_low", "_most", "_news", "_observed",
-        "_over", "_place", "_push", "_push_fault", "_reading", "_ready", "_room", "_shows", "_waiting", "_woken",
+        "_over", "_place", "_ready", "_room", "_shows", "_waiting", "_woken",
     )  # fmt: skip
 
     def __init__(self, dialects: tuple[Dialect, ...]) -> None:
@@ -71,9 +65,6 @@ class Handover:
         self._place: object = None  # of the last value that has grown, unless that is large
         self._looks: Callable[[Sequence[UIEvent]], bool] | None = None  # sees events first; whether the provider waits
         self._observed: observing.Observed | None = None  # told what happens, where somebody watches
-        self._push: Push | None = None
-        self._push_fault: Exception | None = None
-        self._reading: anyio.CancelScope | None = None  # around the reading of a source; shielded amid a push
         self._over = False
         self._fault: Exception | None = None
         self._judging: Judging | None = None  # holds back what nobody has approved
@@ -91,9 +82,6 @@ class Handover:
 
     async def __anext__(self) -> UIEvent:
         while not self._ready:
-            if self._push_fault is not None:
-                fault, self._push_fault = self._push_fault, None
-                raise fault
             if self._over:
                 self._raise_fault()
                 raise StopAsyncIteration
@@ -111,31 +99,8 @@ class Handover:
             self._room = None
         return event
 
-    def push_to(self, push: Push) -> bool:
-        """Have `push` take what a read of the source brings while the one consumer waits, in the task that reads.
-
-        Returns False, and does nothing, for a subclass with an `__anext__` of its own, and no `take_ready`: no event
-        goes past it.
-
-        That saves a turn of the event loop and a change of task. The consumer goes on iterating: it gets what comes
-        otherwise, or meanwhile, and what `push` raises. Who stops the run waits for the end of a push, unless
-        `stop_pushing` is called.
-        """
-        kinds = type(self).__mro__
-        taker, reader = (next(each for each in kinds if name in vars(each)) for name in ("take_ready", "__anext__"))
-        if not issubclass(taker, reader):
-            return False
-        self._push = push
-        return True
-
-    def stop_pushing(self) -> None:
-        """Push nothing more, and let a push be cancelled with the run; from any task."""
-        self._push = None
-        if self._reading is not None:
-            self._reading.shield = False
-
     def take_ready(self) -> Sequence[UIEvent]:
-        """Return what a read would not wait for; not all, if that is much."""
+        """Return the events that a read would not wait for, up to a limit of bytes."""
         if not (ready := self._ready):
             return ()
         is_much = self._held > AT_ONCE or self._room is not None
@@ -151,41 +116,6 @@ class Handover:
             self._room.set()
             self._room = None
         return events
-
-    def _pass_on(self, events: Sequence[UIEvent]) -> tuple[bool, Awaitable[object] | None]:
-        """Hand events over, or have them pushed; return whether the provider has to wait, and what is to be awaited."""
-        push = self._push
-        if push is None or self._woken >= self._waiting or self._ready:
-            return self._hand_out(events), None
-        self._woken += 1  # as if the consumer had been: it is left to wait
-        try:
-            behind = self._hand_out(events)
-        finally:
-            self._woken -= 1
-        if not (ready := self.take_ready()):
-            return behind, None
-        while self._ready:
-            ready = [*ready, *self.take_ready()]
-        try:
-            return behind, push(ready)
-        except Exception as error:
-            self._give_up_pushing(error)
-            return behind, None
-
-    async def _wait_for(self, pushed: Awaitable[object]) -> None:
-        assert self._reading is not None
-        self._reading.shield = self._push is not None
-        try:
-            await pushed
-        except Exception as error:
-            self._give_up_pushing(error)
-        finally:
-            self._reading.shield = False
-
-    def _give_up_pushing(self, error: Exception) -> None:
-        """Have the consumer raise what a push has raised."""
-        self._push, self._push_fault = None, error
-        self._wake()
 
     def _open(self, machine: StreamMachine, resumed: str) -> AbstractContextManager[None]:
         """Allow reading; called inside an event loop. Returns what surrounds the task that drives the run."""
@@ -214,15 +144,6 @@ class Handover:
             from streamtools.stream.judging import Judging  # loaded when it is used
 
             self._judging, self._shows = Judging(judge, run_id), False
-
-    def _begin_early(
-        self, step: StepCalls, registry: ToolRegistry, concurrency: int, timeout: float, state: Any
-    ) -> EarlyCalls:
-        from streamtools.stream.early_calls import EarlyCalls  # loaded when it is used
-
-        early = EarlyCalls(step, registry, concurrency, timeout, state)
-        self._have_looked(early.look)
-        return early
 
     def _have_looked(self, looks: Callable[[Sequence[UIEvent]], bool] | None) -> None:
         """Have `looks` see events first, and no other."""
@@ -340,12 +261,6 @@ class Handover:
 
         So that nothing is said of a delta, what notices that is in the way only until then.
         """
-        with anyio.CancelScope() as self._reading:
-            await self._read_observed(source, take, machine)
-
-    async def _read_observed(
-        self, source: EventSource, take: Take[Sequence[SourceEvent]], machine: StreamMachine
-    ) -> None:
         observed = self._observed
         if observed is None:
             await read_into(source, take)

@@ -30,7 +30,7 @@ from streamtools.parsing.dialects.base import restore
 from streamtools.tools import Runner, ToolOutcome
 from streamtools.tools.approval import Approvals, Resumption, Suspension
 from streamtools.tools.call_rules import Watch
-from streamtools.tools.runner import Begun, Send, not_begun
+from streamtools.tools.runner import Send
 
 _id_of = attrgetter("id")
 
@@ -75,8 +75,6 @@ class StepCalls:
         self._last_outcomes: list[ToolOutcome] = []  # of the step that has ended
         self._beside = 0  # runs of tools beside the stream
         self._all_run: anyio.Event | None = None
-        self.begun: Begun = not_begun
-        """What the runner asks for calls whose tools have begun early."""
 
     @property
     def runner(self) -> Runner:
@@ -87,7 +85,6 @@ class StepCalls:
                 approvals=self._approvals,
                 trusted=self._trusts,
                 scope=self._run_of,
-                begun=self.begun,
             )
         return self._runner
 

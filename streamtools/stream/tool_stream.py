@@ -126,8 +126,6 @@ class ToolStream(TypedOutput, Decidable):
         self._most = self._watch.guards.size
         self._executes = execute != "never"
         self._approvals = Approvals(attended=ask == "now", timeout=decision_timeout, resumed=self._resumed)
-        if early := execute == "eager" and any(each.begins_early for each in registry):
-            options["call_partials"] = True
         self._step = StepCalls(
             partial(
                 StreamMachine,
@@ -161,7 +159,6 @@ class ToolStream(TypedOutput, Decidable):
             note=self._collector.new.append,
         )
         self._machine = self._step.machine
-        self._early = self._begin_early(self._step, registry, concurrency, tool_timeout, tool_state) if early else None
         self._have_judged(text_judge, self.run_id)
         self._apply_to_arguments(options if rules_in_arguments else None)
         self._ended = Flag()
@@ -311,10 +308,7 @@ class ToolStream(TypedOutput, Decidable):
 
     def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]:
         """Return what takes each batch of a source; it waits only for room, and for calls, which run in `tools`."""
-        machine, step, early = self._machine, self._step, self._early
-        feed, hand_out, pass_on = machine.feed, self._hand_out, self._pass_on
-        if early:
-            early.tasks = tools
+        machine, step, feed, hand_out = self._machine, self._step, self._machine.feed, self._hand_out
 
         def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
             if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
@@ -330,10 +324,7 @@ class ToolStream(TypedOutput, Decidable):
             except BaseException:
                 hand_out(events)
                 raise
-            if self._push is None:
-                return wait() if hand_out(events) else machine.stopped
-            behind, pushed = pass_on(events)
-            return wait(behind, pushed) if behind or pushed is not None else machine.stopped
+            return wait() if hand_out(events) else machine.stopped
 
         async def run(rest: Iterator[SourceEvent]) -> bool:
             events: list[UIEvent] = []
@@ -351,13 +342,8 @@ class ToolStream(TypedOutput, Decidable):
                 hand_out(events)
             return await wait()
 
-        async def wait(behind: bool = True, pushed: Awaitable[object] | None = None) -> bool:
-            if pushed is not None:
-                await self._wait_for(pushed)
-            if behind:
-                await self._wait_for_room()
-                if early is not None:
-                    await early.wait_for_room()
+        async def wait() -> bool:
+            await self._wait_for_room()
             return machine.stopped
 
         return take

@@ -16,7 +16,6 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import anyio
@@ -143,9 +142,7 @@ Report = Callable[[Any], Awaitable[object]]
 
 
 class CallEnded(StreamToolsError):
-    """Raised where a call has ended without its tool: by `progress()` in a thread, as there is nobody left to tell, and
-    by the items of a list that the model was still writing.
-    """
+    """Raised by `ToolContext.progress()` in a thread whose call has ended."""
 
 
 async def unheard(progress: Any) -> None:
@@ -163,7 +160,7 @@ class ToolContext(Generic[State]):
     ('Ann', False, inf)
     """
 
-    __slots__ = ("_loop_thread", "call_id", "cancelled", "deadline", "name", "pause", "report", "state")
+    __slots__ = ("_loop_thread", "call_id", "cancelled", "deadline", "name", "report", "state")
 
     def __init__(
         self,
@@ -184,8 +181,6 @@ class ToolContext(Generic[State]):
         """When the call runs out of time, in seconds of `time.monotonic()`."""
         self.report = report
         """Takes progress in the event loop's thread."""
-        self.pause: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Lets the clock of the call stand still in a block that waits for others."""
         self._loop_thread = threading.get_ident()
 
     @property

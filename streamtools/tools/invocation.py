@@ -49,11 +49,10 @@ async def invoke(
     *,
     timeout: float = TIMEOUT,
     thread: Thread | None = None,
-    given: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
 ) -> Written:
     """Return what the tool makes of the arguments, in the forms for the interface and for the model.
 
-    `given` are those of the function, where they have been read already. `timeout` is in seconds, for tools without
+    `timeout` is in seconds, for tools without
     their own; while the context's `report` waits, the clock stands still. Raises `ToolCallFailed`, of the kind that
     tells what happened, and whatever `report` raises: progress that cannot be told ends the call, also where the tool
     takes no notice. `context` and `thread` serve one call; afterwards `thread` tells whether the tool has been left
@@ -62,7 +61,7 @@ async def invoke(
     context = ToolContext(name=tool.name) if context is None else context
     thread = Thread(Threads(), tool.name) if thread is None else thread
     try:
-        args, kwargs = tool.read(arguments) if given is None else given
+        args, kwargs = tool.read(arguments)
     except ToolInputError:
         raise
     except Exception as error:  # a validator of the user's own that breaks
@@ -72,7 +71,6 @@ async def invoke(
     seconds = timeout if tool.timeout is None else tool.timeout
     scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
     report = context.report = _Reporting(tool, context, scope)
-    context.pause = report.pause
     context.deadline = time.monotonic() + seconds
     value: Any = None
     cause: BaseException | None = None

@@ -34,7 +34,7 @@ from streamtools.errors import Code, ToolCallFailed, ToolFailed
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent
 from streamtools.logs import Logger
 from streamtools.tools.approval import Answer, Approvals, Approve, Deny, Need, Question, need_of
-from streamtools.tools.call import Report, ToolContext, ToolError, ToolOutcome, Written, is_failure
+from streamtools.tools.call import ToolContext, ToolError, ToolOutcome, is_failure
 from streamtools.tools.invocation import TIMEOUT, Execution, Thread, Threads, invoke, take
 from streamtools.tools.ledger import CallLedger, once
 from streamtools.tools.memory_ledger import MemoryLedger
@@ -57,13 +57,6 @@ that cannot be written; no `ToolError`, with which a tool refuses, and no mistak
 raises is logged and changes nothing."""
 
 
-Begun: TypeAlias = Callable[[ToolCall, Report], Awaitable[Written] | None]
-
-
-def not_begun(call: ToolCall, report: Report) -> None:
-    """Return nothing: no tool begins before its call is complete."""
-
-
 class Tools(Protocol):
     """Where the tool of a call is looked up: a `ToolRegistry`."""
 
@@ -79,8 +72,7 @@ class Runner:
     many characters of a result the model gets; `state` is what tools find in their context.
 
     `approvals` asks about calls that need somebody's decision; `trusted` tells those that nobody but the model can have
-    written. `begun` returns what comes of a call whose tool has begun before it was complete, None for all others.
-    Calls are written down in the `ledger` as those of the run that `scope` tells.
+    written. Calls are written down in the `ledger` as those of the run that `scope` tells.
 
     `stopped` is True once a tool has asked to end the run: no further call begins then. `threads` counts those that
     were left behind.
@@ -98,7 +90,6 @@ class Runner:
     trusted: Callable[[ToolCall], bool] = lambda call: True
     ledger: CallLedger | None = None
     scope: Callable[[ToolCall], str] = lambda call: ""
-    begun: Begun = not_begun
     clock: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:
@@ -287,9 +278,6 @@ class Runner:
 
         try:
             tool = execution.tool or self.registry.find(call.name)
-            begun = self.begun(call, report)
-            if begun is not None:
-                return execution.succeeded(tool, await begun)
             context = ToolContext(call.id, call.name, state=self.state, report=report)
             if not tool.is_async:
                 execution.thread = Thread(self.threads, call.name, call.id)

@@ -21,7 +21,7 @@ import sys
 import types
 import typing
 from collections import abc
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, SimpleNamespace
 from typing import Annotated, Any, NamedTuple, Union
 
@@ -189,25 +189,13 @@ _UNPACK = (typing.Unpack, typing_extensions.Unpack)  # two, before Python 3.12
 class Input(NamedTuple):
     """What a tool takes: the JSON schema of one object, the type behind it, and the reader of its JSON.
 
-    `context` is the name of the parameter that takes the `ToolContext`, and `items` says which takes a list item by
-    item, if one does.
+    `context` is the name of the parameter that takes the `ToolContext`.
     """
 
     schema: JsonSchema
     type: Any
     read: Callable[[bytes], Arguments]
     context: str | None = None
-    items: Items | None = None
-
-
-class Items(NamedTuple):
-    """A list that a function takes as an `AsyncIterator`: the parameter, its name in JSON, and the reader of an item's
-    JSON.
-    """
-
-    parameter: str
-    name: str
-    read: Callable[[bytes], Any]
 
 
 def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Input:
@@ -294,7 +282,6 @@ def _keywords(
     """
     names: dict[str, str] = {}
     fields: dict[str, Any] = {}
-    items: list[tuple[str, str, Any]] = []  # parameters that take an iterator, with their fields and the types of items
     unsaid: set[str] = set()  # fields that may stay away, because the function has their default itself
     extra: Any = None
     for parameter in parameters:
@@ -308,9 +295,6 @@ def _keywords(
         field = f"p{len(fields)}"
         names[field] = parameter.name
         kind, *metadata = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-        if typing.get_origin(kind) is abc.AsyncIterator:
-            items.append((parameter.name, field, *typing.get_args(kind)))
-            kind = list[items[-1][2]]  # type: ignore[misc]  # a type that is known when this runs
         named: Any = Annotated[(kind, Field(alias=parameter.name), *metadata)]  # a user's alias wins
         fields[field] = named if parameter.default is EMPTY else (named, parameter.default)
         if parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo):
@@ -318,18 +302,12 @@ def _keywords(
     try:
         model = _model(fields, extra)
         schema = _schema_of(TypeAdapter(model))
-        taken = [
-            Items(name, model.model_fields[field].alias or name, TypeAdapter(item).validate_json)
-            for name, field, item in items
-        ]
     except UNUSABLE as error:
         raise _unreadable(_culprits(parameters, hints), error) from error
     schema.setdefault("properties", {})
     _describe(
         schema, {model.model_fields[field].alias or name: described.get(name, "") for field, name in names.items()}
     )
-    if len(taken) > 1:
-        raise TypeError(f"parameters {taken[0].parameter!r} and {taken[1].parameter!r} both take an AsyncIterator")
     validate = model.__pydantic_validator__.validate_json
 
     def read(data: bytes) -> Arguments:
@@ -338,9 +316,6 @@ def _keywords(
         arguments = {
             name: getattr(said, field) for field, name in names.items() if field in given or field not in unsaid
         }
-        for each in taken:
-            if isinstance(given_items := arguments.get(each.parameter), list):
-                arguments[each.parameter] = _one_by_one(given_items)
         more = said.__pydantic_extra__
         if not more:
             return (), arguments
@@ -348,12 +323,7 @@ def _keywords(
             raise Rejected(Code.TOOL_INPUT, "; ".join(f"{name}: Extra inputs are not permitted" for name in forbidden))
         return (), {**more, **arguments}
 
-    return Input(schema, model, read, items=taken[0] if taken else None)
-
-
-async def _one_by_one(values: list[Any]) -> AsyncIterator[Any]:
-    for value in values:
-        yield value
+    return Input(schema, model, read)
 
 
 def _describe(schema: JsonSchema, described: Mapping[str, str]) -> None:

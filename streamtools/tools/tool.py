@@ -93,10 +93,6 @@ class ToolOptions(TypedDict, total=False):
     client: bool
     """Whether the call is carried out elsewhere, in the front end say. The function is never run: its signature says
     what goes there, and its return type what comes back."""
-    begins_early: bool
-    """Whether the function may begin while its call is being written, with `execute="eager"`. It takes a list as an
-    `AsyncIterator`, has no other parameters with defaults, and only reads: it may be cancelled, and what it returns
-    counts only if the call turns out to be good."""
     examples: Sequence[Mapping[str, Any]]
     """Arguments as a model might give them; they are checked, and published with the schema."""
 
@@ -174,15 +170,10 @@ class Tool(Generic[P, R]):
                 taken = handler_input_of(function, schema)
         except (TypeError, ValueError) as error:
             raise type(error)(f"tool {self.name!r}: {error}") from error
-        self.parameters, self.input_type, self._read, self.context, self.items = taken
+        self.parameters, self.input_type, self._read, self.context = taken
         if parameters is None and (bare := untyped(function) & set(self.parameters["properties"])):
             advice = "annotate them: the model is told of no type, and any value is taken"
             log.warning("parameters_without_type", tool=self.name, parameters=sorted(bare), advice=advice)
-        self.begins_early = options.get("begins_early", False)
-        if self.items is not None and not self.is_async:
-            raise TypeError(f"tool {self.name!r}: only an async function can take an AsyncIterator")
-        if self.begins_early:
-            self._check_early()
         (self.output_type, self._output, self.output_schema), progress = outputs_of(function)
         self.write: Callable[[Any], Written] = functools.partial(write, type_=self._output)
         """Returns a result in the forms for the interface and for the model; raises what its serialiser raises."""
@@ -260,20 +251,6 @@ class Tool(Generic[P, R]):
             return self._output.validate_json(to_json(value))
         except (ValidationError, ValueError):
             raise ToolOutputError(self.name, f"the result of {self.name!r} is not what the tool returns") from None
-
-    def _check_early(self) -> None:
-        """Raise TypeError for a tool that cannot begin before its call is complete."""
-        why = None
-        if self.items is None:
-            why = "none of its parameters takes an AsyncIterator"
-        elif self.parameters["properties"].keys() != set(self.parameters.get("required", ())):
-            why = "one of its parameters has a default, and may come behind the list"
-        elif self.parameters.get("additionalProperties") is not False:
-            why = "it takes parameters of any name, which may come behind the list"
-        elif self.requires_approval or self.client or self.sequential:
-            why = "it waits for somebody, or for other tools"
-        if why is not None:
-            raise TypeError(f"tool {self.name!r} cannot begin early: {why}")
 
     def _add_examples(self, examples: Sequence[Mapping[str, Any]]) -> None:
         for each in examples:

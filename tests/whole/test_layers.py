@@ -153,7 +153,7 @@ RIM = {
     *("outputs.openai_chunks", "outputs.responses_events"),  # ask the clock when an answer was made
     "sources.source",
     *("gateway.delivery", "gateway.judged_exchange", "gateway.service", "gateway.tool_call_transport"),
-    *("stream.driver", "stream.early_calls", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
+    *("stream.driver", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
     *("stream.tool_stream", "stream.typed_output", "telemetry.spans"),
     *(f"tools.{each}" for each in ("approval", "call", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),

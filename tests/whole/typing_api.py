@@ -281,12 +281,6 @@ async def weather(city: str, *, unit: Literal["C", "F"] = "C") -> dict[str, str]
     return {"message": f"rain in {city}, {unit}"}
 
 
-@tool(begins_early=True)
-async def book(stops: AsyncIterator[Trip], name: str) -> int:
-    """Book a journey while its stops are written."""
-    return sum([1 async for _ in stops])
-
-
 @tool
 async def plan(trip: Trip) -> AsyncIterator[str]:
     """Plan a trip."""
