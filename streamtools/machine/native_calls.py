@@ -20,7 +20,7 @@ from streamtools.calls import NATIVE, ToolCall, read_arguments
 from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, Raw, ToolCallDelta, ToolCallStart, UIEvent, Warning
 from streamtools.json_values import Rejected, compact
-from streamtools.parsing.call_life import CallDraft, Output
+from streamtools.parsing.call_events import CallDraft, CallEvents
 from streamtools.parsing.policies import Options
 
 _FAULTS = {
@@ -46,7 +46,7 @@ class NativeCalls:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self.output = Output(options)
+        self.output = CallEvents(options)
         # Where others have sets, here are dicts: an empty set is four times as large, and most runs make no call.
         self.salvaged: dict[str, None] = {}  # ids of calls of the run that were found in a text
         self._ids: dict[str, int] = {}  # of the run, and how often each has come: some providers number each turn anew

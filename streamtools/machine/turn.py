@@ -15,7 +15,7 @@ from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, Reasoning, ReasoningDelta, Text, Thinking, UIEvent, Warning
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
-from streamtools.parsing.call_life import BROKEN_OFF
+from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialects, enabled_dialects, unnamed, watched
 from streamtools.parsing.dialects.base import neutralise
 from streamtools.parsing.policies import Options, ParserOptions

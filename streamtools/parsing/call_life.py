@@ -1,147 +1,20 @@
-"""The life of a call, from its first character to the events that end it.
+"""The calls that a span of text holds: one as a rule, several if the dialect writes an array.
 
-The interface sees thinking(true), call-start as soon as the name is certain, call-delta for the arguments, a call or an
-error, and thinking(false): `Output` makes these, for calls in text and for native calls. A span of text holds one
-call as a rule, and several where a dialect writes them as an array; `WrittenCalls` keeps them until their span ends.
-Each ends as a call or an error that holds its part of the text, so that nothing is lost and good calls survive bad
-siblings.
+`WrittenCalls` keeps them until their span ends. Each call then ends as a call or as an error that holds its part of the
+text, so that no text is lost and a malformed call does not harm its siblings.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-import msgspec
-
-from streamtools.calls import ReadCall, ToolCall, new_call_id, read_envelope
+from streamtools.calls import ReadCall, ToolCall, read_envelope
 from streamtools.errors import Code
-from streamtools.events import Call, CallDelta, CallStart, Error, Markup, Partial, Thinking, UIEvent, Warning
+from streamtools.events import Markup, Thinking, Warning
 from streamtools.json_values import Decoded, Rejected, decode_json
-from streamtools.parsing.json_parts import MOST, MOST_IN_TURN, keeps_arguments, repair
-from streamtools.parsing.policies import Options
+from streamtools.parsing.call_events import BROKEN_OFF, CallDraft, CallEvents
+from streamtools.parsing.json_parts import MOST, keeps_arguments, repair
 from streamtools.parsing.reader import RawText
-
-if TYPE_CHECKING:
-    from streamtools.parsing.value_reader import ValueReader
-
-_IDS = 16  # made of one block of random bytes, because asking the system for bytes is the main cost of an id
-
-
-class CallDraft(msgspec.Struct, eq=False):
-    """A call that is being written: what is known of it so far. Places count in its span."""
-
-    id: str
-    begin: int = 0
-    provider_id: str | None = None
-    json_begin: int = -1
-    json_end: int = -1
-    name: str | None = None  # in text, only where it stands outside of the JSON
-    converted: bool = False  # the JSON of its arguments is not a part of the span, but what `pieces` hold
-    pieces: list[str] = []  # each call gets a list of its own
-    room: int = 0  # characters that these may still hold, in a native call
-    dropped: int | None = None  # characters over the limit; it has been reported then
-    fault: Rejected | None = None  # why it cannot be a call, whatever comes
-    started: str = ""  # the name with which its call-start has gone out
-    flows: bool = False  # it has, and deltas are all that is told of the arguments
-    waiting: list[str] = []  # arguments that came before it
-    value: ValueReader | None = None  # reads them as a value, if that is asked for
-
-    @property
-    def complete(self) -> bool:
-        """Whether its JSON, or what stands in its place, has come to its end."""
-        return self.json_end >= 0
-
-
-class Output:
-    """The events of the current `feed`, and the calls and errors of the turn."""
-
-    __slots__ = (
-        "call_deltas", "calls", "count", "errors", "events", "new_id", "options", "repairs",
-    )  # fmt: skip
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self.call_deltas = options.call_deltas or options.call_partials  # somebody wants to hear of arguments
-        self.events: list[UIEvent] = []
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin a turn."""
-        self.calls: list[ToolCall] = []
-        self.errors: list[Error] = []
-        # A block of ids is used for one turn only, so that a forked process does not make the same ids.
-        new_id = self.options.new_id
-        self.new_id = None if new_id is new_call_id else new_id
-        self.count = 0  # calls that were begun
-        self.repairs = MOST_IN_TURN  # characters that may still be put right
-
-    def add(self, event: Callable[..., UIEvent], *fields: object, **named: object) -> None:
-        """Add an event."""
-        self.events.append(event(*fields, **named))
-
-    # The life of a call.
-
-    def begin_call(self, begin: int = 0, call_id: str | None = None, provider_id: str | None = None) -> CallDraft:
-        """Show that a call is being written, from a place of its span on."""
-        if not call_id:
-            if self.new_id is None:  # until the first call, since most turns have none
-                self.new_id = _call_ids().__next__
-            call_id = self.new_id()
-        self.events.append(Thinking(True, call_id))
-        self.count += 1
-        return CallDraft(call_id, begin, provider_id)
-
-    def start_call(self, call: CallDraft, name: str) -> None:
-        """Report the name of a call, now that it is certain, and the arguments that came before it."""
-        call.started = name
-        call.flows = self.options.call_deltas and not self.options.call_partials
-        self.events.append(CallStart(call.id, name))
-        if call.waiting:
-            self.tell_arguments(call, "".join(call.waiting))
-            call.waiting.clear()
-
-    def tell_arguments(self, call: CallDraft, text: str) -> None:
-        """Report a piece of a call's arguments, as JSON text, once its name is known."""
-        if call.flows:
-            if text:
-                self.events.append(CallDelta(call.id, text))
-        elif not call.started:
-            call.waiting.append(text)
-        elif text:
-            if self.options.call_deltas:
-                self.events.append(CallDelta(call.id, text))
-            if call.value is None:
-                from streamtools.parsing.value_reader import ValueReader  # loaded when it is used
-
-                call.value = ValueReader(limits=self.options.limits)
-            self.events += [Partial(*each, call_id=call.id) for each in call.value.feed(text)]
-
-    def complete_call(self, call: CallDraft, result: ToolCall) -> None:
-        """End a call well."""
-        if not call.started:
-            self.start_call(call, result.name)
-        self.calls.append(result)
-        self.events += (Call(result), Thinking(False, call.id))
-
-    def reject_call(self, call: CallDraft, fault: Rejected, raw: str, dialect: str) -> None:
-        """End a call as an error."""
-        error = Error(fault.code, fault.message, call_id=call.id, raw=raw, dialect=dialect)
-        if len(self.errors) <= self.options.limits.calls:  # a hostile stream has no end of them
-            self.errors.append(error)
-        self.events += (error, Thinking(False, call.id))
-
-
-def _call_ids() -> Iterator[str]:
-    """Yield ids like those of `new_call_id`."""
-    while True:
-        block = secrets.token_urlsafe(_IDS * 9)  # nine bytes are twelve characters, and no two ids share one
-        for at in range(0, len(block), 12):
-            yield "call_" + block[at : at + 12]
-
-
-BROKEN_OFF = "the model broke off, and another one gives the answer"
 
 _MESSAGES = {
     Code.INVALID_JSON: "the call is not valid JSON",
@@ -164,7 +37,7 @@ class WrittenCalls(RawText):
 
     _calls: list[CallDraft]  # those that have not been settled
     _dialect: str | None  # None: the span is no call, but a result that the model wrote itself
-    _output: Output
+    _output: CallEvents
     _show: Callable[[str], bool]  # takes a malformed call that is to be text; returns whether that ends everything
     _lost_from: int | None  # the first call in which a part of the stream is missing, or behind it
     current: CallDraft | None  # the call that is being written, or was written last

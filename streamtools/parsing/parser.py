@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from streamtools.errors import ClosedError, Code, check_names
 from streamtools.events import Call, CallDelta, Error, Reasoning, Text, UIEvent
-from streamtools.parsing.call_life import Output
+from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
@@ -69,7 +69,7 @@ class Parser:
         meant = choose_dialects(dialects)
         signatures = self._declared.signatures(parameters=tools is not None and any(each.openers_of for each in meant))
         self._dialects = dialect_set_of(meant, chosen.in_code, chosen.reasoning, signatures, chosen.calls_at)
-        self._output = Output(chosen)
+        self._output = CallEvents(chosen)
         self._visible = Visible(self._output, chosen)
         self._prose = Prose(self._dialects, chosen, self._output, self._visible)
         self._closed = self._ended = False

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from streamtools.errors import Code
 from streamtools.events import Markup, Text, Warning
 from streamtools.parsing.bodies import cut_off
-from streamtools.parsing.call_life import Output
+from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.dialect_set import BEHIND_CALL, CALLS_ONLY, START, DialectSet, Meaning
 from streamtools.parsing.dialects import Opener
 from streamtools.parsing.markdown import BEFORE_BODY, BODY, IN_CODE, Markdown
@@ -45,7 +45,7 @@ _HERE: Final[tuple[int, _Mark]] = (0, False)
 class Prose:
     """Text that is shown, and what is held back of it."""
 
-    def __init__(self, dialects: DialectSet, options: Options, output: Output, visible: Visible) -> None:
+    def __init__(self, dialects: DialectSet, options: Options, output: CallEvents, visible: Visible) -> None:
         self._dialects = dialects
         self._output = output
         self._visible = visible

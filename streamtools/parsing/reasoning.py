@@ -15,7 +15,7 @@ from typing import Literal
 
 from streamtools.errors import Code
 from streamtools.events import Markup, Reasoning, UIEvent, Warning
-from streamtools.parsing.call_life import Output
+from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
 from streamtools.parsing.markers import Group, Marker, Markers, Match, OneOf, Pattern, any_going, beginning
@@ -199,7 +199,7 @@ class ReasoningText:
     )  # fmt: skip
 
     def __init__(
-        self, closing: ReasoningEnd, output: Output, declared: Declared, *, keep_markup: bool, opened: bool
+        self, closing: ReasoningEnd, output: CallEvents, declared: Declared, *, keep_markup: bool, opened: bool
     ) -> None:
         """Begin behind an opening tag, if it was `opened` by one, or where the template has put that."""
         self._closing = closing

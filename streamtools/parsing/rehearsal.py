@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from streamtools.parsing.call_life import Output
+from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
 from streamtools.parsing.json_text import JsonText
@@ -48,14 +48,14 @@ class Rehearsal:
     """Reads a run from its first marker on."""
 
     def __init__(
-        self, markers: Markers[Opener | Tag], closing: re.Pattern[str], output: Output, declared: Declared
+        self, markers: Markers[Opener | Tag], closing: re.Pattern[str], output: CallEvents, declared: Declared
     ) -> None:
         """Begin a run that ends with what `closing` finds."""
         self._markers = markers
         self._closing = closing
         self._before = ""  # the last characters of the call, in which the closing tag may begin
         self._tag: tuple[JsonText, int] | None = None  # JSON with the closing tag in a string, and where that stands
-        self._output = Output(output.options)  # nobody reads it
+        self._output = CallEvents(output.options)  # nobody reads it
         self._declared = declared
         self._most = output.options.limits.call
         self._parts: list[str] = []  # what has been read of the run

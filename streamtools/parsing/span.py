@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from streamtools.errors import Code
 from streamtools.events import CallDelta, UIEvent
-from streamtools.parsing.call_life import Output, WrittenCalls
+from streamtools.parsing.call_events import CallEvents
+from streamtools.parsing.call_life import WrittenCalls
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.json_parts import ARGUMENTS, BEGIN, BLAME, END, FIELD, NAME, PIECE
 from streamtools.parsing.json_text import BROKEN, DEEP, LINE, OPEN, Arguments, JsonText, State
@@ -33,7 +34,7 @@ class Span(WrittenCalls):
         self,
         marker: str,
         dialect: str | None,
-        output: Output,
+        output: CallEvents,
         declared: Declared,
         show: Callable[[str], bool],
         announces: bool = True,

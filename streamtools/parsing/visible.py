@@ -16,7 +16,7 @@ from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
 from streamtools.errors import Code
 from streamtools.events import Markup, Text, Warning
 from streamtools.parsing.beginnings import beginnings_of
-from streamtools.parsing.call_life import Output
+from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, OneOf, Some
 from streamtools.parsing.policies import Options
 from streamtools.parsing.reader import not_white_space
@@ -25,7 +25,7 @@ from streamtools.parsing.reader import not_white_space
 class Visible:
     """Shows released text where a policy is not the default."""
 
-    def __init__(self, output: Output, options: Options) -> None:
+    def __init__(self, output: CallEvents, options: Options) -> None:
         self._output = output
         self._after_call = options.after_call
         self._trim = options.trim

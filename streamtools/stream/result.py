@@ -42,7 +42,7 @@ from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin,
 from streamtools.json_values import Draft
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.parsing.call_life import BROKEN_OFF
+from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.sources.detection import finished
