@@ -36,7 +36,7 @@ from streamtools.history import (
     without_reasoning,
     write_messages,
 )
-from streamtools.parsing.dialects.base import new_nonce
+from streamtools.parsing.dialects.hash_and_tilde import new_nonce
 
 __all__ = [
     "AnthropicMessages", "Ask", "Assistant", "BedrockConverse", "Chat", "CohereChat", "Emulation", "Example",

@@ -46,7 +46,7 @@ from streamtools.history import (
 from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, ByName, enabled_dialects, for_model, unnamed
-from streamtools.parsing.dialects.base import neutralise
+from streamtools.parsing.dialects.neutralising import neutralise
 from streamtools.parsing.policies import ParserOptions
 from streamtools.sources import events
 from streamtools.stream.driver import EventSource

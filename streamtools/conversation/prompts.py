@@ -17,7 +17,7 @@ from typing import Any, Final
 from streamtools.history.content import given
 from streamtools.json_values import compact as compact_json
 from streamtools.parsing.dialects import Dialect, choose_dialects
-from streamtools.parsing.dialects.base import neutralise, neutralise_all
+from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.registry import ToolsLike, write_line
 from streamtools.tools.schemas import inline

@@ -41,7 +41,7 @@ from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.outputs.whole_answers import write_fault
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.base import restore
+from streamtools.parsing.dialects.neutralising import restore
 from streamtools.sources.adapter import decode
 from streamtools.sources.provider_terms import read_fault
 

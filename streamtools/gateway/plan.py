@@ -20,7 +20,7 @@ from streamtools.gateway.client_requests import Asked, as_tools, definitions_of,
 from streamtools.history import Assistant, Message, System, User, calls_as_text, plain_said, read_messages, settle
 from streamtools.logs import Logger
 from streamtools.parsing.dialects import DIALECTS, Dialect, Dialects, choose_dialects, dialects_for, for_model
-from streamtools.parsing.dialects.base import neutralise
+from streamtools.parsing.dialects.neutralising import neutralise
 
 _log = Logger(__name__)
 

@@ -12,7 +12,7 @@ from streamtools.gateway.client_requests import Asked, Refused
 from streamtools.gateway.plan import Plan, add_wish, history_for, wish_of
 from streamtools.history import Origin, write_messages
 from streamtools.outputs.encoder import to_json
-from streamtools.parsing.dialects.base import neutralise_all
+from streamtools.parsing.dialects.neutralising import neutralise_all
 
 Upstream: TypeAlias = Literal["openai", "ollama", "llama.cpp", "vllm"]
 """What an upstream speaks: chat completions, or Ollama's own form; of the last two, the template can be had too."""

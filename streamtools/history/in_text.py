@@ -23,7 +23,7 @@ from streamtools.history.parts import Assistant, CallResult, Message, Part, Resu
 from streamtools.json_values import compact, count_values
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.base import neutralise, neutralise_all
+from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
 
 
 def calls_as_text(

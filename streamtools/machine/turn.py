@@ -16,8 +16,8 @@ from streamtools.events import Call, Error, NativeToolCall, Reasoning, Reasoning
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_events import BROKEN_OFF
-from streamtools.parsing.dialects import Dialects, enabled_dialects, unnamed, watched
-from streamtools.parsing.dialects.base import neutralise
+from streamtools.parsing.dialects import Dialects, auto_as_near_misses, enabled_dialects, unnamed
+from streamtools.parsing.dialects.neutralising import neutralise
 from streamtools.parsing.policies import Options, ParserOptions
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Turn:
     ) -> None:
         self._may_turn_native = native_tool_calls is None and unnamed(dialects)
         self._enabled = enabled_dialects(dialects, native_tool_calls)
-        self._dialects = watched() if native_tool_calls and unnamed(dialects) else dialects
+        self._dialects = auto_as_near_misses() if native_tool_calls and unnamed(dialects) else dialects
         self._tools = tools
         self._options = options
         chosen = Options(**options)
@@ -118,7 +118,7 @@ class Turn:
         if self._may_turn_native:
             self._may_turn_native = False
             self._enabled = ()
-            self._dialects = watched(tags=True)
+            self._dialects = auto_as_near_misses(tags=True)
             self.parser = self._make_parser()
 
     def _make_parser(self) -> Parser:

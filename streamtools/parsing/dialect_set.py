@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from streamtools.parsing.beginnings import MarkerBeginnings, beginnings_of
 from streamtools.parsing.declared import Signatures
-from streamtools.parsing.dialects import Dialect, Opener, Tag, not_named
+from streamtools.parsing.dialects import Dialect, Opener, Tag, others_as_near_misses
 from streamtools.parsing.markdown import IN_CODE, LINE_START
 from streamtools.parsing.markers import Marker, Markers
 from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
@@ -83,7 +83,7 @@ class DialectSet:
         anywhere = beginnings_of(entry.marker for entry in inline)
         if reasoning == "anywhere":
             anywhere |= {(first,) for first in self.tags.firsts}
-        self.near = near = _near_misses([*dialects, *not_named(dialects)], calls, names)
+        self.near = near = _near_misses([*dialects, *others_as_near_misses(dialects)], calls, names)
         self.firsts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts}
         self.starts = self.firsts | near.starts
         self.beginnings = MarkerBeginnings(

@@ -26,7 +26,7 @@ from streamtools.history import ProviderItem, TextPart, Thought
 from streamtools.history.parts import Part
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.base import restore
+from streamtools.parsing.dialects.neutralising import restore
 from streamtools.tools import Runner, ToolOutcome
 from streamtools.tools.approval import Approvals, Resumption, Suspension
 from streamtools.tools.call_rules import Watch

@@ -8,7 +8,7 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import DIALECTS
-from streamtools.parsing.dialects.base import restore
+from streamtools.parsing.dialects.neutralising import restore
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, raws, read, thought, warning
 

@@ -28,7 +28,7 @@ def test_auto_beside_others_is_all_others() -> None:
     token = replace(house, openers=(Opener(("<|call|>", SPACES), json_calls("<|end|>"), ahead=("{",)),))
     told = parse('So <|call|>{"name":"a"}<|end|> and <|start|>assistant<|message|>on', dialects=[token, "auto"])
     assert (["house"], "So  and on") == ([call.dialect for call in told.calls], told.content)
-    with pytest.raises(TypeError, match="is a tuple"):
+    with pytest.raises(TypeError, match="must be a tuple of strings"):
         replace(house, reserved="@call")  # type: ignore[arg-type]
     assert ["house", "functools_list"] == [
         call.dialect for call in parse('###:{"name":"a"}\nfunctools[{"name":"b"}]', dialects=[house, "auto"]).calls

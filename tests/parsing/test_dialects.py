@@ -114,7 +114,7 @@ def test_a_set_of_dialects_names_what_is_wrong_with_it(dialects: Any, message: s
         (lambda: house(Opener(("@", SPACES), json_calls())), "ends with a fixed character"),
         (lambda: house(tags=(Tag(("",)),)), "at least one fixed character"),
         (lambda: house(near=(NearMiss(("",), "it is empty"),)), "at least one fixed character"),
-        (lambda: house(id=""), "an id"),
+        (lambda: house(id=""), "is empty"),
         (
             lambda: house(Opener(("@call",), json_calls()), Opener(("@calls",), json_calls())),
             "in dialect 'house' the marker '@calls' begins with '@call'",

@@ -9,7 +9,7 @@ import pytest
 from streamtools import Parser, parse
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
-from streamtools.parsing.dialects.base import restore
+from streamtools.parsing.dialects.neutralising import restore
 from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_in_order, feed
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, read, warning

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamtools.parsing.dialects import DIALECTS, choose_dialects
-from streamtools.parsing.dialects.base import neutralise
+from streamtools.parsing.dialects.neutralising import neutralise
 from streamtools.testing.laws import assert_chunk_invariant, steps
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, raws, thought, warning

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.parsing import parse
-from streamtools.parsing.dialects import DIALECTS, Dialect, base
-from streamtools.parsing.dialects.base import neutralise, restore
+from streamtools.parsing.dialects import DIALECTS, Dialect, neutralising
+from streamtools.parsing.dialects.neutralising import neutralise, restore
 from tests.families import MARKUP
 from tests.support.cases import together
 
@@ -67,14 +67,14 @@ def test_a_long_text_is_as_its_parts_are() -> None:
     """It is looked through piece by piece; wherever one ends, what stands there is found."""
     dialects = (DIALECTS["hermes_json"],)
     call, shown = "<tool_call>", neutralise("<tool_call>", dialects)
-    for at in range(base._PIECE - len(call) - 1, base._PIECE + 2):
-        text = "a" * at + call + "a" * base._PIECE + call
-        assert "a" * at + shown + "a" * base._PIECE + shown == neutralise(text, dialects)
+    for at in range(neutralising._BLOCK - len(call) - 1, neutralising._BLOCK + 2):
+        text = "a" * at + call + "a" * neutralising._BLOCK + call
+        assert "a" * at + shown + "a" * neutralising._BLOCK + shown == neutralise(text, dialects)
 
 
 def test_each_character_is_looked_at_once() -> None:
     """However many dialects are enabled: whatever begins with one character is looked for together."""
-    pattern = base._structure(DIALECTS.values()).pattern
+    pattern = neutralising.finds_structure(DIALECTS.values()).pattern
     assert 1 == pattern.count("<(?=")
     assert len(pattern) < len("".join(word for dialect in ALL for word in dialect.reserved))
 

@@ -8,7 +8,8 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
-from streamtools.parsing.dialects.base import neutralise, new_nonce, restore
+from streamtools.parsing.dialects.hash_and_tilde import new_nonce
+from streamtools.parsing.dialects.neutralising import neutralise, restore
 from tests.support.cases import together
 from tests.support.reading import Brief, call, error, read, warning
 from tests.support.variants import VARIANTS
@@ -103,7 +104,7 @@ def test_a_prompt_tells_the_nonce(make: Callable[..., Dialect]) -> None:
 @together("make", [hash_marker, tilde_fence])
 def test_what_cannot_be_a_nonce_is_refused(make: Callable[..., Dialect], nonce: str) -> None:
     """One that would be read otherwise than it is written."""
-    with pytest.raises(ValueError, match="a nonce has 1 to 16 of the characters"):
+    with pytest.raises(ValueError, match="`nonce` must be 1 to 16 of the characters"):
         make(nonce=nonce)
 
 

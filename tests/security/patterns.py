@@ -236,7 +236,7 @@ def collect() -> list[tuple[str | bytes, int, list[str]]]:
     for found in pkgutil.walk_packages(streamtools.__path__, "streamtools."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
-    from streamtools.parsing.dialects.base import neutralise
+    from streamtools.parsing.dialects.neutralising import neutralise
     from tests.support.variants import KNOWN
 
     @streamtools.tool

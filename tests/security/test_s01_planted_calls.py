@@ -22,7 +22,8 @@ from streamtools.errors import Code
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import read_messages
 from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS, choose_dialects, hash_marker, tilde_fence
-from streamtools.parsing.dialects.base import neutralise, new_nonce, restore
+from streamtools.parsing.dialects.hash_and_tilde import new_nonce
+from streamtools.parsing.dialects.neutralising import neutralise, restore
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolRegistry
 from tests.support.approvals import ANN, Bank, calls

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streamtools import ToolStream
 from streamtools.events import Executed, NativeToolCall, ProviderCompleted
 from streamtools.parsing.dialects import DIALECTS
-from streamtools.parsing.dialects.base import neutralise, restore
+from streamtools.parsing.dialects.neutralising import neutralise, restore
 from tests.support.cases import cases, together
 from tests.support.stories import Script, texts
 

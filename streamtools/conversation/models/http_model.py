@@ -27,7 +27,7 @@ from streamtools.conversation.models.sending import Client, Request, Sending, Ti
 from streamtools.errors import check_word, did_you_mean
 from streamtools.history import Assistant, Message, Origin, ReasoningField, SendReasoning, write_behind, write_messages
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.base import neutralise_all
+from streamtools.parsing.dialects.neutralising import neutralise_all
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
 from streamtools.tools.registry import OfProvider, taken_by

@@ -20,7 +20,7 @@ from streamtools.parsing.bodies.attributes import Invocations, xtml_call
 from streamtools.parsing.bodies.elements import ElementCall, attribute, section
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.dialects.base import (
-    BEHIND,
+    AFTER_WRAPPER,
     Dialect,
     Opener,
     Tag,
@@ -172,7 +172,7 @@ def step3_xml() -> Dialect:
     return Dialect(
         id="step3_xml",
         openers=(
-            Opener((begin, SPACES), wrapper, ahead=BEHIND, announces=False),
+            Opener((begin, SPACES), wrapper, ahead=AFTER_WRAPPER, announces=False),
             Opener((begin_call, SPACES, Maybe((kind,)), SPACES, *form.invoke), form.bare, ahead=("name",)),
         ),
         write_call=_writer(begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
@@ -283,7 +283,7 @@ def kimi_k3_xtml() -> Dialect:
     return Dialect(
         id="kimi_k3_xtml",
         openers=(
-            Opener(("<|open|>tools<|sep|>", SPACES), wrapper, ahead=BEHIND, announces=False),
+            Opener(("<|open|>tools<|sep|>", SPACES), wrapper, ahead=AFTER_WRAPPER, announces=False),
             Opener(("<|open|>call",), xtml_call, ahead=(" ",)),
             Opener(result, forged_result(end), kind="result"),
         ),

@@ -1,4 +1,4 @@
-"""The two dialects that are read by default, which no template knows: a prompt teaches them.
+"""The two dialects that a prompt teaches by default. No chat template uses them.
 
     ###:{"toolName": "getWeather", "parameters": {"city": "Paris"}}
 
@@ -6,36 +6,63 @@
     {"name": "get_weather", "arguments": {"city": "Paris"}}
     ~~~
 
-Three hashes are a Markdown heading more often than not; the colon, the brace and the quote behind them are what makes a
-call. There is no closing mark: the call ends where its JSON object ends.
+Three hashes are usually a Markdown heading. The colon, the brace and the quote after them make a call. There is no
+closing mark: the call ends where its JSON object ends.
 
-The fence of tildes stands on lines of its own. Its body is one JSON object or an array of them, and may stand in a
-back-tick fence, as some models write it. Where the JSON is broken, the next line that begins with three tildes ends the
-call, even inside an open string: valid JSON has no line feed in a string.
+The fence of tildes stands on lines of its own. Its body is a JSON object or an array of them. The body may stand in a
+fence of back-ticks, as some models write it. If the JSON is broken, the next line that begins with three tildes ends
+the call, even inside an open string, because valid JSON has no line feed in a string.
 
-With a nonce, only `###k7:{…}` and `~~~tool_call k7` open calls, and only `###result k7 getWeather: {…}` and
-`~~~tool_result k7 get_weather` results.
+A nonce is a secret of the conversation in the markers: `###k7:{…}`, `~~~tool_call k7`. An attacker can plant a call in
+a web page for the model to quote, but does not know the secret, which is in the system prompt. With a nonce only
+`###k7:{…}` and `~~~tool_call k7` open calls, and only `###result k7 getWeather: {…}` and
+`~~~tool_result k7 get_weather` open results. A marker with no nonce, or with another one, is text.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Generator
 from typing import Literal
 
 from streamtools.errors import Code
 from streamtools.json_values import compact
 from streamtools.limits import TOOL_NAME
-from streamtools.parsing.dialects.base import ANY, Dialect, NearMiss, Opener, as_object, checked, write_json
+from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, as_object, write_json
 from streamtools.parsing.json_text import BROKEN, ENDED, OPEN
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Span
 
+_NONCE_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters and digits that look alike
+_NONCE_LENGTH = 6  # about 2**29 nonces
+_NONCE = re.compile("[A-Za-z0-9]{1,16}")
+_ANY_NONCE = Some("A-Za-z0-9", 1, 16)
+
+
+def new_nonce() -> str:
+    """Return six random letters and digits. Make one for each conversation and keep it with the history.
+
+    >>> len(new_nonce())
+    6
+    """
+    return "".join(secrets.choice(_NONCE_LETTERS) for _ in range(_NONCE_LENGTH))
+
+
+def _check(nonce: str | None) -> str:
+    """Return the nonce, or "" for None. Raises ValueError unless it consists of 1 to 16 ASCII letters and digits."""
+    if nonce is None:
+        return ""
+    if not _NONCE.fullmatch(nonce):
+        raise ValueError(f"`nonce` must be 1 to 16 of the characters A-Z, a-z and 0-9, got {nonce!r}")
+    return nonce
+
+
 _BLANK = Some(r" \t", 1, 32)
 _NAME = Some("A-Za-z0-9_-", 1, TOOL_NAME)
-_BODY = (SPACES, "{", SPACES, '"')
-_JOINED = r"(?:[^\W_]|#)"  # a letter, a digit, or a fourth hash
+_OBJECT = (SPACES, "{", SPACES, '"')
+_BEFORE_HASH = r"(?:[^\W_]|#)"  # a letter, a digit, or a fourth hash
 
 
 def hash_marker(
@@ -44,12 +71,16 @@ def hash_marker(
     in_code: Literal["text", "call"] = "text",
     nonce: str | None = None,
 ) -> Dialect:
-    """Return the dialect, with its choices. `nonce` is one of `new_nonce`. Raises ValueError for what cannot be one."""
-    nonce = checked(nonce)
+    """Return the `###:{…}` dialect.
+
+    `marker_at` says where the marker counts. `in_code` is `Dialect.in_code`. `nonce` comes from `new_nonce`. Raises
+    ValueError for an invalid nonce.
+    """
+    nonce = _check(nonce)
     mark, named, word = f"###{nonce}", (_BLANK, nonce) if nonce else (), f"{nonce} " if nonce else ""
 
     def opener(*parts: Part, ahead: tuple[Part, ...], kind: Literal["call", "result"]) -> Opener:
-        return Opener((*parts, SPACES), _object, ahead=ahead, where=marker_at, not_after=_JOINED, kind=kind)
+        return Opener((*parts, SPACES), _read_object, ahead, where=marker_at, not_after=_BEFORE_HASH, kind=kind)
 
     return Dialect(
         id="hash_marker",
@@ -60,32 +91,32 @@ def hash_marker(
         write_call=lambda name, arguments: f"{mark}:{compact({'toolName': name, 'parameters': arguments})}",
         write_result=lambda name, text: f"###result {word}{name}: {compact(as_object(text, 'result'))}",
         in_code=in_code,
-        near=_hash_faults(nonce),
+        near=_faulty_hashes(nonce),
         reserved=(f"{mark}:", "###result"),
         has_nonce=bool(nonce),
         notes=f"`{mark}:` is the marker of this conversation: it is no call without the {nonce}." if nonce else "",
     )
 
 
-def _hash_faults(nonce: str) -> tuple[NearMiss, ...]:
+def _faulty_hashes(nonce: str) -> tuple[NearMiss, ...]:
     mark = f"###{nonce}"
     faults: list[tuple[tuple[Part, ...], str]] = [
-        ((mark, *_BODY), f"`{mark}` lacks its colon"),
-        ((mark, _BLANK, ":", *_BODY), f"`{mark}` stands apart from its colon"),
-        ((f"##{nonce}:", *_BODY), f"`{mark}:` lacks a hash"),
-        ((f"####{nonce}:", *_BODY), f"`{mark}:` has too many hashes"),
+        ((mark, *_OBJECT), f"`{mark}` lacks its colon"),
+        ((mark, _BLANK, ":", *_OBJECT), f"`{mark}` stands apart from its colon"),
+        ((f"##{nonce}:", *_OBJECT), f"`{mark}:` lacks a hash"),
+        ((f"####{nonce}:", *_OBJECT), f"`{mark}:` has too many hashes"),
     ]
     if nonce:
         faults += [
-            (("###:", *_BODY), "the marker lacks its nonce"),
-            (("###", ANY, ":", *_BODY), "the marker has another nonce"),
+            (("###:", *_OBJECT), "the marker lacks its nonce"),
+            (("###", _ANY_NONCE, ":", *_OBJECT), "the marker has another nonce"),
             (("###result", _BLANK, _NAME, ":", SPACES, "{"), "the result lacks its nonce"),
-            (("###result", _BLANK, ANY, _BLANK, _NAME, ":", SPACES, "{"), "the result has another nonce"),
+            (("###result", _BLANK, _ANY_NONCE, _BLANK, _NAME, ":", SPACES, "{"), "the result has another nonce"),
         ]
-    return tuple(NearMiss(parts, says, not_after=_JOINED) for parts, says in faults)
+    return tuple(NearMiss(parts, says, not_after=_BEFORE_HASH) for parts, says in faults)
 
 
-def _object(span: Span) -> Generator[None, None, None]:
+def _read_object(span: Span) -> Generator[None, None, None]:
     state = yield from span.json()
     if state is BROKEN:
         yield from span.recover()
@@ -94,117 +125,124 @@ def _object(span: Span) -> Generator[None, None, None]:
         span.close(None if state is ENDED else Code.TRUNCATED)
 
 
-_OTHER = OneOf(
+_CALL, _RESULT = "~~~tool_call", "~~~tool_result"
+_OTHER_FENCES = OneOf(
     ("json", "tool", "tools", "tool_calls", "tool-call", "tool call", "toolcall", "function", "function_call")
 )
-_MEANT = OneOf(("tool_call", "tool_calls", "tool-call", "toolcall"))
-_INDENT = Some(r" \t", 0, 256)
-_TILDES, _AT_ONCE = Pattern("~~~"), Pattern(SPACES, "~~~")
-_LABEL = Pattern(BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END)
+_TICK_FENCES = OneOf(("tool_call", "tool_calls", "tool-call", "toolcall"))
+_TILDES, _SPACES_AND_TILDES = Pattern("~~~"), Pattern(SPACES, "~~~")
+_FENCE_LABEL = Pattern(BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END)
 _run_of_ticks = re.compile("`*").match
-_CLOSING_LINE: tuple[Part, ...] = ("\n", _INDENT, "~~~")
-_LINES, _CLOSING = Pattern(*_CLOSING_LINE), Closing(_CLOSING_LINE)
+_CLOSING_LINE: tuple[Part, ...] = ("\n", Some(r" \t", 0, 256), "~~~")
+_IN_STRING, _CLOSING = Pattern(*_CLOSING_LINE), Closing(_CLOSING_LINE)
 
 
 def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None = None) -> Dialect:
-    """Return the dialect, with its choices. `nonce` is one of `new_nonce`. Raises ValueError for what cannot be one."""
-    nonce = checked(nonce)
+    """Return the `~~~tool_call` dialect.
+
+    `in_code` is `Dialect.in_code`. `nonce` comes from `new_nonce`. Raises ValueError for an invalid nonce.
+    """
+    nonce = _check(nonce)
     named = (_BLANK, nonce) if nonce else ()
     word = f" {nonce}" if nonce else ""
 
     def result(*parts: Part) -> Opener:
-        return Opener(("~~~tool_result", *named, *parts, LINE_END), _result, where="line_start", kind="result")
+        return Opener((_RESULT, *named, *parts, LINE_END), _read_result, where="line_start", kind="result")
 
     return Dialect(
         id="tilde_fence",
         openers=(
-            Opener(("~~~tool_call", *named, BLANKS, LINE_END), _call, where="line_start"),
+            Opener((_CALL, *named, BLANKS, LINE_END), _read_call, where="line_start"),
             result(),
             result(_BLANK),
             result(_BLANK, _NAME, BLANKS),
         ),
-        write_call=lambda name, arguments: f"~~~tool_call{word}\n{write_json(name, arguments)}\n~~~",
-        write_result=lambda name, text: f"~~~tool_result{word} {name}\n{text}\n~~~",
+        write_call=lambda name, arguments: f"{_CALL}{word}\n{write_json(name, arguments)}\n~~~",
+        write_result=lambda name, text: f"{_RESULT}{word} {name}\n{text}\n~~~",
         in_code=in_code,
-        near=_tilde_faults(nonce),
+        near=_faulty_fences(nonce),
         reserved=("~~~",),
         has_nonce=bool(nonce),
-        notes=f"Every call begins with `~~~tool_call{word}`: it is no call without the {nonce}." if nonce else "",
+        notes=f"Every call begins with `{_CALL}{word}`: it is no call without the {nonce}." if nonce else "",
     )
 
 
-def _tilde_faults(nonce: str) -> tuple[NearMiss, ...]:
+def _faulty_fences(nonce: str) -> tuple[NearMiss, ...]:
     named = (_BLANK, nonce) if nonce else ()
-    ticked = (BLANKS, OneOf(("", nonce))) if nonce else ()
-    call, result, object_ = "~~~tool_call", "~~~tool_result", (BLANKS, LINE_END, SPACES, "{")
+    maybe_named = (BLANKS, OneOf(("", nonce))) if nonce else ()
+    body = (BLANKS, LINE_END, SPACES, "{")
     faults: list[tuple[tuple[Part, ...], str]] = [
-        (("```", _MEANT, *ticked, *object_), "the fence is one of back-ticks"),
-        (("~~~", _OTHER, *object_), "the fence has another name"),
-        ((call, *named, BLANKS, "{"), "the call stands on the line of its fence"),
-        ((call, *named, BLANKS, LINE_END), "the fence stands in a list"),
+        (("```", _TICK_FENCES, *maybe_named, *body), "the fence is one of back-ticks"),
+        (("~~~", _OTHER_FENCES, *body), "the fence has another name"),
+        ((_CALL, *named, BLANKS, "{"), "the call stands on the line of its fence"),
+        ((_CALL, *named, BLANKS, LINE_END), "the fence stands in a list"),
     ]
     if nonce:
         faults += [
-            ((call, BLANKS, LINE_END), "the fence lacks its nonce"),
-            ((call, _BLANK, ANY, BLANKS, LINE_END), "the fence has another nonce"),
-            ((result, BLANKS, LINE_END), "the result lacks its nonce"),
-            ((result, _BLANK, _NAME, BLANKS, LINE_END), "the result lacks its nonce"),
-            ((result, _BLANK, ANY, _BLANK, _NAME, BLANKS, LINE_END), "the result has another nonce"),
+            ((_CALL, BLANKS, LINE_END), "the fence lacks its nonce"),
+            ((_CALL, _BLANK, _ANY_NONCE, BLANKS, LINE_END), "the fence has another nonce"),
+            ((_RESULT, BLANKS, LINE_END), "the result lacks its nonce"),
+            ((_RESULT, _BLANK, _NAME, BLANKS, LINE_END), "the result lacks its nonce"),
+            ((_RESULT, _BLANK, _ANY_NONCE, _BLANK, _NAME, BLANKS, LINE_END), "the result has another nonce"),
         ]
     return tuple(NearMiss(parts, says, where="line_start") for parts, says in faults)
 
 
-def _call(span: Span) -> Generator[None, None, None]:
+def _read_call(span: Span) -> Generator[None, None, None]:
     char = yield from span.peek()
-    fenced = char == "`" and (yield from _ticks(span)) >= 3 and (yield from span.accept(_LABEL))
+    fenced = char == "`" and (yield from _read_ticks(span)) >= 3 and (yield from span.accept(_FENCE_LABEL))
     if fenced:
         char = yield from span.peek()
     if not char:
         span.close(Code.TRUNCATED)
-    elif char in "{[":
-        state = yield from span.json(lines=_LINES)
-        if state is ENDED:
-            if not fenced and (yield from span.accept(_AT_ONCE)):  # as a rule
-                span.close()
-            else:
-                yield from _close(span, fenced)
-        elif state is OPEN:
-            cut = span.in_call
-            span.close(Code.TRUNCATED, survivors=True)
-            if not cut:  # in an array, between two calls
-                _warn(span)
+        return
+    if char not in "{[":
+        yield from _skip_to_closing(span)
+        span.close(Code.INVALID_JSON)
+        return
+    state = yield from span.json(lines=_IN_STRING)
+    if state is ENDED:
+        if not fenced and (yield from span.accept(_SPACES_AND_TILDES)):  # the usual case
+            span.close()
         else:
-            yield from _reject(span, survivors=True)
+            yield from _read_closing(span, fenced)
+    elif state is OPEN:
+        in_call = span.in_call
+        span.close(Code.TRUNCATED, survivors=True)
+        if not in_call:  # between two calls of an array
+            _warn_missing_close(span)
     else:
-        yield from _reject(span)
+        yield from _skip_to_closing(span)
+        span.close(Code.INVALID_JSON, survivors=True)
 
 
-def _close(span: Span, fenced: bool) -> Generator[None, None, None]:
-    """Read what may stand behind the JSON: the end of a back-tick fence, and the tildes."""
+def _read_closing(span: Span, fenced: bool) -> Generator[None, None, None]:
+    """Read the end of the fence of back-ticks, if there is one, and the tildes."""
     char = yield from span.peek()
     if fenced and char == "`":
-        run = yield from _ticks(span)
-        if run >= 3 or (span.ended and span.at == len(span.text)):  # cut off, like the tildes below
+        run = yield from _read_ticks(span)
+        if run >= 3 or (span.ended and span.at == len(span.text)):  # the stream may cut off the ticks too
             char = yield from span.peek()
     if char == "~" and (yield from span.accept(_TILDES)):
         span.close()
     elif not char or (span.ended and span.text[span.at :] in ("~", "~~")):
         span.at = len(span.text)
         span.close()
-        _warn(span)
+        _warn_missing_close(span)
     else:
-        yield from _reject(span)
+        yield from _skip_to_closing(span)
+        span.close(Code.INVALID_JSON)
 
 
-def _warn(span: Span) -> None:
+def _warn_missing_close(span: Span) -> None:
     span.warn(Code.MISSING_CLOSE, "the call lacks its closing ~~~")
 
 
-def _ticks(span: Span) -> Generator[None, None, int]:
-    """Read a run of back-ticks; return how many there are."""
+def _read_ticks(span: Span) -> Generator[None, None, int]:
+    """Read a run of back-ticks and return its length."""
     count = 0
     while True:
-        end = _run_of_ticks(span.text, span.at).end()  # type: ignore[union-attr]  # matches nothing, too
+        end = _run_of_ticks(span.text, span.at).end()  # type: ignore[union-attr]  # it matches "" too
         count += end - span.at
         span.at = end
         if end < len(span.text) or span.ended:
@@ -212,20 +250,15 @@ def _ticks(span: Span) -> Generator[None, None, int]:
         yield
 
 
-def _reject(span: Span, *, survivors: bool = False) -> Generator[None, None, None]:
-    yield from _skip(span)
-    span.close(Code.INVALID_JSON, survivors=survivors)
-
-
-def _result(span: Span) -> Generator[None, None, None]:
-    yield from _skip(span)
+def _read_result(span: Span) -> Generator[None, None, None]:
+    yield from _skip_to_closing(span)
     span.close()
 
 
-def _skip(span: Span) -> Generator[None, None, None]:
-    """Read up to the third tilde of the next line that begins with them, or to the end of the stream."""
-    behind = span.place
+def _skip_to_closing(span: Span) -> Generator[None, None, None]:
+    """Read through the three tildes at the start of the next line that begins with them."""
+    begin = span.place
     if span.at_line_start and (yield from span.accept(_TILDES)):
-        span.before_closing = behind
+        span.before_closing = begin
     else:
         yield from span.until(_CLOSING)

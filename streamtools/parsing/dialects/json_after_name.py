@@ -1,10 +1,13 @@
-"""Calls whose name stands before the JSON of their arguments, behind a token or in an id.
+"""Calls with the name of the tool before the JSON of the arguments, after a token or in an id.
 
     [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}
     <|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>
 
-Here are also two forms with the name in the JSON, of models whose other versions write it before, and one with the
-name as a key.
+This module also has the forms that other versions of these models write, with the name inside the JSON, and one form
+with the name as a key:
+
+    [TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}}]
+    <|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>
 """
 
 from __future__ import annotations
@@ -18,22 +21,23 @@ from streamtools.parsing.bodies.json_bodies import CallsUnderNames, json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, WORD_FIRST, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects.base import (
-    BEHIND,
+    AFTER_WRAPPER,
     NO_JSON,
     Dialect,
     Opener,
     Tag,
     closed_again,
     ends_of_turn,
+    name_and_json,
     write_json,
 )
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
-# Mistral has two forms behind one token; what follows it tells them apart. If only one of the dialects is enabled, it
-# reads both. The token is certain to begin a call, but not in "auto", since others may write about it. Neither has a
-# closing tag: a call ends where its JSON does, and what is none of the two with its paragraph.
-# Source: mistral-common, and the chat templates of Mistral-7B-Instruct-v0.3, Mistral-Small-3.2, Magistral and
-# Ministral 3.
+# Mistral has two forms after one token, and the text after it tells them apart. If only one of the two dialects is
+# enabled, it reads both forms. The token certainly begins a call, except in "auto", where a model may write about it.
+# Neither form has a closing tag: a call ends where its JSON does, and text that has neither form ends with its
+# paragraph. Source: mistral-common, and the chat templates of Mistral-7B-Instruct-v0.3, Mistral-Small-3.2, Magistral
+# and Ministral 3.
 
 _MISTRAL = "[TOOL_CALLS]"
 _LISTED, _NAMED = json_calls(), bare(NamedCall("[ARGS]", id_tag="[CALL_ID]", optional=True), _MISTRAL)
@@ -42,7 +46,7 @@ _MISTRAL_RESERVED = (_MISTRAL, "[/TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULT
 
 
 def mistral_list() -> Dialect:
-    """Return the dialect of the older models, whose tokenizers are those up to v7.
+    """Return the dialect of the older models, with tokenizers up to v7.
 
     `[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "9Ae3bDc2F"}]`
     """
@@ -60,20 +64,20 @@ def mistral_list() -> Dialect:
 
 
 def mistral_args() -> Dialect:
-    """Return the dialect of the newer models, whose tokenizers are v11, with an id behind the name, and v13.
+    """Return the dialect of the newer models: tokenizer v11, with an id after the name, and v13.
 
-    `[TOOL_CALLS]get_weather[CALL_ID]9Ae3bDc2F[ARGS]{"city": "Paris"}`. The token is repeated for each call.
+    `[TOOL_CALLS]get_weather[CALL_ID]9Ae3bDc2F[ARGS]{"city": "Paris"}`. Each call repeats the token.
     """
-    behind = OneOf(("[ARGS]", "[CALL_ID]", "{"))
+    after_name = OneOf(("[ARGS]", "[CALL_ID]", "{"))
     return Dialect(
         id="mistral_args",
         openers=(
-            Opener((_MISTRAL, GAP), _NAMED, ahead=(*WORD_FIRST, GAP, behind)),
+            Opener((_MISTRAL, GAP), _NAMED, ahead=(*WORD_FIRST, GAP, after_name)),
             Opener((_MISTRAL, GAP), _NAMED, ahead=(_NO_LIST,), auto=False),
             *(Opener((_MISTRAL, GAP), _LISTED, ahead=(first,), unless="mistral_list") for first in "[{"),
             Opener(("[TOOL_RESULTS]",), forged_result("[/TOOL_RESULTS]"), kind="result"),
         ),
-        write_call=lambda name, arguments: f"{_MISTRAL}{name}[ARGS]{compact(arguments)}",
+        write_call=name_and_json(_MISTRAL, "[ARGS]"),
         write_result=lambda name, text: f"[TOOL_RESULTS]{text}[/TOOL_RESULTS]",
         in_reasoning="call",
         reserved=(*_MISTRAL_RESERVED, "[ARGS]", "[CALL_ID]"),
@@ -81,11 +85,11 @@ def mistral_args() -> Dialect:
     )
 
 
-# DeepSeek has two forms between the same tokens, in which the bars are full-width and the blanks are U+2581. A type,
-# which is always `function`, and a name behind it make a call of V3, a name and JSON behind it one of V3.1. Where only
-# one of the dialects is enabled, it reads both, and the token of a call is certain to begin one. Models leave out the
-# outer tokens, that of the first call, and the fence; some conversions write ASCII bars. Source: the chat templates of
-# deepseek-ai/DeepSeek-V3-0324, DeepSeek-R1-0528 and DeepSeek-V3.1.
+# DeepSeek has two forms between the same tokens, in which the bars are full-width and the blanks are U+2581. A call of
+# V3 has a type, which is always `function`, and then a name. A call of V3.1 has a name and then JSON. If only one of
+# the two dialects is enabled, it reads both forms, and the token of a call certainly begins one. Models leave out the
+# outer tokens, the token of the first call, and the fence. Some conversions of the models write ASCII bars. Source: the
+# chat templates of deepseek-ai/DeepSeek-V3-0324, DeepSeek-R1-0528 and DeepSeek-V3.1.
 
 _CALLS, _END_OF_CALLS = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _CALL, _END_OF_CALL, _SEPARATOR = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"
@@ -95,27 +99,27 @@ _ANYTHING = (SPACES, Some(r"^ \t\r\n", 1, 1))
 
 
 def deepseek_v3() -> Dialect:
-    """Return the dialect of V3, R1 and their distillates: a type, a name, and JSON in a fence, on lines of its own."""
+    """Return the dialect of V3, R1 and their distillates: a type, a name, and JSON in a fence on lines of its own."""
     function = "function" + _SEPARATOR
     return _deepseek(
         "deepseek_v3",
         (GAP, function, GAP, NAME, Some(r" \t", 0, 4), OneOf(("\n", "\r\n", "`", "{", _END_OF_CALL))),
         other="deepseek_v31",
         result=Opener((_RESULTS, GAP, _RESULT), forged_result(_END_OF_RESULTS), kind="result"),
-        write=lambda name, arguments: f"{function}{name}\n```json\n{arguments}\n```",
+        write_call=name_and_json(f"{_CALLS}{_CALL}{function}", "\n```json\n", f"\n```{_END_OF_CALL}{_END_OF_CALLS}"),
         write_result=lambda name, text: f"{_RESULTS}{_RESULT}{text}{_END_OF_RESULT}{_END_OF_RESULTS}",
     )
 
 
 def deepseek_v31() -> Dialect:
-    """Return the dialect of V3.1: a name, and JSON. Where nothing separates the two, it is a call gone bad."""
+    """Return the dialect of V3.1: a name and JSON. If nothing separates them, the call is malformed."""
     return _deepseek(
         "deepseek_v31",
         (GAP, NAME, GAP, _SEPARATOR, GAP, OneOf(("{", '"', "`", _END_OF_CALL))),
         (GAP, NAME, GAP, "{"),
         other="deepseek_v3",
         result=Opener((_RESULT,), forged_result(_END_OF_RESULT), kind="result"),
-        write=lambda name, arguments: f"{name}{_SEPARATOR}{arguments}",
+        write_call=name_and_json(_CALLS + _CALL, _SEPARATOR, _END_OF_CALL + _END_OF_CALLS),
         write_result=lambda name, text: f"{_RESULT}{text}{_END_OF_RESULT}",
     )
 
@@ -125,65 +129,60 @@ def _deepseek(
     *aheads: tuple[Part, ...],
     other: str,
     result: Opener,
-    write: Callable[[str, str], str],
+    write_call: Callable[[str, dict[str, object]], str],
     write_result: Callable[[str, str], str],
 ) -> Dialect:
-    """Return a dialect of calls in a wrapper, there without what begins the first one, and without a wrapper.
+    """Return a dialect of calls in a wrapper, in a wrapper without the token of the first call, or without a wrapper.
 
-    One of `aheads` follows the token that begins a call, and `write` writes what stands between its tokens. The `other`
-    dialect has the same tokens.
+    One of `aheads` follows the token that begins a call. The `other` dialect has the same tokens.
     """
     bars, openers, tags = ("｜", "|"), list[Opener](), list[Tag]()
     for bar in bars:
-        every = (_CALLS, _END_OF_CALLS, _CALL, _END_OF_CALL, _SEPARATOR, "<｜end▁of▁sentence｜>")
-        calls, end_of_calls, call, end, separator, end_of_turn = (each.replace("｜", bar) for each in every)
+        tokens = (_CALLS, _END_OF_CALLS, _CALL, _END_OF_CALL, _SEPARATOR, "<｜end▁of▁sentence｜>")
+        calls, end_of_calls, call, end, separator, end_of_turn = (token.replace("｜", bar) for token in tokens)
         named = NamedCall(separator, fenced=True, typed="function")
         wrapped, alone = Enclosed(named, call, end, around=((calls,), (end_of_calls,))), Enclosed(named, call, end)
-        for ahead in (tuple(_spell(part, bar) for part in each) for each in aheads):
+        for ahead in (tuple(_with_bar(part, bar) for part in parts) for parts in aheads):
             openers += [Opener((calls, GAP, call), wrapped, ahead), Opener((calls,), wrapped, ahead)]
             openers += [Opener((call,), alone, ahead)]
         openers.append(Opener((calls, GAP, call), wrapped, _ANYTHING, auto=False, unless=other))
         openers.append(Opener((call,), alone, _ANYTHING, auto=False, unless=other))
-        # of wrappers that are empty or were not opened
+        # the end of a wrapper that was not opened, an empty wrapper, the end of the message
         tags += [Tag((end_of_calls,)), Tag((calls, GAP, end_of_calls)), Tag((end_of_turn,))]
     return Dialect(
         id=id,
         openers=(*openers, result),
-        write_call=lambda name, arguments: (
-            f"{_CALLS}{_CALL}{write(name, compact(arguments))}{_END_OF_CALL}{_END_OF_CALLS}"
-        ),
+        write_call=write_call,
         write_result=write_result,
         reserved=tuple(f"<{bar}tool▁" for bar in bars),
         tags=tuple(tags),
     )
 
 
-def _spell(part: Part, bar: str) -> Part:
+def _with_bar(part: Part, bar: str) -> Part:
     if isinstance(part, OneOf):
         return OneOf(tuple(word.replace("｜", bar) for word in part.words))
     return part.replace("｜", bar) if isinstance(part, str) else part
 
 
 def kimi_k2() -> Dialect:
-    """Return the dialect of Kimi K2: a section of calls, whose names stand in their ids.
+    """Return the dialect of Kimi K2: a section of calls with the names in their ids.
 
-    The id is `functions.`, which some leave out, the name, and the number of the call. Source: the chat template of
-    moonshotai/Kimi-K2-Instruct, and its guide to tool calls, for the ids; the singular spelling of the section comes
-    from models that were seen to write it.
+    An id is `functions.`, which some models leave out, the name, and the number of the call. Source: the chat template
+    of moonshotai/Kimi-K2-Instruct, and its guide to tool calls for the ids. Models were seen to write the singular
+    spelling of the section.
     """
     call, arguments_begin, end = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
     begins, ends = (tuple(f"<|tool_call{s}_section_{which}|>" for s in ("s", "")) for which in ("begin", "end"))
     begin_any, end_any = (("<|tool_call", OneOf(("s_", "_")), f"section_{which}|>") for which in ("begin", "end"))
-    named = NamedCall(arguments_begin, identify=_identify)
+    named = NamedCall(arguments_begin, identify=_read_id)
     return Dialect(
         id="kimi_k2",
         openers=(
             Opener(begin_any, Enclosed(named, call, end, around=(begins, ends)).section, announces=False),
             Opener((call,), Enclosed(named, call, end), ahead=(GAP, NAME, GAP, arguments_begin)),
         ),
-        write_call=lambda name, arguments: (
-            f"{begins[0]}{call}functions.{name}:0{arguments_begin}{compact(arguments)}{end}{ends[0]}"
-        ),
+        write_call=name_and_json(f"{begins[0]}{call}functions.", f":0{arguments_begin}", end + ends[0]),
         write_result=lambda name, text: f"## Return of functions.{name}:0\n{text}",
         in_reasoning="call",
         reserved=("<|tool_call",),
@@ -191,17 +190,16 @@ def kimi_k2() -> Dialect:
     )
 
 
-_is_counter = re.compile(r"(?:functions\.)?[0-9]+").fullmatch
+_is_number = re.compile(r"(?:functions\.)?[0-9]+").fullmatch
 _kimi_id = re.compile(r"(?:functions\.)?(.+):[0-9]+").fullmatch
 
 
-def _identify(word: str, declared: Declared) -> Identity | None:
-    """Return the name that stands in an id, and the id.
+def _read_id(word: str, declared: Declared) -> Identity | None:
+    """Return the name in an id, and the id. Returns None for the id of something else.
 
-    One without a number names a call if the tool is declared, and a number without a name if only one tool is;
-    otherwise it is the id of something else.
+    An id without a number names a declared tool. A number without a name is a call if only one tool is declared.
     """
-    if len(declared.names) == 1 and _is_counter(word):
+    if len(declared.names) == 1 and _is_number(word):
         return Identity(declared.names[0], word)
     found = _kimi_id(word)
     name = word.removeprefix("functions.") if found is None else found[1]
@@ -209,10 +207,9 @@ def _identify(word: str, declared: Declared) -> Identity | None:
 
 
 def apertus_list() -> Dialect:
-    """Return the dialect of swiss-ai/Apertus-8B-Instruct; calls may stand inside its thoughts."""
+    """Return the dialect of swiss-ai/Apertus-8B-Instruct, which may write calls inside its reasoning."""
     begin, end, ends = "<|tools_prefix|>", "<|tools_suffix|>", ("<|assistant_end|>",)
-    thoughts, end_of_thoughts = "<|inner_prefix|>", "<|inner_suffix|>"
-    tags = Tag((thoughts,), closings=(end_of_thoughts,)), Tag((end_of_thoughts,))
+    reasoning, end_of_reasoning = "<|inner_prefix|>", "<|inner_suffix|>"
     calls = json_calls(end, ends=ends, envelope=CallsUnderNames)
     return Dialect(
         id="apertus_list",
@@ -223,15 +220,20 @@ def apertus_list() -> Dialect:
         write_call=lambda name, arguments: f"{begin}[{compact({name: arguments})}]{end}",
         in_reasoning="call",
         reserved=(begin, end),
-        tags=(*tags, *closed_again(end), *ends_of_turn(*ends)),
+        tags=(
+            Tag((reasoning,), closings=(end_of_reasoning,)),
+            Tag((end_of_reasoning,)),
+            *closed_again(end),
+            *ends_of_turn(*ends),
+        ),
     )
 
 
 def gigachat3() -> Dialect:
-    """Return the dialect of GigaChat 3; 3.1 writes `<|function_call|>` before the same JSON.
+    """Return the dialect of GigaChat 3. GigaChat 3.1 writes `<|function_call|>` before the same JSON.
 
-    There is no closing tag, and where special tokens do not arrive, `function call` stands alone. Source: what
-    inference servers read of ai-sage/GigaChat3-10B-A1.8B and its successors; their templates were not at hand.
+    There is no closing tag. If special tokens do not arrive, `function call` stands alone. Source: the parsers of
+    inference servers for ai-sage/GigaChat3-10B-A1.8B and its successors. We did not have their templates.
     """
     call, message, word, role = json_calls(), "<|message_sep|>", "function call", "<|role_sep|>"
     return Dialect(
@@ -249,62 +251,58 @@ def gigachat3() -> Dialect:
 
 
 def plamo3() -> Dialect:
-    """Return the dialect of PLaMo 3, by what vLLM reads; its tags are written in several tokens each."""
+    """Return the dialect of PLaMo 3, by vLLM's parser. The model writes each of its tags in several tokens."""
 
     def both(name: str) -> tuple[str, str]:
         return f"<|plamo:begin_{name}:plamo|>", f"<|plamo:end_{name}:plamo|>"
 
-    (wrap, unwrap), (begin, end), (before, behind) = both("tool_requests"), both("tool_request"), both("tool_name")
+    (wrap, unwrap), (begin, end), (before, after) = both("tool_requests"), both("tool_request"), both("tool_name")
     begin_json, end_json = both("tool_arguments")
-    separator = f"{behind}{begin_json}<|plamo:constrain|>json<|plamo:msg|>"
-    named, thoughts = NamedCall(separator, before=before), both("think")
+    separator = f"{after}{begin_json}<|plamo:constrain|>json<|plamo:msg|>"
+    named, reasoning = NamedCall(separator, before=before), both("think")
     return Dialect(
         id="plamo3",
         openers=(
             Opener((wrap, GAP, begin), Enclosed(named, begin, end_json + end, around=((wrap,), (unwrap,)))),
             Opener((begin,), Enclosed(named, begin, end_json + end), ahead=(GAP, before)),
         ),
-        write_call=lambda name, arguments: (
-            f"{wrap}{begin}{before}{name}{separator}{compact(arguments)}{end_json}{end}{unwrap}"
-        ),
+        write_call=name_and_json(wrap + begin + before, separator, end_json + end + unwrap),
         in_reasoning="call",
         reserved=("<|plamo:",),
-        tags=(Tag(thoughts[:1], closings=thoughts[1:]), Tag((unwrap,)), Tag(("<|plamo:tag|>",))),
+        tags=(Tag(reasoning[:1], closings=reasoning[1:]), Tag((unwrap,)), Tag(("<|plamo:tag|>",))),
     )
 
 
 def solar_open() -> Dialect:
     """Return the dialect of upstage/Solar-Open-100B, by its chat template: an id, a name and JSON between tokens.
 
-    Messages begin with what they are: thoughts, an answer, calls.
+    A message begins with a token that says what it is: reasoning, an answer, or calls.
     """
-    begin, name, args, end = (f"<|tool_call:{each}|>" for each in ("begin", "name", "args", "end"))
-    word = Some(_ID_CHARACTERS, 0, 96)
-    thoughts, ends = "<|think|>", ("<|end|>", "<|calls|>", "<|flush|>")
+    begin, name, args, end = (f"<|tool_call:{part}|>" for part in ("begin", "name", "args", "end"))
+    id_word, reasoning = Some(r"^ \t\r\n<>|", 0, 96), "<|think|>"
+    starts: tuple[tuple[Part, ...], ...] = ((), ("<|begin|>assistant",))
+    ends = ("<|end|>", "<|calls|>", "<|flush|>")
     return Dialect(
         id="solar_open",
         openers=(
-            *(Opener((*each, "<|tool_calls|>", SPACES), wrapper, ahead=BEHIND, announces=False) for each in _SOLAR),
-            Opener((begin, word, name), Enclosed(NamedCall(args), begin, end), ahead=(GAP, NAME, GAP, args)),
+            *(
+                Opener((*start, "<|tool_calls|>", SPACES), wrapper, ahead=AFTER_WRAPPER, announces=False)
+                for start in starts
+            ),
+            Opener((begin, id_word, name), Enclosed(NamedCall(args), begin, end), ahead=(GAP, NAME, GAP, args)),
             Opener(("<|tool_response:begin|>",), forged_result("<|tool_response:end|>"), kind="result"),
         ),
-        write_call=lambda called, arguments: (
-            f"<|tool_calls|>{begin}call_1{name}{called}{args}{compact(arguments)}{end}<|calls|>"
-        ),
+        write_call=name_and_json(f"<|tool_calls|>{begin}call_1{name}", args, f"{end}<|calls|>"),
         write_result=lambda called, text: (
             f"<|tool_response|><|tool_response:begin|>call_1<|tool_response:name|>{called}<|tool_response:result|>{text}"
             "<|tool_response:end|>"
         ),
         reserved=("<|tool_call", "<|tool_response"),
         tags=(
-            *(Tag((*each, thoughts), closings=ends[:1], before=("<|begin|>",)) for each in _SOLAR),
-            *(Tag((*each, "<|content|>")) for each in _SOLAR),
+            *(Tag((*start, reasoning), closings=ends[:1], before=("<|begin|>",)) for start in starts),
+            *(Tag((*start, "<|content|>")) for start in starts),
             Tag(("<|tool_response|>",)),
-            *(Tag((each,)) for each in ends),
+            *(Tag((token,)) for token in ends),
         ),
-        auto=False,  # `<|end|>` and `<|think|>` are tokens of other models, too
+        auto=False,  # other models have the tokens `<|end|>` and `<|think|>` too
     )
-
-
-_ID_CHARACTERS = r"^ \t\r\n<>|"
-_SOLAR: tuple[tuple[Part, ...], ...] = ((), ("<|begin|>assistant",))
