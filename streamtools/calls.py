@@ -105,10 +105,27 @@ def one_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-class Verdict(NamedTuple):
-    """Why the calls of a turn must not run, for model and reader; `fatal` if the run has failed with them."""
+class ToolChoice(NamedTuple):
+    """`auto` (as the model likes), `none`, `required` (at least one call), or `tool`: exactly one call, of `name`."""
 
-    calls: Sequence[ToolCall]
+    mode: Literal["auto", "none", "required", "tool"] = "auto"
+    name: str | None = None
+
+    def find_violation(self, calls: Sequence[ToolCall]) -> ChoiceViolation | None:
+        """Return how the calls of a complete turn violate this choice, or None. After a violation, none may run."""
+        if self.mode == "none" and calls:
+            return ChoiceViolation("no tool was to be called", fatal=False)
+        if self.mode == "required" and not calls:
+            return ChoiceViolation("a tool was to be called, and none was", fatal=True)
+        if self.mode == "tool" and [call.name for call in calls] != [self.name]:
+            called = ", ".join(call.name[:64] for call in calls) or "none"
+            return ChoiceViolation(f"{self.name} was to be called, once; called: {called}", fatal=True)
+        return None
+
+
+class ChoiceViolation(NamedTuple):
+    """Why the calls of a turn must not run. The run fails if the violation is `fatal`."""
+
     message: str
     fatal: bool
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 
 from anyio.abc import TaskGroup
 
-from streamtools.calls import ToolCall, is_made_here
+from streamtools.calls import ToolCall, ToolChoice, is_made_here
 from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode
 from streamtools.conversation.failover import FailoverReply, Failures, Fallback
 from streamtools.conversation.models.answer_format import in_words, takes_schema
@@ -54,7 +54,7 @@ from streamtools.stream.options import StreamOptions
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.stream.typed_output import output_type
 from streamtools.tools import ToolRegistry
-from streamtools.tools.call_rules import ToolChoice, Watch, parse_choice
+from streamtools.tools.call_rules import Watch, parse_choice
 from streamtools.tools.registry import ToolsLike
 
 log = Logger(__name__)
@@ -178,7 +178,7 @@ class Chat(ToolStream):
         self._follow_up = follow_up
         self._review = review
         self._steps_left = max_steps
-        # These two are what the stream itself makes of its options, made earlier for the first request.
+        # The stream makes these two of its options, too; the first request needs them earlier.
         self._watch = options["guards"] = Watch.of(options.get("guards"))
         self._wish = parse_choice(options.get("tool_choice", "auto"))
         begins = events(()) if options.get("resume") is not None else self._next_answer()
@@ -268,6 +268,7 @@ class Chat(ToolStream):
             return None
         if whole_step:
             self._hand_out(machine.supersede(name))
+            self._step.check_limits()
             return ""
         events, written = machine.go_on_behind(self.result.text[self._answer_at :] + self._in_doubt, name)
         self._hand_out(events)
@@ -332,7 +333,7 @@ class Chat(ToolStream):
         self._messages += new
         self._sent += len(steps)
         if not goes_on:
-            self._wish = ToolChoice()
+            self._wish = machine.tool_choice = ToolChoice()
         self._hand_out((machine.clean(FollowUp(messages, seq=machine.number())),))
         if self._fallback is not None:
             self._answer_at = len(self.result.text)

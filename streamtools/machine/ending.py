@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import force_setattr
 
@@ -42,6 +42,13 @@ CALLS_MAY_RUN = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL, STOPPED_BY_
 """How a turn ends whose calls may run."""
 
 _CUT = frozenset(("length", "content_filter", "cancelled"))  # the provider's doing: `done(cancelled)` would be ours
+
+
+class EndedStep(NamedTuple):
+    """A step that has ended without a fault: how many of its calls were malformed, and whether the run continues."""
+
+    malformed: int
+    continues: bool
 
 
 @dataclass(slots=True)

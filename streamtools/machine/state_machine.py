@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from msgspec.structs import force_setattr
 
-from streamtools.calls import ToolCall, Verdict
+from streamtools.calls import ToolCall, ToolChoice
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
     SOURCE_EVENTS,
@@ -46,7 +46,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.logs import Logger
-from streamtools.machine.ending import CALLS_MAY_RUN, Ending, RunState
+from streamtools.machine.ending import CALLS_MAY_RUN, EndedStep, Ending, RunState
 from streamtools.machine.turn import Turn
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
@@ -65,9 +65,8 @@ class StreamMachine(RunState):
     count where they come and calls in text where none do; if False, the other way round. Unless `dialects` are named,
     no text is a call if it is True, nor, if None, behind the turn of the first native call. A `self_contained` agent
     runs its tools itself, and no call of its answer counts. `execute` says whether calls may run when their turn is
-    complete, as soon as they are (`"eager"`, for calls of the kind that counts in any case), or never. `judge` gets the
-    calls of a complete turn and may refuse some; with one, no call may run before. `guard` is called at the end of each
-    step with the number of malformed calls and whether the run goes on; it may return a reason to stop the run.
+    complete, as soon as they are (`"eager"`, for calls of the kind that counts in any case), or never. `tool_choice`
+    is what the request asked for: the calls of a complete turn that violate it are refused, and no call runs before.
     `run_id` is made if it is not given. The text is read as a value of the type `output`, too, which may end the turn
     (`on_invalid_output="stop"`). Raises ValueError for a value that is not allowed.
 
@@ -76,8 +75,8 @@ class StreamMachine(RunState):
     """
 
     __slots__ = (
-        "_declares_native", "_execute", "_guard", "_judge", "_malformed", "_self_contained", "_started", "_watchful",
-        "_writing", "run_id", "source",
+        "_declares_native", "_execute", "_malformed", "_self_contained", "_started", "_watchful",
+        "_writing", "ended_step", "run_id", "source", "tool_choice",
     )  # fmt: skip
 
     def __init__(
@@ -88,8 +87,7 @@ class StreamMachine(RunState):
         execute: Literal["completed", "eager", "never"] = "completed",
         native_tool_calls: bool | None = None,
         self_contained: bool = False,
-        judge: Callable[[Sequence[ToolCall]], Verdict | None] | None = None,
-        guard: Callable[[int, bool], str | None] | None = None,
+        tool_choice: ToolChoice = ToolChoice(),  # noqa: B008  # which is immutable
         run_id: str | None = None,
         output: OutputType | None = None,
         on_invalid_output: Literal["warn", "stop"] = "warn",
@@ -106,10 +104,13 @@ class StreamMachine(RunState):
         self._writing = {} if options.get("call_partials") else self._turn.native.open  # to which pieces are added here
         self._declares_native, self._self_contained = native_tool_calls, self_contained
         self._execute = execute
-        eager = execute == "eager" and judge is None and not self_contained
+        eager = execute == "eager" and tool_choice.mode == "auto" and not self_contained
         self._eager_text = eager and native_tool_calls is False
         self._eager_native = eager and native_tool_calls is not False
-        self._judge, self._guard = judge, guard
+        self.tool_choice = tool_choice
+        """What the calls of the next complete turn may be."""
+        self.ended_step: EndedStep | None = None
+        """The step that has ended, until `take_ended_step` returns it."""
         self._watchful = self._eager_text or self._turn.may_stop  # a delta may do more than give events
         self._step, self._started, self._lost = 0, False, False
         self._ending = Ending()
@@ -177,6 +178,16 @@ class StreamMachine(RunState):
         if not (self.closed or self._ending.failed or self._is_complete):
             self._ending.stop(why)
         return self._start() + self._reset() + self._settle()
+
+    def end_run(self, why: str) -> None:
+        """Read nothing more, because the step that has ended meets a limit; `done` gives the reason `why`."""
+        self.stopped = True
+        self._ending.stop(why)
+
+    def take_ended_step(self) -> EndedStep | None:
+        """Return the step that has ended since the last call, whose limits are to be checked; None if none has."""
+        ended, self.ended_step = self.ended_step, None
+        return ended
 
     def settle(self) -> list[UIEvent]:
         """End the step, now that the calls that were taken have been run. Calls that nobody took are pending."""
@@ -270,14 +281,11 @@ class StreamMachine(RunState):
             case _:
                 if not self._open:
                     events += self._open_turn()
-                if not self.stopped:  # by the guard, at the end of a step that was not settled
-                    return events + self._feed_turn(event) if events else self._feed_turn(event)
+                return events + self._feed_turn(event) if events else self._feed_turn(event)
         return events
 
     def _open_turn(self) -> list[UIEvent]:
         events = self._settle()
-        if self.stopped:
-            return events
         self._ending.begin_turn()
         self._turn.begin()
         self._begin_turn()
@@ -368,13 +376,12 @@ class StreamMachine(RunState):
         if ending.finish == "stop" and calls and calls is turn.native.calls:  # some providers say so whatever came
             ending.finish = "tool_calls"
         may_run = ending.finish in CALLS_MAY_RUN
-        verdict = self._judge(calls) if self._judge and not self._self_contained else None
-        if verdict is not None and verdict.fatal and not may_run:
-            verdict = None  # a turn that was cut may lack a call; only calls that are forbidden are still refused
-        if verdict is not None:
-            events += turn.refuse(verdict.calls, Code.TOOL_CHOICE_VIOLATION, verdict.message)
-            refused = {call.id for call in verdict.calls}
-            calls = [call for call in calls if call.id not in refused]
+        violation = None if self._self_contained else self.tool_choice.find_violation(calls)
+        if violation is not None and violation.fatal and not may_run:
+            violation = None  # a turn that was cut may lack a call; only calls that are forbidden are still refused
+        if violation is not None:
+            events += turn.refuse(calls, Code.TOOL_CHOICE_VIOLATION, violation.message)
+            calls = []
         if may_run and self._execute != "never":
             self._notice(calls)
         else:
@@ -382,8 +389,8 @@ class StreamMachine(RunState):
             self.runnable = []
         if ending.finish == "error" and not ending.failed:
             events += self._report_failure(Code.UPSTREAM_ERROR, "the provider ended the turn with an error", None)
-        if verdict is not None and verdict.fatal:
-            events += self._report_failure(Code.TOOL_CHOICE_VIOLATION, verdict.message, None)
+        if violation is not None and violation.fatal:
+            events += self._report_failure(Code.TOOL_CHOICE_VIOLATION, violation.message, None)
         self.waiting = bool(self.runnable or self._taken)
         return events if self.waiting else events + self._end_step()
 
@@ -396,10 +403,8 @@ class StreamMachine(RunState):
             events.append(UsageReport(self._usage))
             self._usage = None
         events.append(StepEnd(self._step, ending.finish, 0, ending.response_id, ending.model))
-        guard = self._guard if not ending.failed else None
-        if guard is not None and (why := guard(self._malformed, not ending.complete)) is not None:
-            self.stopped = True
-            ending.stop(why)
+        if not ending.failed:
+            self.ended_step = EndedStep(self._malformed, not ending.complete)
         return events
 
     # The end of the run.
@@ -417,6 +422,5 @@ class StreamMachine(RunState):
 
     def _done(self, *, left: bool = False) -> list[UIEvent]:
         self.closed = True
-        # Their owner most likely refers to this machine; without the cycle, both are freed at once.
-        self._guard = self.source = None
+        self.source = None
         return [self._ending.done(self.pending, left=left)]

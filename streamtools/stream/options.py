@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from streamtools.calls import ToolChoice
 from streamtools.errors import check_names, check_word
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
 from streamtools.tools.approval import Decision, Suspension
-from streamtools.tools.call_rules import Guards, ToolChoice, Watch
+from streamtools.tools.call_rules import Guards, Watch
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.runner import OnToolError, OnToolResult
 

@@ -45,7 +45,7 @@ class StepCalls:
 
     def __init__(
         self,
-        make_machine: Callable[..., StreamMachine],
+        machine: StreamMachine,
         dialects: Sequence[Dialect],
         *,
         executes: bool,
@@ -59,8 +59,8 @@ class StepCalls:
         """Calls of this step that the runner has been given."""
         self.trace = ""
         """Where the run stands for those who watch, for one that goes on with it."""
-        self.machine = make_machine(guard=self._find_bound)
-        """The machine, which calls `_find_bound` at the end of each step; the stream feeds it."""
+        self.machine = machine
+        """The machine. The stream feeds it."""
         self._executes = executes
         self.watch = watch
         self._counts_tokens = watch.guards.tokens is not None
@@ -107,7 +107,7 @@ class StepCalls:
             return []
         self._tell_answered()
         self._keep(runner, calls, await runner.run(calls, send))
-        return await self.end() if self._beside else self.end_calls() + machine.settle()
+        return await self.end() if self._beside else self.end_calls() + self.settle()
 
     async def end(self) -> list[UIEvent]:
         """Wait for the tools that run beside the stream, and end the step; return how it ends."""
@@ -115,7 +115,7 @@ class StepCalls:
             self._tell_answered()
             self._all_run = anyio.Event()
             await self._all_run.wait()
-        return self.end_calls() + self.machine.settle()
+        return self.end_calls() + self.settle()
 
     def end_calls(self) -> list[UIEvent]:
         """Note one outcome for each call of the step, in call order; return the events that say so and are not out.
@@ -136,17 +136,24 @@ class StepCalls:
         self.running, self._outcomes = [], {}
         return unsent
 
-    def _find_bound(self, malformed: int, goes_on: bool) -> str | None:
-        """Return why the run has to end with the step that has just ended, if a bound has been met.
+    def settle(self) -> list[UIEvent]:
+        """End the step, whose calls have been run, and check the limits of the run; return how the step ends."""
+        events = self.machine.settle()
+        self.check_limits()
+        return events
 
-        So many of its calls were `malformed`, and the run `goes_on` with another turn if nothing stops it.
-        """
+    def check_limits(self) -> None:
+        """End the run if the step that has ended meets a limit. Call this before the next source event."""
+        ended = self.machine.take_ended_step()
+        if ended is None:
+            return
         if self._executes:
-            self.watch.end_turn(self._last_outcomes, malformed)
+            self.watch.end_turn(self._last_outcomes, ended.malformed)
             self._last_outcomes = []
-        if goes_on:
+        if ended.continues:
             self.watch.count_tokens(self.machine.spent if self._counts_tokens else None)
-        return self.watch.why
+        if self.watch.why is not None:
+            self.machine.end_run(self.watch.why)
 
     def suspend(self, pending: Sequence[ToolCall]) -> Suspension | None:
         """Return what a run waits for that has ended with these calls pending; None if it waits for nobody."""

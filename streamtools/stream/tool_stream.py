@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 import anyio
 from anyio.abc import TaskGroup
 
+from streamtools.calls import ToolChoice
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import SourceError, SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
@@ -30,7 +31,7 @@ from streamtools.stream.typed_output import TypedOutput, output_type
 from streamtools.tools import Runner, ToolRegistry
 from streamtools.tools.approval import Approvals, Decidable, Decision, Question, Suspension, take_up
 from streamtools.tools.call import is_stray
-from streamtools.tools.call_rules import Guards, Stop, ToolChoice, Watch, check_choice, find_violation, parse_choice
+from streamtools.tools.call_rules import Guards, Stop, Watch, check_choice, parse_choice
 from streamtools.tools.invocation import Threads
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
@@ -121,20 +122,18 @@ class ToolStream(TypedOutput, Decidable):
         self._resumed = take_up(resume, decisions, ledger)
         super().__init__(enabled_dialects(dialects, native_tool_calls))
         self._source = source
-        self._wish = wish
         self._watch = Watch.of(guards)
         self._most = self._watch.guards.size
         self._executes = execute != "never"
         self._approvals = Approvals(attended=ask == "now", timeout=decision_timeout, resumed=self._resumed)
         self._step = StepCalls(
-            partial(
-                StreamMachine,
+            StreamMachine(
                 dialects=dialects,
                 tools=registry,
                 execute=execute,
                 native_tool_calls=native_tool_calls,
                 self_contained=self_contained,
-                judge=None if wish.mode == "auto" else lambda calls: find_violation(self._wish, calls),
+                tool_choice=wish,
                 run_id=run_id,
                 output=output_type(output),
                 on_invalid_output=on_invalid_output,
@@ -295,6 +294,7 @@ class ToolStream(TypedOutput, Decidable):
         self._stop_judging()
         self._hand_out(self._step.end_calls())
         self._hand_out(self._machine.cancel())
+        self._step.check_limits()
         self._end()
         self._ended.set()
 
@@ -321,6 +321,8 @@ class ToolStream(TypedOutput, Decidable):
                     if machine.runnable or (step.running and machine.waiting):
                         hand_out(events)
                         return run(rest)
+                    if machine.ended_step is not None:
+                        step.check_limits()
             except BaseException:
                 hand_out(events)
                 raise
@@ -338,6 +340,8 @@ class ToolStream(TypedOutput, Decidable):
                         events = []
                         await self._settle()
                         hand_out(await step.run_calls(tools, self._send))
+                    elif machine.ended_step is not None:
+                        step.check_limits()
             finally:
                 hand_out(events)
             return await wait()
@@ -353,7 +357,7 @@ class ToolStream(TypedOutput, Decidable):
 
     # The seam: what a stream of ours that goes on, such as a chat, does otherwise. It overrides the two methods below,
     # and no other private member of this class or of `Handover`; `tests/whole/test_layers.py` has which it may use.
-    # `_watch` and `_wish`, to which each turn is held at its end, are its own to set. Both methods are called in the
+    # `_watch`, whose limits each step is held to, is its own to set. Both methods are called in the
     # task that drives the run: what they raise ends the run with an error and is raised to the caller, and they may be
     # cancelled wherever they wait.
 
@@ -370,7 +374,7 @@ class ToolStream(TypedOutput, Decidable):
             if self._executes:
                 self._hand_out(await self._step.run_calls(tools, self._send))
             else:
-                self._hand_out(self._machine.settle())
+                self._hand_out(self._step.settle())
         return not self._machine.pending
 
     async def _follow(self) -> EventSource | None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamtools.calls import ToolChoice
 from streamtools.loading import load_later
 from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
 from streamtools.tools.call import ToolContext, ToolError, ToolOutcome, ToolResult
-from streamtools.tools.call_rules import Guards, ToolChoice, Watch
+from streamtools.tools.call_rules import Guards, Watch
 from streamtools.tools.finished_responses import extend_messages
 from streamtools.tools.ledger import CallLedger, Claim, Entry
 from streamtools.tools.memory_ledger import MemoryLedger

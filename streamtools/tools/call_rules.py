@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from streamtools.calls import ToolCall, Verdict
+from streamtools.calls import ToolCall, ToolChoice
 from streamtools.errors import Code
 from streamtools.tools.call import ToolOutcome
 
@@ -25,13 +25,6 @@ Mode: TypeAlias = Literal["auto", "none", "required", "tool"]
 
 _MODES: dict[str, Mode] = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
 _GEMINI_MODES: dict[str, Mode] = {"AUTO": "auto", "NONE": "none", "ANY": "required", "VALIDATED": "auto"}
-
-
-class ToolChoice(NamedTuple):
-    """`auto` (as the model likes), `none`, `required` (at least one call), or `tool`: exactly one call, of `name`."""
-
-    mode: Mode = "auto"
-    name: str | None = None
 
 
 def parse_choice(value: ToolChoice | str | Mapping[str, Any] | None) -> ToolChoice:
@@ -72,18 +65,6 @@ def check_choice(choice: ToolChoice, names: Sequence[str], *, eager: bool = Fals
         raise ValueError("tool_choice requires a call, and there are no tools")
     if eager:
         raise ValueError('tool_choice can only be enforced on a complete turn: with execute="eager" it is auto or none')
-
-
-def find_violation(choice: ToolChoice, calls: Sequence[ToolCall]) -> Verdict | None:
-    """Return how the calls of a complete turn break the choice, or None. If they do, none of them may run."""
-    if choice.mode == "none":
-        return Verdict(tuple(calls), "no tool was to be called", fatal=False) if calls else None
-    if choice.mode == "required" and not calls:
-        return Verdict((), "a tool was to be called, and none was", fatal=True)
-    if choice.mode == "tool" and [call.name for call in calls] != [choice.name]:
-        called = ", ".join(call.name[:64] for call in calls) or "none"
-        return Verdict(tuple(calls), f"{choice.name} was to be called, once; called: {called}", fatal=True)
-    return None
 
 
 def _typed(value: Mapping[str, Any]) -> ToolChoice | None:

@@ -6,13 +6,12 @@ import asyncio
 import json
 import tracemalloc
 from collections.abc import AsyncIterator
-from typing import Any
 
 import anyio
 import pytest
 
 from streamtools import Parser, StreamMachine, ToolStream, parse, sources
-from streamtools.calls import Verdict
+from streamtools.calls import ToolChoice
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, ProviderCompleted, SourceUsage, StepEnd, TextDelta, UIEvent, Usage
 from streamtools.limits import Limits
@@ -163,12 +162,8 @@ async def test_the_log_of_a_lost_connection_names_no_text(caplog: pytest.LogCapt
 
 def test_what_was_forbidden_is_forbidden_in_a_turn_that_is_cut_off_too() -> None:
     """With `tool_choice="none"` no call is left for anybody to run; what is missing cannot be told there."""
-
-    def judge(calls: Any) -> Verdict:
-        return Verdict(tuple(calls), "no", fatal=not calls)
-
     for text, codes in (('###:{"name":"f"}', [Code.TOOL_CHOICE_VIOLATION]), ("none", [])):
-        machine = StreamMachine(judge=judge)
+        machine = StreamMachine(tool_choice=ToolChoice("none"))
         events = [*machine.feed(TextDelta(text)), *machine.feed(ProviderCompleted(finish_reason="length"))]
         events += machine.close()
 

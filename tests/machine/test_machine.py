@@ -7,14 +7,13 @@ due ("run c1") and settles the step. `c1`, `c2` are the ids of the calls.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import structlog.testing
 
-from streamtools import Limits, StreamMachine, ToolCall, coalesce
-from streamtools.calls import Verdict
+from streamtools import Limits, StreamMachine, coalesce
+from streamtools.calls import ToolChoice
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
     ChainCompleted,
@@ -840,22 +839,14 @@ def test_eager_calls_out_of_the_completed_text() -> None:
 # Objections.
 
 
-def refuse(calls: Sequence[ToolCall]) -> Verdict | None:
-    return Verdict(calls, "none of them", fatal=False) if calls else None
+NO_CALL = ToolChoice("none")
+ONE_CALL = ToolChoice("tool", "add")
 
 
-def refuse_adding(calls: Sequence[ToolCall]) -> Verdict | None:
-    return Verdict([call for call in calls if call.name == "add"], "no adding", fatal=False)
-
-
-def require(calls: Sequence[ToolCall]) -> Verdict | None:
-    return None if len(calls) == 1 else Verdict(calls, "one of them", fatal=True)
-
-
-JUDGED: dict[str, tuple[Any, str, list[str]]] = {
-    "nothing to object to": (require, ADD, [*called("c1"), "run c1", ENDED, "done finished: stop (end_turn)"]),
+CHOICES: dict[str, tuple[ToolChoice, str, list[str]]] = {
+    "nothing to object to": (ONE_CALL, ADD, [*called("c1"), "run c1", ENDED, "done finished: stop (end_turn)"]),
     "all are refused": (
-        refuse,
+        NO_CALL,
         ADD + "\n" + NOW,
         [
             *called("c1"),
@@ -867,26 +858,13 @@ JUDGED: dict[str, tuple[Any, str, list[str]]] = {
             "done finished: stop (end_turn)",
         ],
     ),
-    "one is refused": (
-        refuse_adding,
-        ADD + "\n" + NOW,
-        [
-            *called("c1"),
-            "text '\\n'",
-            *called("c2", "now"),
-            "error c1 tool_choice_violation",
-            "run c2",
-            ENDED,
-            "done finished: stop (end_turn)",
-        ],
-    ),
     "one is missing": (
-        require,
+        ONE_CALL,
         "a",
         ["text 'a'", "error tool_choice_violation", ENDED, "done failed: stop (end_turn)"],
     ),
     "there are too many": (
-        require,
+        ONE_CALL,
         ADD + "\n" + NOW,
         [
             *called("c1"),
@@ -903,21 +881,21 @@ JUDGED: dict[str, tuple[Any, str, list[str]]] = {
 
 
 @together("execute", ["completed", "eager"])
-@together(("judge", "written", "expected"), JUDGED.values(), ids=JUDGED)
-def test_the_judge(judge: Any, written: str, expected: list[str], execute: str) -> None:
-    """Who objects is heard before anything runs, even where calls are run eagerly; refused calls are not pending."""
-    options = {"judge": judge, "execute": execute, "native_tool_calls": False}
+@together(("choice", "written", "expected"), CHOICES.values(), ids=CHOICES)
+def test_the_tool_choice(choice: ToolChoice, written: str, expected: list[str], execute: str) -> None:
+    """The choice is checked before any call runs, also with eager execution; refused calls are not pending."""
+    options = {"tool_choice": choice, "execute": execute, "native_tool_calls": False}
     assert ["step 1", *expected] == story(*texts(written), STOP, **options)
 
 
 def test_a_refused_call_is_named() -> None:
     """The error holds the call, its id, and the reason."""
-    made = machine(judge=refuse)
+    made = machine(tool_choice=NO_CALL)
     made.feed(TextDelta(ADD))
     (error,) = [event for event in made.feed(STOP) if isinstance(event, Error)]
 
     assert error.call is not None
-    assert (Code.TOOL_CHOICE_VIOLATION, "none of them", "c1", "c1") == (
+    assert (Code.TOOL_CHOICE_VIOLATION, "no tool was to be called", "c1", "c1") == (
         error.code,
         error.message,
         error.call_id,
@@ -929,14 +907,14 @@ def test_a_refused_call_is_named() -> None:
 def test_what_was_forbidden_is_refused_in_a_turn_that_was_cut_too(finish: FinishReason) -> None:
     """Nobody is left with a pending call that was not to be made; what is missing cannot be told of such a turn."""
     end = ProviderCompleted(finish_reason=finish)
-    assert [line for line in story(*texts(ADD), end, judge=refuse) if "violation" in line]
-    assert [line for line in story(*texts(ADD), judge=refuse) if "violation" in line]
-    assert not [line for line in story(*texts("a"), end, judge=require) if "violation" in line]
+    assert [line for line in story(*texts(ADD), end, tool_choice=NO_CALL) if "violation" in line]
+    assert [line for line in story(*texts(ADD), tool_choice=NO_CALL) if "violation" in line]
+    assert not [line for line in story(*texts("a"), end, tool_choice=ONE_CALL) if "violation" in line]
 
 
-def test_a_fatal_verdict_ends_the_run() -> None:
+def test_a_fatal_violation_ends_the_run() -> None:
     """What comes behind it counts no more."""
-    assert "done failed: stop (end_turn)" == story(*texts("a"), STOP, *texts(ADD), STOP, judge=require)[-1]
+    assert "done failed: stop (end_turn)" == story(*texts("a"), STOP, *texts(ADD), STOP, tool_choice=ONE_CALL)[-1]
 
 
 # Our own stop.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from streamtools import Parser, StreamMachine, coalesce
-from streamtools.calls import ToolCall, Verdict
+from streamtools.calls import ToolChoice
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -99,13 +99,11 @@ sources: st.SearchStrategy[list[SourceEvent]] = st.one_of(
 rarely = st.sampled_from([False, False, False, True])
 
 
-def judge(calls: Sequence[ToolCall]) -> Verdict | None:
-    """Refuse calls of one name, and fail where there are several."""
-    refused = [call for call in calls if call.name == "f"]
-    return Verdict(refused, "no", fatal=len(calls) > 2) if refused else None
+NO_CHOICE = ToolChoice()
+CHOICES = (NO_CHOICE, NO_CHOICE, ToolChoice("none"), ToolChoice("required"), ToolChoice("tool", "f"))
 
 
-OWN = ("execute", "native_tool_calls", "self_contained", "judge")
+OWN = ("execute", "native_tool_calls", "self_contained", "tool_choice")
 """The options that a machine does not pass on to its parser."""
 
 options = st.tuples(
@@ -116,7 +114,7 @@ options = st.tuples(
             "execute": st.sampled_from(["completed", "eager", "never"]),
             "native_tool_calls": st.sampled_from([None, True, False]),
             "self_contained": st.sampled_from([False, False, False, True]),
-            "judge": st.sampled_from([None, judge]),
+            "tool_choice": st.sampled_from(CHOICES),
         },
     ),
 ).map(lambda both: both[0] | both[1])
@@ -220,7 +218,7 @@ def test_paired_lifecycle(source: list[SourceEvent], options: dict[str, Any], ca
 @given(sources, options)
 def test_done_tells_the_truth(source: list[SourceEvent], options: dict[str, Any]) -> None:
     """How a run has ended is what its source events say, and nothing that the text says changes it."""
-    options |= {"judge": None, "after_call": "show"}
+    options |= {"tool_choice": NO_CHOICE, "after_call": "show"}
     events = run(source, **options)
 
     assert_truthful(source, events)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from streamtools import sources
-from streamtools.calls import Verdict
+from streamtools.calls import ToolChoice
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -95,14 +95,14 @@ def test_no_call_of_a_self_contained_agent_counts(flag: bool | None, text: bool,
     """It runs its tools itself: calls are hidden and end as superseded, which breaks no choice of tools."""
     events: list[SourceEvent] = [TextDelta(ADD if text else "Hi."), *([NATIVE] if native else []), END]
     ids = ["c1"] * text + ["n1"] * native
-    options: dict[str, Any] = {"native_tool_calls": flag, "self_contained": True, "judge": refuse_all}
+    options: dict[str, Any] = {
+        "native_tool_calls": flag,
+        "self_contained": True,
+        "tool_choice": ToolChoice("tool", "other"),
+    }
 
     assert Count([], ids, []) == count(*events, **options)
     assert Count([], ids, []) == count(*events, **options, execute="eager")
-
-
-def refuse_all(calls: Any) -> Verdict:
-    return Verdict(calls, "no", fatal=True)
 
 
 def test_malformed_calls_came_too() -> None:

@@ -286,10 +286,16 @@ def test_a_machine_can_be_stopped_at_any_time() -> None:
         assert [] == machine.stop("late") + machine.close()
 
 
-def test_a_guard_speaks_at_the_end_of_a_step_that_nobody_settled() -> None:
-    """A caller that just goes on opens no turn behind it."""
-    machine = StreamMachine(tools=[], execute="completed", guard=lambda malformed, goes_on: "call_limit")
-    events = [each for event in [*texts(SAME), TURN, *texts("b"), STOP] for each in machine.feed(event)]
+def test_a_machine_whose_run_is_ended_reads_nothing_more() -> None:
+    """The caller takes the step that has ended, finds a limit met, and ends the run."""
+    machine = StreamMachine(tools=[], execute="never")
+    events = [each for event in [*texts(SAME), TURN] for each in machine.feed(event)]
+    ended = machine.take_ended_step()
+    assert ended is not None
+    assert (0, True) == ended
+    assert machine.take_ended_step() is None
+    machine.end_run("call_limit")
+    events += [each for event in [*texts("b"), STOP] for each in machine.feed(event)]
     assert "text 'b'" not in story(events)
     done = (events + machine.close())[-1]
     assert isinstance(done, Done)

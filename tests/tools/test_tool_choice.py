@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from streamtools.calls import ToolCall, Verdict
+from streamtools.calls import ChoiceViolation, ToolCall
 from streamtools.tools import ToolChoice, ToolRegistry
-from streamtools.tools.call_rules import check_choice, find_violation, parse_choice
+from streamtools.tools.call_rules import check_choice, parse_choice
 from tests.support.cases import together
 
 AUTO, NONE, REQUIRED = ToolChoice("auto"), ToolChoice("none"), ToolChoice("required")
@@ -117,7 +117,7 @@ def test_a_possible_choice_passes(choice: ToolChoice, tools: list[Any], eager: b
 )
 def test_an_answer_that_keeps_to_the_choice(choice: ToolChoice, names: Sequence[str]) -> None:
     """There is nothing to say."""
-    assert find_violation(choice, [call(name) for name in names]) is None
+    assert choice.find_violation([call(name) for name in names]) is None
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,7 @@ def test_an_answer_that_keeps_to_the_choice(choice: ToolChoice, names: Sequence[
 )
 def test_an_answer_that_breaks_the_choice(choice: ToolChoice, names: Sequence[str], message: str, fatal: bool) -> None:
     """None of its calls may run; the run fails, except where the model called although it was not to."""
-    calls = [call(name) for name in names]
-    assert Verdict(tuple(calls), message, fatal) == find_violation(choice, calls)
+    assert ChoiceViolation(message, fatal) == choice.find_violation([call(name) for name in names])
 
 
 def test_a_choice_may_be_any_mapping() -> None:

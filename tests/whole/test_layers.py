@@ -140,8 +140,8 @@ LOOSE = {"__init__", "__main__", "errors", "calls", "json_values", "limits", "lo
 
 SEAM = {
     "overrides": {"_resume", "_follow"},
-    "sets": {"_watch", "_wish"},
-    "uses": {"_close_source", "_executes", "_hand_out", "_in_doubt", "_machine", "_resumed", "_watch", "_wish"},
+    "sets": {"_watch"},
+    "uses": {"_close_source", "_executes", "_hand_out", "_in_doubt", "_machine", "_resumed", "_step", "_watch"},
 }
 """What a subclass of `ToolStream` in the package does with private members of it and of `Handover`; the section "The
 seam" in `stream/tool_stream.py` has what it owes for that."""

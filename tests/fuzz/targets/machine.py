@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from streamtools import coalesce
+from streamtools.calls import ToolChoice
 from streamtools.errors import Code
 from streamtools.events import (
     ChainCompleted,
@@ -39,7 +40,7 @@ from streamtools.sources import adapter
 from streamtools.testing.laws import cut
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.fuzz.targets.dialects import CHOICES as READING
-from tests.machine.test_machine_laws import REASONS, assert_truthful, judge, run
+from tests.machine.test_machine_laws import NO_CHOICE, REASONS, assert_truthful, run
 from tests.support.provider_streams import PROVIDERS
 from tests.support.strategies import enabled
 
@@ -49,7 +50,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "execute": ("completed", "eager", "never"),
     "native_tool_calls": (None, True, False),
     "self_contained": (False, True),
-    "judge": (None, judge),
+    "tool_choice": (NO_CHOICE, ToolChoice("tool", "f")),
     "call_deltas": READING["call_deltas"],
     "on_malformed": READING["on_malformed"],
     "after_call": READING["after_call"],
@@ -131,7 +132,7 @@ def check(given: Input) -> Iterator[object]:
     validate(events)
     for event in events:
         assert type(event) is type(read_ui_event(event.to_json()))
-    if not cancel and options["judge"] is None and options["after_call"] == "show":
+    if not cancel and options["tool_choice"] == NO_CHOICE and options["after_call"] == "show":
         assert_truthful(source, events)
     calm = idle or options["execute"] == "eager"  # what runs beside the stream runs beside other deltas
     whole = coalesce(run(source, cancel=cancel, idle=calm, **options))
@@ -150,7 +151,7 @@ def _cut(event: SourceEvent, places: list[int]) -> Iterator[SourceEvent]:
 
 
 def _outcome(events: list[UIEvent], options: dict[str, Any]) -> Iterator[object]:
-    policy = (options["execute"], options["native_tool_calls"], options["after_call"], options["judge"] is None)
+    policy = *(options[name] for name in ("execute", "native_tool_calls", "after_call")), options["tool_choice"].mode
     for one, other in itertools.pairwise(events):
         yield type(one), getattr(one, "code", 0), type(other), getattr(other, "code", 0)
         yield policy, type(other), getattr(other, "code", 0)
