@@ -13,7 +13,7 @@ import pytest
 from streamtools import coalesce
 from streamtools.apps.cli import main
 from streamtools.apps.cli.serve import Recorded
-from streamtools.apps.web.dissecting import MOST_STEPS, Dissection, TooManySteps, dissect
+from streamtools.apps.web.dissection import MAX_STEPS, Dissection, TooManySteps, dissect
 from streamtools.errors import RecordingError
 from streamtools.events import read_ui_event
 from streamtools.recording import Chunk, Cut, End, Head, RecordingWriter, open_stream_file, read_recording, shipped
@@ -69,7 +69,7 @@ def test_every_cut_says_the_same() -> None:
             )
             last = made.steps[-1]
             assert (body, whole.written) == (part(body, 0, last.body), part(made.written, 0, last.written))
-            assert (len(made.events), 0) == (last.events, last.held)
+            assert (len(made.events), 0) == (last.events, last.buffered)
 
 
 def test_marks_say_what_the_text_became() -> None:
@@ -92,7 +92,7 @@ def test_marks_say_what_the_text_became() -> None:
 def test_what_is_held_back_is_the_end_of_what_came() -> None:
     """At each byte: until the marker is certain, and no longer."""
     made = dissected(shipped()["tilde-call"], "byte")
-    held = [part(made.written, step.written - step.held, step.written) for step in made.steps if step.held]
+    held = [part(made.written, step.written - step.buffered, step.written) for step in made.steps if step.buffered]
     assert {"~~~", "~~~tool", "~~~tool_", "~~~tool_call"} <= {*held}
     assert ["tilde_fence"] == made.dialects
     assert "What is the weather in Paris?" in made.question
@@ -123,22 +123,21 @@ def test_an_answer_that_breaks_off(tmp_path: Path) -> None:
 
 
 def test_a_source_that_there_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Is wrong with the file, to the debugger and to a report as to a replay."""
+    """The debugger and `replay` report the file."""
     path = tmp_path / "foreign.jsonl"
     with RecordingWriter(path, Head(source="http://a b/")) as writer:
         writer.end("end", 1.0)
     with pytest.raises(RecordingError, match=r"foreign\.jsonl: no adapter is named 'http://a b/'"):
         dissected(path)
-    for command in ("replay", "report"):
-        assert main([command, str(path)])
-        assert "no adapter is named" in capsys.readouterr().err
+    assert main(["replay", str(path)])
+    assert "no adapter is named" in capsys.readouterr().err
 
 
 def test_steps_have_a_bound(tmp_path: Path) -> None:
     """A page is not sent more than it can draw."""
     path = tmp_path / "long.jsonl"
     with RecordingWriter(path, Head(source="openai")) as writer:
-        writer.chunk(*Chunk(0.0, b":" * (MOST_STEPS + 1))[::-1])
+        writer.chunk(*Chunk(0.0, b":" * (MAX_STEPS + 1))[::-1])
         writer.end("end", 1.0)
     assert 2 == len(dissected(path).steps)
     with pytest.raises(TooManySteps, match="choose a coarser cut"):

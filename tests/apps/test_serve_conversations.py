@@ -9,12 +9,10 @@ from typing import Any
 
 import anyio
 import pytest
-from starlette.exceptions import HTTPException
 
-from streamtools.apps.web.conversations import Conversations, check_images
+from streamtools.apps.web.conversations import Conversations
 from streamtools.conversation import Ask, Message, OpenAIChat, ScriptedModel, User, chat
 from streamtools.errors import TooManyRuns
-from streamtools.runs import Run
 from streamtools.sources import Source
 from tests.support.answering import Answering, browser, calling, opened, saying
 from tests.support.loopback import Loopback
@@ -72,7 +70,7 @@ async def test_a_question_is_asked_anew_in_its_place() -> None:
 
         assert ["1?", "One.", "2!"] == [each["content"] for each in page.provider.bodies[3]["messages"]]
     assert [runs[0], again.json()["run"]] == [each["run"] for each in known["turns"]]
-    assert (409, True) == (gone.status_code, "not in this conversation" in gone.json()["error"])
+    assert (409, True) == (gone.status_code, "no longer in this conversation" in gone.json()["error"])
 
 
 async def test_what_a_page_says_of_how_the_model_is_asked() -> None:
@@ -90,7 +88,6 @@ async def test_what_a_page_says_of_how_the_model_is_asked() -> None:
             *,
             suggestion: str | None = None,
             request: Mapping[str, Any] | None = None,
-            images: Sequence[str] = (),
         ) -> chat:
             """Return the answer."""
             model = OpenAIChat("m", base_url=provider.url, api_key="k")
@@ -110,44 +107,6 @@ async def test_what_a_page_says_of_how_the_model_is_asked() -> None:
             if status == 201:
                 await page.events(response.json()["run"])
         assert [0.5, None] == [each.get("temperature") for each in provider.bodies]
-
-
-DOT = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
-
-
-async def test_images_of_a_question() -> None:
-    """They go to the model, with each later question too, and to the page of their owner; anything else is refused."""
-    part = {"type": "image_url", "image_url": {"url": DOT}}
-    said = [{"role": "user", "content": [{"type": "text", "text": "What?"}, part, part]}]
-    async with opened(saying("Dots."), saying("Two.")) as page:
-        large = DOT.replace("=", "A" * 200_000)
-        for images, status in (
-            ([DOT.replace("gif", "svg+xml")], 400),
-            (["https://a.example/x.png"], 400),
-            ([f"{DOT}\n"], 400),
-            ([DOT] * 9, 413),
-            ([DOT, DOT], 201),
-        ):
-            answer = await page.tell("/runs", {"question": "What?", "images": images})
-            assert status == answer.status_code, images
-        run = answer.json()["run"]
-        await page.events(run)
-        await page.events(await page.ask("How many?"))
-        assert [said, said] == [body["messages"][:1] for body in page.provider.bodies]
-        assert [2, None] == [each.get("images") for each in (await page.known())["turns"]]
-        assert [DOT, DOT] == (await page.client.get(f"/runs/{run}/images")).json()
-        async with browser(page.server) as other:
-            assert [] == (await other.get(f"/runs/{run}/images")).json()
-        Answering.images = False
-        try:
-            refused = await page.tell("/runs", {"question": "What?", "images": [DOT]})
-            assert (400, "who answers here takes no images") == (refused.status_code, refused.json()["error"])
-        finally:
-            Answering.images = True
-    with pytest.raises(HTTPException) as raised:
-        check_images([DOT], [large] * 11)
-    assert 413 == raised.value.status_code
-    check_images([], [large] * 11)
 
 
 async def test_a_suggestion_is_asked_by_its_name() -> None:
@@ -171,7 +130,7 @@ async def test_one_answer_at_a_time() -> None:
         await page.ask("Two?")
 
     assert 409 == refused.status_code
-    assert "being given" in refused.json()["error"]
+    assert "still being answered" in refused.json()["error"]
 
 
 async def test_two_questions_at_the_same_moment_are_one() -> None:
@@ -365,64 +324,50 @@ async def test_the_end_of_the_server_ends_what_is_read() -> None:
     assert answer.disconnected.is_set()
 
 
-async def test_conversations_have_bounds() -> None:
-    """The ones that were used least recently go first, and all go that nobody has used for long."""
+async def test_the_least_recently_used_conversation_makes_room() -> None:
     now = 0.0
-    kept = Conversations(most=2, max_age=10, clock=lambda: now)
-    first, second, strange = kept.begin("ann"), kept.begin("ann"), "bob"
-    kept.use(first)
-    assert ([first, second], []) == (kept.of("ann"), kept.of(strange))
-    third = kept.begin("ann")
-    assert ([third, first], 2) == (kept.of("ann"), len(kept))
+    conversations = Conversations(limit=2, max_age=10, clock=lambda: now)
+    first, second = conversations.create("ann"), conversations.create("ann")
+    conversations.touch(first)
+    assert ([first, second], []) == (conversations.of("ann"), conversations.of("bob"))
+    third = conversations.create("bob")
+    assert ([first], [third], 2) == (conversations.of("ann"), conversations.of("bob"), len(conversations))
     now = 9.0
-    kept.use(third)
+    conversations.touch(third)
     now = 11.0
-    assert [third] == kept.of("ann")
+    assert ([], [third]) == (conversations.of("ann"), conversations.of("bob"))
 
 
-async def test_a_stranger_pushes_out_nobody_who_came_back() -> None:
-    """Nor whoever has most, before the own ones are gone; an owner has a bound of the own, and what goes on stays."""
-    kept = Conversations(most=4, each=2)
-    ann = kept.begin("ann")
-    assert [ann] == kept.of("ann")
-    for number in range(9):
-        kept.begin(f"stranger {number}")
-    assert ([ann], 4) == (kept.of("ann"), len(kept))
-    more = [kept.begin("ann") for _ in range(5)]
-    assert [more[4], more[3]] == kept.of("ann")
-    assert [1, 1] == [len(kept.of(f"stranger {number}")) for number in (7, 8)]
-    kept.begin("bob")
-    assert [more[4]] == kept.of("ann")
-    for _, each in kept._by_id.values():
-        each.is_asking = True
-    for newcomer in ("eve", "stranger 8"):
-        with pytest.raises(TooManyRuns):
-            kept.begin(newcomer)
-    assert [more[4]] == kept.of("ann")
+async def test_a_busy_conversation_is_not_deleted() -> None:
+    now = 0.0
+    conversations = Conversations(limit=2, max_age=10, clock=lambda: now)
+    busy, idle = conversations.create("ann"), conversations.create("bob")
+    busy.is_starting = True
+    newest = conversations.create("eve")
+    assert idle not in conversations
+    newest.is_starting = True
+    with pytest.raises(TooManyRuns):
+        conversations.create("bob")
+    now = 11.0
+    assert [busy] == conversations.of("ann")
 
 
-async def test_questions_without_a_cookie_leave_the_answers_of_others() -> None:
-    """However many are asked; where all are being answered it is said what to do. What goes takes its answer along."""
-    conversations = Conversations(most=3)
-    async with opened(saying("Mine."), *(saying("No.") for _ in range(5)), conversations=conversations) as page:
-        run = await page.ask("One?")
-        events = await page.events(run)
-        for _ in range(5):
-            async with browser(page.server) as stranger:
-                assert 201 == (await stranger.post("/runs", json={"question": "Hi"})).status_code
-            for _, each in conversations._by_id.values():
-                run_of = each.turns[-1].run
-                assert isinstance(run_of, Run)
-                await run_of.wait()
-        assert events == await page.events(run)
+async def test_a_deleted_conversation_takes_its_runs_along() -> None:
+    """If all conversations are busy, the message says what to do."""
+    conversations = Conversations(limit=2)
+    async with opened(*(saying("Yes.") for _ in range(3)), conversations=conversations) as page:
+        for _ in range(3):
+            async with browser(page.server) as client:
+                assert 201 == (await client.post("/runs", json={"question": "Hi"})).status_code
+            for _, conversation in conversations._by_id.values():
+                await conversation.turns[-1].run.wait()
         assert conversations.runs is not None
-        assert 3 == len(conversations) == len(conversations.runs._kept)
-        for _, each in conversations._by_id.values():
-            each.is_asking = True
-        async with browser(page.server) as stranger:
-            refused = await stranger.post("/runs", json={"question": "Hi"})
+        assert 2 == len(conversations) == len(conversations.runs._kept)
+        for _, conversation in conversations._by_id.values():
+            conversation.is_starting = True
+        refused = await page.tell("/runs", {"question": "Hi"})
 
-    assert (503, True) == (refused.status_code, "ask again" in refused.json()["error"])
+    assert (503, True) == (refused.status_code, "Ask again" in refused.json()["error"])
 
 
 async def test_conversations_show_as_many_turns_as_they_may() -> None:

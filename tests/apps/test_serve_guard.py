@@ -213,7 +213,7 @@ async def test_a_conversation_that_is_ended_while_it_is_asked_gets_no_answer() -
     class Ending(Answering):
         def answer(self, question: str, history: Sequence[Message], **options: Any) -> chat:
             (kept,) = conversations._by_id.values()
-            conversations.forget(kept[1])
+            conversations.delete(kept[1])
             return super().answer(question, history, **options)
 
     async with (

@@ -1,6 +1,6 @@
 """The pictures of the documentation: the page, the debugger, and `replay.png`, in which that goes through a recording.
 
-    python -m tests.browser.pictures        # with the extra `browser`, Chromium, and Latin Modern Math (fonts-lmodern)
+    python -m tests.browser.pictures        # with the extra `browser` and Chromium
 
 The last is an animated PNG. Each frame but the first holds only the pixels that differ from the one before.
 """
@@ -27,20 +27,18 @@ RECORDING = "tilde-call"
 SIZE = {"width": 1000, "height": 620}
 STRIDE, PAUSE, PAUSE_AT_THE_END = 3, 500, 4000  # steps, and milliseconds
 
-FORMULA = r"""The area under $e^{-ax^2}$ is known, for $a > 0$:
-
-$$\int_{-\infty}^{\infty} e^{-ax^2}\,dx = \sqrt{\frac{\pi}{a}}$$
-
-In Python, without a library:
+ANSWER = """The **binomial coefficient** counts the ways to choose `k` of `n` items. In Python, without a library:
 
 ```python
-from math import pi, sqrt
-
-
-def area(a: float) -> float:
-    "The area under the bell."
-    return sqrt(pi / a)  # a > 0
+def choose(n: int, k: int) -> int:
+    "The number of ways to choose k of n items."
+    result = 1
+    for i in range(k):
+        result = result * (n - i) // (i + 1)
+    return result
 ```
+
+`choose(5, 2)` returns 10.
 """
 
 DIFFERENCE = """async ([before, now]) => {
@@ -124,8 +122,8 @@ async def photograph(chromium: Any) -> None:
     async with AsyncExitStack() as stack:
         phone = {"width": 390, "height": 760}
         Answering.label = "gemma-3-270m"
-        page = await Browsing(chromium, stack).open(saying(FORMULA), viewport=phone, color_scheme="dark")
-        await ask(page, "What is the area under a bell curve?")
+        page = await Browsing(chromium, stack).open(saying(ANSWER), viewport=phone, color_scheme="dark")
+        await ask(page, "How many ways are there to choose 2 of 5?")
         await ended(page)
         await shoot(page, "serve-phone")
 

@@ -74,7 +74,7 @@ async def test_an_answer_of_the_page_leads_there(browsing: Browsing) -> None:
     await expect(page.locator("#about")).to_contain_text("hash_marker")
     browsing.faults.clear()
     await page.goto(f"{browsing.server.url}/debugger?of=nothing")
-    await expect(page.locator("#banner")).to_have_text("There is no such run.")
+    await expect(page.locator("#banner")).to_have_text("This run does not exist.")
     browsing.faults[:] = [each for each in browsing.faults if "404" not in each]
 
 

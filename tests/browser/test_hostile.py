@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
-from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -31,9 +28,6 @@ SCRIPTS = [
     '[q](http://good.example/" onmouseover="window.harmed=1) ![q" onerror="window.harmed=1](x)',
     "[r]: javascript:window.harmed=1\n\n[r] and [s][r]",
     "<details open ontoggle=window.harmed=1>x</details><input autofocus onfocus=window.harmed=1>",
-    "$\\href{javascript:window.harmed=1}{x}$ $\\url{http://evil.example}$ \\(\\includegraphics{http://evil.example/z.png}\\)",
-    "$\\text{<img src=x onerror=window.harmed=1>}$ $\\html{x}$ $\\style{a:b}{x}$ $\\class{a}{y}$ $\\color{red}x$",
-    "$$\\begin{matrix}<script>window.harmed=1</script>\\end{matrix}$$ $\\mathrm{</math><script>1</script>}$",
     "![svg](data:image/svg+xml;base64,PHN2Zz4=) ![odd](data:text/html,<script>1</script>)",
     "![gif](data:image/gif;base64,R0lGODlhAQABAAAAACw=)",
     "``` <img src=x onerror=window.harmed=1>\n<script>window.harmed=1</script>\n```",
@@ -59,7 +53,6 @@ ALLOWED = {
         "P",
         "PRE",
     ),
-    *("IMG", "math", "mi", "mn", "mo", "mrow", "mtable", "mtd", "mtext", "mtr", "mpadded", "mspace", "mstyle"),
     *("STRONG", "TABLE", "TBODY", "TD", "TH", "THEAD", "TR", "UL", "BUTTON", "SPAN"),
 }
 
@@ -96,38 +89,13 @@ async def test_nothing_that_is_written_runs_or_is_loaded(browsing: Browsing, cut
     assert None is found["harmed"]
     assert set() == {*found["names"]} - ALLOWED
     assert ([], 0) == (found["handlers"], found["bare"])
-    assert ["data:image/gif;base64,R0lGODlhAQABAAAAACw="] == found["images"]
+    assert [] == found["images"]
     assert all(link.startswith(("http://", "https://")) for link in found["links"])
     await expect(page.locator(".prose")).to_contain_text("<script>window.harmed = 1</script>")
     await expect(page.locator(".prose a", has_text="picture (image)")).to_have_attribute(
         "href", "http://evil.example/picture.png"
     )
     await expect(page.locator(".question")).to_have_text("<img src=x onerror=window.harmed=1>")
-
-
-def png(width: int, height: int) -> str:
-    """Return a picture of one colour as an address: a byte of it holds thousands of pixels."""
-    rows = zlib.compress(bytes((width // 8 + 1) * height), 9)
-    head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
-    body = b"\x89PNG\r\n\x1a\n"
-    for kind, data in ((b"IHDR", head), (b"IDAT", rows), (b"IEND", b"")):
-        body += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    return f"data:image/png;base64,{b64encode(body).decode()}"
-
-
-async def test_images_are_drawn_up_to_so_many_pixels(browsing: Browsing) -> None:
-    """Of all together; one whose bytes are none is told by its name."""
-    huge, large, broken = png(8000, 8000), png(5600, 5600), "data:image/png;base64,AAAA"
-    images = [("huge", huge), ("large", large), ("too", png(1000, 1000)), ("same", large), ("small", png(8, 8))]
-    text = "\n\n".join(f"![{name}]({address})" for name, address in [*images, ("broken", broken)])
-    page = await browsing.open(saying(*(text[at : at + 999] for at in range(0, len(text), 999))))
-    await ask(page, "Hi")
-    await ended(page)
-    drawn = page.locator(".prose img:visible")
-    await expect(page.locator(".prose img[data-fits]")).to_have_count(4)
-    await expect(page.locator(".prose")).to_contain_text("huge (an image that is too large)")
-    await expect(page.locator(".prose")).to_contain_text("too (an image that is too large)")
-    assert ["large", "same", "small", "broken"] == await drawn.evaluate_all("all => all.map(each => each.alt)")
 
 
 async def test_calls_and_results_are_text(browsing: Browsing) -> None:
@@ -177,28 +145,6 @@ async def test_a_very_long_line_is_harmless(browsing: Browsing, text: str) -> No
     await ask(page, "Again")
     await ended(page, 2)
     await expect(page.locator(".answer").nth(1).locator(".prose")).to_have_text("Short.")
-
-
-@pytest.mark.parametrize(
-    "formula",
-    [
-        "\\def\\a#1{" + "#1" * 300 + "}\\a{\\a{" + "x" * 300 + "}}",
-        "\\newcommand\\a{b}\\a",
-        "\\begin{matrix}" + "&" * 400 + "\\\\" * 200 + "\\end{matrix}",
-        "\\begin{matrix}" + "&" * 400 + "\\cr " * 200 + "\\end{matrix}",
-        "\\begin{CD}" + "A @>>>" * 150 + "\\\\" * 450 + "\\end{CD}",
-        "\\begin{alignedat}{999999999}a\\end{alignedat}",
-        '\\begin{aligned\\char"61 t}{999999999}a\\end{alignedat}',
-    ],
-)
-async def test_a_formula_that_would_become_large_is_text(browsing: Browsing, formula: str) -> None:
-    """It is not even made, while one beside it is."""
-    page = await browsing.open(
-        saying(f"\\({formula}\\)\n\n$x^2$ and $\\left(\\begin{{alignedat}}{{2}}a&b\\end{{alignedat}}\\right)$")
-    )
-    await ask(page, "Hi")
-    await ended(page)
-    await expect(page.locator(".prose math")).to_have_count(2)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import re
-import struct
-import zlib
-from base64 import b64decode, b64encode
 
 import anyio
 import pytest
@@ -14,9 +10,7 @@ import pytest
 from streamtools.apps.cli.serve import Recorded
 from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect, text_of
-from tests.browser.test_looks import faults
-from tests.support.answering import END, calling, delta, saying
-from tests.support.chat_chunks import chunk
+from tests.support.answering import calling, delta, saying
 from tests.support.loopback import Loopback
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
@@ -277,137 +271,6 @@ async def test_what_waits_and_cannot_be_sent_is_kept(browsing: Browsing) -> None
     await page.locator("#question").press("Enter")
     await ended(page, 2)
     assert ["One, two.", "Second."] == await answers(page)
-
-
-async def test_images_that_the_model_makes(browsing: Browsing) -> None:
-    """Those that its provider sends beside the text stand in their place, after a reload too; others are links."""
-    made = [f"data:image/png;base64,{PIXEL}", "https://a.example/x.png", "data:text/html;base64,aGk="]
-    images = chunk({"images": [{"type": "image_url", "image_url": {"url": url}} for url in made]})
-    page = await browsing.open(Loopback([delta("Before."), images, delta("Behind."), END]))
-    await ask(page, "Draw.")
-    await ended(page)
-    for _ in range(2):
-        assert ["P", "IMG", "A", "A", "P"] == await page.evaluate(
-            "[...document.querySelectorAll('.prose :is(p, img, a)')].map((each) => each.nodeName)"
-        )
-        await expect(page.locator(".prose img")).to_be_visible()
-        assert [made[1], None] == [await each.get_attribute("href") for each in await page.locator(".prose a").all()]
-        await page.reload()
-        await ended(page)
-
-
-async def test_formulas_and_images(browsing: Browsing) -> None:
-    """LaTeX is MathML, also on lines of its own, but a price is none; an image that is written out is one."""
-    text = (
-        "From $5 to $6: $x^2$ and \\(y_1\\), not `$z$`, not $\\frac{1}{2$.\n\n"
-        "$$\n\\int_0^1 f(x)\\,dx\n= \\frac{a}{b}\n- c\n$$\n\n"
-        f"![a dot](data:image/png;base64,{PIXEL}) ![far](https://a.example/x.png) 👩\u200d👩\u200d👧\n"
-    )
-    page = await browsing.open(saying(*text))
-    await ask(page, "Hi")
-    await ended(page)
-    await expect(page.locator(".prose")).to_contain_text("👩\u200d👩\u200d👧")
-    await expect(page.locator(".prose math")).to_have_count(3)
-    await expect(page.locator(".prose math[display=block] mfrac")).to_have_count(1)
-    await expect(page.locator(".prose p").first).to_contain_text("From $5 to $6: ")
-    await expect(page.locator(".prose p").first).to_contain_text("not $z$, not $\\frac{1}{2$.")
-    assert 1 == await page.locator(".prose img[alt='a dot']").evaluate("(image) => image.naturalWidth")
-    await expect(page.get_by_role("link", name="far (image)")).to_have_attribute("href", "https://a.example/x.png")
-    assert [] == await page.evaluate("[...document.querySelectorAll('.prose [style]')].map((each) => each.outerHTML)")
-
-
-DROP = """([name, type, data, how]) => {
-    const given = new DataTransfer();
-    given.items.add(new File([Uint8Array.from(atob(data), (each) => each.charCodeAt(0))], name, { type }));
-    const said = { bubbles: true, cancelable: true };
-    const event = how === "drop" ? new DragEvent(how, { dataTransfer: given, ...said })
-        : new ClipboardEvent(how, { clipboardData: given, ...said });
-    find("question").dispatchEvent(event);
-    return event.defaultPrevented;
-}"""
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-NOISE = """async () => {
-    const canvas = new OffscreenCanvas(1600, 900), drawing = canvas.getContext("2d");
-    const noise = drawing.createImageData(1600, 900);
-    for (let at = 0; at < noise.data.length; at += 65536) crypto.getRandomValues(noise.data.subarray(at, at + 65536));
-    drawing.putImageData(noise, 0, 0);
-    const file = new File([await canvas.convertToBlob()], "noise.png", { type: "image/png" });
-    await take([file]);
-    return file.size;
-}"""
-
-
-async def test_images_of_a_question(browsing: Browsing) -> None:
-    """Chosen, pasted or dropped, also after a reload; a large one is made smaller, and what is none is refused."""
-    page = await browsing.open(saying("Three."), saying("Again."), saying("Else."))
-    chosen = {"name": "a.png", "mimeType": "image/png", "buffer": b64decode(PIXEL)}
-    await page.locator("#file").set_input_files([chosen])
-    await expect(page.locator("#tray img")).to_have_count(1)
-    for how in ("paste", "drop"):
-        assert await page.evaluate(DROP, ["b.png", "image/png", PIXEL, how])
-    await expect(page.locator("#tray img")).to_have_count(3)
-    for name, kind, data in (("c.svg", "image/svg+xml", "PHN2Zz4="), ("d.png", "image/png", "PHN2Zz4=")):
-        await page.evaluate(DROP, [name, kind, data, "drop"])
-        await expect(page.locator("#status")).to_contain_text(f"“{name}” was not added: ")
-    await page.get_by_role("button", name="Remove image 2").click()
-    assert await page.evaluate(NOISE) > 1_000_000
-    await expect(page.locator("#tray img")).to_have_count(3)
-    await ask(page, "What are these?")
-    await ended(page)
-    await expect(page.locator("#tray img")).to_have_count(0)
-    (said,) = browsing.provider.bodies[0]["messages"]
-    dot, same, noise = (each["image_url"]["url"] for each in said["content"][1:])
-    assert f"data:image/png;base64,{PIXEL}" == dot == same
-    assert noise.startswith("data:image/jpeg;base64,")
-    assert len(noise) < 200_000
-    await page.reload()
-    await ended(page)
-    await expect(page.locator(".question img")).to_have_count(3)
-    assert [1, 1] == await page.evaluate("[...document.images].slice(0, 2).map((each) => each.naturalWidth)")
-    await page.get_by_role("button", name="Ask again").click()
-    await expect(page.locator(".answer")).to_contain_text("Again.")
-    await ended(page)
-    await page.get_by_role("button", name="Edit").click()
-    await expect(page.locator("#tray img")).to_have_count(3)
-    assert [] == await faults(page)
-    await ask(page, "And now?")
-    await expect(page.locator(".answer")).to_contain_text("Else.")
-    assert [said["content"][1:]] * 3 == [body["messages"][0]["content"][1:] for body in browsing.provider.bodies]
-
-
-async def test_a_large_image_that_is_written_out(browsing: Browsing) -> None:
-    """It is one, in pieces too, and none of its characters is seen; one that has no end is text."""
-    rows = zlib.compress(b"".join(b"\0" + random.Random(1).randbytes(600) for _ in range(200)), 0)
-    chunks = [(b"IHDR", struct.pack(">IIBBBBB", 200, 200, 8, 2, 0, 0, 0)), (b"IDAT", rows), (b"IEND", b"")]
-    png = b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(d)) + n + d + struct.pack(">I", zlib.crc32(n + d)) for n, d in chunks
-    )
-    url = f"data:image/png;base64,{b64encode(png).decode()}"
-    assert len(url) > 8 * 16_384
-    half, end = anyio.Event(), anyio.Event()
-    cuts = [url[at : at + 1000] for at in range(0, len(url), 1000)]
-    page = await browsing.open(
-        saying("**Look**: ![", "noise](", *cuts[:80], half, *cuts[80:], ") *there*", end), saying(f"![no]({url}")
-    )
-    await ask(page, "Hi")
-    await expect(page.locator(".prose strong")).to_have_text("Look")
-    half.set()
-    await expect(page.locator(".prose em")).to_have_text("there")
-    assert "Look: there" == (await page.locator(".prose").inner_text()).replace("  ", " ")
-    assert 200 == await page.locator(".prose img").evaluate("(image) => image.decode().then(() => image.naturalWidth)")
-    end.set()
-    await ended(page)
-    await ask(page, "And?")
-    await ended(page, 2)
-    await expect(page.locator(".answer").nth(1)).to_contain_text("![no](data:image/png;base64,")
-
-
-async def test_recordings_take_no_images(browsing: Browsing) -> None:
-    """There is no button for them, and what is dropped is refused in words."""
-    page = await browsing.open(answerer=Recorded(speed=0))
-    await expect(page.locator("#attach")).to_be_hidden()
-    await page.evaluate(DROP, ["a.png", "image/png", PIXEL, "drop"])
-    await expect(page.locator("#status")).to_have_text("“a.png” was not added: who answers here takes no images.")
 
 
 async def test_the_events_stand_beside_the_transcript(browsing: Browsing) -> None:

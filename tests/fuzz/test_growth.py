@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 import structlog
 
-from streamtools.apps.web import dissecting
+from streamtools.apps.web import dissection
 from streamtools.conversation.continuation import Continuation
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
@@ -242,16 +242,16 @@ def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:
 
 def texts_are_cut_again(patch: pytest.MonkeyPatch) -> None:
     """With each part of a long one that the debugger explains."""
-    take = dissecting._Written._take
+    take = dissection._ModelText._cover
 
-    def cut(written: dissecting._Written, count: int, *what: Any) -> None:
-        if written._explained:
-            at, text = written._unexplained[0]
-            written._unexplained[0] = at, text[written._explained :]
-            written._explained = 0
+    def cut(written: dissection._ModelText, count: int, *what: Any) -> None:
+        if written._covered:
+            at, text = written._pending[0]
+            written._pending[0] = at, text[written._covered :]
+            written._covered = 0
         take(written, count, *what)
 
-    patch.setattr(dissecting._Written, "_take", cut)
+    patch.setattr(dissection._ModelText, "_cover", cut)
 
 
 def references_are_written_out(patch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import httpx
 
-from streamtools.apps.web import Answerer, Suggestion, make_app, user_message
-from streamtools.conversation import Message, OpenAIChat, chat
+from streamtools.apps.web import Answerer, Suggestion, make_app
+from streamtools.conversation import Message, OpenAIChat, User, chat
 from streamtools.tools import ToolRegistry, tool
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
@@ -64,7 +64,6 @@ class Answering:
     """Answers what a provider answers."""
 
     label = "a provider of the tests"
-    images = True
     note = "It is on this machine."
     client_tools = ("pick_date",)
     suggestions = (Suggestion("weather", "One call", "What is the weather in Oslo?"),)
@@ -72,12 +71,10 @@ class Answering:
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
 
-    def answer(
-        self, question: str, history: Sequence[Message], *, suggestion: str | None = None, images: Sequence[str] = ()
-    ) -> chat:
+    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
         """Return the answer."""
         model = OpenAIChat("m", base_url=self._provider.url, api_key="k")
-        return chat(model, [*history, user_message(question, images)], tools=TOOLS, ask="now", call_deltas=True)
+        return chat(model, [*history, User(question)], tools=TOOLS, ask="now", call_deltas=True)
 
 
 class Page:

@@ -70,7 +70,6 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "apps.web": {
         *("errors", "events", "history", "conversation", "outputs.asgi", "runs", "serving"),
         *("machine", "recording", "recording.event_replay"),  # for the debugger
-        *("logs", "outputs", "stream"),  # for what is kept in a file
     },
     "apps.cli": {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
@@ -123,7 +122,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "runs": (),
     "telemetry": {"msgspec", "opentelemetry"},
     "apps": (),
-    "apps.web": {"anyio", "msgspec", "starlette"},
+    "apps.web": {"msgspec", "starlette"},
     "apps.cli": {
         *("anyio", "httpx", "httpx_sse", "msgspec", "structlog", "uvicorn"),
         *("markdown_it", "prompt_toolkit", "rich"),

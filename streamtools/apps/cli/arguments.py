@@ -99,7 +99,6 @@ def _number(text: str, *, least: int, most: int, what: str) -> int:
 
 
 _port = partial(_number, least=0, most=65535, what="a port is a number up to 65535")
-_count = partial(_number, least=1, most=64, what="a number of processes is one from 1 to 64")
 
 
 def _add_speed(default: float = 1.0) -> Any:
@@ -267,23 +266,11 @@ class Serve(ModelArguments):
         default=[],
         help="answer under this name, too, such as that of a proxy in front; may be repeated",
     )
-    redis: str | None = argument(
-        metavar="URL",
-        help="keep conversations in Redis or Valkey, such as redis://localhost, where servers share them",
-    )
-    keep: str | None = argument(metavar="FILE", help="keep conversations in this file of SQLite, also over a restart")
-    workers: int = argument(
-        metavar="N", type=_count, default=1, help="so many processes serve (default: 1; more need --redis)"
-    )
     speed: float = _add_speed(SPEED)
 
     def __post_init__(self) -> None:
         """Do so, too. Raises `Refused` for options of a model that is missing."""
         super().__post_init__()
-        if self.workers > 1 and self.redis is None:
-            raise Refused("--workers needs a --redis, in which they share the conversations")
-        if self.keep is not None and self.redis is not None:
-            raise Refused("conversations are kept by --redis, or in the file of --keep: one of them")
         if self.files and self.model is not None:
             raise Refused("a FILE is played, and a --model answers: one of them")
         if self.model is None:

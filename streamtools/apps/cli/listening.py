@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import errno
-import os
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any, TextIO
@@ -50,37 +47,6 @@ def is_here(listener: socket.socket) -> bool:
 def name_of(host: str) -> str:
     """Return a host as it stands in a URL."""
     return f"[{host}]" if ":" in host else host
-
-
-@contextmanager
-def workers(count: int, serve: Callable[[], object]) -> Iterator[None]:
-    """Have so many processes beside this one, before which there are no threads, that `serve`, as long as it lives."""
-    reading, writing = os.pipe()
-    pids = []
-    for _ in range(count):
-        if pid := os.fork():
-            pids.append(pid)
-            continue
-        status = 1
-        try:
-            os.close(writing)
-            threading.Thread(target=_end_behind, args=(reading,), daemon=True).start()
-            serve()
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(reading)
-    try:
-        yield
-    finally:
-        os.close(writing)  # which they notice, however this process ends
-        for pid in pids:
-            os.waitpid(pid, 0)
-
-
-def _end_behind(pipe: int) -> None:
-    os.read(pipe, 1)
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def run_server(app: Any, listener: socket.socket, banner: str, output: TextIO, *, patience: float = _PATIENCE) -> None:

@@ -24,9 +24,9 @@ from streamtools import sources
 from streamtools.apps.cli.arguments import Serve
 from streamtools.apps.cli.complaints import Complaints, Refused
 from streamtools.apps.cli.demo import TOOLS, models_of
-from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server, workers
+from streamtools.apps.cli.listening import is_here, listen, name_of, needing_a_server, run_server
 from streamtools.apps.cli.named_model import NamedModel, import_tools, proxy_for
-from streamtools.apps.web import Suggestion, question_of, user_message
+from streamtools.apps.web import Suggestion, question_of
 from streamtools.conversation import Ask, Chat, Message, User, chat
 from streamtools.conversation.models.http_model import HTTPModel
 from streamtools.errors import RecordingError
@@ -44,14 +44,7 @@ if TYPE_CHECKING:
 def run_serve(asked: Serve, output: TextIO, complaints: Complaints) -> int:
     """Serve the page until the process gets a signal to end, and return the exit status."""
     with needing_a_server("the page"):
-        from streamtools.apps.web import reach
-    try:
-        if asked.redis is not None:
-            anyio.run(reach, asked.redis)
-    except ImportError as error:
-        raise Refused(f'--redis needs {error.name}: pip install "streamtools[cli,web,redis]"') from None
-    except Exception as error:  # without the URL, which may have a password in it
-        raise Refused(f"--redis names no server of use: {type(error).__name__}: {error}", status=1) from error
+        import streamtools.apps.web  # noqa: F401 - to see whether it can be
     with TemporaryDirectory(prefix="streamtools-", ignore_cleanup_errors=True) as directory:
         playing = asked.model is None
         answerer = Recorded(asked.files, speed=asked.speed) if playing else _Model(asked, Path(directory))
@@ -60,35 +53,23 @@ def run_serve(asked: Serve, output: TextIO, complaints: Complaints) -> int:
 
 
 def _serve(asked: Serve, answerer: Answerer, output: TextIO, complaints: Complaints) -> None:
-    from sqlite3 import Error as SQLiteError
-
     from streamtools.apps.web import make_app
 
     with listen(asked.host, asked.port) as listener:
         port = listener.getsockname()[1]
-        try:
-            app = make_app(
-                answerer,
-                cookie=f"streamtools_{port}" if asked.redis is None else "streamtools",
-                hosts=[each.lower() for each in (asked.host, *asked.allowed)],
-                redis=asked.redis,
-                keep=asked.keep,
-            )
-        except (OSError, ValueError, SQLiteError) as error:
-            raise Refused(f"--keep names no file of use, or one that another server uses: {error}") from None
+        hosts = [each.lower() for each in (asked.host, *asked.allowed)]
+        app = make_app(answerer, cookie=f"streamtools_{port}", hosts=hosts)
         if not is_here(listener):
             complaints.write(f"whoever reaches {name_of(asked.host)} can talk to the model and run the tools")
         page = f"debugger?{urlencode({'of': answerer.suggestions[0].name})}" if asked.files else ""
         banner = f"{answerer.label}: http://{name_of(asked.host)}:{port}/{page} (Ctrl-C ends it)"
-        with workers(asked.workers - 1, lambda: run_server(app, listener, "", output)):
-            run_server(app, listener, banner, output)
+        run_server(app, listener, banner, output)
 
 
 class _Model:
     """Answers by a model that the command line names. What it sends is recorded in `directory`."""
 
     note = ""
-    images = True
     suggestions: Sequence[Suggestion] = ()
 
     def __init__(self, asked: Serve, directory: Path) -> None:
@@ -109,10 +90,9 @@ class _Model:
         *,
         suggestion: str | None = None,
         request: Mapping[str, Any] | None = None,
-        images: Sequence[str] = (),
     ) -> chat:
         named = self._named
-        before = [*named.beginning, *history, user_message(question, images)]
+        before = [*named.beginning, *history, User(question)]
         path = self._directory / f"{secrets.token_hex(8)}.jsonl"
         client: Any = _Recorder(path, named.model())  # a model asks by `stream` alone
         answer = named.chat(before, named.model(client), request=request, ask="now", call_deltas=True)

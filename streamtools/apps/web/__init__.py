@@ -1,11 +1,11 @@
-"""The page of `streamtools serve`: a chat over the runs and the responses of this package.
+"""The page of `streamtools serve`: a chat, and a debugger for recordings. Needs the extra `web`.
 
-Conversations live in memory, and each answer is a run: the page that is reloaded, a second tab and a connection that
-broke read the same log from where they are. Nothing on the page comes from elsewhere. Needs the extra `web`.
+Each answer is a run (`streamtools.runs`). A reloaded page, a second tab and a new connection therefore read the same
+events. Conversations are kept in memory. The page loads nothing from other hosts.
 """
 
-from streamtools.apps.web.app import make_app, reach
-from streamtools.apps.web.conversations import Answerer, Suggestion, user_message
-from streamtools.apps.web.dissecting import question_of
+from streamtools.apps.web.app import make_app
+from streamtools.apps.web.conversations import Answerer, Suggestion
+from streamtools.apps.web.dissection import question_of
 
-__all__ = ["Answerer", "Suggestion", "make_app", "question_of", "reach", "user_message"]
+__all__ = ["Answerer", "Suggestion", "make_app", "question_of"]

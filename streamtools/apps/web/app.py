@@ -1,35 +1,31 @@
-"""The ASGI application behind the page: conversations, and the runs that answer in them.
+"""The ASGI application of the page.
 
     GET  /                          the page
-    GET  /debugger?of=              the debugger: `of` is the name of a recording, or a run
-    GET  /dissection?of=            what it shows, of the exchange with the number `exchange`, cut as `cut` says
-    GET  /recording?of=             the recording itself
-    GET  /conversation?of=          which conversations there are; what has been said in one, and by which runs it is
-                                    being answered. `of` is its id; without one, that which was used last
-    POST /conversation/{id}/delete  forget one, and stop its answer
-    POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}; with {"replace": run}, in the
-                                    place of a question that was asked before, and of all behind it; "conversation"
-                                    is its id, or null for a new one; "temperature", "max_tokens" as `parameters`;
-                                    "images" are some, as `data:` addresses
-    GET  /runs/{id}/images          those of its question
-    GET  /runs/{id}/events          the events of a run behind `?after=` or `Last-Event-ID`
-    POST /runs/{id}/stop            stop it, and wait until what is behind it is closed
+    GET  /debugger?of=              the debugger; `of` is the name of a recording or the id of a run
+    GET  /dissection?of=            the data of the debugger, for `exchange` (a number) and `cut`
+    GET  /recording?of=             the recording file
+    GET  /conversation?of=          the list of conversations, and the turns of one: that with this id, or the last used
+    POST /conversation/{id}/delete  delete a conversation and stop its answer
+    POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}. "replace" is the run whose
+                                    question is replaced, with all later turns. "conversation" is an id, or null for a
+                                    new conversation. "temperature" and "max_tokens" are request parameters.
+    GET  /runs/{id}/events          the events of a run after `?after=` or `Last-Event-ID`
+    POST /runs/{id}/stop            stop a run, and wait until its source is closed
     POST /runs/{id}/calls/{call}    {"approve": true, "shown": event}, {"approve": false, "reason": "…"},
                                     {"result": value} or {"error": "…"}
 
-Conversations belong to the browser with their cookie, which no script can read and no other site can use.
+A conversation belongs to one browser by a cookie. The cookie is HttpOnly and SameSite=Strict.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -42,49 +38,63 @@ from starlette.types import ASGIApp
 
 from streamtools import errors
 from streamtools.apps.web.conversations import (
-    MAX_QUESTION,
-    MAX_TURNS,
-    MOST,
+    MAX_AGE_S,
+    MAX_CONVERSATIONS,
     PARAMETERS,
     Answerer,
     Conversation,
     Conversations,
-    DecisionBody,
-    QuestionBody,
-    Turn,
-    check_images,
-    choose,
+    ConversationTurn,
     owner_of,
-    shared_conversations,
-    shown_digest,
 )
-from streamtools.apps.web.dissecting import TooManySteps, dissect
+from streamtools.apps.web.dissection import TooManySteps, dissect
 from streamtools.apps.web.documents import make_documents
-from streamtools.apps.web.kept import ConversationFile
 from streamtools.conversation.chatting import Chat
-from streamtools.outputs.asgi import Shutdown, event_stream_response, last_event_id, read_body, shutdown_signal
+from streamtools.events import ApprovalRequested, read_ui_event
+from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
 from streamtools.recording.exchanges import exchanges_in, open_exchange
-from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
+from streamtools.runs import MemoryEventLog, Run, Runs
 from streamtools.serving.guard import Guard, refuse
 
 MAX_BODY = 256 * 1024
-"""Bytes of a request's body."""
+"""Bytes of a request body."""
+
+MAX_QUESTION = 100_000
+"""Characters of a question."""
 
 _Body = TypeVar("_Body")
 _NUMBER = re.compile("[0-9]{1,9}")
 
-_ABANDONED = 900.0  # seconds that an answer without a reader goes on
-_MOST_RECORDED = 100  # answers whose bytes can be looked at
-_KEPT = 12 * 3600.0  # seconds that the events of an answer are kept in memory
-_IN_FILE = 90 * 24 * 3600.0  # seconds that a conversation is kept in a file, behind its last use
-_TITLE = 80  # characters
-_ONE = "an answer is being given already: wait for its end, or stop it"
-_FULL = "too many answers are being given at the same time: ask again when one of them has ended"
-_ANSWERED: dict[type[Exception], tuple[int, str]] = {
-    errors.RunNotFound: (404, "there is no such run"),
-    errors.OwnerUnreachable: (503, "the server that has this run does not answer"),
+_ABANDONED_S = 900.0  # an answer without a reader is stopped after this time
+_MAX_RECORDED = 100  # answers whose bytes the debugger can show
+_TITLE_LENGTH = 80
+_BUSY = "The last question is still being answered. Wait for the end of the answer, or stop it."
+_FULL = "Too many answers are being written. Ask again when one of them has ended."
+_RESPONSES: dict[type[Exception], tuple[int, str]] = {
+    errors.RunNotFound: (404, "this run does not exist"),
     errors.TooManyRuns: (503, _FULL),
 }
+
+
+class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /runs`."""
+
+    question: str | None = None
+    suggestion: str | None = None
+    replace: str | None = None
+    conversation: str | msgspec.UnsetType | None = msgspec.UNSET
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] | None = None
+
+
+class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /runs/{id}/calls/{call}`."""
+
+    approve: bool | None = None
+    shown: str = ""
+    reason: str = ""
+    result: Any = msgspec.UNSET
+    error: str | None = None
 
 
 def make_app(
@@ -94,288 +104,249 @@ def make_app(
     hosts: Collection[str] = (),
     conversations: Conversations | None = None,
     max_running: int = 32,
-    redis: str | None = None,
-    keep: str | None = None,
 ) -> ASGIApp:
-    """Return the application in which `answerer` answers. Processes with the same URL of `redis` are one server.
+    """Return the application in which `answerer` answers.
 
-    Without it, conversations are kept in memory, and with `keep` in a file of SQLite, too, which one server uses at a
-    time. Raises sqlite3.Error, OSError or ValueError for a file in which they cannot be.
-
-    `cookie` is the name of the cookie, which servers on other ports of the same host share if it is the same. `hosts`
-    are the names by which the server may be addressed, besides `localhost` and addresses.
+    `cookie` is the name of the cookie. Servers on other ports of the same host need another name. `hosts` are the host
+    names that requests may use, besides `localhost` and IP addresses.
     """
-    kept = ConversationFile(keep) if keep is not None else None
     if conversations is None:
-        conversations = Conversations(most=MOST + max_running, max_age=_KEPT if kept is None else _IN_FILE, kept=kept)
-    chats = _Chats(answerer, cookie, conversations, max_running, redis, kept)
+        conversations = Conversations(limit=MAX_CONVERSATIONS + max_running)
+    page = _ChatPage(answerer, cookie, conversations, max_running)
     routes = [
-        Route("/", chats.page),
-        Route("/debugger", chats.debugger),
-        Route("/dissection", chats.dissect),
-        Route("/recording", chats.recording),
-        Route("/conversation", chats.tell),
-        Route("/conversation/{id}/delete", chats.delete, methods=["POST"]),
-        Route("/runs", chats.ask, methods=["POST"]),
-        Route("/runs/{run}/events", chats.events),
-        Route("/runs/{run}/images", chats.images),
-        Route("/runs/{run}/stop", chats.stop, methods=["POST"]),
-        Route("/runs/{run}/calls/{call:path}", chats.decide, methods=["POST"]),
+        Route("/", page.document),
+        Route("/debugger", page.debugger),
+        Route("/dissection", page.dissection),
+        Route("/recording", page.recording),
+        Route("/conversation", page.conversation),
+        Route("/conversation/{id}/delete", page.delete, methods=["POST"]),
+        Route("/runs", page.ask, methods=["POST"]),
+        Route("/runs/{run}/events", page.events),
+        Route("/runs/{run}/stop", page.stop, methods=["POST"]),
+        Route("/runs/{run}/calls/{call:path}", page.decide, methods=["POST"]),
     ]
-    faults = dict.fromkeys((HTTPException, *_ANSWERED), _say)
-    app = Starlette(routes=routes, lifespan=chats.lifespan, exception_handlers=faults)
+    handlers = dict.fromkeys((HTTPException, *_RESPONSES), _error_response)
+    app = Starlette(routes=routes, lifespan=page.lifespan, exception_handlers=handlers)
     return Guard(app, hosts=hosts, policy=make_documents().policy, max_body=MAX_BODY)
 
 
-async def reach(redis: str) -> None:
-    """Raise what keeps processes from sharing their runs there."""
-    async with RedisStore(redis).connect():
-        pass
+class _ChatPage:
+    """The request handlers, and the runs of the answers."""
 
-
-@dataclass(eq=False)
-class _Chats:
-    _answerer: Answerer
-    _cookie: str
-    _conversations: Conversations
-    _max_running: int
-    _redis: str | None
-    _kept: ConversationFile | None
-
-    def __post_init__(self) -> None:
-        is_forgetful = self._redis is None and self._kept is None
-        self._server = secrets.token_urlsafe(8) if is_forgetful else ""  # so that a page notices that it is another
-        self._recordings: dict[str, Path] = dict(getattr(self._answerer, "recordings", {}))
-        self._recorded: dict[str, Path] = {}  # by run
+    def __init__(self, answerer: Answerer, cookie: str, conversations: Conversations, max_running: int) -> None:
+        self._answerer = answerer
+        self._cookie = cookie
+        self._conversations = conversations
+        self._max_running = max_running
+        self._server_id = secrets.token_urlsafe(8)  # tells the page that the server was restarted
+        self._recordings: dict[str, Path] = dict(getattr(answerer, "recordings", {}))
+        self._recorded_runs: dict[str, Path] = {}
         self._runs: Runs
         self._shutdown: Shutdown
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        options: dict[str, Any] = {"max_running": self._max_running, "keep": _KEPT, "stop_when_abandoned": _ABANDONED}
-        log: MemoryEventLog | RedisStore = MemoryEventLog(max_age=None, max_ended=None)  # `Runs` forgets
-        if self._redis is not None:
-            log = RedisStore(self._redis, keep=_KEPT)
-            options["max_per_owner"] = 1  # an answer at a time, wherever it is asked for
+        log = MemoryEventLog(max_age=None, max_ended=None)  # `Conversations` decides which runs are forgotten
         async with AsyncExitStack() as stack:
-            if self._kept is not None:
-                log = self._kept.log
-                await stack.enter_async_context(self._kept.writing())
             self._shutdown = await stack.enter_async_context(shutdown_signal())
-            self._runs = await stack.enter_async_context(Runs(log, **options))
+            self._runs = await stack.enter_async_context(
+                Runs(log, max_running=self._max_running, keep=MAX_AGE_S, stop_when_abandoned=_ABANDONED_S)
+            )
             self._conversations.runs = self._runs
             yield
 
-    async def page(self, request: Request) -> Response:
+    async def document(self, request: Request) -> Response:
         return HTMLResponse(make_documents().page)
 
     async def debugger(self, request: Request) -> Response:
         return HTMLResponse(make_documents().debugger)
 
-    async def dissect(self, request: Request) -> Response:
-        path = await self._recording(request)
-        asked = request.query_params
-        cut, number = asked.get("cut", "recorded"), asked.get("exchange", "1")
-        if not (cut in ("recorded", "byte", "frame", "whole") or _NUMBER.fullmatch(cut)) or not _NUMBER.fullmatch(
-            number
-        ):
-            raise HTTPException(400, "cut is recorded, byte, frame, whole or the number of a random one")
-        dissected = await run_in_threadpool(_dissect, path, int(number), cut)
-        return Response(msgspec.json.encode({"names": [*self._recordings], **dissected}), media_type="application/json")
+    async def dissection(self, request: Request) -> Response:
+        path = await self._find_recording(request)
+        cut, number = request.query_params.get("cut", "recorded"), request.query_params.get("exchange", "1")
+        if not (cut in ("recorded", "byte", "frame", "whole") or _NUMBER.fullmatch(cut)):
+            raise HTTPException(400, "`cut` must be recorded, byte, frame, whole or a number (a random seed)")
+        if not _NUMBER.fullmatch(number):
+            raise HTTPException(400, "`exchange` must be a number")
+        data = await run_in_threadpool(_dissect, path, int(number), cut)
+        return Response(msgspec.json.encode({"names": [*self._recordings], **data}), media_type="application/json")
 
     async def recording(self, request: Request) -> Response:
-        path = await self._recording(request)
+        path = await self._find_recording(request)
         return FileResponse(path, media_type="application/jsonl", filename=path.name)
 
-    async def _recording(self, request: Request) -> Path:
+    async def _find_recording(self, request: Request) -> Path:
         name = request.query_params.get("of") or next(iter(self._recordings), "")
         if name in self._recordings:
             return self._recordings[name]
-        run = await self._find(request, name)
-        if run.id not in self._recorded or not self._recorded[run.id].exists():
-            raise HTTPException(404, "the bytes of this answer are not kept here")
-        return self._recorded[run.id]
+        run = await self._find_run(request, name)
+        path = self._recorded_runs.get(run.id)
+        if path is None or not path.exists():
+            raise HTTPException(404, "the server no longer has the bytes of this answer")
+        return path
 
-    def _keep(self, run: str, answer: Chat) -> None:
-        """Keep what is recorded of an answer, for as long as it is one of the last."""
-        path = recording_of(answer) if (recording_of := getattr(self._answerer, "recording_of", None)) else None
-        if path is not None:
-            self._recorded[run] = path
-            if len(self._recorded) > _MOST_RECORDED:
-                del self._recorded[next(iter(self._recorded))]
-
-    async def tell(self, request: Request) -> Response:
-        known = await self._of(self._owner(request))
-        conversation = choose(known, request.query_params.get("of", msgspec.UNSET))
-        if conversation is not None and self._redis is None:
-            self._conversations.use(conversation)
-        turns = conversation.turns if conversation is not None else []
+    async def conversation(self, request: Request) -> Response:
+        owned = self._conversations.of(self._owner(request))
+        conversation = _select(owned, request.query_params.get("of", msgspec.UNSET))
+        if conversation is not None:
+            self._conversations.touch(conversation)
+        answerer, turns = self._answerer, conversation.turns if conversation is not None else []
         return JSONResponse(
             {
-                "server": self._server,
-                "label": self._answerer.label,
-                "note": self._answerer.note,
-                "client_tools": [*getattr(self._answerer, "client_tools", ())],
-                "tools": [*getattr(self._answerer, "tools", ())],
-                "parameters": [*getattr(self._answerer, "parameters", ())],
-                "images": MAX_BODY * 3 // 4 if getattr(self._answerer, "images", False) else 0,
-                "records": hasattr(self._answerer, "recording_of"),
-                "suggestions": [each._asdict() for each in self._answerer.suggestions],
+                "server": self._server_id,
+                "label": answerer.label,
+                "note": answerer.note,
+                "client_tools": [*getattr(answerer, "client_tools", ())],
+                "tools": [*getattr(answerer, "tools", ())],
+                "parameters": [*getattr(answerer, "parameters", ())],
+                "records": hasattr(answerer, "recording_of"),
+                "suggestions": [suggestion._asdict() for suggestion in answerer.suggestions],
                 "conversations": [
-                    {"id": each.id, "title": each.turns[0].question[:_TITLE], "running": each.is_answered}
-                    for each in known
-                    if each.turns
+                    {"id": item.id, "title": item.turns[0].question[:_TITLE_LENGTH], "running": item.is_answering}
+                    for item in owned
+                    if item.turns
                 ],
-                "conversation": conversation.id if turns and conversation is not None else None,
+                "conversation": conversation.id if conversation is not None and turns else None,
                 "dropped": conversation.dropped if conversation is not None else 0,
-                "turns": [
-                    {"run": turn.run.id, "question": turn.question}
-                    | ({"images": len(turn.images)} if turn.images else {})
-                    for turn in turns
-                ],
+                "turns": [{"run": turn.run.id, "question": turn.question} for turn in turns],
             }
         )
 
     async def delete(self, request: Request) -> Response:
-        id, owner = request.path_params["id"], self._owner(request)
-        conversation = choose(await self._of(owner), id)
+        conversation = _select(self._conversations.of(self._owner(request)), request.path_params["id"])
         if conversation is None:
-            raise HTTPException(404, "there is no such conversation")
-        if self._redis is None:
-            self._conversations.forget(conversation)
-        while self._redis is not None and conversation is not None:  # behind its turns stand those that they replaced
-            for turn in conversation.turns:
-                with suppress(errors.RunNotFound):
-                    await self._runs.forget(turn.run.id, owner=owner)
-            conversation = choose(await self._of(owner), id)
+            raise HTTPException(404, "this conversation does not exist")
+        self._conversations.delete(conversation)
         return JSONResponse({})
 
     async def ask(self, request: Request) -> Response:
-        asked = await _read_body(request, QuestionBody)
-        by_name = {each.name: each.question for each in self._answerer.suggestions}
-        question = asked.question if asked.suggestion is None else by_name.get(asked.suggestion)
-        if question is None or not question.strip() or (asked.suggestion is not None and asked.question is not None):
-            raise HTTPException(400, "a question, or the name of a suggestion, is missing")
-        if len(question) > MAX_QUESTION:
-            raise HTTPException(413, f"a question may have {MAX_QUESTION} characters")
-        parameters = {name: value for name in PARAMETERS if (value := getattr(asked, name)) is not None}
+        body = await _decode_body(request, QuestionBody)
+        question = self._read_question(body)
+        parameters = {name: value for name in PARAMETERS if (value := getattr(body, name)) is not None}
         if not parameters.keys() <= set(getattr(self._answerer, "parameters", ())):
-            raise HTTPException(400, "that is not for the page to say here")
-        if asked.images and not getattr(self._answerer, "images", False):
-            raise HTTPException(400, "who answers here takes no images")
-        known = await self._of(self._owner(request))
-        key = request.cookies[self._cookie] if known else secrets.token_urlsafe(24)  # one that somebody made is none
-        begin = self._conversations.begin if self._redis is None else partial(Conversation, MAX_TURNS)
-        conversation = choose(known, asked.conversation) or begin(owner_of(key))
-        before = conversation.running
-        if conversation.is_asking or conversation.is_answered:
-            raise HTTPException(409, _ONE)
+            raise HTTPException(400, "this server does not let the page set request parameters")
+        owned = self._conversations.of(self._owner(request))
+        # A cookie that owns nothing may be forged, so its browser gets a new one.
+        cookie = request.cookies[self._cookie] if owned else secrets.token_urlsafe(24)
+        conversation = _select(owned, body.conversation) or self._conversations.create(owner_of(cookie))
+        if conversation.is_starting or conversation.is_answering:
+            raise HTTPException(409, _BUSY)
         try:
-            place = conversation.place(asked.replace)
+            position = conversation.position(body.replace)
         except ValueError:
-            raise HTTPException(409, "what is to be asked anew is not in this conversation any more") from None
-        check_images(asked.images, [image for turn in conversation.turns[:place] for image in turn.images])
-        conversation.is_asking = True
+            raise HTTPException(409, "the question to replace is no longer in this conversation") from None
+        options: dict[str, Any] = {"request": parameters} if parameters else {}
+        closing = conversation.open_run
+        conversation.is_starting = True
         try:
-            if before is not None:  # has said its end, and is closing what is behind it
+            if closing is not None:
                 with suppress(Exception):
-                    await before.wait()
-            how: dict[str, Any] = {"request": parameters} if parameters else {}
-            how |= {"images": asked.images} if asked.images else {}
-            answer = self._answerer.answer(question, conversation.history(place), suggestion=asked.suggestion, **how)
-            note = conversation.note(question, place, asked.images)
-            run = await self._runs.start(answer, owner=conversation.owner, note=note)
+                    await closing.wait()
+            answer = self._answerer.answer(
+                question, conversation.history(position), suggestion=body.suggestion, **options
+            )
+            run = await self._runs.start(answer, owner=conversation.owner)
         except (errors.TooManyRuns, errors.ClosedError):
-            if not conversation.turns:  # nobody knows of it
-                self._conversations.forget(conversation)
-            last = await self._runs.list(conversation.owner, limit=1)
-            if last and not last[0].ended:  # asked at the same moment in another process
-                raise HTTPException(409, _ONE) from None
+            if not conversation.turns:
+                self._conversations.delete(conversation)
             raise HTTPException(503, _FULL) from None
         finally:
-            conversation.is_asking = False
-        if self._redis is None and conversation not in self._conversations:  # there was no run to be stopped
+            conversation.is_starting = False
+        if conversation not in self._conversations:
             run.cancel()
-            raise HTTPException(409, "the conversation was deleted meanwhile")
-        self._conversations.add(conversation, Turn(question, run, asked.images), place)
-        self._keep(run.id, answer)
+            raise HTTPException(409, "the conversation was deleted in the meantime")
+        conversation.add(ConversationTurn(question, run), position)
+        self._remember_recording(run.id, answer)
         response = JSONResponse({"run": run.id, "question": question, "conversation": conversation.id}, 201)
-        age = None if self._kept is None else int(_IN_FILE)
-        response.set_cookie(self._cookie, key, httponly=True, samesite="strict", max_age=age)
+        response.set_cookie(self._cookie, cookie, httponly=True, samesite="strict")
         return response
 
+    def _read_question(self, body: QuestionBody) -> str:
+        suggested = {suggestion.name: suggestion.question for suggestion in self._answerer.suggestions}
+        question = body.question if body.suggestion is None else suggested.get(body.suggestion)
+        if question is None or not question.strip() or (body.suggestion is not None and body.question is not None):
+            raise HTTPException(400, "the body must have either a question or the name of a suggestion")
+        if len(question) > MAX_QUESTION:
+            raise HTTPException(413, f"the question is longer than {MAX_QUESTION} characters")
+        return question
+
+    def _remember_recording(self, run_id: str, answer: Chat) -> None:
+        recording_of = getattr(self._answerer, "recording_of", None)
+        path = recording_of(answer) if recording_of is not None else None
+        if path is not None:
+            self._recorded_runs[run_id] = path
+            if len(self._recorded_runs) > _MAX_RECORDED:
+                del self._recorded_runs[next(iter(self._recorded_runs))]
+
     async def events(self, request: Request) -> Response:
-        id = request.path_params["run"]
-        try:
-            run = await self._find(request, id)
-        except errors.RunNotFound:
-            if self._kept is None or not self._knows(request, id):
-                raise
-            return Response(await self._kept.read(id, last_event_id(request)), media_type="text/event-stream")
+        run = await self._find_run(request, request.path_params["run"])
         return event_stream_response(run, request=request, shutdown=self._shutdown)
 
-    async def images(self, request: Request) -> Response:
-        known = await self._of(self._owner(request))
-        turns = [turn for each in known for turn in each.turns if turn.run.id == request.path_params["run"]]
-        return JSONResponse([image for turn in turns for image in turn.images])
-
     async def stop(self, request: Request) -> Response:
-        run = await self._find(request, request.path_params["run"])
+        run = await self._find_run(request, request.path_params["run"])
         await run.stop()
         return JSONResponse({"reason": run.result.reason})
 
     async def decide(self, request: Request) -> Response:
-        decided = await _read_body(request, DecisionBody)
-        if [decided.approve is None, decided.result is msgspec.UNSET, decided.error is None].count(False) != 1:
-            raise HTTPException(400, "a decision is one of approve, result and error")
-        run = await self._find(request, request.path_params["run"])
-        call = request.path_params["call"]
+        body = await _decode_body(request, DecisionBody)
+        if [body.approve is None, body.result is msgspec.UNSET, body.error is None].count(False) != 1:
+            raise HTTPException(400, "the body must have exactly one of approve, result and error")
+        run = await self._find_run(request, request.path_params["run"])
+        call_id = request.path_params["call"]
         try:
-            if decided.approve is None:
-                await run.answer(call, None if decided.result is msgspec.UNSET else decided.result, error=decided.error)
-            elif decided.approve:
-                await run.approve(call, digest=shown_digest(decided.shown, call))
+            if body.approve is None:
+                await run.answer(call_id, None if body.result is msgspec.UNSET else body.result, error=body.error)
+            elif body.approve:
+                await run.approve(call_id, digest=_shown_digest(body.shown, call_id))
             else:
-                await run.deny(call, decided.reason)
+                await run.deny(call_id, body.reason)
         except errors.DecisionRefused as error:
             raise HTTPException(409, str(error)) from None
         return JSONResponse({})
 
-    async def _of(self, owner: str) -> list[Conversation]:
-        return self._conversations.of(owner) if self._redis is None else await shared_conversations(self._runs, owner)
-
-    async def _find(self, request: Request, run: str) -> Run:
-        if not self._knows(request, run):
-            raise errors.RunNotFound("there is no such run")
-        return await self._runs.find(run, owner=self._owner(request))
-
-    def _knows(self, request: Request, run: str) -> bool:
-        if self._redis is not None:
-            return True
-        known = self._conversations.of(self._owner(request))
-        return any(turn.run.id == run for conversation in known for turn in conversation.turns)
+    async def _find_run(self, request: Request, run_id: str) -> Run:
+        owner = self._owner(request)
+        if not any(turn.run.id == run_id for item in self._conversations.of(owner) for turn in item.turns):
+            raise errors.RunNotFound("this run does not exist")
+        return await self._runs.find(run_id, owner=owner)
 
     def _owner(self, request: Request) -> str:
         return owner_of(request.cookies.get(self._cookie, ""))
 
 
-def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:
-    chosen: Any = int(cut) if cut.isdecimal() else cut
+def _select(owned: Sequence[Conversation], id: str | msgspec.UnsetType | None) -> Conversation | None:
+    """Return the conversation with this id, the last used one if `id` is unset, or None."""
+    return next((item for item in owned if id is msgspec.UNSET or item.id == id), None)
+
+
+def _shown_digest(text: str, call_id: str) -> str:
+    """Return the digest of the call that the page has shown. The page sends the event that asked for approval."""
     try:
-        found = exchanges_in(path)
+        event = read_ui_event(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        event = None
+    if not isinstance(event, ApprovalRequested) or event.call.id != call_id:
+        raise HTTPException(400, "an approval must contain the approval-requested event of the call")
+    return event.call.digest
+
+
+def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:
+    try:
+        count = len(exchanges_in(path))
         with open_exchange(path, number) as recording:
-            return {"exchanges": len(found), **msgspec.structs.asdict(dissect(recording, chosen))}
-    except errors.RecordingError as error:  # also of one that is still being written
+            dissection = dissect(recording, int(cut) if cut.isdecimal() else cut)  # type: ignore[arg-type] # checked
+    except errors.RecordingError as error:  # the recording may still be written
         raise HTTPException(422, str(error).replace(str(path), path.name)) from None
     except TooManySteps as error:
         raise HTTPException(413, str(error)) from None
+    return {"exchanges": count, **msgspec.structs.asdict(dissection)}
 
 
-async def _read_body(request: Request, kind: type[_Body]) -> _Body:
+async def _decode_body(request: Request, kind: type[_Body]) -> _Body:
     return await read_body(request, partial(msgspec.json.decode, type=kind), max_body=MAX_BODY)
 
 
-async def _say(request: Request, error: Exception) -> Response:
+async def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return refuse(error.status_code, error.detail)
-    return refuse(*next(answer for kind, answer in _ANSWERED.items() if isinstance(error, kind)))
+    return refuse(*next(response for kind, response in _RESPONSES.items() if isinstance(error, kind)))

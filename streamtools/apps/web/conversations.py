@@ -1,40 +1,35 @@
-"""Conversations, each of one owner: the browser with a cookie.
+"""The conversations of the page. Each belongs to one owner: the browser that holds its cookie.
 
-An answer is a run, and what it said stands in the log of the runs: here is only which runs there were, and the history
-that goes to the model with the next question. That is kept in memory, and in a file if there is one (`kept.py`), or
-read from runs that several processes share, each of which has its question and its conversation as its note.
+An answer is a run, and its events are in the log of the runs. A conversation keeps its runs in order, and makes from
+them the history that the model receives with the next question.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-import msgspec
-from starlette.exceptions import HTTPException
-
-from streamtools.apps.web.kept import ConversationFile, EndedRun
 from streamtools.conversation.chatting import Chat
 from streamtools.errors import TooManyRuns
-from streamtools.events import ApprovalRequested, read_ui_event
 from streamtools.history import Assistant, Message, User, steps_to_history
 from streamtools.history.messages import settle
 from streamtools.runs import Run, Runs
 
 MAX_TURNS = 200
-"""How many turns of a conversation are shown."""
+"""Questions of a conversation that the page shows."""
 
-MOST = 200
-"""How many conversations are kept, of all owners together."""
+MAX_CONVERSATIONS = 200
+"""Conversations of all owners together."""
+
+MAX_AGE_S = 12 * 3600.0
+"""How long a conversation is kept after its last use."""
 
 PARAMETERS = ("temperature", "max_tokens")
-"""What a page may say of how a model is asked, where its answerer lets it."""
+"""Request parameters that the page can set, if its answerer allows them."""
 
 
 class Suggestion(NamedTuple):
@@ -46,122 +41,98 @@ class Suggestion(NamedTuple):
 
 
 class Answerer(Protocol):
-    """Who answers. `client_tools`, if it has them, are the names of tools whose results the user writes.
+    """Answers questions. These attributes are optional:
 
-    `tools`, if it has them, are dicts of a `name` and what there is to say `about` it. `recordings`, if it has them,
-    are files by the names under which the debugger shows them, and `recording_of` returns the file in which what a
-    model sends for an answer is recorded, or None. `parameters`, if it has them, are those of `PARAMETERS` that a
-    question may bring along: `answer` gets them as its `request`, by their names. If it has `images`, and they are
-    true, it may also bring these, and `answer` gets their `data:` addresses as its `images`.
+    - `tools`: dicts with `name` and `about`, listed on the first screen.
+    - `client_tools`: names of tools whose results the user enters.
+    - `recordings`: recordings by the name under which the debugger shows them.
+    - `recording_of(answer)`: the file to which the bytes of an answer are recorded, or None.
+    - `parameters`: the `PARAMETERS` that a question may set. `answer` receives them as `request`.
     """
 
     @property
     def label(self) -> str:
-        """The name of the model or the recordings, in a few words."""
+        """The name of the model or of the recordings."""
 
     @property
     def note(self) -> str:
-        """A note for the user, in a sentence or two; may be empty."""
+        """A sentence or two for the user; may be empty."""
 
     @property
     def suggestions(self) -> Sequence[Suggestion]:
         """Questions to begin with."""
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Chat:
-        """Return the answer, not yet entered. `suggestion` is the name of the one whose question it is."""
+        """Return the answer, not yet entered. `suggestion` is the name of the suggestion that was chosen."""
 
 
-class Turn(NamedTuple):
+class ConversationTurn(NamedTuple):
     """A question, and the run that answers it."""
 
     question: str
-    run: Run | EndedRun
-    images: Sequence[str] = ()
+    run: Run
 
 
 class Conversation:
-    """The turns so far."""
+    """The turns of one conversation. `dropped` counts the first turns that are no longer kept."""
 
-    def __init__(self, max_turns: int, owner: str, id: str | None = None) -> None:
+    def __init__(self, owner: str, max_turns: int = MAX_TURNS) -> None:
         self.owner = owner
-        self.id = secrets.token_urlsafe(12) if id is None else id
-        self.turns: list[Turn] = []
+        self.id = secrets.token_urlsafe(12)
+        self.turns: list[ConversationTurn] = []
         self.dropped = 0
-        """How many turns, the first ones, are shown no more."""
-        self.is_asking = False
-        """Whether a question is about to become a turn."""
-        self.came_back = False
-        """Whether its browser has shown its cookie, as all do that have one."""
+        self.is_starting = False
+        """Whether a question was accepted, and its run is about to start."""
         self._max_turns = max_turns
 
     @property
-    def running(self) -> Run | None:
+    def open_run(self) -> Run | None:
+        """The last run, unless it has closed its source and tools."""
         last = self.turns[-1].run if self.turns else None
-        return last if isinstance(last, Run) and not last.ended else None
+        return last if last is not None and not last.ended else None
 
     @property
-    def is_answered(self) -> bool:
-        """Whether an answer is being given: its run may have said its end, and go on to close what is behind it."""
-        return self.running is not None and self.running.result.reason is None
+    def is_answering(self) -> bool:
+        """Whether an answer is still being written. A run that has sent `done` may still be closing its source."""
+        return self.open_run is not None and self.open_run.result.reason is None
 
     @property
     def is_busy(self) -> bool:
-        """Whether it cannot be forgotten without an answer that is broken off."""
-        return self.is_asking or self.running is not None
+        return self.is_starting or self.open_run is not None
 
-    def place(self, run: str | None) -> int:
-        """Return which turn a run answers, or how many there are; raise ValueError for a run that answers none."""
-        return len(self.turns) if run is None else [turn.run.id for turn in self.turns].index(run)
+    def position(self, run_id: str | None) -> int:
+        """Return the index of the turn with this run, or the end if `run_id` is None. Raises ValueError."""
+        return len(self.turns) if run_id is None else [turn.run.id for turn in self.turns].index(run_id)
 
-    def history(self, place: int) -> list[Message]:
-        """Return the messages that precede a turn; a question without an answer is forgotten."""
+    def history(self, position: int) -> list[Message]:
+        """Return the messages before a turn. A question without an answer is left out."""
         history: list[Message] = []
-        for turn in self.turns[:place]:
+        for turn in self.turns[:position]:
             result = turn.run.result
             answer = settle(steps_to_history(result.steps), None if result.reason == "finished" else "cancelled")
             if any(isinstance(message, Assistant) for message in answer):
-                history += [user_message(turn.question, turn.images), *answer]
+                history += [User(turn.question), *answer]
         return history
 
-    def note(self, question: str, place: int, images: Sequence[str]) -> dict[str, Any]:
-        """Return what is kept with a run: its question, and how many turns of which conversation stand before it."""
-        return {"question": question, "conversation": self.id, "before": self.dropped + place, "images": images}
-
-    def add(self, turn: Turn, place: int) -> list[str]:
-        """Note a turn that has begun, in the place of those that stood there and behind. Return which runs are gone."""
-        gone = self.turns[place:]
-        self.turns[place:] = [turn]
+    def add(self, turn: ConversationTurn, position: int) -> None:
+        """Put a turn at `position`. It replaces all turns from there on."""
+        self.turns[position:] = [turn]
         if len(self.turns) > self._max_turns:
             self.dropped += 1
-            gone.append(self.turns.pop(0))
-        return [each.run.id for each in gone]
+            del self.turns[0]
 
 
 @dataclass(kw_only=True, eq=False)
 class Conversations:
-    """All conversations: `most`, and `each` of an owner, used within `max_age` seconds. `kept` has those of before.
+    """All conversations, at most `limit`. The least recently used idle conversation makes room for a new one."""
 
-    Where there is no room, one goes whose owner has never come back, as nobody does who keeps no cookie and is another
-    owner with each question; then one of the owner who has the most: of these the one that was used least recently, and
-    none that is being answered. Its answers go with it.
-    """
-
-    most: int = MOST
-    each: int = 100
-    max_age: float = 12 * 3600.0
+    limit: int = MAX_CONVERSATIONS
+    max_age: float = MAX_AGE_S
     max_turns: int = MAX_TURNS
     clock: Callable[[], float] = time.time
-    kept: ConversationFile | None = None
-
-    def __post_init__(self) -> None:
-        self.runs: Runs | None = None
-        """Those that keep the answers."""
-        self._by_id: dict[str, tuple[float, Conversation]] = {}  # by id; the one that was used last stands last
-        for turn in self.kept.turns() if self.kept is not None else ():
-            made = Conversation(self.max_turns, turn.owner, turn.conversation)
-            _, conversation = self._by_id.setdefault(made.id, (turn.used, made))
-            conversation.turns.append(Turn(turn.question, turn.run, turn.images))
-            conversation.came_back = True
+    runs: Runs | None = None
+    """The runs of the answers; set when the application starts."""
+    _by_id: dict[str, tuple[float, Conversation]] = field(default_factory=dict)  # in order of last use
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -170,143 +141,45 @@ class Conversations:
         return conversation.id in self._by_id
 
     def of(self, owner: str) -> list[Conversation]:
-        """Return those of an owner, the one that was used last before the others."""
-        self._forget_old()
-        found = [each for _, each in reversed(self._by_id.values()) if each.owner == owner]
-        for each in found:
-            each.came_back = True
-        return found
+        """Return the conversations of an owner, the most recently used first."""
+        self._delete_expired()
+        return [conversation for _, conversation in reversed(self._by_id.values()) if conversation.owner == owner]
 
-    def use(self, conversation: Conversation) -> None:
+    def touch(self, conversation: Conversation) -> None:
+        """Mark a conversation as used now."""
         self._by_id.pop(conversation.id, None)
-        self._by_id[conversation.id] = (now := self.clock(), conversation)
-        if self.kept is not None and conversation.turns:
-            self.kept.use(conversation.id, conversation.owner, now)
+        self._by_id[conversation.id] = (self.clock(), conversation)
 
-    def begin(self, owner: str) -> Conversation:
-        """Return a new one. Raises `TooManyRuns` if all those are being answered that could go for it."""
-        self._forget_old()
-        while True:
-            known = [each for _, each in self._by_id.values()]
-            counts = Counter(each.owner for each in known)
-            idle = [each for each in known if not each.is_busy]
-            if counts[owner] >= self.each:
-                idle = [each for each in idle if each.owner == owner]
-            elif len(known) < self.most:
-                break
-            if not idle:
+    def create(self, owner: str) -> Conversation:
+        """Return a new conversation. Raises TooManyRuns if there is no room and all conversations are busy."""
+        self._delete_expired()
+        if len(self._by_id) >= self.limit:
+            idle = (conversation for _, conversation in self._by_id.values() if not conversation.is_busy)
+            oldest = next(idle, None)
+            if oldest is None:
                 raise TooManyRuns("all conversations are being answered")
-            back = {each.owner for each in known if each.came_back}
-            self.forget(max(idle, key=lambda each: (each.owner not in back, counts[each.owner])))  # the first of them
-        made = Conversation(self.max_turns, owner)
-        self.use(made)
-        return made
+            self.delete(oldest)
+        conversation = Conversation(owner, self.max_turns)
+        self.touch(conversation)
+        return conversation
 
-    def add(self, conversation: Conversation, turn: Turn, place: int) -> None:
-        """Note a turn that has begun, as `Conversation.add` does."""
-        gone = conversation.add(turn, place)
-        if self.kept is not None and isinstance(turn.run, Run):
-            self.kept.use(conversation.id, conversation.owner, self.clock())
-            self.kept.add(conversation.id, turn.question, turn.run, turn.images, gone)
-
-    def forget(self, conversation: Conversation) -> None:
-        """Forget one, and have its run stopped."""
+    def delete(self, conversation: Conversation) -> None:
+        """Delete a conversation, cancel its open run, and forget its runs."""
         self._by_id.pop(conversation.id, None)
-        if conversation.running is not None:
-            conversation.running.cancel()
-        if self.kept is not None:
-            self.kept.forget(conversation.id)
+        if conversation.open_run is not None:
+            conversation.open_run.cancel()
         if self.runs is not None:
             for turn in conversation.turns:
                 self.runs.let_go(turn.run.id, owner=conversation.owner)
 
-    def _forget_old(self) -> None:
-        for used, oldest in [*self._by_id.values()]:
-            if self.clock() - used < self.max_age:
+    def _delete_expired(self) -> None:
+        for last_use, conversation in list(self._by_id.values()):
+            if self.clock() - last_use < self.max_age:
                 break
-            if not oldest.is_busy:
-                self.forget(oldest)
+            if not conversation.is_busy:
+                self.delete(conversation)
 
 
-async def shared_conversations(runs: Runs, owner: str) -> list[Conversation]:
-    """Return an owner's conversations of which processes share the runs, the one that was used last at first."""
-    found: dict[str, Conversation] = {}
-    for run in reversed(await runs.list(owner, limit=MAX_TURNS)) if owner else ():
-        id, before = run.note["conversation"], run.note["before"]
-        conversation = found.pop(id, None)
-        if conversation is None:
-            conversation = Conversation(MAX_TURNS, owner, id)
-            conversation.dropped = before
-        turn = Turn(run.note["question"], run, run.note.get("images", ()))
-        conversation.add(turn, max(0, before - conversation.dropped))
-        found[id] = conversation
-    return [*reversed(found.values())]
-
-
-def owner_of(key: str) -> str:
-    """Return the name under which the browser with this cookie owns what it asks: a digest, because a file keeps it."""
-    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest() if key else ""
-
-
-def choose(known: Sequence[Conversation], id: str | msgspec.UnsetType | None) -> Conversation | None:
-    """Return the conversation of this id, if it is known; without any, the first."""
-    return next((each for each in known if id in (msgspec.UNSET, each.id)), None)
-
-
-# What the page posts: questions with their images, and decisions.
-
-MAX_QUESTION = 100_000
-"""Characters of a question."""
-
-MAX_IMAGES = 8
-"""Images of a question, which share the body of its request with it."""
-
-MAX_KEPT_IMAGES = 2 * 1024 * 1024
-"""Characters of all images of a conversation, each of which goes to the model with every question."""
-
-_IMAGE = re.compile(r"data:image/(?:gif|jpeg|png|webp);base64,[A-Za-z0-9+/]++={0,2}")
-
-
-class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
-    question: str | None = None
-    suggestion: str | None = None
-    images: Sequence[str] = ()
-    replace: str | None = None
-    conversation: str | msgspec.UnsetType | None = msgspec.UNSET
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] | None = None
-
-
-class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
-    approve: bool | None = None
-    shown: str = ""
-    reason: str = ""
-    result: Any = msgspec.UNSET
-    error: str | None = None
-
-
-def check_images(images: Sequence[str], before: Sequence[str]) -> None:
-    """Refuse images that are none, or too many behind those of `before` in the conversation."""
-    if len(images) > MAX_IMAGES:
-        raise HTTPException(413, f"a question may have {MAX_IMAGES} images")
-    if not all(map(_IMAGE.fullmatch, images)):
-        raise HTTPException(400, "an image is a GIF, a JPEG, a PNG or a WebP, written out in Base64")
-    if images and sum(map(len, (*before, *images))) > MAX_KEPT_IMAGES:
-        raise HTTPException(413, "this conversation has as many images as it may have: begin a new one")
-
-
-def user_message(question: str, images: Sequence[str]) -> User:
-    """Return a question as the model gets it."""
-    parts = [{"type": "image_url", "image_url": {"url": each}} for each in images]
-    return User([{"type": "text", "text": question}, *parts] if parts else question)
-
-
-def shown_digest(text: str, call_id: str) -> str:
-    """Return the digest of the call that the page has shown, which sends back the event that asked."""
-    try:
-        event = read_ui_event(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        event = None
-    if not isinstance(event, ApprovalRequested) or event.call.id != call_id:
-        raise HTTPException(400, "to approve takes the event that asked")
-    return event.call.digest
+def owner_of(cookie: str) -> str:
+    """Return the owner for a cookie: its digest, or "" without a cookie."""
+    return sha256(cookie.encode("utf-8", "surrogatepass")).hexdigest() if cookie else ""

@@ -1,8 +1,8 @@
-"""The documents that the server hands out, and the Content-Security-Policy under which they work.
+"""The HTML documents of the page, and their Content-Security-Policy.
 
-Each is one response and needs no other. Style and scripts stand in it as they are in `static`, without a build step,
-and the policy names their digests, so that nothing else in it is ever run, whatever a model writes. What stands in
-`client` are modules of `@streamtools/client` as its build makes them (`python -m tests.clients.typescript_package`).
+Each document is one response that loads nothing else. Styles and scripts come from `static`, without a build step, and
+are inlined. The policy lists their digests, so the browser runs nothing else, whatever a model writes. `client` holds
+modules of `@streamtools/client` as its build makes them (`python -m tests.clients.typescript_package`).
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ from typing import NamedTuple
 
 from streamtools.serving.guard import digest
 
-_HERE = Path(__file__).parent
-_SHARED = (
-    *("client/frames.js", "client/turn.js", "vendor/marked.umd.js"),
-    *(f"vendor/{name}.min.js" for name in ("purify", "temml", "highlight")),
-    *(f"static/{name}.js" for name in ("words", "dom", "code", "mathematics", "markdown", "cards", "turn_view")),
+_FOLDER = Path(__file__).parent
+
+
+def _static(*names: str) -> tuple[str, ...]:
+    return tuple(f"static/{name}.js" for name in names)
+
+
+_SHARED_SCRIPTS = (
+    "client/frames.js",
+    "client/turn.js",
+    "vendor/marked.umd.js",
+    "vendor/purify.min.js",
+    "vendor/highlight.min.js",
+    *_static("words", "dom", "code", "markdown", "cards", "turn_view"),
 )
-_DOCUMENTS = {
-    "page": (
-        ("page",),
-        (
-            *_SHARED,
-            *(f"static/{name}.js" for name in ("inspector", "server", "images", "page", "conversations", "doings")),
-        ),
-    ),
-    "debugger": (("page", "debugger"), (*_SHARED, "static/server.js", "static/debugger.js")),
-}
-"""For each document its styles, and its scripts in their order."""
+_PAGE_SCRIPTS = (*_SHARED_SCRIPTS, *_static("inspector", "server", "page", "conversations", "answer_actions"))
+_DEBUGGER_SCRIPTS = (*_SHARED_SCRIPTS, *_static("server", "debugger"))
+_PAGE_STYLES = ("static/page.css",)
+_DEBUGGER_STYLES = (*_PAGE_STYLES, "static/debugger.css")
+
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.MULTILINE)
-_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # which the tools of a browser would request
+_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # developer tools would request it
 
 
 class Documents(NamedTuple):
@@ -48,35 +51,37 @@ class Documents(NamedTuple):
 def make_documents() -> Documents:
     policy = [
         "default-src 'none'",
-        f"script-src {_digests(file for _, scripts in _DOCUMENTS.values() for file in scripts)}",
-        f"style-src {_digests(f'static/{name}.css' for styles, _ in _DOCUMENTS.values() for name in styles)}",
+        f"script-src {_digests((*_PAGE_SCRIPTS, *_DEBUGGER_SCRIPTS))}",
+        f"style-src {_digests(_DEBUGGER_STYLES)}",
         "connect-src 'self'",
-        "img-src data:",  # the icon, and what is written out
+        "img-src data:",  # the icon
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
         "trusted-types dompurify",
     ]
-    return Documents(_make("page"), _make("debugger"), "; ".join(policy))
-
-
-def _make(name: str) -> str:
-    styles, scripts = _DOCUMENTS[name]
-    html = _read_file(f"static/{name}.html")
-    html = html.replace(
-        "<!-- styles -->", "\n".join(f"<style>{_read_file(f'static/{each}.css')}</style>" for each in styles)
+    return Documents(
+        page=_inline("page", _PAGE_STYLES, _PAGE_SCRIPTS),
+        debugger=_inline("debugger", _DEBUGGER_STYLES, _DEBUGGER_SCRIPTS),
+        policy="; ".join(policy),
     )
-    return html.replace("<!-- scripts -->", "\n".join(f"<script>{_read_file(each)}</script>" for each in scripts))
 
 
-def _digests(files: Iterable[str]) -> str:
-    return " ".join(dict.fromkeys(digest(_read_file(each)) for each in files))
+def _inline(name: str, styles: Iterable[str], scripts: Iterable[str]) -> str:
+    html = _read_file(f"static/{name}.html")
+    html = html.replace("<!-- styles -->", "\n".join(f"<style>{_read_file(path)}</style>" for path in styles))
+    return html.replace("<!-- scripts -->", "\n".join(f"<script>{_read_file(path)}</script>" for path in scripts))
+
+
+def _digests(paths: Iterable[str]) -> str:
+    return " ".join(dict.fromkeys(digest(_read_file(path)) for path in paths))
 
 
 def _read_file(name: str) -> str:
-    text = _SOURCE_MAP.sub("", (_HERE / name).read_text(encoding="utf-8"))
+    """Return a file as it is inlined. A module becomes a script: inlined modules cannot import each other."""
+    text = _SOURCE_MAP.sub("", (_FOLDER / name).read_text(encoding="utf-8"))
     if not name.startswith("client/"):
         return text
-    names = ", ".join(_EXPORT.findall(text))  # of a page that is one response nothing can be imported
+    names = ", ".join(_EXPORT.findall(text))
     return f'const {{ {names} }} = (() => {{\n"use strict";\n{_EXPORT.sub("", text)}\nreturn {{ {names} }};\n}})();\n'

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from streamtools.apps.web.dissecting import dissect
+from streamtools.apps.web.dissection import dissect
 from streamtools.conversation.continuation import SHORTEST, Continuation
 from streamtools.errors import Code
 from streamtools.events import SourceEvent, TextDelta

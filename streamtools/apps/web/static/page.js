@@ -62,7 +62,7 @@ function arrange() {
   find("more").hidden = turns.size === 0 || suggestions.length === 0;
   question.placeholder = goesOn ? "Your next message" : "Ask something";
   find("queue").hidden = waiting.length === 0;
-  find("queue").replaceChildren(...waiting.map(({ question: text, images }, at) => element("li", {}, element("span", {}, ...pictures(images), crop(text, 200)),
+  find("queue").replaceChildren(...waiting.map(({ question: text }, at) => element("li", {}, element("span", {}, crop(text, 200)),
     button("Remove", () => { waiting.splice(at, 1); arrange(); question.focus(); }, { "aria-label": `Remove “${crop(text, 60)}”` }))));
   if (waiting.length && !goesOn && !asking && !held) ask(waiting.shift());
 }
@@ -72,10 +72,10 @@ function submit() {
   const text = question.value;
   if (!text.trim()) return;
   if (!asking && !running()) {
-    ask({ question: text, images: attached, ...(editing === null ? {} : { replace: editing }) });
+    ask({ question: text, ...(editing === null ? {} : { replace: editing }) });
     return;
   }
-  waiting.push({ question: text, images: attached });
+  waiting.push({ question: text });
   editing = null;
   empty();
   say("The message waits for the end of the answer.");
@@ -85,7 +85,6 @@ function submit() {
 // Leaves nothing written.
 function empty() {
   question.value = "";
-  attach([]);
   resize();
 }
 
@@ -146,8 +145,6 @@ async function catchUp() {
   banner(isForgotten && !known.turns.length ? RESTARTED : unsent);
   suggestions = known.suggestions;
   records = known.records;
-  room = known.images;
-  find("attach").hidden = !room;
   for (const name of known.client_tools) clientTools.add(name);
   find("label").textContent = known.label;
   find("note").textContent = known.note;
@@ -161,15 +158,13 @@ async function catchUp() {
   arrange();
 }
 
-function show({ run, question: asked, images }, begun = 0, given = []) {
+function show({ run, question: asked }, begun = 0) {
   if (turns.has(run)) return;
   const turn = new Turn(asked, run, decide);
   turn.server = server;
   turn.begun = begun;
   turns.set(run, turn);
   find("transcript").append(turn.node);
-  turn.picture(given);
-  if (images) imagesOf(run).then((kept) => turn.picture(kept)).catch(() => {}); // they come when the page is loaded anew
   follows = true;
   draw();
   reading = reading.then(() => read(turn)); // one after the other: only the last can still be going on
@@ -236,7 +231,7 @@ async function ask(asked) {
     find("more").open = false;
     say("The answer is being written.");
     if (asked.replace) forget([...turns.keys()].indexOf(asked.replace));
-    show({ run, question: text }, sent, asked.images);
+    show({ run, question: text }, sent);
     tabs.postMessage("changed");
     await refresh();
   } catch (error) {
@@ -244,10 +239,8 @@ async function ask(asked) {
     unsent = error instanceof Refusal ? sentence(`The question was not sent: ${error.message}`) : "The question was not sent: there is no connection to the server.";
     banner(unsent);
     held = true;
-    if (asked.question !== undefined && !question.value) {
-      question.value = asked.question;
-      attach(asked.images);
-    } else if (asked.question !== undefined && asked.question !== question.value) waiting.unshift(asked);
+    if (asked.question !== undefined && !question.value) question.value = asked.question;
+    else if (asked.question !== undefined && asked.question !== question.value) waiting.unshift(asked);
     if (error.status === 409) refresh();
   } finally {
     asking = false;
@@ -260,7 +253,6 @@ async function ask(asked) {
 function edit(turn) {
   editing = turn.run;
   question.value = turn.question;
-  attach(turn.images);
   resize();
   say("Sent, it takes the place of the question. Esc leaves it as it is.");
   question.focus();

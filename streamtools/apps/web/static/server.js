@@ -24,11 +24,6 @@ async function conversation(id) {
   return answered(await fetch(id === null ? "/conversation" : `/conversation?of=${encodeURIComponent(id)}`));
 }
 
-// Returns the images of the question that a run answers.
-async function imagesOf(run) {
-  return answered(await fetch(`/runs/${encodeURIComponent(run)}/images`));
-}
-
 // Gives each event of a run behind `after` to `take`, with the text that it came as; returns at the end of the body.
 async function follow(run, after, take, signal) {
   const response = await fetch(`/runs/${encodeURIComponent(run)}/events?after=${after}`, { signal });

@@ -8,7 +8,6 @@ class Turn {
   constructor(question, run, decide) {
     this.run = run;
     this.question = question;
-    this.images = []; // of the question
     this.state = emptyTurn;
     this.last = ""; // the kind of the last event
     this.asked = new Map(); // the events that asked for approval, as they came, by their calls
@@ -27,12 +26,6 @@ class Turn {
     this.node = element("article", { class: "turn", "data-run": run },
       element("h2", { class: "unseen" }, "Question"), element("p", { class: "question" }, question),
       element("h2", { class: "unseen" }, "Answer"), this.body);
-  }
-
-  // Shows the images of the question.
-  picture(images) {
-    if (images.length) this.node.querySelector(".question").append(element("span", { class: "pictures" }, ...pictures(images)));
-    this.images = images;
   }
 
   // The number of the last event.
@@ -92,7 +85,7 @@ class Turn {
     let left = false;
     for (let at = 0; at < parts.length; at++) {
       const part = parts[at];
-      const view = (this.views[at] ??= new ({ call: Card, file: Picture }[part.kind] ?? Prose)(part, this));
+      const view = (this.views[at] ??= new ({ call: Card, file: FileLink }[part.kind] ?? Prose)(part, this));
       left = view.show(part, now, this.ended || at < parts.length - 1) || left;
       if (!view.node.parentNode && view.isSeen(part)) this.put(view.node);
     }
@@ -142,12 +135,13 @@ class Turn {
   }
 }
 
-// What the model has made beside its text: an image that its provider has sent whole, or a link to another.
-class Picture {
+// A file or image that the provider sent beside the text: a link if it has an address, else a note.
+class FileLink {
   constructor({ url }) {
     this.url = url;
-    this.node = element("div", { class: "prose" }, IMAGE.test(url) ? element("img", { src: url, alt: "An image that the model has made" })
-      : element("a", { href: url.startsWith("https:") && url, target: "_blank", rel: "noopener noreferrer" }, crop(url, 80)));
+    const shown = url.startsWith("https:") ? element("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, crop(url, 80))
+      : "The model has sent a file. This page shows no files.";
+    this.node = element("div", { class: "prose" }, shown);
   }
 
   fits(part) {

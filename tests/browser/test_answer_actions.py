@@ -116,16 +116,10 @@ async def test_how_many_tokens_a_second(browsing: Browsing) -> None:
     await expect(page.locator(".meta")).to_have_text("5 tokens in, 300 out")
 
 
-async def test_themes_and_the_latest(browsing: Browsing) -> None:
-    """A theme stays over a reload; who reads above gets back to the end."""
+async def test_a_button_leads_back_to_the_latest_text(browsing: Browsing) -> None:
     go = anyio.Event()
     lines = [f"line {number}\n\n" for number in range(100)]
-    page = await browsing.open(saying(*lines, go, "end"), viewport={"width": 800, "height": 500}, color_scheme="light")
-    await page.locator("#theme").click()
-    await page.locator("#theme").click()
-    await expect(page.locator("#theme")).to_have_text("Dark")
-    await page.reload()
-    assert "dark" == await page.evaluate("getComputedStyle(document.documentElement).colorScheme")
+    page = await browsing.open(saying(*lines, go, "end"), viewport={"width": 800, "height": 500})
     await ask(page, "Hi")
     await expect(page.get_by_text("line 99", exact=True)).to_be_in_viewport()
     await page.locator("#talk").hover()

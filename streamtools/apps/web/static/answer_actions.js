@@ -5,7 +5,7 @@ const hasRun = ({ state, call, code }) => call && (state === "executed" || (stat
 
 function doings(turn) {
   const row = element("div", { class: "doings" });
-  const again = () => renew(row, turn, () => ask({ question: turn.question, images: turn.images, replace: turn.run }));
+  const again = () => renew(row, turn, () => ask({ question: turn.question, replace: turn.run }));
   row.append(
     button("Copy", (event) => copy(turn.markdown, event.currentTarget), { class: "quiet" }),
     button(turn.failed ? "Retry" : "Ask again", again, { class: "quiet" }),
@@ -32,26 +32,4 @@ function whole() {
   return [...turns.values()].map((turn) => `## ${turn.question.replace(/\n/g, "\n## ")}\n\n${turn.markdown.trim()}\n`).join("\n");
 }
 
-// Light, dark, or as the system has it.
-function dress(theme) {
-  if (theme) document.documentElement.dataset.theme = theme;
-  else delete document.documentElement.dataset.theme;
-  find("theme").textContent = { light: "Light", dark: "Dark" }[theme] ?? "Auto";
-  find("theme").setAttribute("aria-label", `Theme: ${find("theme").textContent}`);
-}
-
-try {
-  dress(localStorage.getItem("theme"));
-} catch (error) {
-  dress(null); // a browser that keeps nothing
-}
-find("theme").addEventListener("click", () => {
-  const next = { light: "dark", dark: "" }[document.documentElement.dataset.theme ?? ""] ?? "light";
-  dress(next);
-  try {
-    localStorage.setItem("theme", next);
-  } catch (error) {
-    // it lasts as long as the page
-  }
-});
 find("copy").addEventListener("click", (event) => copy(whole(), event.currentTarget));
