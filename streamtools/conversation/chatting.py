@@ -54,8 +54,9 @@ from streamtools.stream.options import StreamOptions
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.stream.typed_output import output_type
 from streamtools.tools import ToolRegistry
-from streamtools.tools.call_rules import Watch, parse_choice
+from streamtools.tools.guards import GuardTracker
 from streamtools.tools.registry import ToolsLike
+from streamtools.tools.tool_choice import parse_choice
 
 log = Logger(__name__)
 
@@ -179,7 +180,7 @@ class Chat(ToolStream):
         self._review = review
         self._steps_left = max_steps
         # The stream makes these two of its options, too; the first request needs them earlier.
-        self._watch = options["guards"] = Watch.of(options.get("guards"))
+        self._watch = options["guards"] = GuardTracker.of(options.get("guards"))
         self._wish = parse_choice(options.get("tool_choice", "auto"))
         begins = events(()) if options.get("resume") is not None else self._next_answer()
         super().__init__(begins, tools=self._registry if tools is not None else None, **options)

@@ -18,7 +18,7 @@ from streamtools.history.content import given, read_content, text_in
 from streamtools.json_values import compact, writable
 from streamtools.sources.adapter import decode
 from streamtools.tools import Tool, ToolChoice
-from streamtools.tools.call_rules import parse_choice
+from streamtools.tools.tool_choice import parse_choice
 
 Client: TypeAlias = Literal["openai", "responses", "anthropic"]
 """The formats in which clients ask: chat completions, Responses, Anthropic's Messages."""

@@ -23,7 +23,7 @@ from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.driver import Driver, Startable, close
 from streamtools.stream.tool_stream import ToolStream
-from streamtools.tools.approval import Decidable
+from streamtools.tools.decisions import Decidable
 
 _CLOSING = 30.0  # seconds that a stream may take to close; a `ToolStream` bounds the closing of its source by itself
 

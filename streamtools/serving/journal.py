@@ -24,7 +24,7 @@ from streamtools.outputs.shared import Shelf
 from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, log_key, resync
 from streamtools.stream.driver import YIELD_EVERY, Flag, close
 from streamtools.stream.result import TurnResult
-from streamtools.tools.ledger import Driven
+from streamtools.tools.at_most_once import DrivenRun
 
 log = Logger(__name__)
 
@@ -42,7 +42,7 @@ class Journal:
         self.done: Done | None = None
         self.begun = Flag()  # there is something to read
         self.waiting: set[anyio.CancelScope] = set()  # the scopes of reads that wait for the log
-        self.driven: Driven | None = None  # the run as one that another process may take over
+        self.driven: DrivenRun | None = None  # the run as one that another process may take over
         self.shelf = Shelf()
         """What responses have written of it, for one another."""
         self.in_memory = type(events) is MemoryEventLog  # the log neither fails nor waits

@@ -24,9 +24,10 @@ from streamtools.serving.event_log import EventLog
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.stream.driver import Driver, Flag, Startable, close, read_into
 from streamtools.stream.result import Collector, TurnResult
-from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
-from streamtools.tools.call import is_failure
-from streamtools.tools.ledger import DRIVEN
+from streamtools.tools.at_most_once import DRIVEN_RUN
+from streamtools.tools.decisions import Answer, Approve, Decidable, Decision, Deny, Question
+from streamtools.tools.failures import is_failure
+from streamtools.tools.suspension import Suspension
 
 log = Logger(__name__)
 
@@ -196,7 +197,7 @@ class Run:
     async def drive(self) -> None:
         """Enter the stream, write its events into the log, and leave it."""
         assert self._driver is not None
-        DRIVEN.set(self.journal.driven)
+        DRIVEN_RUN.set(self.journal.driven)
         try:
             await self._driver.drive(self)
         except BaseException as error:

@@ -28,7 +28,7 @@ from streamtools.serving.run import Run
 from streamtools.serving.run_group import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
 from streamtools.serving.websockets import FAULT, GOING_AWAY, NORMAL, UNWANTED, AnyWebSocket, Socket, SocketReading
-from streamtools.tools.approval import Decidable
+from streamtools.tools.decisions import Decidable
 
 _log = Logger(__name__)
 

@@ -25,7 +25,7 @@ from msgspec.structs import force_setattr, replace
 from streamtools.events import Error, Matched, Partial, Raw, Reasoning, StepStart, Text, UIEvent, Warning
 from streamtools.events.ui_events import KeptReasoning
 from streamtools.logs import Logger
-from streamtools.tools.call import is_failure
+from streamtools.tools.failures import is_failure
 
 log = Logger(__name__)
 

@@ -9,10 +9,11 @@ from streamtools.calls import ToolChoice
 from streamtools.errors import check_names, check_word
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import ParserOptions
-from streamtools.tools.approval import Decision, Suspension
-from streamtools.tools.call_rules import Guards, Watch
+from streamtools.tools.decisions import Decision
+from streamtools.tools.guards import Guards, GuardTracker
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.runner import OnToolError, OnToolResult
+from streamtools.tools.suspension import Suspension
 
 if TYPE_CHECKING:
     from streamtools.stream.judging import TextJudge
@@ -32,7 +33,7 @@ class StreamOptions(ParserOptions, total=False):
     tool_timeout: float
     tool_state: Any
     result_limit: int | None
-    guards: Guards | Watch | None
+    guards: Guards | GuardTracker | None
     ask: Literal["later", "now"]
     decision_timeout: float | None
     resume: Suspension | str | None

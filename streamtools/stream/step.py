@@ -28,9 +28,10 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralising import restore
 from streamtools.tools import Runner, ToolOutcome
-from streamtools.tools.approval import Approvals, Resumption, Suspension
-from streamtools.tools.call_rules import Watch
+from streamtools.tools.approvals import Approvals
+from streamtools.tools.guards import GuardTracker
 from streamtools.tools.runner import Send
+from streamtools.tools.suspension import Resumption, Suspension
 
 _id_of = attrgetter("id")
 
@@ -49,7 +50,7 @@ class StepCalls:
         dialects: Sequence[Dialect],
         *,
         executes: bool,
-        watch: Watch,
+        watch: GuardTracker,
         approvals: Approvals,
         resumed: Resumption | None,
         make_runner: Callable[..., Runner],
@@ -124,12 +125,12 @@ class StepCalls:
         """
         if self._runner is None:
             return []
-        known, waiting = self._outcomes, self._approvals.left
+        known, waiting = self._outcomes, self._approvals.suspended
         if waiting:
             self._put_back([call for call in self.running if call.id in waiting])
         unsent: list[UIEvent] = []
         if len(known) < len(self.running):
-            outcomes, unsent = self._runner.settle([call for call in self.running if call.id not in known])
+            outcomes, unsent = self._runner.close_calls([call for call in self.running if call.id not in known])
             known.update((outcome.call.id, outcome) for outcome in outcomes)
         self._last_outcomes = list(map(known.__getitem__, map(_id_of, self.running)))
         self._note(self._last_outcomes)
@@ -157,7 +158,7 @@ class StepCalls:
 
     def suspend(self, pending: Sequence[ToolCall]) -> Suspension | None:
         """Return what a run waits for that has ended with these calls pending; None if it waits for nobody."""
-        questions = {**self._approvals.asked, **self._approvals.left}
+        questions = {**self._approvals.asked, **self._approvals.suspended}
         left = [questions[call.id] for call in pending if call.id in questions]
         return Suspension(run_id=self._run_of(left[0].call), questions=left, trace=self.trace) if left else None
 

@@ -29,13 +29,16 @@ from streamtools.stream.options import check_options
 from streamtools.stream.step import StepCalls
 from streamtools.stream.typed_output import TypedOutput, output_type
 from streamtools.tools import Runner, ToolRegistry
-from streamtools.tools.approval import Approvals, Decidable, Decision, Question, Suspension, take_up
-from streamtools.tools.call import is_stray
-from streamtools.tools.call_rules import Guards, Stop, Watch, check_choice, parse_choice
-from streamtools.tools.invocation import Threads
+from streamtools.tools.approvals import Approvals
+from streamtools.tools.decisions import Decidable, Decision, Question
+from streamtools.tools.failures import is_stray
+from streamtools.tools.guards import Guards, GuardTracker, Stop
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
+from streamtools.tools.suspension import Suspension, read_resumption
+from streamtools.tools.threads import Threads
+from streamtools.tools.tool_choice import check_choice, parse_choice
 
 if TYPE_CHECKING:
     from streamtools.stream.judging import TextJudge
@@ -50,7 +53,7 @@ class ToolStream(TypedOutput, Decidable):
     `on_tool_result(call, outcome)` is called for each outcome, and `on_tool_error(call, exception)` for each call whose
     tool is at fault; what they raise is logged and changes nothing. `tool_state` is what tools find as `state` in their
     context. `result_limit` is how many characters of one result the model gets; the interface gets all of it. `guards`
-    bounds the run; several streams that are given one `Watch` are one run to it. Times are in seconds.
+    bounds the run; several streams that are given one `GuardTracker` are one run to it. Times are in seconds.
 
     Calls that need approval, and those of tools of the front end, are left: the run ends, `suspension` is what it waits
     for, and another run goes on from there, with `resume` and the `decisions` made meanwhile, by call id; one that does
@@ -87,7 +90,7 @@ class ToolStream(TypedOutput, Decidable):
         tool_timeout: float = 60.0,
         tool_state: Any = None,
         result_limit: int | None = RESULT_LIMIT,
-        guards: Guards | Watch | None = None,
+        guards: Guards | GuardTracker | None = None,
         ask: Literal["later", "now"] = "later",
         decision_timeout: float | None = None,
         resume: Suspension | str | None = None,
@@ -119,10 +122,10 @@ class ToolStream(TypedOutput, Decidable):
         check_choice(wish, registry.names, eager=execute == "eager")
         if tools is None and execute in ("completed", "eager"):
             execute = "never"
-        self._resumed = take_up(resume, decisions, ledger)
+        self._resumed = read_resumption(resume, decisions, ledger)
         super().__init__(enabled_dialects(dialects, native_tool_calls))
         self._source = source
-        self._watch = Watch.of(guards)
+        self._watch = GuardTracker.of(guards)
         self._most = self._watch.guards.size
         self._executes = execute != "never"
         self._approvals = Approvals(attended=ask == "now", timeout=decision_timeout, resumed=self._resumed)
@@ -189,7 +192,7 @@ class ToolStream(TypedOutput, Decidable):
 
     def decide(self, call_id: str, decision: Decision) -> None:
         """Say what becomes of a call that waits for it. Raises `DecisionRefused` if nothing waits for this."""
-        self._approvals.answer(call_id, decision)
+        self._approvals.decide(call_id, decision)
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._over:

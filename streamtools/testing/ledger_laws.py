@@ -19,7 +19,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
 from streamtools.recording import VirtualClock
 from streamtools.tools import CallLedger, Claim, Entry, ToolOutcome
-from streamtools.tools.ledger import SLACK
+from streamtools.tools.ledger import CLOCK_SLACK
 
 MakeLedger: TypeAlias = Callable[[Callable[[], float]], AbstractAsyncContextManager[CallLedger]]
 """Makes a ledger in which nothing is written yet, that takes its time from the function that it is given."""
@@ -101,7 +101,7 @@ async def _is_held(ledger: CallLedger, clock: VirtualClock) -> None:
     assert await ledger.begin("run_1", _CALL, Claim(holder="h")) is None, "an answer may be lost"
     for _ in range(5):
         clock.now += min(ledger.lease, 15.0) * 2 / 3
-        assert (await _there(ledger)).is_at_work
+        assert (await _there(ledger)).is_running
         await ledger.hold("run_1", _CALL, "h", ledger.lease)
     await ledger.hold("run_1", _CALL, "somebody else", 0)
     assert (await _there(ledger)).held
@@ -117,7 +117,7 @@ async def _leases_end(ledger: CallLedger, clock: VirtualClock) -> None:
         return
     await ledger.begin("run_1", _CALL, Claim(holder="h"))
     clock.now += ledger.lease - 1e-3
-    assert (await _there(ledger)).is_at_work
+    assert (await _there(ledger)).is_running
     clock.now += 2e-3
     assert (await _there(ledger)).is_unknown
     await ledger.finish("run_1", _DONE)
@@ -217,7 +217,7 @@ async def _prunes(ledger: CallLedger, clock: VirtualClock) -> None:
     assert await ledger.prune(1) == 2
     assert [entry.call for entry in await ledger.entries()] == [named, held, late]
     await ledger.hold("run_1", held, "h", 0)
-    clock.now += 5 + SLACK
+    clock.now += 5 + CLOCK_SLACK
     assert await ledger.prune(1) == 3
     assert await ledger.begin("run_1", plain) is None
 
@@ -234,7 +234,7 @@ async def _keeps(ledger: CallLedger, clock: VirtualClock) -> None:
     clock.now += ledger.keep - 1
     await ledger.begin("run_2", _CALL)
     assert len(await ledger.entries()) == 4
-    clock.now += 1 + SLACK
+    clock.now += 1 + CLOCK_SLACK
     await ledger.begin("run_3", _CALL)
     assert [entry.call for entry in await ledger.entries()] == [begun, _CALL, _CALL]
     await ledger.begin("run_3", _another(3), Claim(epoch=1))
@@ -281,7 +281,7 @@ async def _agrees_with_a_model(ledger: CallLedger, clock: VirtualClock) -> None:
                     continue
                 assert given == epoch, f"step {step}: not refused"
                 assert (entry is None) == (number not in state or (known == holder and ended is None)), f"step {step}"
-                assert entry is None or (entry.outcome, entry.is_at_work) == (ended, bool(known) and ended is None)
+                assert entry is None or (entry.outcome, entry.is_running) == (ended, bool(known) and ended is None)
                 state.setdefault(number, (holder, None))
             case "leave":
                 await ledger.hold("run_1", call, holder, 0)

@@ -1,9 +1,10 @@
-"""Tools: what a model may call, and the calling of it.
+"""Tools: their definition, the decisions about their calls, and their execution.
 
-In order: a function (`signature`, `descriptions`) becomes a `Tool` (`tool`), tools are offered by name
-(`registry`, `mcp`), a request and its bounds say which calls may run (`call_rules`), somebody may have to allow them
-(`approval`), and they run (`runner`, `invocation`) at most once (`ledger`, `memory_ledger`, `sql_ledger`,
-`postgres_ledger`, `redis_ledger`) and leave outcomes (`call`).
+- `tool` makes a `Tool` of a function; `signature`, `docstrings` and `schemas` read the function.
+- `registry` holds tools by name; `definitions` writes them for each provider; `mcp` reads those of an MCP server.
+- `tool_choice`, `guards` and `approvals` decide which calls run; `decisions` and `suspension` are their data.
+- `runner` executes calls. It uses `execution`, `invocation`, `threads` and `context`, and returns `results`.
+- `at_most_once` records each call in a `ledger`, of which there are several implementations.
 """
 
 from __future__ import annotations
@@ -12,30 +13,56 @@ from typing import TYPE_CHECKING
 
 from streamtools.calls import ToolChoice
 from streamtools.loading import load_later
-from streamtools.tools.approval import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
-from streamtools.tools.call import ToolContext, ToolError, ToolOutcome, ToolResult
-from streamtools.tools.call_rules import Guards, Watch
+from streamtools.tools.context import ToolContext
+from streamtools.tools.decisions import Answer, Approve, Decidable, Decision, Deny, Question
 from streamtools.tools.finished_responses import extend_messages
+from streamtools.tools.guards import Guards, GuardTracker
 from streamtools.tools.ledger import CallLedger, Claim, Entry
 from streamtools.tools.memory_ledger import MemoryLedger
 from streamtools.tools.registry import ToolRegistry, ToolsLike
+from streamtools.tools.results import ToolError, ToolOutcome, ToolResult
 from streamtools.tools.runner import Runner
+from streamtools.tools.suspension import Suspension
 from streamtools.tools.tool import Tool, ToolOptions, tool
 
 if TYPE_CHECKING:
     from streamtools.tools.postgres_ledger import PostgresLedger
     from streamtools.tools.redis_ledger import RedisLedger
-    from streamtools.tools.sql_ledger import SQLiteLedger
+    from streamtools.tools.sqlite_ledger import SQLiteLedger
 
 __all__ = [
-    "Answer", "Approve", "CallLedger", "Claim", "Decidable", "Decision", "Deny", "Entry", "Guards", "MemoryLedger",
-    "PostgresLedger", "Question", "RedisLedger", "Runner", "SQLiteLedger", "Suspension", "Tool", "ToolChoice",
-    "ToolContext", "ToolError", "ToolOptions", "ToolOutcome", "ToolRegistry", "ToolResult", "ToolsLike", "Watch",
-    "extend_messages", "tool",
+    "Answer",
+    "Approve",
+    "CallLedger",
+    "Claim",
+    "Decidable",
+    "Decision",
+    "Deny",
+    "Entry",
+    "GuardTracker",
+    "Guards",
+    "MemoryLedger",
+    "PostgresLedger",
+    "Question",
+    "RedisLedger",
+    "Runner",
+    "SQLiteLedger",
+    "Suspension",
+    "Tool",
+    "ToolChoice",
+    "ToolContext",
+    "ToolError",
+    "ToolOptions",
+    "ToolOutcome",
+    "ToolRegistry",
+    "ToolResult",
+    "ToolsLike",
+    "extend_messages",
+    "tool",
 ]  # fmt: skip
 
-_LATER = {"PostgresLedger": "postgres_ledger", "RedisLedger": "redis_ledger", "SQLiteLedger": "sql_ledger"}
-"""Loaded when they are used, as few use them, and two need extras."""
+_LATER = {"PostgresLedger": "postgres_ledger", "RedisLedger": "redis_ledger", "SQLiteLedger": "sqlite_ledger"}
+"""Names that are imported on first use: few programs need them, and two need extras."""
 
-if not TYPE_CHECKING:  # to a type checker it would say that every name is there
+if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = load_later(__name__, _LATER)

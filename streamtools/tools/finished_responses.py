@@ -31,7 +31,7 @@ from streamtools.calls import (
 from streamtools.errors import Code, UnreadableSource
 from streamtools.json_values import Rejected, compact, whole
 from streamtools.limits import DEFAULT_LIMITS
-from streamtools.tools.call import ToolOutcome
+from streamtools.tools.results import ToolOutcome
 
 _WELL = (None, "", "stop", "end_turn", "stop_sequence", "completed", "tool_calls", "tool_use", "function_call")
 """Endings after which calls run, in the words of all providers, as they run in a stream. After any other, also one that

@@ -19,7 +19,8 @@ from pydantic_core import to_json
 
 from streamtools.limits import TOOL_NAME
 from streamtools.logs import Logger
-from streamtools.tools.call import ToolContext, ToolError, ToolResult
+from streamtools.tools.context import ToolContext
+from streamtools.tools.results import ToolError, ToolResult
 from streamtools.tools.tool import Tool, ToolOptions
 
 log = Logger(__name__)

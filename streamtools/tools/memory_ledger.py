@@ -1,8 +1,8 @@
-"""A ledger that is forgotten with the process, and that nobody can fill for the others.
+"""A ledger in the memory of one process, bounded per owner and in total.
 
-What has to be kept is kept: a call that has begun, one that was left in the middle, and one that has ended while a
-suspension may still name it, since a decision that is replayed must find it. These count, for each owner and in all,
-and whoever has no room left is refused. What nobody can name any more only lies there while there is room.
+Entries that matter are kept: running calls, abandoned calls, and ended calls that a suspension may still name, because
+a replayed decision must find them. These count against the bounds, and a full ledger refuses new calls. Other ended
+entries are spare: they are kept only while there is space.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
-from streamtools.tools.call import ToolOutcome
-from streamtools.tools.ledger import ON_NO_TERMS, SLACK, TAKEN_OVER, Claim, Entry, Owned, call_key
+from streamtools.tools.ledger import CLOCK_SLACK, NO_LEASE, Claim, Entry, OwnerViews, call_key, taken_over
+from streamtools.tools.results import ToolOutcome
 
-_At: TypeAlias = tuple[str, str]  # the run, and what tells the call from its others
+_EntryKey: TypeAlias = tuple[str, str]  # the run, and the key of the call in it
 
 
-class MemoryLedger(Owned):
-    """A ledger of one process. It holds `size` calls in all, and `per_owner` of each owner that `of` names.
+class MemoryLedger(OwnerViews):
+    """A call ledger in memory: at most `size` calls in total, and `per_owner` of each owner.
 
-    A call that has ended is kept until the suspension that names it has expired, at most `keep` seconds from its
-    beginning, and so is one that was left; other calls that have ended make room for new ones. `clock` tells seconds
-    since 1970.
+    An ended or abandoned call is kept until the suspension that names it has expired, at most `keep` seconds after it
+    started. Other ended calls make way for new ones. `clock` returns seconds since 1970.
     """
 
-    lease = math.inf  # who has begun a call here cannot die without the ledger
+    lease = math.inf  # a holder cannot die without this ledger
 
     def __init__(
         self,
@@ -46,32 +45,32 @@ class MemoryLedger(Owned):
         self._size = size
         self._per_owner = per_owner
         self._clock = clock
-        self._entries: dict[_At, Entry] = {}
-        self._holders: dict[_At, str] = {}  # of those that are at work
-        self._known: dict[int, _At] = {}  # and where they are, by the ids of the objects: a digest is not for nothing
-        self._counts: dict[str, int] = {}  # how many an owner has that count
-        self._expiring: list[tuple[float, _At]] = []  # a heap of those that count and have ended, by when they go
-        self._spare: dict[_At, None] = {}  # those that count no more, the oldest first
-        self._epochs: dict[str, tuple[int, float]] = {}  # of runs, and since when, the oldest first
+        self._entries: dict[_EntryKey, Entry] = {}
+        self._holders: dict[_EntryKey, str] = {}  # of running calls
+        self._running: dict[int, _EntryKey] = {}  # by the object's id, cheaper than a digest
+        self._counts: dict[str, int] = {}  # entries that count, by owner
+        self._expiring: list[tuple[float, _EntryKey]] = []  # a heap of ended entries that count, by expiry
+        self._spare: dict[_EntryKey, None] = {}  # ended entries that no longer count, oldest first
+        self._epochs: dict[str, tuple[int, float]] = {}  # of runs, with their time, oldest first
 
-    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
-        """Write down that the call begins, or return what is there of it. Raises `CallRefused` where it is full."""
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
+        """Record that the call starts, or return its entry. Raises `CallRefused` if the ledger is full."""
         at, now = (scope, call_key(call)), self._clock()
-        self._forget(now)
+        self._delete_expired(now)
         if claim.epoch or self._epochs:
-            self._raise(scope, claim.epoch, now)
+            self._raise_epoch(scope, claim.epoch, now)
         if (entry := self._entries.get(at)) is not None:
             return None if claim.holder and self._holders.get(at) == claim.holder else entry
         if self._owner and self._counts.get(self._owner, 0) >= self._per_owner:
-            raise CallRefused(f"its owner has {self._per_owner:,} calls in the ledger, which are all (`per_owner`)")
+            raise CallRefused(f"its owner already has {self._per_owner:,} calls in the ledger; raise `per_owner`")
         if len(self._entries) >= self._size:
             if not self._spare:
-                raise CallRefused(f"there are {self._size:,} calls in the ledger, which are all (`size`)")
+                raise CallRefused(f"the ledger already holds {self._size:,} calls; raise `size`")
             self._drop(next(iter(self._spare)))
-        until = max(now, min(claim.until, now + self.keep) + SLACK) if claim.until else now
+        until = max(now, min(claim.until, now + self.keep) + CLOCK_SLACK) if claim.until else now
         held = math.inf if claim.holder else 0.0
         self._entries[at] = Entry(scope=scope, call=call, began=now, until=until, held=held, owner=self._owner)
-        self._known[id(call)] = at  # the entry holds it, so that no other has this id
+        self._running[id(call)] = at  # the entry keeps the object alive, so its id stays unique
         if self._owner:
             self._count(self._owner, 1)
         if claim.holder:
@@ -79,22 +78,22 @@ class MemoryLedger(Owned):
         return None
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
-        """Leave a call, with no `seconds`; otherwise it is held anyway."""
+        """Abandon the call if `seconds` is 0. A lease needs no renewal here."""
         at = (scope, call_key(call))
         if seconds <= 0 and self._holders.get(at) == holder:
             self._end(at, None)
 
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
-        """Write down how a call has ended."""
-        at = self._known.get(id(outcome.call))
+        """Record the outcome of a call."""
+        at = self._running.get(id(outcome.call))
         if at is None or at[0] != scope:
             at = (scope, call_key(outcome.call))
         if at in self._entries and self._entries[at].outcome is None:
             self._end(at, outcome)
 
     async def fence(self, scope: str, epoch: int) -> None:
-        """Refuse each call of the run that begins under an older epoch."""
-        self._raise(scope, epoch, self._clock())
+        """Refuse each call of the run that starts under an older epoch."""
+        self._raise_epoch(scope, epoch, self._clock())
 
     async def entries(
         self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
@@ -103,10 +102,10 @@ class MemoryLedger(Owned):
         found = sorted((entry.began, at) for at, entry in self._entries.items() if self._is_mine(entry))
         start = (after.began, (after.scope, call_key(after.call))) if after else (-math.inf, ("", ""))
         page = (self._entries[at] for began, at in found if (began, at) > start and scope in (None, at[0]))
-        return list(islice((each for each in page if not unknown or each.is_unknown), limit))
+        return list(islice((entry for entry in page if not unknown or entry.is_unknown), limit))
 
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
-        """Write down how a call has ended whose end was unknown, and return whether there is one."""
+        """Record the outcome of a call whose outcome was unknown; return whether there is one."""
         at = (scope, call_key(outcome.call))
         entry = self._entries.get(at)
         if entry is None or not entry.is_unknown or not self._is_mine(entry):
@@ -115,38 +114,38 @@ class MemoryLedger(Owned):
         return True
 
     async def prune(self, age: float | None = None) -> int:
-        """Forget what ended, or began, so many seconds ago, and nobody runs or can name; return how many."""
+        """Delete old entries; see `CallLedger`."""
         now = self._clock()
         before = now - (self.keep if age is None else age)
-        gone = [
+        old = [
             at
             for at, entry in self._entries.items()
             if self._is_mine(entry) and not entry.held and entry.until <= now
             if (entry.began if entry.ended is None else entry.ended) <= before
         ]
-        for at in gone:
+        for at in old:
             self._drop(at)
-        self._expiring[:] = [each for each in self._expiring if each[1] in self._entries]  # all views share it
+        self._expiring[:] = [item for item in self._expiring if item[1] in self._entries]  # in place: views share it
         heapq.heapify(self._expiring)
-        return len(gone)
+        return len(old)
 
     def _is_mine(self, entry: Entry) -> bool:
         return not self._owner or entry.owner == self._owner
 
-    def _raise(self, scope: str, epoch: int, now: float) -> None:
-        """Take note of the epoch of a run; raise `CallRefused` if it has a later one."""
+    def _raise_epoch(self, scope: str, epoch: int, now: float) -> None:
+        """Record the epoch of a run. Raises `CallRefused` if the run has a later epoch."""
         known, _ = self._epochs.get(scope, (0, 0.0))
         if epoch < known:
-            raise CallRefused(TAKEN_OVER)
+            raise taken_over()
         if epoch > known:
             self._epochs.pop(scope, None)
             self._epochs[scope] = (epoch, now)
 
-    def _end(self, at: _At, outcome: ToolOutcome | None) -> None:
-        """Take note that nobody runs a call any more; one that was left before has its outcome only now."""
+    def _end(self, at: _EntryKey, outcome: ToolOutcome | None) -> None:
+        """Record that a call has ended or was abandoned. An abandoned call may get its outcome later."""
         entry, now = self._entries[at], self._clock()
         self._holders.pop(at, None)
-        self._known.pop(id(entry.call), None)
+        self._running.pop(id(entry.call), None)
         is_spare = outcome is not None and entry.until <= now
         ended = now if entry.ended is None else entry.ended
         self._entries[at] = replace(entry, outcome=outcome, held=0.0, ended=ended)
@@ -160,8 +159,8 @@ class MemoryLedger(Owned):
             until = entry.until if outcome is not None else max(entry.until, entry.began + self.keep)
             heapq.heappush(self._expiring, (until, at))
 
-    def _forget(self, now: float) -> None:
-        """Drop what has been kept for long enough: each is looked at once, when its time comes."""
+    def _delete_expired(self, now: float) -> None:
+        """Delete expired entries and epochs; each is visited once, when it expires."""
         while self._expiring and self._expiring[0][0] <= now:
             self._drop(heapq.heappop(self._expiring)[1])
         while self._spare and self._entries[oldest := next(iter(self._spare))].began + self.keep <= now:
@@ -169,9 +168,9 @@ class MemoryLedger(Owned):
         while self._epochs and self._epochs[oldest_run := next(iter(self._epochs))][1] + self.keep <= now:
             del self._epochs[oldest_run]
 
-    def _drop(self, at: _At) -> None:
+    def _drop(self, at: _EntryKey) -> None:
         entry = self._entries.pop(at)
-        self._known.pop(id(entry.call), None)
+        self._running.pop(id(entry.call), None)
         if at in self._spare:
             del self._spare[at]
         elif entry.owner:

@@ -1,8 +1,8 @@
-"""A ledger in PostgreSQL, which the processes of many machines share, and no failover of a cache can lose.
+"""A ledger in PostgreSQL, shared by the processes of many machines, and as durable as the database.
 
-A call begins in one transaction that holds the row of its run, so that nothing can come between the look at the epoch
-and the entry. Each transaction has a thread and a connection for itself. Who is cancelled cuts the connection under the
-transaction and waits for nothing: a server that says nothing any more would keep a polite cancellation waiting too.
+A call starts in one transaction that locks the row of its run, so that the epoch cannot change between the check and
+the insert. Each transaction has its own thread and connection. Cancellation closes the socket of the connection instead
+of sending a cancel request, because a server that no longer responds would delay that request too.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from typing import Any, Self, TypeVar
 import anyio
 import anyio.to_thread
 
-from streamtools.tools.sql_ledger import SQLLedger, Transaction, run_transaction, taken_over
+from streamtools.tools.ledger import taken_over
+from streamtools.tools.sql_ledger import SQLLedger, Transaction, run_transaction
 
 try:
     import psycopg
 except ImportError as error:
     raise ModuleNotFoundError(
-        "PostgresLedger needs psycopg, which comes with the extra `postgres`: pip install 'streamtools[postgres]'",
+        "PostgresLedger needs psycopg: pip install 'streamtools[postgres]'",
         name=error.name,
     ) from error
 
 T = TypeVar("T")
 
-_CONNECTING = 10  # seconds, unless the user says something else: so long a thread may go on that nobody waits for
+_CONNECT_TIMEOUT_S = 10  # also how long an abandoned thread may take to connect
 
-_MAKING = 7237970109966541  # any number that nobody else takes
+_CREATE_LOCK = 7237970109966541  # an arbitrary advisory lock
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE {at}calls (
@@ -53,10 +54,10 @@ CREATE INDEX calls_began ON {at}calls (began, scope, key);
 CREATE TABLE {at}runs (scope text PRIMARY KEY, epoch int8 NOT NULL, since float8 NOT NULL);
 CREATE INDEX runs_since ON {at}runs (since);
 """
-_FORGET = """
+_DELETE_OLD_RUNS = """
 DELETE FROM {at}runs WHERE scope IN (SELECT scope FROM {at}runs WHERE since <= ?1 {free})
 """
-_TAKE = """
+_RAISE_EPOCH = """
 INSERT INTO {at}runs AS known VALUES (?1, ?2, ?3)
 ON CONFLICT (scope) DO UPDATE SET epoch = EXCLUDED.epoch, since = EXCLUDED.since WHERE known.epoch <= EXCLUDED.epoch
 """
@@ -64,21 +65,21 @@ _NOW = """
 SELECT COALESCE(?1, extract(epoch FROM clock_timestamp()))::float8,
     set_config('idle_in_transaction_session_timeout', ?2, true),
     set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)
-"""  # a process that is paused in a transaction holds a run no longer than its lease; what is lost has not been written
+"""  # a paused process must not lock a run longer than its lease; a lost commit must not have been reported
 
 
 class PostgresLedger(SQLLedger):
-    """A ledger in a database of PostgreSQL. Needs the extra `postgres`.
+    """A call ledger in a PostgreSQL database. Needs the extra `postgres`.
 
-    `conninfo` is what libpq takes, a URL say; without a `connect_timeout`, that is ten seconds. The tables `calls` and
-    `runs` are made in the `schema` where it has none. They hold the arguments and the results of tools. A process that
-    dies is noticed when its `lease` is over, in seconds. Entries that have ended are kept for `keep` seconds; their
-    number has no bound but the disk. At most `connections` are open, in one event loop: `async with`, or `aclose()`,
-    closes those that wait. The time is that of the server, unless a `clock` tells seconds since 1970, to all processes
-    the same.
+    `conninfo` is a libpq connection string, for example a URL. Its `connect_timeout` defaults to ten seconds. The
+    tables `calls` and `runs` are created in `schema` if they are missing. They hold the arguments and results of tools.
+    The death of a process is detected when its `lease` expires, after so many seconds. Entries are kept for `keep`
+    seconds after their call has ended. Their number is bounded by the disk alone. At most `connections` are open, in
+    one event loop. `async with`, or `aclose()`, closes the idle ones. The time is the server's. A `clock` that returns
+    seconds since 1970 replaces it, and must agree in all processes.
 
-    Raises what psycopg raises: `psycopg.ProgrammingError` for a `conninfo` that is none, and, when it is used,
-    `psycopg.OperationalError` above all, where there is no server.
+    Raises what psycopg raises: `psycopg.ProgrammingError` for an invalid `conninfo`, and `psycopg.OperationalError` on
+    use if the server cannot be reached.
     """
 
     def __init__(
@@ -97,11 +98,15 @@ class PostgresLedger(SQLLedger):
         self._held, self._free = "FOR UPDATE", "FOR UPDATE SKIP LOCKED"
         self._clock = clock
         known = psycopg.conninfo.conninfo_to_dict(conninfo)
-        self._options = {"connect_timeout": _CONNECTING, "cursor_factory": psycopg.RawCursor, "prepare_threshold": None}
+        self._options = {
+            "connect_timeout": _CONNECT_TIMEOUT_S,
+            "cursor_factory": psycopg.RawCursor,
+            "prepare_threshold": None,
+        }
         self._options |= known
-        self._places = anyio.Semaphore(connections)
+        self._free_connections = anyio.Semaphore(connections)
         self._idle: list[Any] = []  # connections
-        self._has_tables = threading.Event()  # which all owners share
+        self._has_tables = threading.Event()  # shared by the views of all owners
 
     async def __aenter__(self) -> Self:
         return self
@@ -110,38 +115,38 @@ class PostgresLedger(SQLLedger):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections that wait, for all owners. May be repeated, and the ledger used again."""
+        """Close the idle connections, for all owners. The ledger may be used and closed again."""
         while self._idle:
             self._idle.pop().close()
 
-    def _say(self, statement: str) -> str:
-        return super()._say(statement).replace("?", "$")
+    def _sql(self, statement: str) -> str:
+        return super()._sql(statement).replace("?", "$")
 
-    def _raise(self, scope: str, epoch: int) -> Transaction[None]:
+    def _raise_epoch(self, scope: str, epoch: int) -> Transaction[None]:
         now = yield from self._now()
-        yield self._say(_FORGET), (now - self.keep,)
-        _, count = yield self._say(_TAKE), (scope, epoch, now)
+        yield self._sql(_DELETE_OLD_RUNS), (now - self.keep,)
+        _, count = yield self._sql(_RAISE_EPOCH), (scope, epoch, now)
         if not count:
             raise taken_over()
 
     def _now(self) -> Transaction[float]:
         moment = None if self._clock is None else self._clock()
-        rows, _ = yield self._say(_NOW), (moment, str(max(1, round(self.lease * 1000))))
+        rows, _ = yield self._sql(_NOW), (moment, str(max(1, round(self.lease * 1000))))
         now: float = rows[0][0]
         return now
 
     async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, withdraws: bool = False) -> T:
         attempt = _Attempt()
-        async with self._places:
+        async with self._free_connections:
             try:
                 transact = partial(self._transact, attempt, work)
-                places = anyio.CapacityLimiter(1)  # of its own: a thread that was left holds up nobody
-                return await anyio.to_thread.run_sync(transact, abandon_on_cancel=True, limiter=places)
+                limiter = anyio.CapacityLimiter(1)  # not shared: an abandoned thread must not block other calls
+                return await anyio.to_thread.run_sync(transact, abandon_on_cancel=True, limiter=limiter)
             finally:
-                attempt.leave()
+                attempt.abort()
 
     def _transact(self, attempt: _Attempt, work: Callable[[], Transaction[T]]) -> T:
-        """A connection that was used before may have been closed meanwhile; then nothing is done, and another tries."""
+        """Run a transaction. If a pooled connection turns out to be closed, retry with another one."""
         while True:
             connection = None
             with suppress(IndexError):
@@ -152,14 +157,14 @@ class PostgresLedger(SQLLedger):
                 connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             commits = is_done = False
             try:
-                attempt.hold(connection)
+                attempt.use(connection)
                 done = run_transaction(connection, self._with_tables(work))
                 commits = True
                 connection.commit()
                 is_done = attempt.release()
                 return done
             except psycopg.OperationalError:
-                if commits or not was_used or not connection.broken or attempt.left:
+                if commits or not was_used or not connection.broken or attempt.aborted:
                     raise
             finally:
                 if is_done:
@@ -169,12 +174,12 @@ class PostgresLedger(SQLLedger):
                     connection.close()
 
     def _with_tables(self, work: Callable[[], Transaction[T]]) -> Transaction[T]:
-        """Return what `work` returns, where there are tables then."""
+        """Create the tables if they are missing, then run `work`."""
         if not self._has_tables.is_set():
-            looks = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'runs'", (self._schema,)
-            if not (yield looks)[0]:
-                yield "SELECT pg_advisory_xact_lock($1)", (_MAKING,)  # of several, one makes them
-                if not (yield looks)[0]:
+            exists = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'runs'", (self._schema,)
+            if not (yield exists)[0]:
+                yield "SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,)  # one process creates the tables
+                if not (yield exists)[0]:
                     yield _TABLES.format(at=self._at, schema=self._at[:-1]), None
         done = yield from work()
         self._has_tables.set()
@@ -182,30 +187,30 @@ class PostgresLedger(SQLLedger):
 
 
 class _Attempt:
-    """One try at a transaction, in another thread than the task that waits for it, and may leave."""
+    """One attempt at a transaction. It runs in a thread; the task that waits for it may abort it."""
 
     def __init__(self) -> None:
-        self.left = False
+        self.aborted = False
         self._connection: Any = None
         self._lock = threading.Lock()
 
-    def hold(self, connection: Any) -> None:
-        """Note with which connection it is made. Raises TimeoutError where nobody waits for it any more."""
+    def use(self, connection: Any) -> None:
+        """Set the connection of the attempt. Raises TimeoutError if the attempt has been aborted."""
         with self._lock:
-            if self.left:
-                raise TimeoutError("nobody waits for this transaction any more")
+            if self.aborted:
+                raise TimeoutError("the transaction was cancelled")
             self._connection = connection
 
     def release(self) -> bool:
-        """Give the connection up; return whether it may be used again."""
+        """Release the connection; return whether it may be reused."""
         with self._lock:
             self._connection = None
-            return not self.left
+            return not self.aborted
 
-    def leave(self) -> None:
-        """End the transaction, if it goes on, by cutting its connection: who waits for the server there wakes up."""
+    def abort(self) -> None:
+        """Abort the transaction by shutting down its socket, which wakes up the thread that waits for the server."""
         with self._lock:
-            self.left = True
+            self.aborted = True
             if self._connection is not None:
                 with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._connection.fileno())) as wire:
                     wire.shutdown(socket.SHUT_RDWR)

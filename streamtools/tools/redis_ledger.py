@@ -14,10 +14,20 @@ from typing import Any, Self
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, ClosedError
-from streamtools.tools.call import ToolOutcome
-from streamtools.tools.ledger import DRIVEN, ON_NO_TERMS, SLACK, Claim, Entry, Owned, call_key
+from streamtools.tools.at_most_once import DRIVEN_RUN
+from streamtools.tools.ledger import (
+    CLOCK_SLACK,
+    NO_LEASE,
+    Claim,
+    Entry,
+    OwnerViews,
+    call_key,
+    encode,
+    read_entry,
+    taken_over,
+)
 from streamtools.tools.redis_client import RedisClient, Word, open_client
-from streamtools.tools.sql_ledger import encode, read_entry, taken_over
+from streamtools.tools.results import ToolOutcome
 
 _START = """
 -- KEYS calls by their beginning, ended calls by when they go, epochs, epochs by their age, then the call and those of
@@ -129,7 +139,7 @@ return {#page, gone}
 """
 
 
-class RedisLedger(Owned):
+class RedisLedger(OwnerViews):
     """A ledger on one server of Redis (6.2 or later) or Valkey. Needs the extra `redis`; enter it to open it.
 
     `url_or_client` and `prefix` are what they are for `RedisStore`; on the server of that store, no call begins in a
@@ -182,15 +192,15 @@ class RedisLedger(Owned):
     async def __aexit__(self, *raised: Any) -> None:
         await self._stack.__aexit__(*raised)
 
-    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
         """Write down that the call begins, or return what is there of it. Raises `CallRefused` for an older epoch, and
         where it is not durable in time.
         """
         member, keys = self._place(scope, call)
-        driven = DRIVEN.get()
+        driven = DRIVEN_RUN.get()
         if driven is not None and driven.run_id == scope:
             keys = [*keys, driven.place]
-        terms = (claim.holder, repr(self.lease), repr(min(claim.until, 1e15)), repr(SLACK), self._owner)
+        terms = (claim.holder, repr(self.lease), repr(min(claim.until, 1e15)), repr(CLOCK_SLACK), self._owner)
         stems = (self._prefix + "call:", self._prefix + "run:")
         answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, encode(call), *stems, durable=True)
         if answer == b"fenced":

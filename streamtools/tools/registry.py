@@ -17,12 +17,14 @@ from streamtools.calls import NATIVE, new_call_id, read_arguments
 from streamtools.errors import Code, ToolInputError, UnknownTool
 from streamtools.json_values import Rejected
 from streamtools.logs import Logger
-from streamtools.tools.approval import Approvals, Deny
-from streamtools.tools.call import ToolContext, ToolOutcome, unheard
+from streamtools.tools.approvals import Approvals
+from streamtools.tools.context import ToolContext, discard
+from streamtools.tools.decisions import Deny
 from streamtools.tools.descriptions import parameters_of_schema, type_of
 from streamtools.tools.finished_responses import extend_messages, read_finished, refuse
 from streamtools.tools.invocation import TIMEOUT, invoke
 from streamtools.tools.ledger import CallLedger
+from streamtools.tools.results import ToolOutcome
 from streamtools.tools.runner import Runner
 from streamtools.tools.schemas import JsonSchema, inline
 from streamtools.tools.tool import Tool, ToolOptions, tool
@@ -232,16 +234,16 @@ class ToolRegistry:
             ledger=ledger,
             scope=lambda call: run_id or "",
             trusted=lambda call: call.dialect == NATIVE,
-            approvals=Approvals(otherwise=Deny("nobody is there to be asked")),
+            approvals=Approvals(default=Deny("no approver is available")),
         )
         good = [call for call, rejected in calls if rejected is None]
         if fail_fast:
             for call, rejected in calls:
-                if rejected is not None or (await runner.run([call], unheard))[0].error is not None or runner.stopped:
+                if rejected is not None or (await runner.run([call], discard))[0].error is not None or runner.stopped:
                     break
         else:
-            await runner.run(good, unheard)
-        outcomes, _ = runner.settle(good)
+            await runner.run(good, discard)
+        outcomes, _ = runner.close_calls(good)
         ended = {outcome.call.id: outcome for outcome in outcomes}
         return [ended[call.id] if rejected is None else refuse(call, rejected) for call, rejected in calls]
 

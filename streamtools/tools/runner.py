@@ -1,18 +1,16 @@
-"""Runs the calls of a turn: at the same time, within limits, with exactly one outcome for each.
+"""Executes the calls of a turn concurrently, within limits, with exactly one outcome for each call.
 
-For each call the interface is sent `executing`, progress, and `executed` or `error`, in the order in which the tools
-end; the outcomes come back in the order of the calls, as the model wants them. What a tool does wrong becomes its
-outcome: a name and a code for the log, a sentence that gives nothing away for the model and the interface.
+For each call the interface gets `executing`, progress, and `executed` or `error`, in the order in which the tools
+finish. The outcomes are returned in call order. A failure of a tool becomes its outcome.
 
-Calls begin in their order, one at a time, through one gate. A sequential tool keeps the gate until it has ended, and
-begins only when nothing else is at work: the calls before it are done then, and those behind it have not begun.
+Calls start in order, one at a time, through one gate. A sequential tool waits until no other tool runs, and keeps the
+gate until it has finished.
 
-A call that somebody has to allow, or that is carried out elsewhere, waits for that without standing in the way of the
-others; or, where nobody is there to answer, it is left, with the question about it. Just before a tool begins, its call
-is written down in the ledger, and one that is there already is not run again.
+A call that needs a decision waits for it without blocking the other calls. Without an approver, the call is suspended.
+Before its tool starts, a call is recorded in the ledger; a recorded call does not run again.
 
-A run can be cancelled at any point. What has ended by then is kept, and `settle` accounts for the rest without waiting,
-so that also a cancelled turn has one outcome and one closing event for each call.
+A run may be cancelled at any point. Then `close_calls` returns an outcome and the closing events for every call,
+without waiting.
 """
 
 from __future__ import annotations
@@ -33,32 +31,38 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolCallFailed, ToolFailed
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent
 from streamtools.logs import Logger
-from streamtools.tools.approval import Answer, Approvals, Approve, Deny, Need, Question, need_of
-from streamtools.tools.call import ToolContext, ToolError, ToolOutcome, is_failure
-from streamtools.tools.invocation import TIMEOUT, Execution, Thread, Threads, invoke, take
-from streamtools.tools.ledger import CallLedger, once
+from streamtools.tools.approvals import Approvals, Need, need_of
+from streamtools.tools.at_most_once import run_once
+from streamtools.tools.context import ToolContext
+from streamtools.tools.decisions import Answer, Approve, Deny, Question
+from streamtools.tools.execution import Execution
+from streamtools.tools.failures import is_failure
+from streamtools.tools.invocation import TIMEOUT, invoke, write_answer
+from streamtools.tools.ledger import CallLedger
 from streamtools.tools.memory_ledger import MemoryLedger
+from streamtools.tools.results import ToolError, ToolOutcome
+from streamtools.tools.threads import Thread, Threads
 from streamtools.tools.tool import Tool
 
 log = Logger(__name__)
 
 RESULT_LIMIT = 100_000
-"""Characters of one result that the model gets if nobody says otherwise."""
+"""Characters of one result that the model gets by default."""
 
 Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
-"""Delivers an event and returns, or raises and has not delivered it."""
+"""Delivers one event. If it raises, the event was not delivered."""
 
 OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
-"""Gets each outcome before the interface does; may be async. What it raises is logged and changes nothing."""
+"""Receives each outcome before the interface does. May be async. An exception is logged and ignored."""
 
 OnToolError: TypeAlias = Callable[[ToolCall, BaseException], object]
-"""Gets what a tool has raised, with its traceback, `ToolTimeout` if it did not end in time, and what its result raised
-that cannot be written; no `ToolError`, with which a tool refuses, and no mistake of the model's. May be async. What it
-raises is logged and changes nothing."""
+"""Receives the exception of each tool that failed, with its traceback: what it raised, `ToolTimeout`, or the error of
+serializing its result. A `ToolError` and mistakes of the model do not count. May be async. An exception is logged and
+ignored."""
 
 
 class Tools(Protocol):
-    """Where the tool of a call is looked up: a `ToolRegistry`."""
+    """The lookup of tools by name; `ToolRegistry` implements it."""
 
     def get(self, name: str) -> Tool | None: ...
     def find(self, name: str) -> Tool: ...
@@ -66,16 +70,15 @@ class Tools(Protocol):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Runner:
-    """Executes calls with the tools of a registry, for one stream; several `run` at the same time share its limits.
+    """Executes the calls of one stream. Concurrent `run` calls share its limits.
 
-    `number` gives each event its `seq`; `timeout` is in seconds, for tools without their own; `result_limit` is how
-    many characters of a result the model gets; `state` is what tools find in their context.
+    - `number` returns the `seq` of the next event.
+    - `timeout` is in seconds, for tools without their own. `result_limit` is how many characters of a result the model
+      gets. `state` is for the `ToolContext` of the tools.
+    - `approvals` handles calls that need a decision. `trusted` returns whether certainly the model wrote a call.
+    - `ledger` records the calls, under the run id that `scope` returns.
 
-    `approvals` asks about calls that need somebody's decision; `trusted` tells those that nobody but the model can have
-    written. Calls are written down in the `ledger` as those of the run that `scope` tells.
-
-    `stopped` is True once a tool has asked to end the run: no further call begins then. `threads` counts those that
-    were left behind.
+    `stopped` is True once a tool has ended the run; then no further call starts. `threads` counts abandoned threads.
     """
 
     registry: Tools = field(kw_only=False)
@@ -96,82 +99,82 @@ class Runner:
         self.stopped = False
         self.threads = Threads()
         self._ledger: CallLedger = MemoryLedger() if self.ledger is None else self.ledger
-        self._places = anyio.CapacityLimiter(self.concurrency)
+        self._limiter = anyio.CapacityLimiter(self.concurrency)
         self._gate = anyio.Lock(fast_acquire=True)
-        self._busy: set[str] = set()  # ids of calls that have begun and not ended
+        self._busy: set[str] = set()  # ids of running calls
         self._idle: anyio.Event | None = None
         self._executions: dict[str, Execution] = {}
 
     async def run(self, calls: Sequence[ToolCall], send: Send) -> list[ToolOutcome]:
-        """Return the outcome of each call, in their order; `send` gets the events as they happen.
+        """Execute calls, and return their outcomes in call order. `send` gets the events as they happen.
 
-        A call that was left has no outcome, and neither has one that has not begun when a tool stops the run: it never
-        does. What `send` raises ends the run, in an exception group. After that, and after a cancellation, there is
-        `settle(calls)`.
+        A suspended call has no outcome, and neither has a call that had not started when a tool stopped the run. An
+        exception of `send` ends the run, in an exception group. After that, and after a cancellation, call
+        `close_calls`.
         """
         executions = [self._open(call) for call in calls]
         try:
             async with anyio.create_task_group() as tasks:
-                for each in executions:
-                    call = each.call
+                for execution in executions:
+                    call = execution.call
                     question = self.approvals.asked.get(call.id)
-                    asked = None if question is None else question.approval
-                    each.tool = self.registry.get(call.name)
-                    need = await need_of(each.tool, call, is_trusted=self.trusted, asked=asked)
+                    asked_approval = None if question is None else question.approval
+                    execution.tool = self.registry.get(call.name)
+                    need = await need_of(execution.tool, call, is_trusted=self.trusted, asked_approval=asked_approval)
                     if self.stopped:
                         break
                     if need == "nothing":
-                        await self._begin(each, tasks, send)
+                        await self._start(execution, tasks, send)
                     else:
-                        waits = anyio.Event()
-                        tasks.start_soon(self._begin_when_decided, each, need, tasks, send, waits)
-                        await waits.wait()
-        finally:  # a task that is cancelled before its first step cannot do so itself
-            for each in executions:
-                self._release(each)
-        unasked = [call for call in calls if call.id not in self.approvals.left]
+                        asked = anyio.Event()
+                        tasks.start_soon(self._start_when_decided, execution, need, tasks, send, asked)
+                        await asked.wait()
+        finally:  # a task that is cancelled before its first step cannot release its own execution
+            for execution in executions:
+                self._release(execution)
+        closed = [call for call in calls if call.id not in self.approvals.suspended]
         if self.stopped:
-            unasked = [call for call in unasked if self._executions[call.id].shown]
-        outcomes, unsent = self.settle(unasked)
-        for event in unsent:  # of a task that was cancelled by its own tool, and not by us
+            closed = [call for call in closed if self._executions[call.id].shown]
+        outcomes, unsent = self.close_calls(closed)
+        for event in unsent:  # of a task that its own tool cancelled
             await send(event)
         return outcomes
 
-    def settle(self, calls: Sequence[ToolCall]) -> tuple[list[ToolOutcome], list[UIEvent]]:
-        """Return one outcome for each call, in order, and the closing events that are still to be sent.
+    def close_calls(self, calls: Sequence[ToolCall]) -> tuple[list[ToolOutcome], list[UIEvent]]:
+        """Return one outcome for each call, in order, and the closing events that have not been sent.
 
-        For after a run. A call that has not ended is `tool_cancelled`, and so is one that `run` never saw. To settle
-        again changes no outcome and has no more events.
+        For use after `run`. A call that has not finished, or that `run` never got, ends as `tool_cancelled`. A second
+        call returns the same outcomes and no events.
         """
         outcomes: list[ToolOutcome] = []
         unsent: list[UIEvent] = []
         for call in calls:
             execution = self._executions.get(call.id) or self._open(call)
             if execution.outcome is None:
-                text = f"tool {call.name[:64]!r} was cancelled before it ended"
+                text = f"tool {call.name[:64]!r} was cancelled before it finished"
                 execution.end(execution.failed(Code.TOOL_CANCELLED, text))
             assert execution.outcome is not None
             outcomes.append(execution.outcome)
-            unsent += [replace(event, seq=self.number()) for event in execution.endings]
-            execution.endings.clear()
+            unsent += [replace(event, seq=self.number()) for event in execution.unsent]
+            execution.unsent.clear()
         return outcomes, unsent
 
     def _open(self, call: ToolCall) -> Execution:
         execution = self._executions[call.id] = Execution(call, self.result_limit, self.clock)
         return execution
 
-    # When a call may begin.
+    # Starting a call.
 
-    async def _begin(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
+    async def _start(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
         async with self._gate:
             sequential = execution.tool is not None and execution.tool.sequential
             if sequential:
                 await self._wait_until_idle()
             place = object()
-            await self._places.acquire_on_behalf_of(place)
+            await self._limiter.acquire_on_behalf_of(place)
             execution.place = place
             if self.stopped:
-                self._give_place_back(execution)  # others stand in line, to find the same
+                self._free_place(execution)  # the next call in line does the same
                 return
             self._busy.add(execution.call.id)
             await self._show(execution, send)
@@ -183,29 +186,29 @@ class Runner:
         await send(Executing(execution.call, seq=self.number()))
         execution.shown = True
 
-    async def _begin_when_decided(
-        self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, waits: anyio.Event
+    async def _start_when_decided(
+        self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event
     ) -> None:
-        """Begin a call, or end it, when somebody has decided about it; `waits` is set as soon as it waits for that."""
+        """Wait for a decision, then start or end the call. Sets `asked` as soon as the question has been sent."""
         try:
-            await self._decide(execution, need, tasks, send, waits)
+            await self._decide(execution, need, tasks, send, asked)
         finally:
-            waits.set()
+            asked.set()
 
-    async def _decide(self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, waits: anyio.Event) -> None:
+    async def _decide(self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event) -> None:
         call = execution.call
         if need == "native":
-            text = f"tool {call.name!r} is not run for a call that is written into the text"
+            text = f"tool {call.name!r} runs only for native calls, and this call was written in the text"
             await self._close(execution, execution.failed(Code.TOOL_DENIED, text), send)
             return
 
-        async def tell(question: Question) -> None:
+        async def show(question: Question) -> None:
             if question.approval:
                 digest = question.digest
                 await send(ApprovalRequested(call, question.expires, seq=self.number(), digest=digest))
             elif self.approvals.attended:
                 await self._show(execution, send)
-            waits.set()
+            asked.set()
 
         async def deny(text: str) -> ToolOutcome:
             return execution.failed(Code.TOOL_DENIED, text)
@@ -215,39 +218,39 @@ class Runner:
             try:
                 if given.error is not None:
                     raise ToolFailed(call.name, given.error)
-                return execution.succeeded(tool, take(tool, given.result))
+                return execution.succeeded(tool, write_answer(tool, given.result))
             except ToolCallFailed as error:
                 return execution.failed(error.code, str(error), error)
 
-        decision = await self.approvals.decide(call, approval=need == "approval", tell=tell)
+        decision = await self.approvals.ask(call, approval=need == "approval", show=show)
         match decision:
             case _ if self.stopped:
                 return
             case Deny(reason):
                 text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"
-                outcome = await self._once(execution, tasks, lambda: deny(text))
-                carried_out = need == "result" or outcome.error is None  # or allowed before, and run
-                if carried_out and not execution.shown:
+                outcome = await self._run_once(execution, tasks, lambda: deny(text))
+                was_executed = need == "result" or outcome.error is None  # an earlier approval may have run it
+                if was_executed and not execution.shown:
                     await self._show(execution, send)
                 await self._close(execution, outcome, send)
             case Answer():
                 if not execution.shown:
                     await self._show(execution, send)
-                outcome = await self._once(execution, tasks, lambda: answer(decision))
+                outcome = await self._run_once(execution, tasks, lambda: answer(decision))
                 await self._close(execution, outcome, send)
-            case Approve() if self.registry.find(call.name).client:  # and now it has to be carried out
-                await self._decide(execution, "result", tasks, send, waits)
+            case Approve() if self.registry.find(call.name).client:  # now it needs its result
+                await self._decide(execution, "result", tasks, send, asked)
             case Approve():
                 execution.tool = self.registry.get(call.name)
-                await self._begin(execution, tasks, send)
+                await self._start(execution, tasks, send)
 
-    def _give_place_back(self, execution: Execution) -> None:
+    def _free_place(self, execution: Execution) -> None:
         if execution.place is not None:
-            self._places.release_on_behalf_of(execution.place)
+            self._limiter.release_on_behalf_of(execution.place)
             execution.place = None
 
     def _release(self, execution: Execution) -> None:
-        self._give_place_back(execution)
+        self._free_place(execution)
         self._busy.discard(execution.call.id)
         if self._idle is not None and not self._busy:
             self._idle.set()
@@ -258,14 +261,14 @@ class Runner:
             self._idle = anyio.Event()
             await self._idle.wait()
 
-    # One call.
+    # Running a call.
 
     async def _work(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
         try:
             execution.began = self.clock()
-            with observing.tool_runs(execution.call, execution.tool) as tell:
-                outcome = await self._once(execution, tasks, lambda: self._execute(execution, send))
-                tell(outcome)
+            with observing.tool_runs(execution.call, execution.tool) as report_outcome:
+                outcome = await self._run_once(execution, tasks, lambda: self._execute(execution, send))
+                report_outcome(outcome)
             await self._close(execution, outcome, send)
         finally:
             self._release(execution)
@@ -286,17 +289,17 @@ class Runner:
             return _logged(execution.failed(error.code, str(error), error))
         return execution.succeeded(tool, written)
 
-    async def _once(
+    async def _run_once(
         self, execution: Execution, tasks: TaskGroup, work: Callable[[], Awaitable[ToolOutcome]]
     ) -> ToolOutcome:
-        """Return what comes of the call, which is not run again if it has been."""
+        """Return the outcome of `work`, or the recorded outcome if the call has run before."""
         call, tool = execution.call, execution.tool
         question = self.approvals.asked.get(call.id)
         until = None if question is None else question.expires or math.inf
         seconds = self.timeout if tool is None or tool.timeout is None else tool.timeout
         try:
             scope = self.scope(call)
-            return await once(self._ledger, scope, call, work, tasks=tasks, until=until, seconds=seconds)
+            return await run_once(self._ledger, scope, call, work, tasks=tasks, until=until, seconds=seconds)
         except ToolCallFailed as error:
             return _logged(execution.failed(error.code, str(error), error))
 
@@ -306,41 +309,41 @@ class Runner:
         if outcome.stop:
             self.stopped = True
             self.approvals.stop()
-        self._give_place_back(execution)
+        self._free_place(execution)
         if self.on_tool_error is not None and outcome.exception is not None and _is_fault(outcome):
-            await _tell("on_tool_error_failed", self.on_tool_error, outcome.call, outcome.exception)
+            await _notify("on_tool_error_failed", self.on_tool_error, outcome.call, outcome.exception)
         if self.on_tool_result is not None:
-            await _tell("on_tool_result_failed", self.on_tool_result, outcome.call, outcome)
-        while execution.endings:
-            await send(replace(execution.endings[0], seq=self.number()))
-            del execution.endings[0]
+            await _notify("on_tool_result_failed", self.on_tool_result, outcome.call, outcome)
+        while execution.unsent:
+            await send(replace(execution.unsent[0], seq=self.number()))
+            del execution.unsent[0]
 
 
-async def _tell(complaint: str, function: Callable[[ToolCall, Any], object], call: ToolCall, what: object) -> None:
-    """Call a function of the application's, async or not; log what it raises."""
+async def _notify(log_event: str, function: Callable[[ToolCall, Any], object], call: ToolCall, value: object) -> None:
+    """Call a function of the application, sync or async. Log what it raises."""
     try:
-        returned = function(call, what)
+        returned = function(call, value)
         if inspect.isawaitable(returned):
             await returned
     except BaseException as error:
         if not is_failure(error):
             raise
-        log.error(complaint, error, tool=call.name[:64], call_id=call.id)
+        log.error(log_event, error, tool=call.name[:64], call_id=call.id)
 
 
 def _is_fault(outcome: ToolOutcome) -> bool:
-    """Return whether the tool is at fault: it raised, and not to refuse, or it took too long, or returned no value."""
+    """Return whether the tool is at fault: it raised anything but `ToolError`, timed out, or returned a bad value."""
     at_fault = outcome.error in (Code.TOOL_FAILED, Code.TOOL_TIMEOUT, Code.TOOL_OUTPUT)
     return at_fault and not isinstance(outcome.exception, ToolError | ToolFailed | None)
 
 
 def _logged(outcome: ToolOutcome) -> ToolOutcome:
-    """Log names, codes and times; the traceback of a tool that is at fault, and no arguments and results."""
+    """Log the failure, with the traceback of a tool that is at fault. Arguments and results are never logged."""
     assert outcome.error is not None
-    said = {"tool": outcome.call.name[:64], "call_id": outcome.call.id, "code": outcome.error.value}
+    values = {"tool": outcome.call.name[:64], "call_id": outcome.call.id, "code": outcome.error.value}
     elapsed = round(outcome.elapsed, 6)
     if _is_fault(outcome) and outcome.error is not Code.TOOL_TIMEOUT:
-        log.error("tool_call_failed", outcome.exception, **said, elapsed=elapsed)
+        log.error("tool_call_failed", outcome.exception, **values, elapsed=elapsed)
     else:
-        log.warning("tool_call_failed", **said, elapsed=elapsed)
+        log.warning("tool_call_failed", **values, elapsed=elapsed)
     return outcome

@@ -34,8 +34,9 @@ from pydantic_core import from_json
 
 from streamtools.errors import Code
 from streamtools.json_values import Rejected
-from streamtools.tools.call import ToolContext, ToolResult
+from streamtools.tools.context import ToolContext
 from streamtools.tools.descriptions import body_of, is_unbound_method, parameters_of, read_docstring
+from streamtools.tools.results import ToolResult
 from streamtools.tools.schemas import JsonSchema, complete, snapshot
 
 EMPTY = inspect.Parameter.empty

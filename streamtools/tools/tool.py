@@ -32,7 +32,6 @@ from streamtools.errors import ToolInputError, ToolOutputError
 from streamtools.json_values import Rejected
 from streamtools.limits import TOOL_NAME
 from streamtools.logs import Logger
-from streamtools.tools.call import Written, write
 from streamtools.tools.descriptions import (
     body_of,
     is_unbound_method,
@@ -40,6 +39,7 @@ from streamtools.tools.descriptions import (
     schema_of_parameters,
     without_bound,
 )
+from streamtools.tools.results import Written, write
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec

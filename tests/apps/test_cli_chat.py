@@ -381,7 +381,7 @@ def test_ctrl_c_stops_an_answer_and_keeps_the_chat(
     messages = server.bodies[1]["messages"]
     assert "one" == messages[0]["content"]
     assert messages[1]["content"].startswith("Now: ###:{")
-    assert messages[-1]["content"].endswith('was cancelled before it ended"}\n\ntwo')
+    assert messages[-1]["content"].endswith('was cancelled before it finished"}\n\ntwo')
     assert signal.default_int_handler is signal.getsignal(signal.SIGINT)
 
 

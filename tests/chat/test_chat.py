@@ -30,7 +30,7 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.history import CallResult
-from streamtools.tools.call_rules import Watch
+from streamtools.tools.guards import GuardTracker
 from tests.support.cases import together
 from tests.support.order_rules import check_openai
 from tests.support.stories import Script, story
@@ -566,7 +566,7 @@ async def test_guards_watch_all_steps(guards: Guards, answers: list[ScriptedRepl
 
 async def test_several_chats_under_one_watch() -> None:
     """They are one run to it."""
-    watch = Watch(Guards(calls=1))
+    watch = GuardTracker(Guards(calls=1))
     one, _, _ = await hold([PARIS_CALL, ANSWER], guards=watch)
     other, _, _ = await hold([calls(("fail", {}))], guards=watch)
 

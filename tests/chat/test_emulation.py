@@ -26,7 +26,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.tools import ToolChoice
-from streamtools.tools.call_rules import parse_choice
+from streamtools.tools.tool_choice import parse_choice
 from tests.support.cases import together
 from tests.support.chat_chunks import chunk
 from tests.support.loopback import Loopback

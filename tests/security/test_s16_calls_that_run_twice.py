@@ -24,8 +24,8 @@ from msgspec.structs import replace
 from streamtools import ToolCall
 from streamtools.errors import CallRefused
 from streamtools.tools import CallLedger, Claim, Deny, MemoryLedger, SQLiteLedger, Suspension, ToolOutcome
-from streamtools.tools import sql_ledger as file
-from streamtools.tools.ledger import ON_NO_TERMS, SLACK, Entry
+from streamtools.tools import sqlite_ledger as file
+from streamtools.tools.ledger import CLOCK_SLACK, NO_LEASE, Entry
 from tests.support.approvals import ANN, Bank, Held, calls, hold
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +82,7 @@ async def test_who_is_over_the_own_bound_is_refused_alone() -> None:
     refused = await resume(held[2], bank, ann)
     assert "error n0 tool_failed" in refused.shown
     (said,) = [event.message for event in refused.events if event.type == "error"]
-    assert "tool 'pay' was not run: its owner has 2 calls in the ledger, which are all (`per_owner`)" == said
+    assert "tool 'pay' was not run: its owner already has 2 calls in the ledger; raise `per_owner`" == said
     assert "executed n0: paid 5 to Ann" in (await resume(held[3], bank, bob)).shown
     assert "executed n0: paid 5 to Ann" in (await resume(held[0], bank, ann)).shown
     assert 3 == len(bank.paid)
@@ -93,13 +93,13 @@ async def test_a_full_ledger_refuses_and_names_its_bound() -> None:
     now = [0.0]
     ledger = MemoryLedger(1, clock=lambda: now[0])
     await ledger.begin("run", CALL, Claim(until=100))
-    with pytest.raises(CallRefused, match=r"1 calls in the ledger, which are all \(`size`\)"):
+    with pytest.raises(CallRefused, match=r"the ledger already holds 1 calls; raise `size`"):
         await ledger.begin("run_2", CALL)
     (entry,) = await ledger.entries()
     await ledger.finish("run", entry.with_result())
     with pytest.raises(CallRefused):
         await ledger.begin("run_2", CALL)
-    now[0] = 101 + SLACK
+    now[0] = 101 + CLOCK_SLACK
     assert await ledger.begin("run_2", CALL) is None
 
 
@@ -177,7 +177,7 @@ class Seen:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
 
-    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
         entry = await self._ledger.begin(scope, call, claim)
         if entry is not None and entry.held:
             self.waited.set()
@@ -241,7 +241,7 @@ async def test_nobody_waits_longer_than_the_tool_may_take(ledger: CallLedger) ->
     await ledger.begin(held.chat.run_id, held.chat.result.pending[0], Claim(holder="h"))
     on = await resume(held, bank, ledger, "Pity.", tool_timeout=0.05)
     assert "error n0 tool_timeout" in on.shown
-    assert "is run with this call elsewhere, and that has not ended within 0.05 seconds" in repr(on.events)
+    assert "runs with this call elsewhere and did not finish within 0.05 seconds" in repr(on.events)
 
 
 async def test_who_waits_can_be_stopped(ledger: CallLedger) -> None:
@@ -308,7 +308,7 @@ async def test_runs_stop_while_the_ledger_is_locked(path: Path) -> None:
         tries = Counter[str]()
 
         class Trying(Seen):
-            async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+            async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
                 tries[scope] += 1
                 if len(tries) == 3:
                     self.waited.set()
@@ -428,7 +428,7 @@ def test_a_ledger_of_another_version(path: Path) -> None:
         SQLiteLedger(path)
     with closing(sqlite3.connect(tmp := path.with_name("new.sqlite"))) as new:
         new.execute("PRAGMA user_version = 2")
-    with pytest.raises(ValueError, match="version 2, and this is version 1"):
+    with pytest.raises(ValueError, match="version 2, expected version 1"):
         SQLiteLedger(tmp)
 
 

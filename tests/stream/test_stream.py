@@ -185,7 +185,7 @@ TROUBLE: dict[str, tuple[str, Code, str]] = {
     "refuses": ('###:{"name":"refuse"}', Code.TOOL_FAILED, "not on Sundays"),
     "crashes": ('###:{"name":"crash"}', Code.TOOL_FAILED, "tool 'crash' failed"),
     "is unknown": ('###:{"name":"ad"}', Code.UNKNOWN_TOOL, "no tool named 'ad'"),
-    "takes too long": ('###:{"name":"sleep"}', Code.TOOL_TIMEOUT, "tool 'sleep' did not end within 0.01 seconds"),
+    "takes too long": ('###:{"name":"sleep"}', Code.TOOL_TIMEOUT, "tool 'sleep' did not finish within 0.01 seconds"),
     "gets wrong input": ('###:{"name":"add"}', Code.TOOL_INPUT, "the arguments of 'add' do not fit: a: "),
 }
 

@@ -21,7 +21,7 @@ from typing import Any
 from streamtools import Code, Limits, StreamToolsError, ToolStream, errors
 from streamtools.events import SOURCE_EVENTS, UI_EVENTS
 from streamtools.parsing.policies import Options
-from streamtools.tools.call_rules import Guards
+from streamtools.tools.guards import Guards
 
 ROOT = Path(__file__).parents[2]
 GUIDES = (

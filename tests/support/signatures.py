@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, Field, HttpUrl, StringConstraint
 from typing_extensions import TypedDict
 
 from streamtools.tools import Tool
-from streamtools.tools.call import ToolContext
+from streamtools.tools.context import ToolContext
 
 Schema = dict[str, Any]
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from streamtools.calls import ToolCall
 from streamtools.testing import assert_ledger_laws
 from streamtools.tools import Claim, Entry, MemoryLedger, ToolOutcome
-from streamtools.tools.ledger import ON_NO_TERMS, call_key
+from streamtools.tools.ledger import NO_LEASE, call_key
 from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
@@ -24,13 +24,13 @@ _NUMBERS = count()
 
 
 class _BeginsAgain(MemoryLedger):
-    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
         entry = await super().begin(scope, call, claim)
         return None if entry is not None and entry.is_unknown else entry
 
 
 class _ForgetsWhoHolds(MemoryLedger):
-    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
         return await super().begin(scope, call, replace(claim, holder=claim.holder and str(next(_NUMBERS))))
 
 
@@ -39,8 +39,8 @@ class _HasNoFence(MemoryLedger):
 
 
 class _LooksFirstAndWritesLater(MemoryLedger):
-    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
-        self._raise(scope, claim.epoch, 0.0)
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
+        self._raise_epoch(scope, claim.epoch, 0.0)
         for _ in range(4):  # so that a fence falls between in whatever order trio wakes tasks, which it draws lots for
             await anyio.lowlevel.checkpoint()
         epoch, _ = self._epochs.get(scope, (0, 0.0))
@@ -48,9 +48,9 @@ class _LooksFirstAndWritesLater(MemoryLedger):
 
 
 class _RefusesAtTheFenceOnly(MemoryLedger):
-    def _raise(self, scope: str, epoch: int, now: float) -> None:
+    def _raise_epoch(self, scope: str, epoch: int, now: float) -> None:
         if epoch or scope not in self._epochs:
-            super()._raise(scope, epoch, now)
+            super()._raise_epoch(scope, epoch, now)
 
 
 class _OverwritesOutcomes(MemoryLedger):
@@ -84,11 +84,11 @@ class _PrunesWhatIsNamed(MemoryLedger):
 
 
 class _KeepsForEver(MemoryLedger):
-    def _forget(self, now: float) -> None: ...
+    def _delete_expired(self, now: float) -> None: ...
 
 
 class _MixesRuns(MemoryLedger):
-    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
         return await super().begin("run_1", call, claim)
 
 

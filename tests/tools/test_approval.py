@@ -15,7 +15,8 @@ from streamtools.conversation import Chat
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import ApprovalRequested, UIEvent
 from streamtools.tools import MemoryLedger, Tool
-from streamtools.tools.approval import Answer, Approve, Deny, Suspension
+from streamtools.tools.decisions import Answer, Approve, Deny
+from streamtools.tools.suspension import Suspension
 from tests.support.approvals import ANN, Bank, Held, block, calls, hold
 from tests.support.cases import together
 
@@ -174,7 +175,7 @@ async def test_a_tool_ends_the_run_while_another_waits() -> None:
 async def test_a_question_that_nobody_was_to_answer_now() -> None:
     """`approve` has nothing to do in a run that asks later."""
     stream = ToolStream(sources.text("Hello"))
-    with pytest.raises(DecisionRefused, match="asks later, not now"):
+    with pytest.raises(DecisionRefused, match="decide about its suspension"):
         stream.approve("n0")
 
 
@@ -285,7 +286,7 @@ async def test_a_changed_call_is_refused() -> None:
     ("decisions", "message"),
     [
         pytest.param({"n0": Approve("0" * 64)}, "its arguments differ", id="another call was shown"),
-        pytest.param({"n0": Answer("paid")}, "whether it may run, and Answer is no answer to that", id="a result"),
+        pytest.param({"n0": Answer("paid")}, "waits for Approve or Deny, got Answer", id="a result"),
         pytest.param({"n9": True}, "call 'n9' waits for no decision", id="nobody asked"),
     ],
 )
@@ -333,7 +334,7 @@ async def test_to_resume_takes_the_ledger() -> None:
     """Without it the call could run twice, so that is said before anything happens."""
     bank = Bank()
     held = await suspended(bank)
-    with pytest.raises(ValueError, match="to resume takes a ledger"):
+    with pytest.raises(ValueError, match="resume= needs a ledger"):
         await resumed(held, bank, {"n0": True}, ledger=None)
 
 
@@ -405,7 +406,7 @@ async def test_a_predicate_that_breaks() -> None:
     expected = {"event": "approval_not_decided", "tool": "pay", "error": "RuntimeError", "raised_at": place}
     (logged,) = logs
     assert "RuntimeError: secret" in logged.pop("exception")
-    assert {**expected, "logger": "streamtools.tools.approval", "log_level": "error"} == logged
+    assert {**expected, "logger": "streamtools.tools.approvals", "log_level": "error"} == logged
 
 
 def test_what_a_tool_may_require() -> None:

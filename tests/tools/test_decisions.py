@@ -11,17 +11,9 @@ import pytest
 
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused
-from streamtools.tools.approval import (
-    Answer,
-    Approvals,
-    Approve,
-    Decision,
-    Deny,
-    Question,
-    Suspension,
-    ask,
-    read_decisions,
-)
+from streamtools.tools.approvals import Approvals
+from streamtools.tools.decisions import Answer, Approve, Decision, Deny, Question, ask, read_decisions
+from streamtools.tools.suspension import Suspension
 
 PAY = ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 5}, dialect="native")
 LATE = Deny("nobody answered in time")
@@ -58,8 +50,10 @@ def test_a_question_may_stand_approvalsfor_ever() -> None:
 @pytest.mark.parametrize(
     ("question", "decision", "message"),
     [
-        pytest.param(asked(), Answer("paid"), "was asked about whether it may run", id="a result for a yes"),
-        pytest.param(asked(approval=False), Approve(), "was asked about for its result", id="a yes for a result"),
+        pytest.param(asked(), Answer("paid"), "waits for Approve or Deny, got Answer", id="a result for a yes"),
+        pytest.param(
+            asked(approval=False), Approve(), "waits for Answer or Deny, got Approve", id="a yes for a result"
+        ),
         pytest.param(asked(), Approve(changed(sum=6).digest), "its arguments differ", id="another was shown"),
         pytest.param(
             Question(call=changed(sum=500), digest=PAY.digest, approval=True),
@@ -92,7 +86,7 @@ async def test_a_question_is_answered_once() -> None:
         decisions.append(await approvals.wait(asked()))
 
     with pytest.raises(DecisionRefused, match="'call_1' waits for no decision"):
-        approvals.answer("call_1", Approve())
+        approvals.decide("call_1", Approve())
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         await anyio.lowlevel.checkpoint()
@@ -100,10 +94,10 @@ async def test_a_question_is_answered_once() -> None:
             await anyio.lowlevel.checkpoint()
         assert [asked()] == approvals.questions
         with pytest.raises(DecisionRefused, match="asked about whether"):
-            approvals.answer("call_1", Answer(1))
-        approvals.answer("call_1", Deny())
+            approvals.decide("call_1", Answer(1))
+        approvals.decide("call_1", Deny())
         with pytest.raises(DecisionRefused, match="has been decided already"):
-            approvals.answer("call_1", Approve())
+            approvals.decide("call_1", Approve())
     assert [Deny()] == decisions
     assert [] == approvals.questions
 
@@ -114,7 +108,7 @@ async def test_nobody_answers() -> None:
     approvals = Approvals(attended=True, clock=lambda: 100.0)
     assert LATE == await approvals.wait(asked())
     with pytest.raises(DecisionRefused, match="has been decided already"):
-        approvals.answer("call_1", Approve())
+        approvals.decide("call_1", Approve())
 
 
 @pytest.mark.anyio
@@ -131,7 +125,9 @@ def test_what_a_caller_says() -> None:
     """True and False are the short forms of yes and no; what is none of the decisions is refused, with its call."""
     assert {"a": Approve(), "b": Deny(), "c": Answer(1)} == read_decisions({"a": True, "b": False, "c": Answer(1)})
     wrong: Any = {"call_1": "yes"}
-    with pytest.raises(ValueError, match=r"about call 'call_1' is Approve, Deny, Answer, True or False, not 'yes'"):
+    with pytest.raises(
+        ValueError, match=r"about call 'call_1' must be Approve, Deny, Answer, True or False, got 'yes'"
+    ):
         read_decisions(wrong)
 
 

@@ -16,11 +16,11 @@ from streamtools.conversation import Chat
 from streamtools.errors import Code
 from streamtools.events import FollowUp, UIEvent
 from streamtools.outputs import validate
-from streamtools.tools import MemoryLedger, Tool, ToolError
-from streamtools.tools import ledger as ledgers
-from streamtools.tools.approval import Deny, Suspension, ask
-from streamtools.tools.call import ToolOutcome
-from streamtools.tools.call_rules import Guards
+from streamtools.tools import MemoryLedger, Tool, ToolError, at_most_once
+from streamtools.tools.decisions import Deny, ask
+from streamtools.tools.guards import Guards
+from streamtools.tools.results import ToolOutcome
+from streamtools.tools.suspension import Suspension
 from tests.support.approvals import ANN, Bank, Held, block, calls
 from tests.support.approvals import hold as hold_unchecked
 from tests.tools.test_mcp import Server, listed
@@ -355,7 +355,7 @@ async def test_nobody_denies_what_has_begun() -> None:
 
 async def test_a_ledger_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a call that cannot be written down in time is only logged."""
-    monkeypatch.setattr(ledgers, "_PATIENCE", 0.05)
+    monkeypatch.setattr(at_most_once, "_FINISH_TIMEOUT_S", 0.05)
 
     class Hanging(MemoryLedger):
         async def finish(self, scope: str, outcome: ToolOutcome) -> None:
@@ -389,7 +389,7 @@ async def test_the_limit_of_results_holds_for_errors(by: str) -> None:
     tools = [fail] if by == "the tool" else [Tool(fail, client=True)]
     held = await hold(calls(("fail", {})), "Oh.", tools=tools, ask="now", then=decide, result_limit=200)
     (outcome,) = held.chat.result.outcomes
-    assert outcome.text.startswith("the result is too long to be shown")
+    assert outcome.text.startswith("the result has ")
     assert len(outcome.text) < 2000
     assert long in (outcome.message or "")
 

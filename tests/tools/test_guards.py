@@ -22,7 +22,7 @@ from streamtools.events import (
     UIEvent,
     Usage,
 )
-from streamtools.tools.call_rules import Guards, Watch
+from streamtools.tools.guards import Guards, GuardTracker
 from tests.support.stories import Script, story, texts
 
 pytestmark = pytest.mark.anyio
@@ -103,7 +103,7 @@ async def test_turns_of_failures() -> None:
 
 async def test_what_is_no_fault_of_the_model_does_not_count() -> None:
     """A call that somebody has denied is no failed turn."""
-    watch = Watch(Guards(failed_turns=1))
+    watch = GuardTracker(Guards(failed_turns=1))
     made = ToolCall(id="c", name="look", arguments={}, dialect="native")
     for code in (Code.TOOL_DENIED, Code.TOOL_CANCELLED):
         watch.end_turn([ToolOutcome(call=made, result=None, text="", error=code, message=None, elapsed=0.0)])
@@ -224,25 +224,25 @@ async def test_a_fault_is_told_as_a_fault() -> None:
 
 async def test_streams_that_share_a_watch_are_one_run() -> None:
     """Counts and the time go on where the last stream has stopped."""
-    watch = Watch(Guards(calls=3, repeated_calls=None, seconds=60))
+    watch = GuardTracker(Guards(calls=3, repeated_calls=None, seconds=60))
     assert (await run(*texts(SAME, SAME), STOP, guards=watch))[0][-1] == "done finished: stop (None)"
     told, _ = await run(*texts(SAME, SAME), STOP, guards=watch)
     assert told == ["executed c1: 0", "done stopped: call_limit (None), pending c2"]
     assert watch.why == "call_limit"
-    assert Watch.of(watch) is watch
+    assert GuardTracker.of(watch) is watch
 
 
 def test_the_time_of_a_watch_begins_once() -> None:
     """It is never less than none, and without a bound there is no end of it."""
-    watch = Watch(Guards(seconds=2.0))
+    watch = GuardTracker(Guards(seconds=2.0))
     assert [watch.begin(now) for now in (10.0, 11.5, 13.0)] == [2.0, 0.5, 0.0]
-    assert Watch().begin(10.0) is None
+    assert GuardTracker().begin(10.0) is None
 
 
 def test_without_bounds_nothing_ends() -> None:
     """None is no bound, for each of them."""
     nothing = Guards(repeated_calls=None, calls_per_turn=None, calls=None, failed_turns=None)
-    watch = Watch(nothing)
+    watch = GuardTracker(nothing)
     calls = [ToolCall(id=str(number), name="look", arguments={}, dialect="native") for number in range(500)]
     assert watch.admit(calls, tokens=10**9) == 500
     for _ in range(50):
@@ -261,7 +261,7 @@ def test_bounds_that_mean_nothing(bound: dict[str, Any]) -> None:
 
 def test_what_was_met_first_stays_the_reason() -> None:
     """Later bounds do not change it, and nothing is admitted any more."""
-    watch = Watch(Guards(tokens=1))
+    watch = GuardTracker(Guards(tokens=1))
     watch.trip("tool_stop")
     calls = [ToolCall(id="c", name="look", arguments={}, dialect="native")]
     assert (watch.admit(calls, tokens=5), watch.why) == (0, "tool_stop")

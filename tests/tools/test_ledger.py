@@ -27,7 +27,7 @@ from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
 from streamtools.testing import assert_ledger_laws
 from streamtools.testing.ledger_laws import MakeLedger
 from streamtools.tools import CallLedger, Claim, MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger
-from streamtools.tools.ledger import ON_NO_TERMS, Entry
+from streamtools.tools.ledger import NO_LEASE, Entry
 from tests.support.cases import cases
 from tests.support.postgres import PostgresServer
 from tests.support.redis_server import RedisServer
@@ -183,7 +183,7 @@ class Broken(MemoryLedger):
         super().__init__()
         self._begins = begins
 
-    async def begin(self, scope: str, call: ToolCall, claim: Claim = ON_NO_TERMS) -> Entry | None:
+    async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
         if not self._begins:
             raise OSError("no space left: secret")
         return await super().begin(scope, call, claim)

@@ -83,7 +83,7 @@ async def test_connections_that_the_server_has_closed(ledger: PostgresLedger, po
         assert (True,) in ended.fetchall()
     entry = await ledger.begin("run_1", CALL, Claim(holder="g"))
     assert entry is not None
-    assert entry.is_at_work
+    assert entry.is_running
 
 
 async def test_a_server_that_is_not_there() -> None:
@@ -125,7 +125,7 @@ async def test_a_process_that_stops_in_a_transaction(postgres: PostgresServer) -
     async with PostgresLedger(postgres.url, schema=f"st-{uuid4()}", lease=0.05) as ledger:
         await ledger.begin("run_1", CALL)
         with other(ledger, postgres) as connection:
-            transaction = ledger._raise("run_1", 1)
+            transaction = ledger._raise_epoch("run_1", 1)
             given = None
             while True:
                 try:

@@ -23,7 +23,7 @@ from streamtools.events import NativeToolCall, ProviderCompleted
 from streamtools.runs import RedisStore, Runs
 from streamtools.testing import assert_ledger_laws, assert_log_laws
 from streamtools.tools import Claim, RedisLedger
-from streamtools.tools.ledger import DRIVEN
+from streamtools.tools.at_most_once import DRIVEN_RUN
 from streamtools.tools.redis_client import RedisConnection, open_client
 from tests.support.redis_server import RedisServer
 from tests.support.stories import Script
@@ -109,7 +109,7 @@ async def test_what_is_refused_when_it_opens(client: Any) -> None:
 
 async def test_a_run_that_is_another_process_s(client: Any) -> None:
     """Its calls do not begin here, though nobody has told the ledger: it looks at the token of the run itself."""
-    DRIVEN.set(SimpleNamespace(run_id="run_1", epoch=1, place="meta"))
+    DRIVEN_RUN.set(SimpleNamespace(run_id="run_1", epoch=1, place="meta"))
     async with RedisLedger(client) as ledger:
         for token, begins in ("1:here", True), ("2:there", False):
             await client.execute("HSET", "meta", "token", token)

@@ -14,7 +14,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code, UnreadableSource
 from streamtools.sources.provider_terms import finish_reason
 from streamtools.tools import ToolRegistry, ToolResult
-from streamtools.tools.call import ToolContext
+from streamtools.tools.context import ToolContext
 from streamtools.tools.finished_responses import extend_messages, read_finished
 from tests.support.cases import cases, together
 from tests.support.loops import other_loop_deep

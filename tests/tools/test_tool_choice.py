@@ -9,7 +9,7 @@ import pytest
 
 from streamtools.calls import ChoiceViolation, ToolCall
 from streamtools.tools import ToolChoice, ToolRegistry
-from streamtools.tools.call_rules import check_choice, parse_choice
+from streamtools.tools.tool_choice import check_choice, parse_choice
 from tests.support.cases import together
 
 AUTO, NONE, REQUIRED = ToolChoice("auto"), ToolChoice("none"), ToolChoice("required")
@@ -75,18 +75,18 @@ def test_every_spelling_has_one_meaning(value: Any, choice: ToolChoice) -> None:
 )
 def test_what_means_nothing_is_refused(value: Any) -> None:
     """A wish that is not understood is an error of the caller, never `auto`."""
-    with pytest.raises(ValueError, match="tool_choice is auto, none, required or a tool's name"):
+    with pytest.raises(ValueError, match="tool_choice must be auto, none, required or the name of a tool"):
         parse_choice(value)
 
 
 @pytest.mark.parametrize(
     ("choice", "tools", "eager", "reason"),
     [
-        (WEATHER, [], False, "tool_choice names 'weather'; there are no tools"),
-        (ToolChoice("tool", "wether"), [weather], False, "tool_choice names 'wether'; there are weather"),
-        (REQUIRED, [], False, "tool_choice requires a call, and there are no tools"),
-        (REQUIRED, [weather], True, "can only be enforced on a complete turn"),
-        (WEATHER, [weather], True, "can only be enforced on a complete turn"),
+        (WEATHER, [], False, "tool_choice names 'weather', but the tools are none"),
+        (ToolChoice("tool", "wether"), [weather], False, "tool_choice names 'wether', but the tools are weather"),
+        (REQUIRED, [], False, "tool_choice requires a call, but there are no tools"),
+        (REQUIRED, [weather], True, "it is enforced on a complete turn"),
+        (WEATHER, [weather], True, "it is enforced on a complete turn"),
     ],
 )
 def test_an_impossible_choice_is_refused(choice: ToolChoice, tools: list[Any], eager: bool, reason: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from streamtools.errors import ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
 from streamtools.tools import Tool, ToolRegistry, tool
-from streamtools.tools.call import CallEnded, ToolContext
+from streamtools.tools.context import CallEnded, ToolContext
 from streamtools.tools.invocation import invoke
 
 pytestmark = pytest.mark.anyio

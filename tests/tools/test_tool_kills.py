@@ -30,7 +30,7 @@ from streamtools.events import (
     UIEvent,
 )
 from streamtools.tools import Tool
-from streamtools.tools.call_rules import Guards
+from streamtools.tools.guards import Guards
 from tests.support.order_rules import Message, check_anthropic, check_openai, to_anthropic
 from tests.support.stories import Script, texts
 

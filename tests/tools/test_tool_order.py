@@ -18,7 +18,7 @@ from streamtools import ToolOutcome, ToolResult, ToolStream, tool
 from streamtools.errors import Code
 from streamtools.events import Executed, Executing, NativeToolCall, ProviderCompleted, UIEvent, Warning
 from streamtools.tools import Tool
-from streamtools.tools.call import ToolContext
+from streamtools.tools.context import ToolContext
 from tests.support.cases import together
 from tests.support.stories import Script, story, texts
 from tests.tools.test_tool_runner import Interface, call, runner
@@ -90,7 +90,7 @@ async def test_a_barrier_can_be_cancelled(name: str) -> None:
     calls = [call("work", "a", name="a"), call("alone", "b", name="b"), call("work", "c", name="c")]
     with scope:
         await work.run(calls, interface.send)
-    outcomes, _ = work.settle(calls)
+    outcomes, _ = work.close_calls(calls)
     assert Code.TOOL_CANCELLED is outcomes[2].error
     diary.at_work.clear()
     with anyio.fail_after(10):
@@ -133,7 +133,7 @@ async def test_behind_the_end_nothing_begins() -> None:
     assert ([False, True], True) == ([outcome.stop for outcome in outcomes], shared.stopped)
     assert [] == await shared.run([call("work", "c")], interface.send)
     assert ["a", "finish"] == [name for kind, name in interface.story if kind == "executing"]
-    (outcome,), (ending,) = shared.settle([call("work", "b")])
+    (outcome,), (ending,) = shared.close_calls([call("work", "b")])
     assert (Code.TOOL_CANCELLED, "error") == (outcome.error, ending.type)
 
 
@@ -147,8 +147,7 @@ async def test_a_result_that_is_too_long_for_the_model() -> None:
     (outcome,) = await runner(interface, read, result_limit=2000).run([call("read")], interface.send)
     assert outcome.result == "x" * 5000
     assert outcome.text == (
-        "the result is too long to be shown: 5000 characters, and at most 2000 are; ask for less of it. It begins: "
-        + "x" * 1000
+        "the result has 5000 characters, more than the limit of 2000; request less of it. It begins: " + "x" * 1000
     )
     _, warning, executed = interface.events
     assert isinstance(warning, Warning)
@@ -157,7 +156,7 @@ async def test_a_result_that_is_too_long_for_the_model() -> None:
     assert ("x" * 5000, 3) == (executed.result, executed.seq)
 
 
-@together(("limit", "told"), [(None, "hello"), (5, "hello"), (4, "It begins: hell"), (0, "ask for less of it")])
+@together(("limit", "told"), [(None, "hello"), (5, "hello"), (4, "It begins: hell"), (0, "request less of it")])
 async def test_what_is_too_long(limit: int | None, told: str) -> None:
     """The limit itself is allowed; what is told of a longer one holds no more of it than the limit."""
 
@@ -216,7 +215,7 @@ async def test_a_thread_that_has_not_begun_never_does() -> None:
     work = runner(interface, begun.set)
     with scope:
         await work.run([call("set")], interface.send)
-    (outcome,), _ = work.settle([call("set")])
+    (outcome,), _ = work.close_calls([call("set")])
     assert (Code.TOOL_CANCELLED, False, False) == (outcome.error, outcome.abandoned, begun.is_set())
     assert (work.threads.left, work.threads.dropped) == (0, 0)
 
@@ -241,7 +240,7 @@ async def test_a_generator_that_waits_to_be_heard_is_not_left_behind() -> None:
     with scope:
         await work.run([call("steps")], interface.send)
     await anyio.to_thread.run_sync(closed.wait)
-    (outcome,), (ending,) = work.settle([call("steps")])
+    (outcome,), (ending,) = work.close_calls([call("steps")])
     assert (Code.TOOL_CANCELLED, False, "error") == (outcome.error, outcome.abandoned, ending.type)
 
 

@@ -257,11 +257,11 @@ async def asks_another() -> Any:
         (refuses_silently, ToolFailed, "tool 'refuses_silently' failed", ToolError),
         (refuses_in_a_group, ToolFailed, "not on Sundays", ToolError),
         (asks_another, ToolFailed, "tool 'asks_another' failed", UnknownTool),
-        (hangs, ToolTimeout, "tool 'hangs' did not end within 0.01 seconds", type(None)),
+        (hangs, ToolTimeout, "tool 'hangs' did not finish within 0.01 seconds", type(None)),
         (
             returns_an_object,
             ToolOutputError,
-            "tool 'returns_an_object' returned what cannot be written as JSON",
+            "the result of tool 'returns_an_object' cannot be written as JSON",
             TypeError,
         ),
     ],

@@ -287,7 +287,7 @@ async def test_a_tool_that_takes_too_long_is_timed_out() -> None:
 
     for made, options in ((Tool(hang), {"timeout": 0.01}), (Tool(hang, timeout=0.01), {})):
         outcome, events = await outcome_of(made, **options)
-        assert (outcome.error, outcome.text) == (Code.TOOL_TIMEOUT, "tool 'hang' did not end within 0.01 seconds")
+        assert (outcome.error, outcome.text) == (Code.TOOL_TIMEOUT, "tool 'hang' did not finish within 0.01 seconds")
         assert events[-1] == outcome.event(2)
 
 
@@ -359,7 +359,7 @@ async def test_a_thread_that_takes_too_long_is_left_behind() -> None:
         while work.threads.left:
             await anyio.lowlevel.checkpoint()
         await anyio.wait_all_tasks_blocked()
-    text = "tool 'block' did not end within 0.2 seconds; it could not be stopped, and may still be at work"
+    text = "tool 'block' did not finish within 0.2 seconds; it could not be stopped and may still be running"
     assert (outcome.error, outcome.abandoned, outcome.text) == (Code.TOOL_TIMEOUT, True, text)
     assert interface.story == [("executing", "block"), ("warning", ""), ("error", "block")]
     warning = interface.events[1]
@@ -709,7 +709,7 @@ async def test_an_interface_that_has_gone_ends_the_run(function: Callable[..., A
         await work.run([made], interface.send)
     assert caught.group_contains(anyio.BrokenResourceError)
     assert logs == []
-    (outcome,), (ending,) = work.settle([made])
+    (outcome,), (ending,) = work.close_calls([made])
     assert (None if at == "executed" else Code.TOOL_CANCELLED) == outcome.error
     assert ending == outcome.event(ending.seq)
 
@@ -778,7 +778,7 @@ async def test_a_run_that_is_cancelled_accounts_for_every_call(nth: int, concurr
                 tasks.start_soon(_open_when_stuck, kit)
             with scope:
                 await work.run(calls, interface.send)
-            outcomes, unsent = work.settle(calls)
+            outcomes, unsent = work.close_calls(calls)
             tasks.cancel_scope.cancel()
     finally:
         kit.thread_door.set()
@@ -809,8 +809,8 @@ async def test_a_cancelled_call_says_so() -> None:
     interface = Interface()
     made = call("weather", city="Bern")
     with structlog.testing.capture_logs() as logs:
-        (outcome,), (ending,) = runner(interface, weather).settle([made])
-    text = "tool 'weather' was cancelled before it ended"
+        (outcome,), (ending,) = runner(interface, weather).close_calls([made])
+    text = "tool 'weather' was cancelled before it finished"
     assert outcome == ToolOutcome(
         call=made, result=None, text=text, error=Code.TOOL_CANCELLED, message=text, elapsed=0.0
     )
@@ -824,10 +824,10 @@ async def test_to_settle_again_changes_nothing() -> None:
     work = runner(interface, weather)
     done, never_run = call("weather", "done", city="Bern"), call("weather", "never", city="Bern")
     outcomes = await work.run([done], interface.send)
-    assert (outcomes, []) == work.settle([done])
-    first, (ending,) = work.settle([never_run, done])
+    assert (outcomes, []) == work.close_calls([done])
+    first, (ending,) = work.close_calls([never_run, done])
     assert _call_id(ending) == "never"
-    assert (first, []) == work.settle([never_run, done])
+    assert (first, []) == work.close_calls([never_run, done])
     assert outcomes[0] is first[1]
 
 
@@ -862,7 +862,7 @@ def test_a_cancellation_by_asyncio_itself_passes() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert stopped.is_set()
-        return [outcome.error for outcome in work.settle([call("hang")])[0]]
+        return [outcome.error for outcome in work.close_calls([call("hang")])[0]]
 
     assert asyncio.run(program()) == [Code.TOOL_CANCELLED]
 
@@ -909,7 +909,7 @@ async def test_on_tool_result_can_be_cancelled() -> None:
     made = call("weather", city="Bern")
     with scope:
         await work.run([made], interface.send)
-    (outcome,), (ending,) = work.settle([made])
+    (outcome,), (ending,) = work.close_calls([made])
     assert (outcome.error, outcome.message) == (None, "Rain in Bern")
     assert isinstance(ending, Executed)
 

@@ -18,7 +18,7 @@ from streamtools import ToolCall, ToolOutcome, ToolStream
 from streamtools.events import ProviderCompleted
 from streamtools.recording import Head, RecordingWriter, describe_request
 from streamtools.tools import Tool
-from streamtools.tools.call import ToolContext
+from streamtools.tools.context import ToolContext
 from tests.support.stories import Script, texts
 
 pytestmark = pytest.mark.anyio

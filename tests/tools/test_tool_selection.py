@@ -13,7 +13,7 @@ from typing_extensions import TypedDict, Unpack
 
 from streamtools.errors import ToolInputError, UnknownTool
 from streamtools.tools import Tool, ToolRegistry, ToolResult, tool
-from streamtools.tools.call import ToolContext
+from streamtools.tools.context import ToolContext
 from tests.support.cases import together
 
 

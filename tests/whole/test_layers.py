@@ -154,9 +154,12 @@ RIM = {
     *("gateway.delivery", "gateway.judged_exchange", "gateway.service", "gateway.tool_call_transport"),
     *("stream.driver", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
     *("stream.tool_stream", "stream.typed_output", "telemetry.spans"),
-    *(f"tools.{each}" for each in ("approval", "call", "invocation", "ledger")),
+    *(
+        f"tools.{each}"
+        for each in ("approvals", "at_most_once", "context", "failures", "invocation", "ledger", "threads")
+    ),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
-    *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger"),
+    *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
 }
 """Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
 

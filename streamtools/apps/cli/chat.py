@@ -37,7 +37,7 @@ from streamtools.history import read_messages
 from streamtools.recording.transports import RecordingTransport
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, Suspension, ToolRegistry
-from streamtools.tools.approval import Decision
+from streamtools.tools.decisions import Decision
 
 if TYPE_CHECKING:
     from streamtools.apps.cli.transcript import Transcript

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from streamtools.apps.cli.complaints import one_line, printable
 from streamtools.tools import Answer, Approve, Deny, Suspension
-from streamtools.tools.approval import Decision
+from streamtools.tools.decisions import Decision
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyPressEvent

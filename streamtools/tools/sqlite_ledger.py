@@ -1,0 +1,172 @@
+"""A ledger in an SQLite file, which several processes of one machine may share.
+
+Each entry is on disk before it counts. SQLite never waits for a lock here: a transaction that finds the file locked is
+retried with pauses, so that neither the event loop nor other calls are blocked.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from streamtools.tools.ledger import taken_over
+from streamtools.tools.sql_ledger import SQLLedger, Transaction, run_transaction
+
+if TYPE_CHECKING:
+    import sqlite3  # slow to import, and most processes do not need it
+
+T = TypeVar("T")
+
+_OPEN_TIMEOUT_S = 30.0
+_FIRST_PAUSE_S = 0.005  # between two attempts at a locked file; each pause doubles, with jitter
+_LONGEST_PAUSE_S = 0.1
+
+_VERSION = 1
+_TABLES = """
+CREATE TABLE calls (
+    scope TEXT NOT NULL,
+    key TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    call BLOB NOT NULL,
+    holder TEXT NOT NULL,
+    held REAL NOT NULL,
+    until REAL NOT NULL,
+    began REAL NOT NULL,
+    ended REAL,
+    outcome BLOB,
+    PRIMARY KEY (scope, key)
+) WITHOUT ROWID;
+CREATE INDEX calls_ended ON calls (ended);
+CREATE TABLE runs (scope TEXT PRIMARY KEY, epoch INTEGER NOT NULL, since REAL NOT NULL) WITHOUT ROWID;
+PRAGMA user_version = 1;
+"""
+
+
+class SQLiteLedger(SQLLedger):
+    """A call ledger in the SQLite file `path`, shared by the processes of one machine.
+
+    The death of a process is detected when its `lease` expires, after so many seconds. Entries are kept for `keep`
+    seconds after their call has ended. Their number is bounded by the disk alone. `clock` returns seconds since 1970,
+    and must agree in all processes.
+
+    The file holds the arguments and results of tools. It is created readable for its owner only. Raises OSError if the
+    file cannot be created, sqlite3.Error if it is no database or not writable, and ValueError for a file of another
+    version.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        lease: float = 15.0,
+        keep: float = 2_592_000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(lease=lease, keep=keep)
+        self._clock = clock
+        self._lock = threading.Lock()
+        Path(path).touch(0o600)
+        self._connection = _open(path)
+
+    def close(self) -> None:
+        """Close the file, for all owners. May be called again."""
+        with self._lock:
+            self._connection.close()
+
+    def _raise_epoch(self, scope: str, epoch: int) -> Transaction[None]:
+        rows, _ = yield "SELECT epoch FROM runs WHERE scope = ?1", (scope,)
+        known = rows[0][0] if rows else 0
+        if epoch < known:
+            raise taken_over()
+        if epoch > known:
+            now = self._clock()
+            yield "DELETE FROM runs WHERE since <= ?1", (now - self.keep,)
+            yield "INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3)", (scope, epoch, now)
+
+    def _now(self) -> Transaction[float]:
+        yield from ()
+        return self._clock()
+
+    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, withdraws: bool = False) -> T:
+        import sqlite3
+
+        is_cancelled = False
+
+        def attempt() -> T:
+            with self._lock:
+                db = self._connection
+                db.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
+                try:
+                    done = run_transaction(db, work())
+                    db.execute("ROLLBACK" if is_cancelled and withdraws else "COMMIT")
+                    return done
+                finally:
+                    if db.in_transaction:
+                        db.execute("ROLLBACK")
+
+        pause = _FIRST_PAUSE_S
+        try:
+            while True:
+                try:
+                    limiter = anyio.CapacityLimiter(1)  # not shared: an abandoned thread must not block other calls
+                    return await anyio.to_thread.run_sync(attempt, abandon_on_cancel=True, limiter=limiter)
+                except sqlite3.OperationalError as error:
+                    if not _is_locked(error):
+                        raise
+                await anyio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - jitter
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+        finally:
+            is_cancelled = True
+
+
+def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    """Open the file and create its tables, with retries.
+
+    SQLite ignores its own timeout, and fails immediately, while another process switches a new file to WAL or closes
+    the last other connection.
+    """
+    import sqlite3
+
+    deadline = time.monotonic() + _OPEN_TIMEOUT_S
+    while True:
+        db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            _set_up(db)
+            return db
+        except BaseException as error:
+            db.close()
+            if not (isinstance(error, sqlite3.OperationalError) and _is_locked(error) and time.monotonic() < deadline):
+                raise
+        time.sleep(random.uniform(_FIRST_PAUSE_S / 2, _FIRST_PAUSE_S))  # noqa: S311 - jitter
+
+
+def _set_up(db: sqlite3.Connection) -> None:
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    if not _version(db):
+        db.execute("BEGIN IMMEDIATE")
+        if not _version(db):  # no other process was quicker
+            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
+                raise ValueError("the file is a ledger of an earlier version; use a new file")
+            for statement in _TABLES.split(";"):
+                db.execute(statement)
+        db.execute("COMMIT")
+    if _version(db) != _VERSION:
+        raise ValueError(f"the file is a ledger of version {_version(db)}, expected version {_VERSION}; use a new file")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _is_locked(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF in (5, 6)  # SQLITE_BUSY and SQLITE_LOCKED, with their extended codes

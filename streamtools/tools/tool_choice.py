@@ -1,0 +1,73 @@
+"""Parses the `tool_choice` of a request, in the spelling of any provider, and checks it against the tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from streamtools.calls import ToolChoice
+
+Mode: TypeAlias = Literal["auto", "none", "required", "tool"]
+
+_MODES: dict[str, Mode] = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
+_GEMINI_MODES: dict[str, Mode] = {"AUTO": "auto", "NONE": "none", "ANY": "required", "VALIDATED": "auto"}
+
+
+def parse_choice(value: ToolChoice | str | Mapping[str, Any] | None) -> ToolChoice:
+    """Parse a `tool_choice` in the spelling of OpenAI (chat and Responses), Anthropic or Gemini.
+
+    A string that is no mode is the name of a tool. Raises ValueError for anything else.
+
+    >>> parse_choice("any")
+    ToolChoice(mode='required', name=None)
+    >>> parse_choice({"type": "function", "function": {"name": "weather"}})
+    ToolChoice(mode='tool', name='weather')
+    """
+    if value is None:
+        return ToolChoice()
+    if isinstance(value, ToolChoice):
+        return value
+    if isinstance(value, str) and value:
+        return ToolChoice(_MODES[value]) if value in _MODES else ToolChoice("tool", value)
+    if isinstance(value, Mapping):
+        for key in ("toolConfig", "tool_config", "functionCallingConfig", "function_calling_config"):
+            if isinstance(value.get(key), Mapping):
+                return parse_choice(value[key])
+        choice = _parse_gemini(value) if "mode" in value and "type" not in value else _parse_typed(value)
+        if choice is not None:
+            return choice
+    raise ValueError(f"tool_choice must be auto, none, required or the name of a tool, got {value!r}")
+
+
+def check_choice(choice: ToolChoice, names: Sequence[str], *, eager: bool = False) -> None:
+    """Raise ValueError for a choice that no response could satisfy with the tools `names`, or that cannot be enforced.
+
+    `eager`: calls run before the response is complete, so that their number is not known in time.
+    """
+    if choice.mode in ("auto", "none"):
+        return
+    if choice.mode == "tool" and choice.name not in names:
+        raise ValueError(f"tool_choice names {choice.name!r}, but the tools are {', '.join(names) or 'none'}")
+    if not names:
+        raise ValueError("tool_choice requires a call, but there are no tools; pass `tools`")
+    if eager:
+        raise ValueError('tool_choice must be auto or none with execute="eager": it is enforced on a complete turn')
+
+
+def _parse_typed(value: Mapping[str, Any]) -> ToolChoice | None:
+    """Parse `{"type": …}` of OpenAI and Anthropic; `{"function": …}` without a type counts too."""
+    function = value.get("function")
+    kind = value.get("type", "function" if function else None)
+    if kind not in ("function", "tool"):
+        return ToolChoice(_MODES[kind]) if kind in _MODES else None
+    name = function.get("name") if isinstance(function, Mapping) else function or value.get("name")
+    return ToolChoice("tool", name) if isinstance(name, str) and name else None
+
+
+def _parse_gemini(value: Mapping[str, Any]) -> ToolChoice | None:
+    """Parse a `functionCallingConfig`. ANY with one allowed name is that tool; a longer list is not supported."""
+    mode = _GEMINI_MODES.get(str(value["mode"]).upper())
+    allowed = value.get("allowedFunctionNames") or value.get("allowed_function_names") or []
+    if mode is None or not allowed:
+        return None if mode is None else ToolChoice(mode)
+    return ToolChoice("tool", allowed[0]) if mode == "required" and len(allowed) == 1 else None
