@@ -96,7 +96,7 @@ class Code(StrEnum):
     ARGUMENTS_MISMATCH = "arguments_mismatch"
     """The arguments that the provider sends at the end of a native call differ from its deltas; the end counts."""
     INVALID_OUTPUT = "invalid_output"
-    """The answer is not, or can no longer become, the `output` that was asked for; it stays visible."""
+    """The answer is not a valid `output`; it stays visible."""
     FAILED_OVER = "failed_over"
     """A model has failed, and another one gives the answer, or the rest of it."""
     SALVAGED = "salvaged"

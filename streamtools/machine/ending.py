@@ -23,7 +23,7 @@ from msgspec.structs import force_setattr
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import Done, DoneReason, FollowUp, ProviderCompleted, StepSuperseded, UIEvent, Usage
-from streamtools.machine.turn import INVALID_OUTPUT, STOPPED_AFTER_CALL, Turn
+from streamtools.machine.turn import STOPPED_AFTER_CALL, Turn
 
 if TYPE_CHECKING:
     from streamtools.parsing.prose import Prose
@@ -125,8 +125,7 @@ class Ending:
         elif self.why:
             reason = "stopped"
         else:
-            stopped = self.finish == INVALID_OUTPUT
-            reason = "stopped" if stopped else "truncated" if self.finish in _CUT else "finished"
+            reason = "truncated" if self.finish in _CUT else "finished"
         finish = self.why or self.finish if reason == "stopped" else self.finish
         return Done(reason, finish, self.raw_finish, pending, self.conversation_id)
 
@@ -167,7 +166,7 @@ class RunState:
     @property
     def may_go_on(self) -> bool:
         """Whether another request may follow: an answer has ended well, and nothing has stopped the run."""
-        return self._is_complete and self._ending.finish in (*CALLS_MAY_RUN, INVALID_OUTPUT) and not self._is_over
+        return self._is_complete and self._ending.finish in CALLS_MAY_RUN and not self._is_over
 
     @property
     def paused(self) -> bool:

@@ -34,7 +34,7 @@ class OutputText:
 
     def begin(self) -> None:
         """Begin a turn."""
-        self._reader = ValueReader(self._output.shape, limits=self._limits)
+        self._reader = ValueReader(limits=self._limits)
         self._head: str | None = ""  # what comes before the value; None behind it
         self._text: list[str] = []
         self._begun = False

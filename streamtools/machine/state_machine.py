@@ -67,8 +67,8 @@ class StreamMachine(RunState):
     runs its tools itself, and no call of its answer counts. `execute` says whether calls may run when their turn is
     complete, as soon as they are (`"eager"`, for calls of the kind that counts in any case), or never. `tool_choice`
     is what the request asked for: the calls of a complete turn that violate it are refused, and no call runs before.
-    `run_id` is made if it is not given. The text is read as a value of the type `output`, too, which may end the turn
-    (`on_invalid_output="stop"`). Raises ValueError for a value that is not allowed.
+    `run_id` is made if it is not given. The text is read as a value of the type `output`, too. Raises ValueError for a
+    value that is not allowed.
 
     Read `runnable` and `take_runnable` to run calls, `pending` for those that nobody ran, `usage` for the tokens of all
     turns; `number` returns the `seq` for events that others make for this run.
@@ -90,7 +90,6 @@ class StreamMachine(RunState):
         tool_choice: ToolChoice = ToolChoice(),  # noqa: B008  # which is immutable
         run_id: str | None = None,
         output: OutputType | None = None,
-        on_invalid_output: Literal["warn", "stop"] = "warn",
         **options: Unpack[ParserOptions],
     ) -> None:
         if execute not in ("completed", "eager", "never"):
@@ -100,7 +99,7 @@ class StreamMachine(RunState):
         self.number = itertools.count(1).__next__
         self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
         self.runnable, self.pending, self.usage = [], [], None
-        self._turn = Turn(dialects, tools, options, native_tool_calls, output, on_invalid_output)
+        self._turn = Turn(dialects, tools, options, native_tool_calls, output)
         self._writing = {} if options.get("call_partials") else self._turn.native.open  # to which pieces are added here
         self._declares_native, self._self_contained = native_tool_calls, self_contained
         self._execute = execute

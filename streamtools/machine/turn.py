@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 STOPPED_AFTER_CALL = "stopped_after_call"
 """The finish reason of a turn that we end ourselves, as `after_call="stop"` asks for."""
 
-INVALID_OUTPUT = "invalid_output"
-"""The finish reason of a turn that we end because its text cannot become the `output` any more."""
-
 _BLOCK = 64 * 1024
 """Characters of a turn's text that are kept in the pieces they came in; joined, they take a fraction of the room."""
 
@@ -62,7 +59,6 @@ class Turn:
         options: ParserOptions,
         native_tool_calls: bool | None = None,
         output: OutputType | None = None,
-        on_invalid_output: str = "warn",
     ) -> None:
         self._may_turn_native = native_tool_calls is None and unnamed(dialects)
         self._enabled = enabled_dialects(dialects, native_tool_calls)
@@ -84,10 +80,7 @@ class Turn:
         """Whether reasoning is read by rules."""
         self.redacts = any(rule.redacts for rule in chosen.text_rules)
         ends = any(rule.action in ("stop", "fail") for rule in chosen.text_rules)
-        if on_invalid_output not in ("warn", "stop"):
-            raise ValueError(f"on_invalid_output is 'warn' or 'stop', not {on_invalid_output!r}")
-        self._stops_invalid = output is not None and on_invalid_output == "stop"
-        self.may_stop = ends or chosen.after_call == "stop" or self._stops_invalid
+        self.may_stop = ends or chosen.after_call == "stop"
         """Whether text may end the turn."""
         self.begin()
 
@@ -144,8 +137,6 @@ class Turn:
     @property
     def stopped(self) -> str | None:
         """The finish reason with which the text has ended its turn before the provider has; None if it has not."""
-        if self._stops_invalid and self.output is not None and self.output.refused:
-            return INVALID_OUTPUT
         return STOPPED_AFTER_CALL if self.parser.stopped else None
 
     def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:

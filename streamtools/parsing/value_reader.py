@@ -1,7 +1,7 @@
 """A JSON value as it grows: what each piece of its text adds, and at which place of the value. Sans-IO.
 
-The reader looks at no character twice, and keeps no more than the places that are open. It holds half an escape, and
-numbers and literals until they are certain. A value that its shape does not allow is refused as soon as that is seen.
+The reader looks at no character twice, and keeps only the places that are open. It buffers half an escape, and numbers
+and literals until they are certain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing import json_parts
 from streamtools.parsing.json_parts import rest_of_word
 from streamtools.parsing.reader import matcher
-from streamtools.typed.shape import ANYTHING, ARRAY, OBJECT, STRING, Shape, kind_of
 
 Path: TypeAlias = list[str | int]  # shared between what was added at the same place
 _MOST_OF_WORD = 4096  # characters of a number, before its digits are counted
@@ -38,17 +37,17 @@ VALUE, FIRST, KEY, FIRST_KEY, COLON, COMMA, END = range(7)
 
 
 class ValueReader:
-    """Reads one JSON value, of a `shape`; `feed` returns what is new. `ended` tells that it is complete.
+    """Reads one JSON value. `feed` returns the additions, and `ended` is True once the value is complete.
 
-    Where the text cannot be JSON, or cannot become such a value, `fault` says so, and nothing is read after that.
+    If the text cannot be JSON, `fault` says why, and the reader reads nothing more.
     """
 
     __slots__ = (
-        "_checks", "_expects", "_held", "_in_string", "_index", "_is_key", "_keys", "_limits", "_of", "_outer",
-        "_shape", "_stack", "_string", "_word", "ended", "fault", "flows", "place", "repaired", "rest",
+        "_expects", "_held", "_in_string", "_index", "_is_key", "_key", "_keys", "_limits", "_outer", "_stack",
+        "_word", "ended", "fault", "flows", "place", "repaired", "rest",
     )  # fmt: skip
 
-    def __init__(self, shape: Shape = ANYTHING, *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.ended = False
         self.fault: Rejected | None = None
         self.repaired = False
@@ -61,19 +60,16 @@ class ValueReader:
         """The text behind the value, of the piece in which that has ended."""
         self.place: Path = []
         self._limits = limits
-        # Of the container that is open: where it is, what it is, its keys (None of an array), the place of its item.
+        # The container that is open: its place, its keys (None for an array), and the index of its item.
         self._outer: Path = []
-        self._of: Shape = ANYTHING
         self._keys: set[str] | None = None
         self._index = 0
-        self._stack: list[tuple[Path, Shape, set[str] | None, int]] = []  # the same of those around it
-        self._shape: Shape = shape  # of the value that comes
+        self._stack: list[tuple[Path, set[str] | None, int]] = []  # the containers around it
         self._expects = VALUE
         self._in_string = self._is_key = False
         self._held = ""  # the beginning of an escape
         self._word = ""  # the beginning of a number or a literal
-        self._string: list[str] = []  # a key, or a string that has to be one of a few words
-        self._checks = False
+        self._key: list[str] = []  # the pieces of a key
 
     def feed(self, text: str) -> Sequence[Added]:
         """Return what a piece of the text adds."""
@@ -90,13 +86,10 @@ class ValueReader:
                 char = text[at]
                 at += 1
                 if char == '"':
-                    if self._expects in (KEY, FIRST_KEY):
-                        self._is_key = True
-                    else:
-                        if self._expects > FIRST or self._shape.kinds is not None:
-                            self._begin_value(STRING)
-                        self._is_key, self._checks = False, self._shape.words is not None
-                    self._in_string, self._string = True, []
+                    self._is_key = self._expects in (KEY, FIRST_KEY)
+                    if self._expects > FIRST and not self._is_key:
+                        raise _invalid()
+                    self._in_string, self._key = True, []
                     if at < end:
                         at = self._read_string(text, at, added)
                 elif char in " \t\r\n":
@@ -107,7 +100,7 @@ class ValueReader:
                     if self._keys is None:
                         self._index += 1
                         self.place = [*self._outer, self._index]
-                        self._expects, self._shape = VALUE, self._of.item
+                        self._expects = VALUE
                     else:
                         self._expects = KEY
                 elif char == ":":
@@ -125,7 +118,7 @@ class ValueReader:
             self.rest = text[at:] if self._expects == END else ""
         except Rejected as fault:
             self.fault = fault
-        self.flows = self._in_string and not (self._is_key or self._checks or self._held or self.fault)
+        self.flows = self._in_string and not (self._is_key or self._held or self.fault)
         return added
 
     def close(self) -> Sequence[Added]:
@@ -150,7 +143,7 @@ class ValueReader:
             return self._read_escapes(text, at, added)
         if not piece.isprintable():
             self.note_controls(piece)
-        if self._is_key or self._checks:
+        if self._is_key:
             self._take(piece, end >= 0, added)
         elif end >= 0:
             added.append((self.place, piece, True))
@@ -188,33 +181,18 @@ class ValueReader:
     def _take(self, piece: str, ends: bool, added: list[Added]) -> None:
         """Take a piece of a string, with which that ends or not."""
         if self._is_key:
-            self._string.append(piece)
+            self._key.append(piece)
             if ends:
-                self._end_key("".join(self._string))
+                self._end_key("".join(self._key))
             return
-        allowed = self._allowed(piece, whole=ends) if self._checks else None
-        complete = ends and allowed is None
-        if complete or piece[:allowed]:
-            added.append((self.place, piece[:allowed], complete))
-        if allowed is not None:
-            raise Rejected(Code.INVALID_OUTPUT, f"{self._here()} is none of the words that are allowed")
-        if complete:
+        if ends or piece:
+            added.append((self.place, piece, ends))
+        if ends:
             self._end_value()
 
     def note_controls(self, text: str) -> None:
         """Take note of raw control characters in a piece of a string."""
         self.repaired = self.repaired or any(character < " " for character in text)
-
-    def _allowed(self, piece: str, *, whole: bool) -> int | None:
-        """Return how many characters of a piece may follow; None if all of it is right."""
-        before, shape = "".join(self._string), self._shape
-        self._string.append(piece)
-        if shape.may_become(before + piece, whole=whole):
-            return None
-        count = 0
-        while count < len(piece) and shape.may_become(before + piece[: count + 1], whole=False):
-            count += 1
-        return count
 
     def _end_key(self, key: str) -> None:
         keys = self._keys
@@ -222,21 +200,10 @@ class ValueReader:
         if key in keys:
             raise Rejected(Code.DUPLICATE_KEY, f"{_name(self._outer)} has the member {key!r} twice")
         keys.add(key)
-        shape = self._of.member(key)
-        if shape is None:
-            raise Rejected(Code.INVALID_OUTPUT, f"{_name(self._outer)} has no member {key!r}")
-        self._shape = shape
         self.place = [*self._outer, key]
         self._expects = COLON
 
     # Values.
-
-    def _begin_value(self, kind: str) -> None:
-        if self._expects > FIRST:
-            raise _invalid()
-        if not self._shape.allows(kind):
-            wanted = " or ".join(sorted(self._shape.kinds or ()))
-            raise Rejected(Code.INVALID_OUTPUT, f"{self._here()} is of the type {kind}, and not {wanted}")
 
     def _end_value(self) -> None:
         if self._stack:
@@ -269,25 +236,25 @@ class ValueReader:
             value = int(word) if number.lastindex is None else float(word)
             if value in _INFINITE:
                 raise Rejected(Code.NOT_A_NUMBER, "a number is too large")
-        if self._expects > FIRST or self._shape.kinds is not None:
-            self._begin_value(kind_of(value))
+        if self._expects > FIRST:
+            raise _invalid()
         added.append((self.place, value, True))
         self._end_value()
 
     def _open(self, char: str, added: list[Added]) -> None:
         is_object = char == "{"
-        self._begin_value(OBJECT if is_object else ARRAY)
+        if self._expects > FIRST:
+            raise _invalid()
         if len(self._stack) >= self._limits.depth:
             raise Rejected(Code.TOO_DEEP, "the value nests too deeply")
-        self._stack.append((self._outer, self._of, self._keys, self._index))
-        place, shape = self.place, self._shape
-        self._outer, self._of = place, shape
+        self._stack.append((self._outer, self._keys, self._index))
+        self._outer = place = self.place
         if is_object:
             added.append((place, {}, False))
             self._keys, self._expects = set(), FIRST_KEY
         else:
             added.append((place, [], False))
-            self._keys, self._index, self._expects, self._shape = None, 0, FIRST, shape.item
+            self._keys, self._index, self._expects = None, 0, FIRST
             self.place = [*place, 0]
 
     def _close(self, char: str, added: list[Added]) -> None:
@@ -297,11 +264,8 @@ class ValueReader:
             raise _invalid()
         self.place = self._outer
         added.append((self.place, [] if is_array else {}, True))
-        self._outer, self._of, self._keys, self._index = self._stack.pop()
+        self._outer, self._keys, self._index = self._stack.pop()
         self._end_value()
-
-    def _here(self) -> str:
-        return _name(self.place)
 
 
 _INFINITE = (float("inf"), float("-inf"))

@@ -41,7 +41,6 @@ class StreamOptions(ParserOptions, total=False):
     ledger: CallLedger | None
     run_id: str | None
     output: Any
-    on_invalid_output: Literal["warn", "stop"]
     text_judge: TextJudge | None
     rules_in_arguments: bool
 

@@ -98,7 +98,6 @@ class ToolStream(TypedOutput, Decidable):
         ledger: CallLedger | None = None,
         run_id: str | None = None,
         output: Any = None,
-        on_invalid_output: Literal["warn", "stop"] = "warn",
         text_judge: TextJudge | None = None,
         rules_in_arguments: bool = False,
         **options: Unpack[ParserOptions],
@@ -139,7 +138,6 @@ class ToolStream(TypedOutput, Decidable):
                 tool_choice=wish,
                 run_id=run_id,
                 output=output_type(output),
-                on_invalid_output=on_invalid_output,
                 **options,
             ),
             choose_dialects(dialects),  # in which earlier results may have been written, too

@@ -1,5 +1,5 @@
-"""Types of answers: what a value has to be, how far that can be told from its beginning, and its validation."""
+"""The type that an answer must have, and the validation of the answer."""
 
-from streamtools.typed.shape import ANYTHING, OutputType, Shape
+from streamtools.typed.output_type import OutputType
 
-__all__ = ["ANYTHING", "OutputType", "Shape"]
+__all__ = ["OutputType"]

@@ -1,9 +1,10 @@
-"""Values as they grow: what each delta adds, what is refused before the end, and what a stream makes of them."""
+"""Values as they grow: what each delta adds, what is no value, and what a stream makes of them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -33,8 +34,8 @@ values = st.recursive(
 sizes = st.integers(1, 9)
 
 
-def read(text: str, size: int, reader: ValueReader | None = None) -> tuple[Draft, list[Added], ValueReader]:
-    reader = reader or ValueReader()
+def read(text: str, size: int) -> tuple[Draft, list[Added], ValueReader]:
+    reader = ValueReader()
     draft, told = Draft(), list[Added]()
     for at in range(0, len(text), size):
         told += reader.feed(text[at : at + size])
@@ -215,6 +216,50 @@ def test_what_a_warning_tells(text: str, told: list[Code]) -> None:
     assert [event.code for event in run([text]) if isinstance(event, Warning)] == told
 
 
+def test_a_json_schema_is_checked() -> None:
+    """Types, words, items, and required and forbidden members are checked; a valid answer becomes plain data."""
+    word = {"enum": ["red", "green"]}
+    members = {
+        "a": {"type": "integer"},
+        "b": {"type": "array", "items": {"$ref": "#/$defs/word"}},
+        "c": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "d": {"allOf": [{"type": "string"}]},
+        "e": True,
+    }
+    schema = {
+        "$defs": {"word": word, "loop": {"anyOf": [{"$ref": "#/$defs/loop"}, {"$ref": "#/$defs/word"}]}},
+        "type": ["object", "null"],
+        "properties": members | {"f": {"$ref": "#/$defs/loop"}, "g": {"const": "x"}},
+        "required": ["a"],
+        "additionalProperties": False,
+        "title": "T",
+    }
+    kind = OutputType(schema)
+    assert kind.name == "T"
+    for right in ['{"a": 1}', "null", '{"a": 1, "b": ["red"], "c": null, "d": 1, "e": [], "f": 2, "g": "x"}']:
+        assert kind.validate(right) == json.loads(right)
+    for wrong, why in [
+        ({}, "the value lacks 'a'"),
+        ({"a": "x"}, "a cannot be this string"),
+        ([], "the value cannot be this array"),
+        ({"a": 1, "x": 2}, "the value has no member 'x'"),
+        ({"a": 1, "b": ["red", "blue"]}, r"b\[1\] cannot be this string"),
+        ({"a": 1, "c": True}, "c cannot be this boolean"),
+        ({"a": 1, "g": "y"}, "g cannot be this string"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            kind.validate(json.dumps(wrong))
+
+
+def test_each_reference_of_a_json_schema_is_followed_once() -> None:
+    """A chain in which each definition refers to the next one twice costs as many steps as it has definitions."""
+    names = [f"d{at}" for at in range(60)]
+    both = {one: {"anyOf": [{"$ref": f"#/$defs/{other}"}] * 2} for one, other in pairwise(names)}
+    kind = OutputType({"$defs": both | {names[-1]: {"enum": ["a", "b"]}}, "$ref": "#/$defs/d0"})
+    with pytest.raises(ValueError, match="the value cannot be this string"):
+        kind.validate('"c"')
+
+
 # Asked of a model.
 
 
@@ -230,7 +275,7 @@ async def test_a_chat_asks_for_the_type() -> None:
     assert items == TABLE.rows
     assert stream.result.reason == "finished"
     assert [each.code for each in stream.result.warnings] == [Code.INVALID_OUTPUT] * 2
-    assert "title is of the type number, and not string" in stream.result.warnings[1].message
+    assert "title: Input should be a valid string" in stream.result.warnings[1].message
     for ask in model.asks:
         assert isinstance(ask.history[0], System)
         assert ask.history[0].text.startswith("Be kind.\n\nYour final answer is one JSON value")

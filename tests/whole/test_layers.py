@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     # stages that do not know one another
     "sources": {*VOCABULARY, "logs"},
     "typed": (),
-    "parsing": {*VOCABULARY, "rules", "typed"},
+    "parsing": {*VOCABULARY, "rules"},
     "tools": {*VOCABULARY, "loading", "logs", "observing"},
     "recording": {"errors", "json_values", "rules"},
     # what is built of them, each on those above

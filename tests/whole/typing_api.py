@@ -395,7 +395,6 @@ async def stream(client: httpx.AsyncClient, url: str, send: Callable[[str], Awai
             rules_in_arguments=True,
             text_judge=TextJudge(is_fine, release=300, unanswered="open"),
             output=dict[str, int],
-            on_invalid_output="stop",
         ) as run,
     ):
         assert_type(run.run_id, str)

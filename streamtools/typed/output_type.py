@@ -1,0 +1,109 @@
+"""The type that an answer must have: its JSON schema for the provider, and the validation of the complete answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter  # which is slow to import, and most streams have no type
+
+_KINDS = {dict: "object", list: "array", str: "string", int: "number", float: "number", bool: "boolean"}
+_ANNOTATIONS = frozenset(
+    ("$defs", "definitions", "title", "description", "default", "examples", "$schema", "$id")
+)  # keywords that restrict nothing
+_UNCHECKED = frozenset(("$ref", "anyOf", "oneOf", "allOf", "not", "if", "patternProperties", "prefixItems"))
+
+
+class OutputType:
+    """The type of an answer: a pydantic model, a dataclass, a TypedDict, any other type, or a JSON schema.
+
+    `schema` is its JSON schema. pydantic validates the JSON as it was written. An answer to a JSON schema becomes plain
+    data, and is checked for types, enumerations, and required and forbidden members.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        """Raises what pydantic raises for a type that it cannot validate."""
+        self._adapter: TypeAdapter[Any] | None = None
+        if isinstance(kind, Mapping):
+            self.schema = dict(kind)
+            self.name = str(kind.get("title", "output"))
+        else:
+            from pydantic import TypeAdapter
+
+            self._adapter = TypeAdapter(kind)
+            self.schema = self._adapter.json_schema()
+            self.name = getattr(kind, "__name__", "output")
+
+    def validate(self, text: str) -> Any:
+        """Return the validated instance of an answer from its JSON text.
+
+        Raises ValueError, which says what is wrong and where without repeating the answer.
+        """
+        if self._adapter is None:
+            plain = json.loads(text)
+            fault = _JsonSchema(self.schema).find_fault(self.schema, plain)
+            if fault is not None:
+                raise ValueError(fault)
+            return plain
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_json(text)
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_context=False, include_input=False)
+            lines = [f"{'.'.join(map(str, fault['loc'])) or 'the value'}: {fault['msg']}" for fault in faults[:5]]
+            raise ValueError("; ".join(lines)) from None
+
+
+class _JsonSchema:
+    """Checks a value against the plain keywords of a JSON schema. Combinations other than `anyOf` are not checked."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._followed: dict[tuple[str, str], str | None] = {}  # the fault by reference and path
+
+    def find_fault(self, schema: Any, value: Any, path: str = "") -> str | None:
+        """Return why a value at `path` violates the schema, or None."""
+        if not isinstance(schema, Mapping):
+            return None
+        keywords = schema.keys() - _ANNOTATIONS
+        if keywords == {"$ref"}:
+            return self._follow(str(schema["$ref"]), value, path)
+        if keywords in ({"anyOf"}, {"oneOf"}):
+            faults = [self.find_fault(choice, value, path) for choice in schema[next(iter(keywords))]]
+            return faults[0] if faults and None not in faults else None
+        if keywords & _UNCHECKED:
+            return None
+        kind, types = _KINDS.get(type(value), "null"), schema.get("type", ())
+        names = [types] if isinstance(types, str) else types
+        allowed = {"number" if name == "integer" else name for name in names}
+        words = schema.get("enum", [schema["const"]] if "const" in schema else [None])
+        if (allowed and kind not in allowed) or (all(isinstance(word, str) for word in words) and value not in words):
+            return f"{path or 'the value'} cannot be this {kind}"
+        if isinstance(value, list):
+            faults = [self.find_fault(schema.get("items"), item, f"{path}[{at}]") for at, item in enumerate(value)]
+            return next(filter(None, faults), None)
+        return self._find_fault_of_members(schema, value, path) if isinstance(value, dict) else None
+
+    def _find_fault_of_members(self, schema: Mapping[str, Any], value: dict[str, Any], path: str) -> str | None:
+        here, properties, others = path or "the value", schema.get("properties", {}), schema.get("additionalProperties")
+        for key, member in value.items():
+            if key not in properties and others is False:
+                return f"{here} has no member {key!r}"
+            fault = self.find_fault(properties.get(key, others), member, f"{path}.{key}" if path else key)
+            if fault is not None:
+                return fault
+        missing = [key for key in schema.get("required", ()) if key not in value]
+        return f"{here} lacks {missing[0]!r}" if missing else None
+
+    def _follow(self, reference: str, value: Any, path: str) -> str | None:
+        known = reference, path
+        if known not in self._followed:
+            self._followed[known] = None  # a reference to itself restricts nothing
+            target: Any = self._root
+            for part in reference.removeprefix("#/").split("/"):
+                target = target.get(part) if isinstance(target, Mapping) else None
+            self._followed[known] = self.find_fault(target, value, path)
+        return self._followed[known]
