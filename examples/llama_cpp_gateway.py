@@ -4,10 +4,9 @@
     MODEL_URL=http://127.0.0.1:8080/v1 uvicorn llama_cpp_gateway:app --port 8766
     OPENAI_BASE_URL=http://127.0.0.1:8766/v1 OPENAI_API_KEY=none editor
 
-llama.cpp writes the prompt with the model's own template, tools included. With `api="llama.cpp"` the model is then
-asked for what follows that prompt, past the parser of the server, and what it writes is read here, in the dialects of
-that model. `text_rules` takes keys out of what it says. Without them, `streamtools gateway --upstream URL --mode auto
---api llama.cpp` is the same.
+The gateway sends the tools to llama.cpp. It finds the calls that leak into the text of the model, in the dialects of
+the model's name. `api="llama.cpp"` keeps a forced call to a schema. `text_rules` removes keys from what the model
+says. Without rules, `streamtools gateway --upstream URL --mode auto --api llama.cpp` does the same.
 """
 
 from __future__ import annotations

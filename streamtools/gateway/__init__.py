@@ -1,30 +1,28 @@
-"""Under every SDK and in front of every client: tools for models that write their calls into the text.
+"""Give tools to a model that writes its calls into the text, under any SDK and in front of any client.
 
-`ToolCallTransport` goes under an SDK, and `app`, which needs the extra `web`, stands in front of clients in any
-language. Both are rims of one sans-IO rewrite:
+`ToolCallTransport` works under an SDK. `app` serves clients in any language, and needs the extra `web`. Both use one
+sans-IO rewrite:
 
     rewrite = Rewrite(mode="text")                     # once; see its parameters
-    exchange = rewrite.begin(client, body, host=…)     # client: client_of(method, path), None for what is none of ours
+    exchange = rewrite.begin(client, body, host=…)     # client: client_of(method, path), None for other requests
     while (request := exchange.request) is not None:   # request.body (JSON), request.endpoint: see path_for
         …send it, with headers_for(client, headers)…
         exchange.begin(status, headers)
         …exchange.feed(chunk) for each chunk of the decoded body: bytes for the client…
-        …exchange.close(cause)…                        # cause: a word, where the upstream's body broke off
-    exchange.head                                      # Head(status, headers): None until it is certain
+        …exchange.close(cause)…                        # cause: a word, if the upstream's body broke off
+    exchange.head                                      # ResponseHead(status, headers): None until it is certain
 
-`head` is known, at the latest, when the last `close` has returned, and where the answer is streamed, when the model has
-begun to answer: look after each step. A request that is refused has no `request`: `head` is known at once, and
-`close()` returns the body. While the model is asked again, what holds the connection is `KEEP_ALIVE` of
-`outputs.encoder`. `begin(…, watch=function)` is told the events of the answer other than text. An exchange raises
-nothing, whatever client and upstream send.
+Check `head` after each step. It is set when the last `close` has returned, or earlier when a streamed answer begins. A
+refused request has no `request`: `head` is set from the start, and `close()` returns the body. While the model is asked
+again, `KEEP_ALIVE` of `outputs.encoder` keeps the connection open. `begin(…, watch=function)` reports the events of the
+answer except its text. An exchange raises nothing, whatever client and upstream send.
 """
 
 from typing import TYPE_CHECKING
 
-from streamtools.gateway.addresses import Head, client_of, headers_for, path_for
 from streamtools.gateway.client_requests import Client
-from streamtools.gateway.exchange import Exchange
-from streamtools.gateway.rewrite import Rewrite
+from streamtools.gateway.exchange import Exchange, Rewrite
+from streamtools.gateway.http import ResponseHead, client_of, headers_for, path_for
 from streamtools.gateway.settings import FallbackUpstream
 from streamtools.gateway.tool_call_transport import ToolCallTransport
 from streamtools.gateway.upstream_requests import UpstreamRequest
@@ -34,9 +32,9 @@ if TYPE_CHECKING:
     from streamtools.gateway.service import app
 
 __all__ = [
-    "Client", "Exchange", "FallbackUpstream", "Head", "Rewrite", "ToolCallTransport", "UpstreamRequest", "app",
+    "Client", "Exchange", "FallbackUpstream", "ResponseHead", "Rewrite", "ToolCallTransport", "UpstreamRequest", "app",
     "client_of", "headers_for", "path_for",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:  # to a type checker it would say that every name is there
-    __getattr__, __dir__ = load_later(__name__, {"app": "service"})  # which needs the extra `web`
+if not TYPE_CHECKING:  # a type checker would accept every name
+    __getattr__, __dir__ = load_later(__name__, {"app": "service"})  # needs the extra `web`

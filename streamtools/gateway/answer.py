@@ -1,15 +1,14 @@
-"""One answer on its way from the upstream to the client: source events in, the bytes of the client's format out.
+"""Write one answer for the client: source events of the upstream in, bytes of the client's format out. Sans-IO.
 
-The machine reads calls in text and says what is going on; the encoder writes it. In between stands what the client may
-see of it: no call where it wants none, one where it wants one at most, arguments as they were before results and
-history were neutralised. Sans-IO.
+The machine finds calls in text, and the encoder writes its events. `ClientAnswer` stands between them and decides which
+events the client sees. It drops unwanted calls, restores neutralized arguments, and keeps malformed calls back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,22 +20,23 @@ from streamtools.events import (
     CallStart,
     Done,
     Error,
+    ProviderCompleted,
     Reasoning,
     SourceEvent,
     Start,
     StepStart,
     Text,
+    TextDelta,
     UIEvent,
 )
-from streamtools.gateway.client_requests import Asked, Client
-from streamtools.gateway.forced_calls import CallAlone
-from streamtools.gateway.plan import WRITTEN
+from streamtools.gateway.client_requests import Client, ClientRequest
+from streamtools.gateway.judge import AnswerJudge
+from streamtools.gateway.upstream_requests import TEXT_CALL_ID
 from streamtools.history.messages import fit
 from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.anthropic_events import AnthropicEncoder
 from streamtools.outputs.encoder import Encoder
-from streamtools.outputs.model_answers import BOUND, CompletionEncoder
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.outputs.whole_answers import write_fault
@@ -45,288 +45,268 @@ from streamtools.parsing.dialects.neutralising import restore
 from streamtools.sources.adapter import decode
 from streamtools.sources.provider_terms import read_fault
 
-if TYPE_CHECKING:
-    from streamtools.stream.judging import Gate
-
 _log = Logger(__name__)
 
-_CUT = ("length", "content_filter")  # how the upstream says that it cut the answer off
-_NO_FAULT = (Code.SUPERSEDED, Code.TOO_MANY_CALLS, Code.TOOL_CHOICE_VIOLATION)  # of a call's form
+_CUT = ("length", "content_filter")  # finish reasons of an answer that the upstream cut off
+_NOT_MALFORMED = (Code.SUPERSEDED, Code.TOO_MANY_CALLS, Code.TOOL_CHOICE_VIOLATION)
 
 OnEvent: TypeAlias = Callable[[UIEvent], object]
-"""Is told what goes on in an answer."""
+"""Receives the events of an answer, except its text."""
 
 
 @dataclass(eq=False, repr=False)
 class ClientAnswer:
-    """One answer: `feed` and `close` return bytes for the client, by the encoder that is made at the first of them.
+    """One answer: `feed` and `close` return bytes for the client.
 
-    Arguments were neutralised in these `dialects`. `most` is how many calls the client wants at most; None is no bound.
-    With `names_native`, no id of a native call may look like that of one in text; calls are then sent at the end.
-    `alone` reads a call without a marker. `again` says of the malformed calls of an answer whether the model is asked
-    once more, and then the answer goes on with that. Events wait at the `gate`, if there is one.
+    `make_encoder` is called for the first event. Arguments were neutralized in `dialects` and are restored. The client
+    accepts `max_calls` calls; None means no limit. With `checks_native_ids`, ids of native calls must not look like ids
+    of calls in text. `forced_call` reads a call without a marker. `ask_again` gets the malformed calls of an answer and
+    returns whether the model is asked again, whose next answer then continues this one. Events wait for
+    the `judge`.
     """
 
     make_machine: Callable[[], StreamMachine]
     make_encoder: Callable[[], Encoder]
     dialects: tuple[Dialect, ...] = ()
-    most: int | None = None
+    max_calls: int | None = None
     shows_malformed: bool = True
     malformed_as_text: bool = False
-    names_native: bool = False
+    checks_native_ids: bool = False
     watch: OnEvent | None = None
-    alone: CallAlone | None = None
-    again: Callable[[list[Error]], bool] | None = None
-    gate: Gate | None = None
+    forced_call: ForcedCallReader | None = None
+    ask_again: Callable[[list[Error]], bool] | None = None
+    judge: AnswerJudge | None = None
 
     def __post_init__(self) -> None:
+        self.shown: list[str] = []
+        """The text that the client was sent."""
         self._machine = self.make_machine()
-        self._feed = self._machine.feed
-        self._encode: Callable[[UIEvent], bytes] | None = None  # of text, which passes as it is
         self._encoder: Encoder | None = None
-        self._unjudged = False
-        self._seen: dict[str, None] = {}  # calls that the client is sent
-        self._begun: set[str] = set()  # those whose name it knows
+        self._admitted: dict[str, None] = {}  # ids of calls that the client sees
+        self._named: set[str] = set()  # ids of calls whose name was sent
         self._malformed: list[Error] = []
-        self._before: list[Error] = []  # those of the answer before this one
-        self._good: list[ToolCall] = []  # of all answers before this one
-        self._retried = False
-        self._shown: list[str] | None = None
+        self._malformed_before: list[Error] = []  # in the previous answer, before the model was asked again
+        self._calls_before: list[ToolCall] = []  # complete calls of all previous answers
+        self._continues = False  # the model was asked again
 
     def feed(self, events: list[SourceEvent]) -> bytes:
-        """Return what the client is sent for events of the upstream."""
-        if self.alone is not None:
-            events = self.alone.read(events)
-        if len(events) == 1:  # as nearly always
-            made = self._feed(events[0])
-            if len(made) == 1 and self._encode is not None and type(event := made[0]) is Text:
-                return self._encode(event)
-        else:
-            made = [event for each in events for event in self._feed(each)]
-        return self._write(made)
-
-    def passing(self, around: tuple[bytes, bytes, int] | None) -> Callable[[bytes], bytes | None] | None:
-        """Return what writes a chunk of text that means nothing else, in one step, or returns None; until `feed` is
-        called. `around` is what the adapter says of such chunks.
-        """
-        if around is None or self.alone is not None or self._encode is None:
-            return None
-        if not isinstance(encoder := self._encoder, CompletionEncoder):
-            return None
-        if (written := encoder.around) is None or (read := self._machine.passing) is None:
-            return None
-        head, tail, longest = around
-        first, last = len(head), -len(tail)
-        before, behind, space = written
-        before, behind = before + b'"', b'"' + behind
-        turn, prose = read
-        keep, leaves = turn.deltas.append, prose.leaves
-
-        def write(chunk: bytes) -> bytes | None:
-            if not (chunk.startswith(head) and chunk.endswith(tail)) or len(chunk) > longest:
-                return None
-            try:
-                text = chunk[first:last].decode()
-            except UnicodeDecodeError:
-                return None
-            if leaves(text) is not None or not text.isprintable() or '"' in text or "\\" in text:
-                return None
-            body, room = text.rstrip(" "), turn.room - len(text)
-            if not body or room < 0 or len(text) - len(body) > BOUND:
-                return None
-            turn.room = room
-            keep(text)
-            prose.last = text
-            shown = space.held + body
-            space.held = text[len(body) :]
-            return before + shown.encode() + behind
-
-        return write
+        """Return the client's bytes for events of the upstream."""
+        if self.forced_call is not None:
+            events = self.forced_call.read(events)
+        return self._write([shown for event in events for shown in self._machine.feed(event)])
 
     def close(self) -> bytes:
-        """Return the end of the answer; nothing, if the model is asked again."""
+        """Return the end of the answer, or nothing if the model is asked again."""
         return self._write(self._machine.close())
 
-    def give_up(self) -> None:
-        """Show nothing more: there is nobody to ask about it."""
-        if self.gate is not None:
-            self.gate.ended.clear()
-            self.gate.drops = self._unjudged = True
-
     def release(self) -> bytes:
-        """Return what may leave of what has waited for a judge; where that refuses text, the answer is over."""
+        """Return the bytes of events that the judge has approved. If it refused text, the answer ends."""
         written = self._write([])
-        if self.gate is not None and self.gate.drops:
+        if self.judge is not None and self.judge.gate.drops:
             self._machine.refuse()
         return written
 
-    def tell(self, logprobs: dict[str, Any]) -> bytes:
-        """Return what the client is sent for log probabilities."""
-        if self._encoder is None:
-            self._encoder = self.make_encoder()
-        return self._encoder.write_logprobs(logprobs) if isinstance(self._encoder, OpenAIEncoder) else b""
+    def write_logprobs(self, logprobs: dict[str, Any]) -> bytes:
+        encoder = self._open_encoder()
+        return encoder.write_logprobs(logprobs) if isinstance(encoder, OpenAIEncoder) else b""
 
     @property
     def stopped(self) -> bool:
-        """Whether its text has ended the answer."""
+        """Whether a stop rule has ended the text."""
         return self._machine.stopped
 
-    def note_texts(self, shown: list[str]) -> None:
-        """Add to `shown` what the client is sent of the text."""
-        self._shown = shown
+    def continue_elsewhere(self, model: str) -> str:
+        """Continue with the answer of another upstream, because `model` broke off.
 
-    def break_off(self, shown: str, name: str) -> str:
-        """Go on with the answer of another upstream, behind what was shown; return the text with which that begins.
-
-        Calls that had begun are none, as complete native ones are.
+        Returns the text that the other model continues. Calls that are open, and complete native calls, are discarded.
         """
-        events, written = self._machine.go_on_behind(None if self.alone else shown, name)
+        shown = None if self.forced_call else "".join(self.shown)
+        events, written = self._machine.go_on_behind(shown, model)
         for event in events:
             if self.watch is not None:
                 self.watch(event)
             if isinstance(event, Error) and event.call_id is not None:
-                self._seen.pop(event.call_id, None)
-                self._begun.discard(event.call_id)
+                self._admitted.pop(event.call_id, None)
+                self._named.discard(event.call_id)
         self._malformed = []
-        if self.alone is not None:
-            self.alone.begin()
+        if self.forced_call is not None:
+            self.forced_call.begin()
         return written
 
-    def begin_again(self) -> None:
-        """Go on with another answer, of which nothing counts but its calls."""
+    def continue_with_calls(self) -> None:
+        """Continue with another answer, of which only the calls count."""
         self._machine = self.make_machine()
-        self._machine.reserve(self._good)
-        self._feed = self._machine.feed
-        self._retried, self._encode = True, None
-        self._before, self._malformed = self._malformed, []
+        self._machine.reserve(self._calls_before)
+        self._continues = True
+        self._malformed_before, self._malformed = self._malformed, []
 
-    def _write(self, events: list[UIEvent]) -> bytes:
-        if self.gate is not None:
-            events = self.gate.take(events)
-        if not events:
-            return b""
+    def _open_encoder(self) -> Encoder:
         if self._encoder is None:
             self._encoder = self.make_encoder()
-            direct = not (self._retried or self._shown is not None or self.gate is not None)
-            self._encode = self._encoder.encode if direct else None
-        encode = self._encoder.encode
+        return self._encoder
+
+    def _write(self, events: list[UIEvent]) -> bytes:
+        if self.judge is not None:
+            events = self.judge.gate.take(events)
+        if not events:
+            return b""
+        encode = self._open_encoder().encode
         if self.watch is not None:
             for event in events:
                 if type(event) is not Text:
                     self.watch(event)
-        if self._retried:
-            events = [each for each in events if not isinstance(each, Start | StepStart | Text | Reasoning)]
+        if self._continues:
+            events = [event for event in events if not isinstance(event, Start | StepStart | Text | Reasoning)]
         parts: list[bytes] = []
         for event in events:
             if type(event) is Text:
-                if self._shown is not None:
-                    self._shown.append(event.text)
+                self.shown.append(event.text)
                 parts.append(encode(event))
             else:
-                parts += [encode(each) for each in self._as_seen(event)]
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+                parts += [encode(seen) for seen in self._as_seen(event)]
+        return b"".join(parts)
 
     def _as_seen(self, event: UIEvent) -> Iterable[UIEvent]:
-        """Return what the client is told of an event."""
+        """Return the events that the client sees for an event."""
         match event:
             case CallStart(call_id):
                 if not self._admit(call_id):
                     return ()
-                self._begun.add(call_id)
+                self._named.add(call_id)
             case CallDelta(call_id):
-                return (event,) if call_id in self._begun else ()
+                return (event,) if call_id in self._named else ()
             case Call(call):
                 return (Call(self._restored(call), event.seq),) if self._admit(call.id) else ()
-            case Error(call_id=None) if self._retried:  # what came before it still counts
+            case Error(call_id=None) if self._continues:  # the answer before it still counts
                 return ()
             case Error(call_id=str() as call_id, call=None):
                 if not self._admit(call_id):
                     return ()
-                if event.code not in _NO_FAULT:
+                if event.code not in _NOT_MALFORMED:
                     self._malformed.append(event)
-                    return () if self.again else (event,)
+                    return () if self.ask_again else (event,)
             case Done():
                 return self._end(event)
         return (event,)
 
     def _admit(self, call_id: str) -> bool:
-        if call_id in self._seen:
+        if call_id in self._admitted:
             return True
-        if self.most is not None and len(self._seen) >= self.most:
+        if self.max_calls is not None and len(self._admitted) >= self.max_calls:
             return False
-        self._seen[call_id] = None
+        self._admitted[call_id] = None
         return True
 
     def _restored(self, call: ToolCall) -> ToolCall:
-        if self.names_native and call.dialect == NATIVE:
-            call = msgspec.structs.replace(call, id=call.id.replace(WRITTEN, "", 1))  # one that the upstream gave none
+        if self.checks_native_ids and call.dialect == NATIVE:
+            call = msgspec.structs.replace(call, id=call.id.replace(TEXT_CALL_ID, "", 1))
         if not self.dialects:
             return call
         return msgspec.structs.replace(call, arguments=restore(call.arguments, self.dialects))
 
     def _end(self, done: Done) -> Iterable[UIEvent]:
-        """Return how the answer ends, truthfully: a call that was cut is none, nor is one that nobody could read."""
-        if self._unjudged:
+        """Return how the answer ends. Neither a cut call nor a malformed call counts as a call."""
+        if self.judge is not None and self.judge.timed_out:
             return (Error(Code.STREAM_INTERRUPTED, "the text was not judged in time"), done)
-        if self.gate is not None and self.gate.drops and done.reason != "failed":
+        if self.judge is not None and self.judge.gate.drops and done.reason != "failed":
             return (msgspec.structs.replace(done, finish_reason="content_filter", pending=[]),)
-        pending = [self._restored(call) for call in done.pending if call.id in self._seen]
-        if self._good:  # nobody has asked for them again, though a model may write them again
-            known = {call.fingerprint() for call in self._good}
-            pending = [*self._good, *(call for call in pending if call.fingerprint() not in known)]
-        if self._retried and done.reason == "failed":
-            self._malformed = self._before
+        pending = [self._restored(call) for call in done.pending if call.id in self._admitted]
+        if self._calls_before:  # the model was not asked for them again, but may repeat them
+            known = {call.fingerprint() for call in self._calls_before}
+            pending = [*self._calls_before, *(call for call in pending if call.fingerprint() not in known)]
+        if self._continues and done.reason == "failed":
+            self._malformed = self._malformed_before
             done = msgspec.structs.replace(done, reason="finished", finish_reason="stop")
-        elif self.again and done.reason == "finished" and self._malformed and self.again(self._malformed):
-            self._good = pending
+        elif self.ask_again and done.reason == "finished" and self._malformed and self.ask_again(self._malformed):
+            self._calls_before = pending
             return ()
         done = msgspec.structs.replace(done, pending=pending)
         if done.reason == "failed" or done.finish_reason in _CUT:
             return (done,)
-        if self.again and self.malformed_as_text:
-            return (*(Text(each.raw or "") for each in self._malformed), done)
-        return (*(self._malformed if self.again else ()), *self._fault(bool(pending)), done)
+        if self.ask_again and self.malformed_as_text:
+            return (*(Text(error.raw or "") for error in self._malformed), done)
+        return (*(self._malformed if self.ask_again else ()), *self._unanswerable(bool(pending)), done)
 
-    def _fault(self, others: bool) -> Iterable[UIEvent]:
-        """Return the error with which an answer ends that has no call to be answered, though the model began one."""
-        for each in self._malformed:
-            shown = self.shows_malformed and each.call_id in self._begun
-            if each.code is Code.TRUNCATED or not (shown or others):
-                return (Error(each.code, f"the model wrote a call that cannot be read: {each.message}"),)
+    def _unanswerable(self, has_calls: bool) -> Iterable[UIEvent]:
+        """Return an error if the model began a call, but the client has no call that it could answer."""
+        for error in self._malformed:
+            shown = self.shows_malformed and error.call_id in self._named
+            if error.code is Code.TRUNCATED or not (shown or has_calls):
+                return (Error(error.code, f"the model wrote a call that cannot be read: {error.message}"),)
         return ()
 
 
-def write_refusal(client: Client, status: int, held: bytes) -> bytes:
-    """Return an upstream's refusal, as far as it has come, in the client's form."""
+class ForcedCallReader:
+    """Inserts the marker of `tilde_fence` before a forced call, which the model writes as plain JSON."""
+
+    def __init__(self, dialects: Iterable[Dialect]) -> None:
+        fence = next(dialect for dialect in dialects if dialect.id == "tilde_fence")
+        self._marker = fence.write_call("x", {}).partition("{")[0]
+        self.begin()
+
+    def begin(self) -> None:
+        """Expect another answer."""
+        self._begun = False
+        self._leading_space: list[str] = []
+
+    def read(self, events: Iterable[SourceEvent]) -> list[SourceEvent]:
+        """Return the events with the marker before the first character of the text that is not white space."""
+        read: list[SourceEvent] = []
+        for event in events:
+            if type(event) is TextDelta and not self._begun:
+                self._leading_space.append(event.text)
+                if not event.text.strip():
+                    continue
+                event, self._begun = TextDelta(self._marked(self._take_space())), True
+            elif type(event) is ProviderCompleted:
+                if self._leading_space:
+                    read.append(TextDelta(self._take_space()))
+                if event.text:
+                    event = msgspec.structs.replace(event, text=self._marked(event.text))
+                self._begun = False
+            read.append(event)
+        return read
+
+    def _take_space(self) -> str:
+        space = "".join(self._leading_space)
+        self._leading_space.clear()
+        return space
+
+    def _marked(self, text: str) -> str:
+        body = text.lstrip()
+        return self._marker + body if body.startswith(("{", "[")) else text
+
+
+def write_refusal(client: Client, status: int, body: bytes) -> bytes:
+    """Return the refusal of an upstream in the client's format. `body` is what arrived of the upstream's body."""
     try:
-        value = decode(held)
+        value = decode(body)
     except ValueError:
         value = None
     _log.warning("upstream_refused", status=status)
     if client == "openai" and isinstance(value, dict) and "error" in value:
-        return held
+        return body
     hint = ": does the URL of the upstream end as it should, with /v1 mostly?" if status == 404 else ""
     return write_fault(client, status, read_fault(value).message or f"the upstream answered with status {status}{hint}")
 
 
 def encoder_for(
-    asked: Asked,
+    request: ClientRequest,
     identity: tuple[str | None, str | None],
     *,
-    index: int,
     call_deltas: bool,
     new_id: IdFactory | None,
     now: Callable[[], int] | None,
 ) -> Encoder:
-    """Return the encoder of one choice; `identity` are the upstream's names for the answer and for its model."""
+    """Return the encoder of an answer. `identity` is the upstream's id for the answer and its name for the model."""
     id, model = identity
     id = id or (new_id() if new_id else None)
     created = now() if now else None
-    custom = frozenset(each.name for each in asked.tools if each.custom)
-    known: dict[str, Any] = {"model": model or asked.model, "custom": custom, "call_deltas": call_deltas}
-    if asked.client == "anthropic":
+    custom = frozenset(tool.name for tool in request.tools if tool.custom)
+    known: dict[str, Any] = {"model": model or request.model, "custom": custom, "call_deltas": call_deltas}
+    if request.client == "anthropic":
         return AnthropicEncoder(**known, id=id and f"msg_{fit(id)}")
-    if asked.client == "responses":
-        return ResponsesEncoder(**known, id=id and fit(id), created=created, request=asked.body)
-    include_usage = not index and (asked.include_usage or not asked.streamed)
-    return OpenAIEncoder(**known, id=id, created=created, include_usage=include_usage, index=index)
+    if request.client == "responses":
+        return ResponsesEncoder(**known, id=id and fit(id), created=created, request=request.body)
+    include_usage = request.include_usage or not request.streamed
+    return OpenAIEncoder(**known, id=id, created=created, include_usage=include_usage)

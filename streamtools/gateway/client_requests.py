@@ -1,8 +1,8 @@
-"""What a client asks for: a request of chat completions, Responses or Anthropic's Messages, in one form. Sans-IO.
+"""Read a client's request of chat completions, Responses or Anthropic's Messages into one form. Sans-IO.
 
-Whatever format it came in, it is a history, the tools that are the client's own, what is said about calling them, and
-the rest as `options` of chat completions, which nearly every server speaks. What needs something that is kept between
-requests, or a tool that the provider runs, is refused, with what to do instead.
+A `ClientRequest` holds the history, the client's tools, the tool choice, and the other options in the spelling of chat
+completions, which nearly every server understands. The gateway stores nothing between requests and runs no tools of a
+provider. `read_request` refuses requests that need either, and the error says what to do instead.
 """
 
 from __future__ import annotations
@@ -21,157 +21,150 @@ from streamtools.tools import Tool, ToolChoice
 from streamtools.tools.tool_choice import parse_choice
 
 Client: TypeAlias = Literal["openai", "responses", "anthropic"]
-"""The formats in which clients ask: chat completions, Responses, Anthropic's Messages."""
+"""The format of a client: chat completions, Responses or Anthropic's Messages."""
 
 Body = dict[str, Any]
 
+_ToolForm: TypeAlias = Literal["function", "responses", "anthropic"]
 
-class Refused(Exception):
-    """A request that cannot be answered; the message tells the client what to do, `param` what it is about."""
 
-    def __init__(self, message: str, param: str | None = None, status: int = 400) -> None:
+class InvalidRequest(Exception):
+    """A request that the gateway cannot answer. `message` says what to do, `param` names the member of the body."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
-        self.status = status
 
 
-class Declaration(NamedTuple):
-    """A tool of the client's, as chat completions define it; the calls of a `custom` one hold a text."""
+class DeclaredTool(NamedTuple):
+    """A tool of the client, defined as in chat completions. The input of a `custom` tool is free text."""
 
     name: str
     definition: Body
     custom: bool = False
 
 
-class Asked(NamedTuple):
-    """One request of a client's."""
+class ClientRequest(NamedTuple):
+    """One request of a client."""
 
     client: Client
     model: str
     history: list[Message]
-    tools: tuple[Declaration, ...]
+    tools: tuple[DeclaredTool, ...]
     choice: ToolChoice
     allowed: tuple[str, ...] | None
-    """The tools of which alone calls are wanted, though the model knows all of them."""
+    """The only tools that this answer may call; the model still knows all tools."""
     parallel: bool
     streamed: bool
     include_usage: bool
     options: Body
-    """What goes to the upstream as it is, in the words of chat completions."""
+    """Sent to the upstream unchanged, in the spelling of chat completions."""
     body: Body
-    """The request as it came."""
+    """The original body."""
     dropped: tuple[str, ...] = ()
-    """Options for which chat completions have no word."""
+    """Options that chat completions cannot express."""
 
 
-def read_request(client: Client, content: bytes) -> Asked:
-    """Return what a client asks for in this format. Raises `Refused`."""
+def read_request(client: Client, content: bytes) -> ClientRequest:
+    """Return the request in a body of this format. Raises `InvalidRequest`."""
     try:
         body = decode(content)
     except ValueError as error:
-        raise Refused(f"the body is no JSON: {error}") from None
+        raise InvalidRequest(f"Invalid request body: it is not JSON: {error}") from None
     if not isinstance(body, dict):
-        raise Refused("the body is no JSON object")
+        raise InvalidRequest("Invalid request body: it must be a JSON object.")
     if not isinstance(body.get("model", ""), str):
-        raise Refused("the name of a model is a text", "model")
+        raise InvalidRequest("`model` must be a string.", "model")
     return _READERS[client](body)
 
 
 def model_in(content: bytes) -> str:
-    """Return the model that a body asks for; "" if it names none."""
-    return str((object_in(content) or {}).get("model", ""))
-
-
-def object_in(content: bytes) -> Body | None:
-    """Return the JSON object that bytes are, if they are one."""
+    """Return the model that a body names, or "" if it names none."""
     try:
-        value = decode(content)
+        body = decode(content)
     except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+        return ""
+    return str(body.get("model", "")) if isinstance(body, dict) else ""
 
 
 def _history(messages: object, param: str, system: object = None) -> list[Message]:
-    """Return the history that a list of messages is, with the system's words before it."""
+    """Return the history of a list of messages, after the system prompt."""
     if not isinstance(messages, list) or not messages:
-        raise Refused(f"{param} is a list of messages that is not empty", param)
+        raise InvalidRequest(f"`{param}` must be a list of at least one message.", param)
     before = [{"role": "system", "content": text}] if (text := text_in(read_content(system))) else []
     try:
         history = read_messages([*before, *messages], client=False)
     except ValueError as error:
-        raise Refused(str(error), param) from None
+        raise InvalidRequest(str(error), param) from None
     if not history:
-        raise Refused(f"{param} holds results alone, whose calls it does not hold", param)
+        raise InvalidRequest(f"`{param}` holds only tool results. Send the calls that they answer, too.", param)
     return history
 
 
 # Chat completions.
 
 _CHAT = {
-    *("messages", "model", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options"),
-    *("functions", "function_call", "store"),
-}
+    "messages", "model", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options", "functions",
+    "function_call", "store",
+}  # fmt: skip
 
 
-def _read_chat(body: Body) -> Asked:
-    for old in ("functions", "function_call"):
-        if body.get(old):
-            raise Refused(f"{old} is not taken; send the functions as `tools`", old)
+def _read_chat(body: Body) -> ClientRequest:
+    for deprecated in ("functions", "function_call"):
+        if body.get(deprecated):
+            raise InvalidRequest(f"`{deprecated}` is not supported. Send the functions as `tools`.", deprecated)
     modalities = body.get("modalities")
-    if isinstance(modalities, list) and any(each != "text" for each in modalities):
-        raise Refused("an answer is a text, and nothing else is read of it: leave `modalities` out", "modalities")
-    asked = _of_all("openai", body, "function")
-    wanted = body.get("stream_options")
-    return Asked(
-        **asked,
+    if isinstance(modalities, list) and any(modality != "text" for modality in modalities):
+        raise InvalidRequest("Only text answers are supported. Leave `modalities` out.", "modalities")
+    stream_options = body.get("stream_options")
+    return ClientRequest(
+        **_common_fields("openai", body, "function"),
         history=_history(body.get("messages"), "messages"),
-        include_usage=isinstance(wanted, dict) and wanted.get("include_usage") is True,
+        include_usage=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
         options={name: value for name, value in body.items() if name not in _CHAT},
     )
 
 
 # Responses.
 
-_KEPT = {
-    "previous_response_id": "send the items of the conversation in `input`",
-    "conversation": "send the items of the conversation in `input`",
-    "background": "leave it out, and read the answer as it comes",
-    "prompt": "send the prompt itself, in `instructions` and `input`",
+_NEEDS_STORAGE = {
+    "previous_response_id": "Send the items of the conversation in `input`.",
+    "conversation": "Send the items of the conversation in `input`.",
+    "background": "Leave it out, and read the answer as it arrives.",
+    "prompt": "Send the prompt itself, in `instructions` and `input`.",
 }
-"""What of Responses wants something that is kept here, and what to do instead."""
+"""Members of Responses that need a stored state, and what to do instead."""
 
 _RESPONSES = {
-    *("input", "instructions", "model", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
-    *("max_output_tokens", "stream", "store", "include", "metadata"),
-    *("max_tool_calls", "stream_options"),  # of tools of the provider's, and of padding, which nobody writes here
-    *("truncation", "context_management"),
-    *_KEPT,
-}
-"""What is read of Responses, and what holds for nothing here; the rest is the upstream's."""
+    "input", "instructions", "model", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning",
+    "max_output_tokens", "stream", "store", "include", "metadata", "max_tool_calls", "stream_options", "truncation",
+    "context_management", *_NEEDS_STORAGE,
+}  # fmt: skip
+"""Members of Responses that are read here or mean nothing here. All others are sent to the upstream."""
 
 
-def _read_responses(body: Body) -> Asked:
-    for name, instead in _KEPT.items():
+def _read_responses(body: Body) -> ClientRequest:
+    for name, advice in _NEEDS_STORAGE.items():
         if body.get(name):
-            raise Refused(f"{name} is not taken, because nothing is kept between requests: {instead}", name)
-    asked = _of_all("responses", body, "responses")
+            raise InvalidRequest(f"`{name}` is not supported: nothing is stored between requests. {advice}", name)
+    common = _common_fields("responses", body, "responses")
     items = body.get("input")
-    _one_text(body)
+    _check_one_text(body)
     if isinstance(body.get("include"), list) and "message.output_text.logprobs" in body["include"]:
-        raise Refused(_NO_LOGPROBS, "include")
-    options = _rest(body, _RESPONSES) | _taken(body, max_output_tokens="max_tokens")
+        raise InvalidRequest(_NO_LOGPROBS, "include")
+    options = _passed_options(body, _RESPONSES) | _renamed(body, max_output_tokens="max_tokens")
     effort = body.get("reasoning")
     if isinstance(effort, dict) and effort.get("effort"):
         options["reasoning_effort"] = effort["effort"]
     text = found if isinstance(found := body.get("text"), dict) else {}
-    options |= _taken(text, "verbosity")
+    options |= _renamed(text, "verbosity")
     if isinstance(form := text.get("format"), dict) and form.get("type") != "text":
         schema = {name: value for name, value in form.items() if name != "type"}
         is_schema = form.get("type") == "json_schema"
         options["response_format"] = {"type": form.get("type")} | ({"json_schema": schema} if is_schema else {})
-    return Asked(
-        **asked,
+    return ClientRequest(
+        **common,
         history=_history(
             [{"role": "user", "content": items}] if isinstance(items, str) else items, "input", body.get("instructions")
         ),
@@ -184,34 +177,34 @@ def _read_responses(body: Body) -> Asked:
 # Anthropic's Messages.
 
 _MESSAGES = {
-    *("messages", "model", "system", "tools", "tool_choice", "max_tokens", "stream", "stop_sequences"),
-    *("metadata", "output_config", "output_format", "cache_control", "thinking", "context_management"),
-}
-_ELSEWHERE = ("mcp_servers", "container")
+    "messages", "model", "system", "tools", "tool_choice", "max_tokens", "stream", "stop_sequences", "metadata",
+    "output_config", "output_format", "cache_control", "thinking", "context_management",
+}  # fmt: skip
+_RUN_BY_PROVIDER = ("mcp_servers", "container")
 
 
-def _read_anthropic(body: Body) -> Asked:
+def _read_anthropic(body: Body) -> ClientRequest:
     if not isinstance(body.get("max_tokens"), int):
-        raise Refused("max_tokens is a number, and required", "max_tokens")
-    _one_text(body)
-    for name in _ELSEWHERE:
+        raise InvalidRequest("`max_tokens` is required and must be an integer.", "max_tokens")
+    _check_one_text(body)
+    for name in _RUN_BY_PROVIDER:
         if body.get(name):
-            raise Refused(f"{name} is run by its provider, who is not asked here; run it yourself, as a tool", name)
-    asked = _of_all("anthropic", body, "anthropic")
-    wish = body.get("tool_choice")
-    asked["parallel"] = not (isinstance(wish, dict) and wish.get("disable_parallel_tool_use") is True)
-    options = _rest(body, _MESSAGES) | _taken(body, "max_tokens", stop_sequences="stop")
-    if isinstance(about := body.get("metadata"), dict):
-        options |= _taken(about, user_id="user")
+            raise InvalidRequest(f"`{name}` is run by the provider, which is not called. Run it as a tool.", name)
+    common = _common_fields("anthropic", body, "anthropic")
+    choice = body.get("tool_choice")
+    common["parallel"] = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True)
+    options = _passed_options(body, _MESSAGES) | _renamed(body, "max_tokens", stop_sequences="stop")
+    if isinstance(metadata := body.get("metadata"), dict):
+        options |= _renamed(metadata, user_id="user")
     config = body.get("output_config")
     if isinstance(config, dict):
-        options |= _taken(config, effort="reasoning_effort")
+        options |= _renamed(config, effort="reasoning_effort")
     form = config.get("format") if isinstance(config, dict) else body.get("output_format")
     if isinstance(form, dict) and form.get("type") == "json_schema":
         schema = {"name": "answer", "schema": form.get("schema"), "strict": True}
         options["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return Asked(
-        **asked,
+    return ClientRequest(
+        **common,
         history=_history(body.get("messages"), "messages", body.get("system")),
         include_usage=True,
         options=options,
@@ -219,153 +212,161 @@ def _read_anthropic(body: Body) -> Asked:
     )
 
 
-_READERS: dict[str, Callable[[Body], Asked]] = {
+_READERS: dict[str, Callable[[Body], ClientRequest]] = {
     "openai": _read_chat,
     "responses": _read_responses,
     "anthropic": _read_anthropic,
 }
 
 
-def _taken(body: Body, *same: str, **renamed: str) -> Body:
-    """Return members of a body that chat completions have too, some by another name."""
+# What the formats have in common.
+
+
+def _common_fields(client: Client, body: Body, form: _ToolForm) -> dict[str, Any]:
+    """Return the fields of a `ClientRequest` that all formats spell alike."""
+    listed = body.get("tools")
+    if listed is not None and not isinstance(listed, list):
+        raise InvalidRequest("`tools` must be a list of definitions.", "tools")
+    tools = tuple(_read_tool(tool, form) for tool in listed or ())
+    choice, allowed = _read_choice(body.get("tool_choice"), tools)
+    return {
+        "client": client,
+        "model": body.get("model", ""),
+        "tools": tools,
+        "choice": choice,
+        "allowed": allowed,
+        "parallel": body.get("parallel_tool_calls") is not False,
+        "streamed": body.get("stream") is True,
+        "body": body,
+    }
+
+
+def _renamed(body: Body, *same: str, **renamed: str) -> Body:
+    """Return members of a body under their names in chat completions."""
     names = {**dict.fromkeys(same), **renamed}
     return {(other or name): body[name] for name, other in names.items() if body.get(name) is not None}
 
 
-_NO_LOGPROBS = "log probabilities have no place here; ask for chat completions, or leave them out"
+_NO_LOGPROBS = "This format has no log probabilities. Use chat completions, or leave them out."
 
 
-def _one_text(body: Body) -> None:
-    """Raise `Refused` for what the answer could not hold."""
+def _check_one_text(body: Body) -> None:
+    """Raise `InvalidRequest` for options whose answer this format cannot hold."""
     if (n := body.get("n")) not in (None, 1):
-        raise Refused(f"n is 1, and not {n!r}: ask for chat completions, or several times", "n")
+        raise InvalidRequest(f"`n` must be 1, got {n!r}. Send several requests instead.", "n")
     for name in ("logprobs", "top_logprobs"):
         if body.get(name):
-            raise Refused(_NO_LOGPROBS, name)
+            raise InvalidRequest(_NO_LOGPROBS, name)
 
 
-def _rest(body: Body, known: set[str]) -> Body:
-    """Return what the upstream is sent as it is: what both formats have, and what only servers of their own know."""
+def _passed_options(body: Body, known: set[str]) -> Body:
+    """Return the options that are sent unchanged: those of both formats, and those of particular servers."""
     ours = known | _CHAT | {"n", "logprobs", "top_logprobs"}
     return {name: value for name, value in body.items() if name not in ours and value is not None}
 
 
 def _dropped(body: Body, *names: str) -> tuple[str, ...]:
-    """Return those of these options that wish for something."""
+    """Return which of these options are set."""
     return tuple(name for name in names if body.get(name) not in (None, "disabled", {"type": "disabled"}))
-
-
-def _of_all(client: Client, body: Body, form: Literal["function", "responses", "anthropic"]) -> dict[str, Any]:
-    """Return what is asked for in the same words in all formats."""
-    listed = body.get("tools")
-    if listed is not None and not isinstance(listed, list):
-        raise Refused("tools is a list of definitions", "tools")
-    tools = tuple(_declare(each, form) for each in listed or ())
-    choice, allowed = _choice(body.get("tool_choice"), tools)
-    called = {"tools": tools, "choice": choice, "allowed": allowed}
-    parallel, streamed = body.get("parallel_tool_calls") is not False, body.get("stream") is True
-    asked = {"client": client, "model": body.get("model", ""), "parallel": parallel, "streamed": streamed}
-    return {**asked, **called, "body": body}
 
 
 # Tools.
 
 
-def _declare(tool: object, form: Literal["function", "responses", "anthropic"]) -> Declaration:
-    """Return a tool as chat completions define it. Raises `Refused` for one that only the provider could run."""
+def _read_tool(tool: object, form: _ToolForm) -> DeclaredTool:
+    """Return a tool as chat completions define it. Raises `InvalidRequest` for a tool that only a provider can run."""
     kind = tool.get("type", "custom" if form == "anthropic" else "function") if isinstance(tool, Mapping) else None
     if not isinstance(tool, Mapping) or kind not in ("function", "custom"):
-        raise Refused(
-            f"a tool of type {kind!r} is run by its provider, who is not asked here; "
-            "declare a function, and run it yourself",
+        raise InvalidRequest(
+            f"A tool of type {kind!r} is run by the provider, which is not called. Declare a function and run it.",
             "tools",
         )
     inner = tool.get(kind) if form == "function" else tool
     name = given(inner, "name")
     if not isinstance(inner, Mapping) or not name:
-        raise Refused("a tool has a name", "tools")
-    about = {"description": given(inner, "description")} if given(inner, "description") else {}
+        raise InvalidRequest("A tool in `tools` has no name. Name it.", "tools")
+    described = {"description": given(inner, "description")} if given(inner, "description") else {}
     if kind == "custom" and form != "anthropic":
         grammar = inner.get("format")
         wanted = f"The input is a text in this form: {compact(grammar)}" if isinstance(grammar, dict) else ""
         description = "\n".join(filter(None, [given(inner, "description"), wanted if "grammar" in wanted else ""]))
         text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
         function = {"name": name, "description": description, "parameters": text}
-        return Declaration(name, {"type": "function", "function": function}, custom=True)
+        return DeclaredTool(name, {"type": "function", "function": function}, custom=True)
     schema = inner.get("input_schema" if form == "anthropic" else "parameters")
-    strict = {"strict": True} if inner.get("strict") is True else {}
     parameters = {"type": "object", "properties": {}} if schema is None else schema
-    return Declaration(
-        name, {"type": "function", "function": {"name": name, **about, "parameters": parameters, **strict}}
-    )
+    definition: Body = {"name": name, **described, "parameters": parameters}
+    if inner.get("strict") is True:
+        definition["strict"] = True
+    return DeclaredTool(name, {"type": "function", "function": definition})
 
 
-def _choice(wish: Any, tools: tuple[Declaration, ...]) -> tuple[ToolChoice, tuple[str, ...] | None]:
-    """Return what is wished of calls, and the tools that it is wished of if not all."""
+def _read_choice(given_choice: Any, tools: tuple[DeclaredTool, ...]) -> tuple[ToolChoice, tuple[str, ...] | None]:
+    """Return the tool choice, and the allowed tools if the client restricts them."""
     allowed: tuple[str, ...] | None = None
-    if isinstance(wish, dict) and wish.get("type") == "allowed_tools":
-        held = inner if isinstance(inner := wish.get("allowed_tools"), dict) else wish
-        listed = held.get("tools")
-        found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-        names = (given(each, "name") or given(each.get(str(each.get("type"))), "name") for each in found)
+    if isinstance(given_choice, dict) and given_choice.get("type") == "allowed_tools":
+        holder = inner if isinstance(inner := given_choice.get("allowed_tools"), dict) else given_choice
+        listed = holder.get("tools")
+        found = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+        names = (given(tool, "name") or given(tool.get(str(tool.get("type"))), "name") for tool in found)
         allowed = tuple(filter(None, names))
-        wish = held.get("mode", "auto")
-    if isinstance(wish, dict) and wish.get("type") == "custom":
-        wish = given(wish.get("custom"), "name") or given(wish, "name")
+        given_choice = holder.get("mode", "auto")
+    if isinstance(given_choice, dict) and given_choice.get("type") == "custom":
+        given_choice = given(given_choice.get("custom"), "name") or given(given_choice, "name")
     try:
-        choice = parse_choice(wish)
+        choice = parse_choice(given_choice)
     except (ValueError, TypeError):
-        raise Refused(
-            f"tool_choice is auto, none, required or a tool's name, and not {wish!r}", "tool_choice"
+        raise InvalidRequest(
+            f"`tool_choice` must be auto, none, required or the name of a tool, got {given_choice!r}.", "tool_choice"
         ) from None
-    known = {each.name for each in tools}
+    known = {tool.name for tool in tools}
     for name in (*(allowed or ()), *([choice.name] if choice.name else [])):
         if name not in known:
-            raise Refused(f"tool_choice names {name!r}, which is none of the tools", "tool_choice")
+            raise InvalidRequest(f"`tool_choice` names {name!r}, which is not in `tools`.", "tool_choice")
     if choice.mode == "required" and not tools:
-        raise Refused("tool_choice requires a call, and there are no tools", "tool_choice")
+        raise InvalidRequest("`tool_choice` requires a call, but `tools` is empty.", "tool_choice")
     return choice, allowed
 
 
-_REMEMBERED = 256 * 1024
-_NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
+_LONG_DEFINITIONS = 256 * 1024  # bytes
+_NOT_AT_TOP_LEVEL = ("anyOf", "oneOf", "allOf", "not", "enum")
 
 _More = TypeVarTuple("_More")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
-def remembered(make: Callable[[bytes, *_More], _Made]) -> Callable[[bytes, *_More], _Made]:
-    """Return `make` as one that keeps what it makes of definitions: a client sends the same with each request.
+def cached(function: Callable[[bytes, *_More], _Result]) -> Callable[[bytes, *_More], _Result]:
+    """Return `function` with a cache: a client sends the same definitions with each request.
 
-    Of those that are long, only the last are kept.
+    Of definitions over 256 KiB, only the most recent stay in the cache.
     """
-    known, latest = lru_cache(64)(make), lru_cache(1)(make)
+    for_short, for_long = lru_cache(64)(function), lru_cache(1)(function)
 
-    def find(definitions: bytes, *more: *_More) -> _Made:
-        return (known if len(definitions) <= _REMEMBERED else latest)(definitions, *more)
+    def find(definitions: bytes, *more: *_More) -> _Result:
+        return (for_short if len(definitions) <= _LONG_DEFINITIONS else for_long)(definitions, *more)
 
     return find
 
 
-def as_tools(declared: tuple[Declaration, ...]) -> tuple[Tool[..., Any], ...]:
-    """Return the tools that are declared, to be taught and told apart. Raises `Refused` for one that cannot be."""
+def as_tools(declared: tuple[DeclaredTool, ...]) -> tuple[Tool[..., Any], ...]:
+    """Return declared tools as `Tool`s. Raises `InvalidRequest` for a definition that is not valid."""
     return tools_of(definitions_of(declared))
 
 
-def definitions_of(declared: tuple[Declaration, ...]) -> bytes:
-    return msgspec.json.encode(writable([each.definition["function"] for each in declared]))
+def definitions_of(declared: tuple[DeclaredTool, ...]) -> bytes:
+    return msgspec.json.encode(writable([tool.definition["function"] for tool in declared]))
 
 
-@remembered
+@cached
 def tools_of(definitions: bytes) -> tuple[Tool[..., Any], ...]:
-    """Return the tools of such JSON. Raises `Refused`."""
-    made: dict[str, Tool[..., Any]] = {}
-    for each in msgspec.json.decode(definitions):
-        name, about, schema = each["name"], each.get("description", ""), each["parameters"]
-        if isinstance(schema, dict):  # whose alternatives at the top are refused by providers, and told here by parts
-            schema = {key: value for key, value in schema.items() if key not in _NOT_AT_THE_TOP}
+    """Return the tools of JSON definitions. Raises `InvalidRequest`."""
+    tools: dict[str, Tool[..., Any]] = {}
+    for definition in msgspec.json.decode(definitions):
+        name, description, schema = definition["name"], definition.get("description", ""), definition["parameters"]
+        if isinstance(schema, dict):  # providers refuse alternatives at the top level
+            schema = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP_LEVEL}
         try:
-            made[name] = Tool.declared(name, about, schema)
+            tools[name] = Tool.declared(name, description, schema)
         except (ValueError, TypeError, AttributeError) as error:
-            raise Refused(str(error), "tools") from None
-    return tuple(made.values())
+            raise InvalidRequest(str(error), "tools") from None
+    return tuple(tools.values())

@@ -1,10 +1,10 @@
-"""One exchange of a gateway: the upstream is asked, and the client is sent what that makes of its answer.
+"""Deliver one exchange over HTTP: ask the upstream, and send the client what the exchange makes of the answer.
 
-The client is sent its status as soon as that is certain. One that leaves, or takes nothing for too long, ends the
-request to the upstream; one that is slow slows the reading.
+The client is sent its status as soon as that is certain. A client that leaves, or accepts nothing for too long, ends
+the request to the upstream. A slow client slows the reading.
 
-A piece of the upstream's body that had to be waited for is sent at once. HTTP clients hand out what one read of the
-network has brought in many pieces, and those behind the first go together, as soon as nothing more is there.
+A chunk of the upstream that had to be awaited is sent immediately. HTTP clients return what one read of the network
+brought in several chunks. These are sent together as soon as no more are available.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from time import monotonic
 from types import coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import anyio
 import httpx
@@ -23,46 +23,43 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Send
 
-from streamtools.gateway.addresses import JSON, ONCE, as_bytes, as_text, is_packed_twice, path_for
-from streamtools.gateway.exchange import Exchange
+from streamtools.gateway.exchange import Exchange, PassThrough
+from streamtools.gateway.http import (
+    IDEMPOTENCY_KEY,
+    JSON,
+    decode_headers,
+    encode_headers,
+    is_encoded_twice,
+    path_for,
+)
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.encoder import EVENT_STREAM, KEEP_ALIVE
 from streamtools.outputs.whole_answers import write_fault
 from streamtools.serving.connection import Outlet, attend
-from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
+from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.long_work import in_thread, in_thread_if
 
-GONE = 499
-"""The status under which a request is counted whose client did not wait for an answer."""
+CLIENT_LEFT = 499
+"""The status under which a request is counted if its client did not wait for the answer."""
 
-_T = TypeVar("_T")
-
-_OURS = {
-    *("accept-ch", "activate-storage-access", "alt-svc", "authorization", "clear-site-data", "critical-ch", "date"),
-    *("document-policy", "link", "location", "nel", "origin-agent-cluster", "refresh", "report-to"),
-    *("reporting-endpoints", "server", "service-worker-allowed", "set-cookie", "set-login", "sourcemap"),
-    *("speculation-rules", "strict-transport-security", "timing-allow-origin", "use-as-dictionary"),
-    *("www-authenticate", "x-accel-expires", "x-accel-limit-rate", "x-accel-redirect", "x-lighttpd-send-file"),
+_ABOUT_UPSTREAM = {
+    "accept-ch", "activate-storage-access", "alt-svc", "authorization", "clear-site-data", "critical-ch", "date",
+    "document-policy", "link", "location", "nel", "origin-agent-cluster", "refresh", "report-to",
+    "reporting-endpoints", "server", "service-worker-allowed", "set-cookie", "set-login", "sourcemap",
+    "speculation-rules", "strict-transport-security", "timing-allow-origin", "use-as-dictionary",
+    "www-authenticate", "x-accel-expires", "x-accel-limit-rate", "x-accel-redirect", "x-lighttpd-send-file",
     "x-sendfile",
-}
-"""Headers of the upstream that would say something about this server, to a browser or to a proxy before it."""
+}  # fmt: skip
+"""Headers of the upstream that would tell a browser or a proxy something about this server."""
 
-_TOGETHER = 16384  # bytes of pieces that may wait for those behind them
+_MOST_TOGETHER = 16384  # bytes that wait to be sent together
 
-LEAST = 16
-"""Characters of a key that is overwritten. Shorter ones are often words, where a server of one's own needs no key."""
-
-
-class Passing(Exchange):
-    """A request whose answer passes as it is, and about which nobody is asked."""
-
-    def __init__(self, endpoint: str, body: bytes) -> None:
-        self.request = UpstreamRequest(endpoint, body)
-        self._untouched, self._held, self._parts = True, bytearray(), []
+SHORTEST_SECRET = 16
+"""Characters of a key that is overwritten in answers. A shorter one may be a word, for a server without real keys."""
 
 
 class Route(NamedTuple):
-    """How the upstream is asked: `url` says where an endpoint is."""
+    """How the upstream is asked. `url` returns the URL of an endpoint, and `longest` bounds an answer in seconds."""
 
     client: httpx.AsyncClient
     url: Callable[[str], httpx.URL]
@@ -72,80 +69,35 @@ class Route(NamedTuple):
     fallbacks: Sequence[Route] = ()
 
 
-def below(upstream: httpx.URL, endpoint: str) -> httpx.URL:
+def url_below(upstream: httpx.URL, endpoint: str) -> httpx.URL:
+    """Return the URL of an endpoint of an upstream."""
     path = path_for(f"{upstream.path.rstrip('/')}/chat/completions", endpoint)
     return upstream.copy_with(raw_path=path.encode())
 
 
-async def read_whole(route: Route, endpoint: str, body: bytes, most: int) -> bytes:
-    """Return what the upstream answers to be read here: `most` bytes at most, with status 200. Raises HTTPException."""
-    held = bytearray()
-    try:
-        with anyio.fail_after(route.longest):
-            asked: dict[str, Any] = {"content": body, "headers": route.headers, "follow_redirects": False}
-            async with route.client.stream("POST", route.url(endpoint), **asked) as response:
-                status = response.status_code
-                if status != 200:
-                    raise HTTPException(status if status >= 400 else 502, f"the upstream has no {endpoint} for this")
-                if is_packed_twice(as_text(response.headers.raw)):
-                    raise HTTPException(502, "the upstream has packed its answer twice")
-                async for piece in response.aiter_bytes():
-                    held += piece
-                    if len(held) > most:
-                        raise HTTPException(502, "the upstream's answer is too long")
-    except (httpx.RequestError, TimeoutError) as error:
-        raise HTTPException(502, f"the upstream does not answer: {type(error).__name__}") from None
-    return bytes(held)
-
-
-async def attended(work: Callable[[], Awaitable[_T]], receive: Receive, shutdown: Shutdown | None) -> _T:
-    """Return what `work` does, which ends when its client leaves: HTTPException is raised then, with `GONE`."""
-    scope, made = anyio.CancelScope(), list[_T]()
-
-    async def do() -> None:
-        with scope:
-            made.append(await work())
-
-    async def listen(group: TaskGroup) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    async def stop() -> None:
-        scope.cancel()
-
-    fault = await attend(do, listen=listen, watch=anyio.sleep_forever, leave=lambda: None, shutdown=shutdown, stop=stop)
-    if fault is not None:
-        raise fault
-    if not made and scope.cancel_called:
-        raise HTTPException(503, "the server is about to end", {"retry-after": str(RETRY_AFTER)})
-    if not made:
-        raise HTTPException(GONE, "the client has gone")
-    return made[0]
-
-
 class Delivery:
-    """Sends one answer; `untouched` is one whose bytes pass as they are, and which can only break where those do."""
+    """Delivers one exchange to its client."""
 
-    def __init__(self, exchange: Exchange, route: Route, *, untouched: bool) -> None:
-        self.status = GONE
-        """The status that the client was told."""
-        self.first: float | None = None
-        """The clock when the first bytes left; None before."""
+    def __init__(self, exchange: Exchange, route: Route) -> None:
+        self.status = CLIENT_LEFT
+        """The status that was sent."""
+        self.first_sent: float | None = None
+        """The clock when the first bytes of the body were sent; None before."""
         self._exchange = exchange
         self._route = route
-        self._untouched = untouched
-        self._scope = anyio.CancelScope()
-        self._why = HTTPException(504, "the answer takes too long")
-        self._begun = self._broken = self._started = self._streams = self._sending = False
+        self._unchanged = isinstance(exchange, PassThrough)  # can only break off where the upstream does
+        self._deadline = anyio.CancelScope()
+        self._timeout = HTTPException(504, "the answer takes too long")
+        self._begun = self._broken = self._head_sent = self._streams = self._sending = False
         self._outlet: Outlet
-        self._waiting: list[bytes] = []  # pieces that are sent together
-        self._held = 0  # and their bytes
-        self._more = anyio.Event()  # there are some
+        self._pieces: list[bytes] = []  # sent together
+        self._size = 0  # of the pieces
+        self._has_pieces = anyio.Event()
 
     async def run(
         self, receive: Receive, send: Send, shutdown: Shutdown | None, *, keep_alive: float | None, send_timeout: float
     ) -> None:
-        """Ask and send, until all is sent or the client has gone. Raises what is nobody's fault but ours."""
+        """Ask and send until everything is sent or the client has left. Raises errors of this server only."""
         outlet = Outlet(send, keep_alive=keep_alive, send_timeout=send_timeout)
         self._outlet = outlet
 
@@ -170,29 +122,30 @@ class Delivery:
             raise fault
 
     async def _stop(self) -> None:
-        self._why = HTTPException(503, "the server is about to end")
-        self._scope.cancel()
+        self._timeout = HTTPException(503, "the server is about to end")
+        self._deadline.cancel()
 
     async def _deliver(self) -> None:
         exchange = self._exchange
-        with suppress(OSError, ClientDisconnect):  # the client has gone, as servers since version 2.4 of ASGI tell
-            self._scope.deadline = anyio.current_time() + self._route.longest
-            with self._scope:
+        with suppress(OSError, ClientDisconnect):  # servers since ASGI 2.4 report so that the client has left
+            self._deadline.deadline = anyio.current_time() + self._route.longest
+            with self._deadline:
                 while exchange.request is not None and not self._broken:
                     await self._ask(exchange.request)
-            if self._scope.cancelled_caught and not self._sending:
-                exchange.give_up()
-                ends = await in_thread(partial(self._end, self._why))
-                while exchange.request is not None:  # which is not asked again
+            if self._deadline.cancelled_caught and not self._sending:
+                if exchange.judge is not None:
+                    exchange.judge.give_up()
+                ends = await in_thread(partial(self._end, self._timeout))
+                while exchange.request is not None:  # it is not asked again
                     self._begun = False
-                    ends += self._end(self._why)
+                    ends += self._end(self._timeout)
                 if not self._broken:
                     await self._send(ends, more=False)
 
     async def _ask(self, request: UpstreamRequest) -> None:
-        """Ask the upstream once, and send what comes of it."""
+        """Send one request to the upstream, and send the client what follows from the answer."""
         first, exchange = self._route, self._exchange
-        self._route = first._replace(headers=[each for each in first.headers if each[0] != ONCE.encode()])
+        self._route = first._replace(headers=[each for each in first.headers if each[0] != IDEMPOTENCY_KEY.encode()])
         route = first.fallbacks[request.at - 1] if request.at else first
         self._begun = False
         fault: HTTPException | None = None
@@ -201,138 +154,142 @@ class Delivery:
             asked["content"] = request.body
         try:
             async with route.client.stream(route.method, route.url(request.endpoint), **asked) as response:
-                headers = as_text(response.headers.raw)
+                headers = decode_headers(response.headers.raw)
                 if 300 <= response.status_code < 400:
                     fault = HTTPException(502, "the upstream redirects, which is not followed")
-                elif is_packed_twice(headers):
-                    fault = HTTPException(502, "the upstream has packed its answer twice")
+                elif is_encoded_twice(headers):
+                    fault = HTTPException(502, "the upstream applied several content encodings to its answer")
                 else:
-                    kept = [each for each in headers if each[0] not in _OURS and each[0][:15] != "access-control-"]
-                    exchange.begin(response.status_code, kept)
+                    exchange.begin(response.status_code, [header for header in headers if _may_pass(header[0])])
                     self._begun = True
                     await self._send(b"")
-                    plain = "content-encoding" not in response.headers
-                    await self._read(response.aiter_raw() if plain else response.aiter_bytes())
+                    is_plain = "content-encoding" not in response.headers
+                    await self._read(response.aiter_raw() if is_plain else response.aiter_bytes())
         except httpx.TimeoutException:
             fault = HTTPException(504, "the upstream does not answer in time")
         except httpx.RequestError as error:
             fault = HTTPException(502, f"the upstream cannot be reached: {type(error).__name__}")
-        ends = await in_thread_if(exchange.is_long, partial(self._end, fault))
-        while exchange.asks:
-            ends += await exchange.settle() + await in_thread_if(exchange.is_long, exchange.close)
+        ends = await in_thread_if(exchange.is_long(), partial(self._end, fault))
+        while exchange.judge is not None and exchange.judge.pieces:
+            ends += await exchange.judge.decide()
+            ends += await in_thread_if(exchange.is_long(), exchange.close)
         if not self._broken:
             await self._send(ends, more=exchange.request is not None)
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
-        exchange, waiting = self._exchange, self._waiting
-        feed = exchange.feed
+        exchange, pieces = self._exchange, self._pieces
         with suppress(StopAsyncIteration):
-            while not exchange.over:
-                chunk, was_there = await _next(chunks)
-                piece = feed(chunk)
-                if exchange.judged:
-                    piece += await exchange.settle()
+            while not exchange.complete:
+                chunk, was_available = await _next(chunks)
+                piece = exchange.feed(chunk)
+                if exchange.judge is not None:
+                    piece += await exchange.judge.decide()
                 if not piece:
                     continue
-                if self.first is None:
+                if self.first_sent is None:
                     await self._send(piece)
                     continue
-                waiting.append(piece)
-                self._held += len(piece)
-                if not was_there or self._held > _TOGETHER:
+                pieces.append(piece)
+                self._size += len(piece)
+                if not was_available or self._size > _MOST_TOGETHER:
                     await self._put(self._together)
-                elif len(waiting) == 1:
-                    self._more.set()
+                elif len(pieces) == 1:
+                    self._has_pieces.set()
 
     async def _send_together(self) -> None:
-        """Send the pieces that wait whenever the reading does."""
-        with suppress(OSError, ClientDisconnect):  # which who reads is told as well
+        """Send waiting pieces whenever the reading waits."""
+        with suppress(OSError, ClientDisconnect):  # the reading task gets the same error
             while True:
-                await self._more.wait()
-                self._more = anyio.Event()
+                await self._has_pieces.wait()
+                self._has_pieces = anyio.Event()
                 await self._outlet.put(self._together)
 
     def _together(self, *, more: bool = True) -> Message | None:
-        if more and not self._waiting:
+        if more and not self._pieces:
             return None
-        body = b"".join(self._waiting)
-        self._waiting.clear()
-        self._held = 0
+        body = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
         return {"type": "http.response.body", "body": body, "more_body": more}
 
     def _end(self, fault: HTTPException | None) -> bytes:
-        """Return the end of what the upstream said, or what is said instead."""
+        """Return the end of the answer, or an error in place of an answer that has not begun."""
         exchange = self._exchange
         if self._begun or fault is None:
-            self._broken = self._untouched and fault is not None
+            self._broken = self._unchanged and fault is not None
             return exchange.close("transport" if fault is not None else None)
         exchange.begin(fault.status_code, [("content-type", JSON)])
         return exchange.feed(write_fault("openai", fault.status_code, fault.detail)) + exchange.close()
 
     async def _put(self, message: Any) -> None:
-        """Send a message; if the time is over meanwhile, nothing can follow."""
+        """Send a message. If the deadline passes meanwhile, nothing can follow."""
         self._sending = True
         await self._outlet.put(message)
         self._sending = False
 
     async def _send(self, piece: bytes, *, more: bool = True) -> None:
-        if self._started:
+        if self._head_sent:
             if piece or not more:
-                self._waiting.append(piece)
+                self._pieces.append(piece)
                 await self._put(partial(self._together, more=more))
-                if piece and self.first is None:
-                    self.first = monotonic()
+                if piece and self.first_sent is None:
+                    self.first_sent = monotonic()
             return
         head = self._exchange.head
         if head is None:
             return
-        headers = as_bytes(head.headers)
+        headers = encode_headers(head.headers)
         if not more:
             headers.append((b"content-length", b"%d" % len(piece)))
         await self._put({"type": "http.response.start", "status": head.status, "headers": headers})
-        self._started, self.status = True, head.status
-        self._streams = more and not self._untouched and (b"content-type", EVENT_STREAM.encode()) in headers
+        self._head_sent, self.status = True, head.status
+        self._streams = more and not self._unchanged and (b"content-type", EVENT_STREAM.encode()) in headers
         await self._send(piece, more=more)
+
+
+def _may_pass(header: str) -> bool:
+    """Return whether the client is sent a header of the upstream."""
+    return header not in _ABOUT_UPSTREAM and not header.startswith("access-control-")
 
 
 @coroutine
 def _next(chunks: AsyncIterator[bytes]) -> Generator[Any, Any, tuple[bytes, bool]]:
-    """Return the next chunk, and whether it was there already."""
+    """Return the next chunk, and whether it was available without waiting."""
     step = anext(chunks).__await__()
     try:
-        waits = next(step)
+        awaited = next(step)
     except StopIteration as found:
         return found.value, True
     try:
         while True:
             try:
-                given = yield waits
+                given = yield awaited
             except BaseException as error:
-                waits = step.throw(error)
+                awaited = step.throw(error)
             else:
-                waits = step.send(given)
+                awaited = step.send(given)
     except StopIteration as found:
         return found.value, False
 
 
 def without_key(send: Send, key: bytes) -> Send:
-    """Return a `send` of ASGI that overwrites a key by as many `*`: an upstream may repeat what it was sent.
+    """Return an ASGI `send` that overwrites `key` with `*`, because an upstream may repeat what it was sent.
 
-    Of a body is held back what may be the beginning of the key, until more has come.
+    The end of a body that may be the beginning of the key waits for the next message.
     """
     hidden = b"*" * len(key)
-    held = b""
+    pending = b""
 
-    def send_without(message: Message) -> Awaitable[None]:  # no coroutine: each piece of a stream passes here
-        nonlocal held
+    def send_without(message: Message) -> Awaitable[None]:  # not a coroutine: each piece of a stream passes here
+        nonlocal pending
         if message["type"] == "http.response.start":
             headers = [(name, value.replace(key, hidden)) for name, value in message["headers"]]
             return send({**message, "headers": headers})
-        piece = (held + message["body"]).replace(key, hidden)
+        piece = (pending + message["body"]).replace(key, hidden)
         more = message.get("more_body", False)
         ends = (size for size in range(min(len(key) - 1, len(piece)), 0, -1) if piece.endswith(key[:size]))
-        kept = next(ends, 0) if more and piece[-1:] in key else 0  # a frame ends with a line
-        piece, held = piece[: len(piece) - kept], piece[len(piece) - kept :]
+        kept = next(ends, 0) if more and piece[-1:] in key else 0  # nearly all frames end with a line feed
+        piece, pending = piece[: len(piece) - kept], piece[len(piece) - kept :]
         return send({**message, "body": piece})
 
     return send_without

@@ -1,393 +1,478 @@
-"""One request of a client's, and its answer: what the upstream is asked, and what the client is sent. Sans-IO.
+"""One request of a client and its answer: what the upstream is sent, and what the client is sent. Sans-IO.
 
-Whoever has a network sends what `request` says, and hands over what comes. Status and headers for the client are in
-`head` as soon as they are certain: where the answer is streamed, when the model begins to answer, else when it has. A
-request that is refused has no `request`: its `head` is there at once, and `close` returns its body.
+A driver with a network sends `request` and feeds the response. `head` holds status and headers for the client as soon
+as they are certain: when the model begins to answer if the answer is streamed, else when the answer is complete. A
+refused request has no `request`: its `head` is set from the start, and `close` returns its body.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from streamtools.errors import Code
 from streamtools.events import Error, SourceError, SourceEvent, TextDelta
-from streamtools.gateway.addresses import JSON, Head, without_hop
-from streamtools.gateway.answer import ClientAnswer, OnEvent, encoder_for, write_refusal
-from streamtools.gateway.client_requests import Client, Refused, as_tools, model_in, read_request
-from streamtools.gateway.forced_calls import REFUSES, CallAlone, ask_freely, keep_to_call
-from streamtools.gateway.plan import WRITTEN, calls_in, make_plan, mode_of
+from streamtools.gateway.answer import ClientAnswer, ForcedCallReader, OnEvent, encoder_for, write_refusal
+from streamtools.gateway.client_requests import (
+    Client,
+    ClientRequest,
+    InvalidRequest,
+    as_tools,
+    model_in,
+    read_request,
+)
+from streamtools.gateway.failover import AnswerFailover
+from streamtools.gateway.http import JSON, ResponseHead, end_to_end
+from streamtools.gateway.judge import AnswerJudge
 from streamtools.gateway.settings import Settings
-from streamtools.gateway.several_answers import ChoicePiece, Choices, read_choices, wanted
-from streamtools.gateway.template_route import NO_TEMPLATE, LlamaCompletions, Template, template_of, unfit_for_template
-from streamtools.gateway.upstream_requests import UpstreamRequest, write_request
+from streamtools.gateway.upstream_requests import (
+    SCHEMA_REFUSED,
+    TEXT_CALL_ID,
+    CallPlan,
+    UpstreamRequest,
+    calls_in,
+    force_call,
+    make_plan,
+    mode_of,
+    without_schema,
+    write_request,
+)
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.outputs.encoder import DONE, EVENT_STREAM, EVENT_STREAM_HEADERS
+from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS
 from streamtools.outputs.whole_answers import write_fault, write_whole
-from streamtools.sources import adapter
+from streamtools.sources import SSEDecoder, adapter
 from streamtools.sources.adapter import decode, interrupted
 from streamtools.sources.detection import finished
+from streamtools.sources.frames import Frame, Framed
 from streamtools.sources.provider_terms import read_fault
 from streamtools.stream.long_work import IN_THREAD
 
-if TYPE_CHECKING:
-    from streamtools.stream.judging import Gate
+_FRAMES_PER_ANSWER = 16
+"""Limit of an answer, in frames of the longest size. The last event of a stream may repeat the whole answer."""
 
-_FRAMES = 16
-"""The longest answer, in frames of the longest: a client may be told all of it again in its last event."""
+_STREAM_BEGINNINGS = (b"data:", b"event:", b":")
+"""First bytes of a stream. Some upstreams stream although no stream was requested."""
 
-_EVENTS = (b"data:", b"event:", b":")
-"""How a stream begins, which some upstreams send to whoever wants none, whatever they say that it is."""
-
-_NO_JSON = SourceError("the upstream's answer is neither JSON nor a stream", Code.STREAM_INTERRUPTED, cause="no_json")
+_NOT_JSON = SourceError("the upstream's answer is neither JSON nor a stream", Code.STREAM_INTERRUPTED, cause="no_json")
 
 
-class Exchange:
-    """One request and its answer; see the module."""
+class Exchange(ABC):
+    """One request and its answer. It raises nothing, whatever client and upstream send."""
 
-    judged = False
-    """Somebody has to be asked before anything is shown: `settle` does, behind each `feed`."""
-    over = False
-    """Nothing more of the upstream's answer counts: it is left, and the exchange closed."""
-    _gate: Gate | None = None
-
+    client: Client
     request: UpstreamRequest | None = None
-    """What is to be sent to the upstream; None while its answer is read, and at the end."""
-    head: Head | None = None
+    """The next request for the upstream; None while its answer is read, and at the end."""
+    head: ResponseHead | None = None
     """Status and headers for the client, once they are certain."""
+    judge: AnswerJudge | None = None
+    """Approves the text. The driver lets it decide after each `feed` and `close`, and then calls `close` again."""
+    complete = False
+    """Whether the rest of the upstream's answer is ignored. The driver then stops reading it."""
     may_fail = False
-    """Another upstream is asked where this one fails."""
-    _failed = _untouched = _whole = _asked_long = _preparing = _in_reasoning = False
-    _tries = 0
-    _take: Callable[[bytes], list[SourceEvent]] | None = None  # of a stream that is read like most
-    _passing: Callable[[bytes], bytes | None] | None = None  # writes a chunk of mere text, most of the time
-    _identity: tuple[str | None, str | None] | None = None  # what a whole answer calls itself
-    _template: Template | None = None
+    """Whether another upstream is asked if this one fails."""
 
-    def __init__(self, rewrite: Settings, client: Client, body: bytes, host: str | None, watch: OnEvent | None) -> None:
-        self.client: Client = client
-        self._rewrite = rewrite
-        self._asked_long = len(body) > IN_THREAD  # and would be written anew
-        self._host = host
-        self._watch = watch
-        self._held = bytearray()  # the body of an answer that is read when it is whole
-        self._parts: list[bytes] = []  # of the stream that becomes one body for the client
-        self._answers: dict[int, ClientAnswer] = {}  # one of each choice
-        self._more: list[dict[str, Any]] = []  # what is said when the model is asked again
-        self._said: list[str] = []  # by the model, in this try
-        self._left = _FRAMES * rewrite.limits.frame  # bytes that the upstream may send, in all tries
-        speaks = "ollama" if rewrite.upstream == "ollama" else "openai"
-        try:
-            asked = read_request(client, body)
-            for name in asked.dropped:
-                rewrite.tell_once("option_dropped", client=client, option=name)
-            plan = make_plan(mode_of(rewrite.mode, asked.model), rewrite.dialects, asked, host)
-            if self.judged and wanted(asked.options.get("n")) > 1:
-                raise Refused("an answer is judged here before it is sent: leave out `n`", "n")
-            for name in ("logprobs", "top_logprobs"):
-                if (self.judged or rewrite.text_rules) and asked.options.get(name):
-                    raise Refused(
-                        f"text is held back here, and log probabilities would tell it: leave out `{name}`", name
-                    )
-            self._asked, self._plan = keep_to_call(asked, plan, rewrite.upstream)
-            rewritten = (self._plan.dialects, self._plan.taught, rewrite.text_rules, rewrite.fallbacks, self.judged)
-            if client == speaks and not any(rewritten):
-                self._untouched = True
-                self.request = UpstreamRequest("chat/completions", body)
-            else:
-                self._template = template_of(rewrite.upstream) if self._plan.dialects else None
-                if self._template is not None and (why := unfit_for_template(self._asked)) is not None:
-                    self._leave_template(why)
-                self.request = self._write()
-                written = self.request.body
-                self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
-                self._tools = as_tools(self._asked.tools) if self._plan.dialects else ()
-                self._answers[0] = self._make_answer(0)
-        except (Refused, ValueError, RecursionError) as error:
-            self._untouched = True
-            taught = mode_of(rewrite.mode, model_in(body)) == "text"
-            if client == speaks and not (taught or rewrite.dialects or rewrite.text_rules or self.judged):
-                self.request = UpstreamRequest("chat/completions", body)  # it is for the upstream to say
-                return
-            refused = error if isinstance(error, Refused) else Refused(str(error))
-            self.head = Head(refused.status, [("content-type", JSON)])
-            self._held += write_fault(client, refused.status, refused.message, refused.param)
-            self.request = None
+    @abstractmethod
+    def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        """Read status and headers of the upstream's response."""
 
-    @property
-    def asks(self) -> Collection[object]:
-        """What the judge has to be asked about; behind `close`, which is called once more then."""
-        return ()
+    @abstractmethod
+    def feed(self, chunk: bytes) -> bytes:
+        """Return the client's bytes for bytes of the upstream's body, without its content encoding."""
 
-    def settle(self, *, blocking: bool = False) -> Coroutine[Any, Any, bytes]:
-        """Ask the judge about all that waits for it; return what may leave. Nothing waits for a client that blocks."""
-        raise NotImplementedError
+    @abstractmethod
+    def close(self, cause: str | None = None) -> bytes:
+        """Return the end of the client's body. `cause` is a word if the upstream's body broke off."""
 
-    def give_up(self) -> None:
-        """Ask about nothing more."""
+    def is_long(self) -> bool:
+        """Return whether `close` may read or write too much for an event loop."""
+        return False
+
+
+class PassThrough(Exchange):
+    """A request and an answer that stay as they are."""
+
+    def __init__(self, client: Client, endpoint: str, body: bytes) -> None:
+        self.client = client
+        self.request = UpstreamRequest(endpoint, body)
 
     def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
-        """Take what the upstream's response begins with: its status, and its headers."""
         self.request = None
-        if not self._tries:
-            self._passed = without_hop(headers)
-        if self._untouched:
-            self.head = Head(status, self._passed)
-            return
-        declared = next((value for name, value in headers if name.lower() == "content-type"), "")
-        self._passed = [each for each in self._passed if each[0].lower() != "content-type"]
-        self._status = status
-        self._failed = not 200 <= status < 300
-        self._whole = self._preparing or self._failed or not self._asked.streamed or declared.startswith(JSON)
-        if self._preparing:
-            return
-        self._adapter = adapter("ollama" if self._rewrite.upstream == "ollama" else "openai", self._rewrite.limits)
-        if self._template is not None:
-            self._adapter = LlamaCompletions(self._rewrite.limits)
-        self._choices = Choices(self._rewrite.limits, self._wanted) if self._apart else None
-        wait = self._apart or self._rewrite.ask_again or self._rewrite.fallbacks or self._gate is not None
-        if self._asked.streamed and not (self._whole or wait):
-            self._take, self._tell = self._adapter.feed, self._answers[0].feed
-        if self._asked.streamed and not self._failed and self.head is None:
-            own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
-            names = {name for name, _ in own}
-            self.head = Head(200, [*(each for each in self._passed if each[0].lower() not in names), *own])
+        self.head = ResponseHead(status, end_to_end(headers))
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return what goes to the client for bytes of the upstream's body, without its content encoding."""
-        if self._take is not None and self._left >= len(chunk):
-            self._left -= len(chunk)
-            if self._passing is not None and (written := self._passing(chunk)) is not None:
-                return written
-            events = self._take(chunk)
-            written = self._tell(events) if events else b""
-            plain = len(events) == 1 and type(events[0]) is TextDelta
-            self._passing = self._answers[0].passing(self._adapter.around) if plain else None
-            return written
-        if self._untouched:
-            return chunk
-        self._left -= len(chunk)
-        if self._left < 0:
+        return chunk
+
+    def close(self, cause: str | None = None) -> bytes:
+        return b""
+
+
+class RefusedExchange(Exchange):
+    """A request that is refused without asking the upstream."""
+
+    def __init__(self, client: Client, error: InvalidRequest) -> None:
+        self.client = client
+        self.head = ResponseHead(400, [("content-type", JSON)])
+        self._body = write_fault(client, 400, error.message, error.param)
+
+    def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        """Ignore a response: there is no request."""
+
+    def feed(self, chunk: bytes) -> bytes:
+        return b""
+
+    def close(self, cause: str | None = None) -> bytes:
+        return self._body
+
+
+class RewrittenExchange(Exchange):
+    """A request that is rewritten, and its answer in the client's form.
+
+    `request` is the client's, and `request_size` the bytes of its body. Raises `InvalidRequest` for a request that this
+    upstream cannot be sent.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        request: ClientRequest,
+        plan: CallPlan,
+        *,
+        host: str | None,
+        watch: OnEvent | None,
+        request_size: int,
+    ) -> None:
+        self.client = request.client
+        self._settings = settings
+        self._host = host
+        self._watch = watch
+        self._is_long_request = request_size > IN_THREAD
+        self._client_request, self._plan = force_call(request, plan, settings.upstream)
+        self._failover = AnswerFailover(settings) if settings.fallbacks else None
+        self.judge = None if settings.text_judge is None else AnswerJudge(settings.text_judge, self._release)
+        self._with_logprobs = settings.upstream != "ollama" and request.options.get("logprobs") is True
+        self._tries = 0  # how often the model was asked again
+        self._more: list[dict[str, Any]] = []  # messages after the history
+        self._said: list[str] = []  # text of the model in this try
+        self._bytes_left = _FRAMES_PER_ANSWER * settings.limits.frame  # for all tries
+        self._body = bytearray()  # of the upstream, if it is read as a whole
+        self._identity: tuple[str | None, str | None] | None = None  # the id and model in such a body
+        self._parts: list[bytes] = []  # of the stream that becomes one body for the client
+        self._upstream_ended = self._answer_closed = False
+        self.request = self._write()
+        written = self.request.body
+        self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
+        self._tools = as_tools(self._client_request.tools) if self._plan.dialects else ()
+        self._answer = self._make_answer()
+        self.may_fail = self._failover is not None and self._failover.has_next
+
+    def is_long(self) -> bool:
+        return self._is_long_request or max(len(self._body), sum(map(len, self._parts))) > IN_THREAD
+
+    # The upstream's answer.
+
+    def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        self.request = None
+        settings, streamed = self._settings, self._client_request.streamed
+        declared = next((value for name, value in headers if name.lower() == "content-type"), "")
+        if not self._tries:
+            self._headers = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
+        self._status, self._failed = status, not 200 <= status < 300
+        self._reads_whole = self._failed or not streamed or declared.startswith(JSON)
+        self._adapter = adapter("ollama" if settings.upstream == "ollama" else "openai", settings.limits)
+        self._frames = SSEDecoder(settings.limits.frame)  # for log probabilities
+        if streamed and not self._failed and self.head is None:
+            own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
+            names = {name for name, _ in own}
+            self.head = ResponseHead(200, [*(header for header in self._headers if header[0] not in names), *own])
+        if self._failed and self._failover is not None:
+            self._failover.check_status(status)
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._bytes_left -= len(chunk)
+        if self._bytes_left < 0:
             return b""
-        if self._whole:
-            if len(self._held) <= self._rewrite.limits.frame:
-                self._held += chunk
+        if self._reads_whole:
+            if len(self._body) <= self._settings.limits.frame:
+                self._body += chunk
             return b""
         return self._read_stream(chunk)
 
-    def _read_stream(self, chunk: bytes) -> bytes:
-        return self._send_all(self._choices.feed(chunk)) if self._choices else self._send(self._adapter.feed(chunk))
-
-    def _end_stream(self, cause: str | None) -> bytes:
-        return self._send_all(self._choices.close(cause)) if self._choices else self._send(self._adapter.close(cause))
-
-    @property
-    def is_long(self) -> bool:
-        """Whether `close` may read, or write, too much at once for an event loop."""
-        return self._asked_long or max(len(self._held), sum(map(len, self._parts))) > IN_THREAD
-
     def close(self, cause: str | None = None) -> bytes:
-        """Return the end of the client's body; `cause` says why the upstream's broke off, if it did."""
-        if self._untouched:
-            held, self._held = bytes(self._held), bytearray()
-            return held
-        if self._preparing and self._prepared():
-            return b""
-        if self._left < 0:
+        if self._upstream_ended or self.complete:
+            return self._end_answer()
+        if self._failed and self._failover is not None and self._failover.fault is not None:
+            return self._fail_over(self._failover)
+        if self._bytes_left < 0:
             cause = "too_large"
         if self._failed and self.head is None and not self._tries:
-            if self._plan.alone and self._status in REFUSES:
-                return self._ask_freely()
-            self.head = Head(self._status, [*self._passed, ("content-type", JSON)])
-            return write_refusal(self.client, self._status, bytes(self._held))
-        if self._failed:
-            sent = self._send([read_fault(None).event()])  # when the model was asked again: what it said before counts
-        elif self._whole:
-            sent = self._read_whole(cause)
+            if self._plan.only_call and self._status in SCHEMA_REFUSED:
+                self._drop_schema()
+                return b""
+            self.head = ResponseHead(self._status, [*self._headers, ("content-type", JSON)])
+            return write_refusal(self.client, self._status, bytes(self._body))
+        if self._failed:  # the model was asked again, and what it said before counts
+            sent = self._send([read_fault(None).event()])
         else:
-            sent = self._end_stream(cause)
-        if (moved := self._move_on()) is not None:
-            return sent + moved
-        return sent + self._end_answers()
+            sent = self._read_whole(cause) if self._reads_whole else self._end_stream(cause)
+        if self._failover is not None and self._failover.fault is not None:
+            return sent + self._fail_over(self._failover)
+        self._upstream_ended = True
+        return sent + self._end_answer()
 
-    def _end_answers(self) -> bytes:
-        ends = b"".join(self._answers[index].close() for index in sorted(self._answers, reverse=True))
-        if len(self._answers) > 1:  # the first comes last, because it has the usage
-            ends = ends.replace(DONE, b"") + DONE
-        sent = self._keep(ends)
-        if self.request is not None:
-            self._answers[0].begin_again()
-            return sent
-        return sent + self._finish()
+    def _read_stream(self, chunk: bytes) -> bytes:
+        if self._with_logprobs:
+            return self._send_with_logprobs(self._frames.feed(chunk))
+        return self._send(self._adapter.feed(chunk))
 
-    def _finish(self) -> bytes:
-        """Return the body of an answer that is not streamed."""
-        if self._asked.streamed:
-            return b""
-        status, body = write_whole(self.client, b"".join(self._parts))
-        self.head = Head(status, [*self._passed, ("content-type", JSON)])
-        return body
+    def _end_stream(self, cause: str | None) -> bytes:
+        return self._send_with_logprobs(self._frames.close()) + self._send(self._adapter.close(cause))
 
-    def _write(self) -> UpstreamRequest:
-        rewrite = self._rewrite
-        self._chat = write_request(
-            self._asked, self._plan, rewrite.upstream, examples=rewrite.few_shot, host=self._host, more=self._more
-        )
-        self._preparing = self._template is not None
-        return self._chat if self._template is None else self._template.ask(self._chat.body)
+    def _read_whole(self, cause: str | None) -> bytes:
+        """Return what is sent for an answer that arrived as one body."""
+        body, limits = bytes(self._body), self._settings.limits
+        try:
+            value = decode(body)
+        except ValueError:
+            if body.lstrip().startswith(_STREAM_BEGINNINGS) or self._settings.upstream == "ollama":
+                return self._read_stream(body) + self._end_stream(cause)
+            return self._send([interrupted(cause) if cause else _NOT_JSON])
+        if not isinstance(value, dict) or value.get("error"):
+            return self._send([read_fault(value).event()])
+        id, model = (name if isinstance(name := value.get(key), str) else None for key in ("id", "model"))
+        self._identity = id, model
+        return self._send(finished(value, limits)) + self._send_logprobs(value)
 
-    def _prepared(self) -> bool:
-        """Ask the model itself, now that its server has told the prompt; return whether there is something to ask.
+    # The client's answer.
 
-        A server that has no such endpoint is asked for chat completions.
-        """
-        assert self._template is not None
-        self._preparing = False
-        held, self._held = bytes(self._held), bytearray()
-        if self._status in NO_TEMPLATE:
-            self._leave_template(f"status {self._status}")
-            self.request = self._chat
-            return True
-        made = None if self._failed else self._template.complete(held, self._chat.body, self._plan.dialects)
-        if made is None:
-            self._held += held
-            self._failed, self._status = True, self._status if self._failed else 502
-            return False
-        self.request, self._in_reasoning = made
-        self._answers = self._answers if self._tries else {0: self._make_answer(0)}
-        return True
-
-    def _leave_template(self, why: str) -> None:
-        """Ask for chat completions instead, whose parser may eat calls: which is said once for each reason."""
-        self._template = None
-        self._rewrite.tell_once("template_not_used", upstream=self._rewrite.upstream, reason=why)
-
-    def _ask_freely(self) -> bytes:
-        """Ask without the form of a call, which the upstream cannot write by; return that there is nothing to send."""
-        self._asked, self._plan = ask_freely(self._asked, self._plan)
-        self._rewrite.tell_once("schema_not_used")
-        self._held.clear()
-        self.request = self._write()
-        self._answers = {0: self._make_answer(0)}
-        return b""
-
-    def _ask_again(self, malformed: list[Error]) -> bool:
-        """Have the model write malformed calls anew, unless it has been asked often enough; return whether it is."""
-        if self._tries >= self._rewrite.ask_again:
-            return False
-        self._tries += 1
-        faults = "; ".join(dict.fromkeys(each.message for each in malformed))
-        wish = f"A call of yours cannot be read: {faults}. Write it once more, in the right form, and nothing else."
-        self._more += [{"role": "assistant", "content": "".join(self._said)}, {"role": "user", "content": wish}]
-        self._said.clear()
-        self._held.clear()
-        self.request = self._write()
-        return True
-
-    @property
-    def _apart(self) -> bool:
-        """Whether choices are read one by one: there are several, or they hold what no event does."""
-        return self._rewrite.upstream != "ollama" and (self._wanted > 1 or self._asked.options.get("logprobs") is True)
-
-    @property
-    def _wanted(self) -> int:
-        return wanted(self._asked.options.get("n"))
-
-    def _make_answer(self, index: int) -> ClientAnswer:
-        rewrite, asked, plan = self._rewrite, self._asked, self._plan
-        taught = plan.taught is not None
-        again = rewrite.ask_again > 0 and not self._apart
-        at_the_end = again or bool(rewrite.fallbacks) or self._gate is not None  # calls leave then
-        holds = self._neutralised or at_the_end  # calls, until they are whole
-        most = 0 if asked.choice.mode == "none" and taught else None if asked.parallel else 1
+    def _make_answer(self) -> ClientAnswer:
+        settings, request, plan = self._settings, self._client_request, self._plan
+        asks_again = settings.ask_again > 0 and not self._with_logprobs
+        calls_at_end = asks_again or self._failover is not None or self.judge is not None
+        calls_whole = self._neutralised or calls_at_end
+        drops_calls = request.choice.mode == "none" and plan.taught is not None
         options = {
-            "call_deltas": not holds,
-            "in_reasoning": self._in_reasoning,
-            "on_malformed": "error" if again else rewrite.on_malformed,
-            "limits": rewrite.limits,
-            "text_rules": rewrite.text_rules,
-            "new_id": rewrite.new_id or self._new_id,
-            **rewrite.parsing,
+            "call_deltas": not calls_whole,
+            "on_malformed": "error" if asks_again else settings.on_malformed,
+            "limits": settings.limits,
+            "text_rules": settings.text_rules,
+            "new_id": settings.new_id or self._new_id,
+            **settings.parsing,
         }
 
-        def machine() -> StreamMachine:
-            made = StreamMachine(
+        def make_machine() -> StreamMachine:
+            machine = StreamMachine(
                 dialects=plan.dialects, tools=self._tools, execute="never", native_tool_calls=plan.native, **options
             )
-            made.reserve(calls_in(asked.history))
-            return made
+            machine.reserve(calls_in(request.history))
+            return machine
 
         return ClientAnswer(
-            machine,
+            make_machine,
             lambda: encoder_for(
-                asked,
-                self._identity or (self._choices or self._adapter).identity,
-                index=index,
-                call_deltas=plan.native is not None and not at_the_end,
-                new_id=rewrite.new_answer_id,
-                now=rewrite.now,
+                request,
+                self._identity or self._adapter.identity,
+                call_deltas=plan.native is not None and not calls_at_end,
+                new_id=settings.new_answer_id,
+                now=settings.now,
             ),
             dialects=plan.dialects if self._neutralised else (),
-            most=most,
-            shows_malformed=asked.client != "anthropic",
-            malformed_as_text=rewrite.on_malformed == "text",
-            names_native=plan.native is None,
+            max_calls=0 if drops_calls else None if request.parallel else 1,
+            shows_malformed=self.client != "anthropic",
+            malformed_as_text=settings.on_malformed == "text",
+            checks_native_ids=plan.native is None,
             watch=self._watch,
-            alone=CallAlone(plan.dialects) if plan.alone else None,
-            again=self._ask_again if again else None,
-            gate=self._gate,
+            forced_call=ForcedCallReader(plan.dialects) if plan.only_call else None,
+            ask_again=self._ask_again if asks_again else None,
+            judge=self.judge,
         )
 
     def _new_id(self) -> str:
-        begin = "toolu_" if self.client == "anthropic" else "call_"
-        return begin + (WRITTEN if self._plan.dialects else "") + secrets.token_hex(9)
+        prefix = "toolu_" if self.client == "anthropic" else "call_"
+        return prefix + (TEXT_CALL_ID if self._plan.dialects else "") + secrets.token_hex(9)
 
-    def _send(self, events: list[SourceEvent], index: int = 0) -> bytes:
+    def _send(self, events: list[SourceEvent]) -> bytes:
+        if self._failover is not None and not self._with_logprobs:
+            may_continue = self._bytes_left >= 0 and not self._answer.stopped
+            events = self._failover.read(events, may_continue=may_continue)
+        return self._answer_events(events)
+
+    def _answer_events(self, events: list[SourceEvent]) -> bytes:
         if not events:
             return b""
-        if index not in self._answers:
-            self._answers[index] = self._make_answer(index)
-        if self._rewrite.ask_again:
-            self._said += (each.text for each in events if isinstance(each, TextDelta))
-        return self._keep(self._answers[index].feed(events))
+        if self._settings.ask_again:
+            self._said += (event.text for event in events if isinstance(event, TextDelta))
+        return self._stream_or_keep(self._answer.feed(events))
 
-    def _send_all(self, pieces: Iterable[ChoicePiece]) -> bytes:
-        """Return what is sent at once of several choices."""
+    def _send_with_logprobs(self, frames: Iterable[Framed]) -> bytes:
         parts = []
-        for index, events, logprobs in pieces:
-            parts.append(self._send(events, index))
-            if logprobs is not None and index in self._answers:
-                parts.append(self._keep(self._answers[index].tell(logprobs)))
+        for frame in frames:
+            parts.append(self._send(self._adapter.feed_frames([frame])))
+            if isinstance(frame, Frame):
+                parts.append(self._send_logprobs(_json_or_none(frame.data)))
         return b"".join(parts)
 
-    def _keep(self, written: bytes) -> bytes:
-        """Return what is sent at once; of an answer that is not streamed nothing is."""
-        if self._asked.streamed:
+    def _send_logprobs(self, answer: object) -> bytes:
+        """Send the log probabilities of the first choice, which no source event holds."""
+        logprobs = _logprobs_in(answer) if self._with_logprobs else None
+        return b"" if logprobs is None else self._stream_or_keep(self._answer.write_logprobs(logprobs))
+
+    def _stream_or_keep(self, written: bytes) -> bytes:
+        """Return bytes that are sent now; none if the client wants one body."""
+        if self._client_request.streamed:
             return written
         self._parts.append(written)
         return b""
 
-    def _read_whole(self, cause: str | None) -> bytes:
-        """Return what is sent at once of an answer that came as one JSON body."""
-        held = bytes(self._held)
-        try:
-            value = decode(held)
-        except ValueError:
-            if held.lstrip().startswith(_EVENTS) or self._rewrite.upstream == "ollama":
-                return self._read_stream(held) + self._end_stream(cause)
-            return self._send([interrupted(cause) if cause else _NO_JSON])
-        if not isinstance(value, dict) or value.get("error"):
-            return self._send([read_fault(value).event()])
-        if self._template is not None:
-            value = self._template.read(value)
-        names = [name if isinstance(name := value.get(key), str) else None for key in ("id", "model")]
-        self._identity = names[0], names[1]
-        if self._apart:
-            self._choices = None
-            return self._send_all(read_choices(value, self._rewrite.limits, self._wanted))
-        return self._send(finished(value, self._rewrite.limits))
+    def _release(self) -> bytes:
+        """Return what may be sent after a decision of the judge."""
+        sent = self._stream_or_keep(self._answer.release())
+        if self.judge is not None and self.judge.gate.drops:
+            self.complete = True
+            self.judge.gate.ended.clear()
+        return sent
 
-    def _move_on(self) -> bytes | None:
-        """Ask another upstream, if this one has failed; return what the client is sent meanwhile, or None."""
+    def _end_answer(self) -> bytes:
+        """Return the end of the answer, or the part of it before the next decision of the judge."""
+        undecided = self.judge is not None and self.judge.gate.ended
+        if undecided:
+            return b""
+        sent = b""
+        if not self._answer_closed:
+            self._answer_closed = True
+            sent = self._stream_or_keep(self._answer.close())
+            if self.judge is not None and self.judge.gate.ended:
+                return sent
+        if self.request is not None:  # the model is asked again
+            self._upstream_ended = self._answer_closed = False
+            self._answer.continue_with_calls()
+            return sent
+        if self._client_request.streamed:
+            return sent
+        status, body = write_whole(self.client, b"".join(self._parts))
+        self.head = ResponseHead(status, [*self._headers, ("content-type", JSON)])
+        return sent + body
+
+    # Further requests.
+
+    def _write(self) -> UpstreamRequest:
+        upstream = self._failover.upstream if self._failover is not None else None
+        if upstream is not None and upstream.model:
+            self._client_request = self._client_request._replace(model=upstream.model)
+        settings = self._settings
+        request = write_request(
+            self._client_request,
+            self._plan,
+            settings.upstream,
+            examples=settings.few_shot,
+            host=self._host,
+            more=self._more,
+        )
+        return request if self._failover is None else self._failover.address(request)
+
+    def _drop_schema(self) -> None:
+        """Ask without the schema of a forced call, which the upstream refuses."""
+        self._client_request, self._plan = without_schema(self._client_request, self._plan)
+        self._settings.warn_once("schema_not_used")
+        self._body.clear()
+        self.request = self._write()
+        self._answer = self._make_answer()
+
+    def _ask_again(self, malformed: list[Error]) -> bool:
+        """Ask the model to repeat malformed calls. Returns False if it was asked often enough."""
+        if self._tries >= self._settings.ask_again:
+            return False
+        self._tries += 1
+        faults = "; ".join(dict.fromkeys(error.message for error in malformed))
+        wish = f"A call of yours cannot be read: {faults}. Write it once more, in the right form, and nothing else."
+        self._more += [{"role": "assistant", "content": "".join(self._said)}, {"role": "user", "content": wish}]
+        self._said.clear()
+        self._body.clear()
+        self.request = self._write()
+        return True
+
+    def _fail_over(self, failover: AnswerFailover) -> bytes:
+        """Ask the next upstream. Returns pending text of the failed answer."""
+        self._body.clear()
+        pending = failover.take_pending_text()
+        sent = self._answer_events([TextDelta(pending)]) if pending else b""
+        written = self._answer.continue_elsewhere(self._client_request.model or "")
+        self._more = [message for message in self._more if message not in failover.instructions]
+        failover.move_on(written, begun=bool(self._answer.shown))
+        self.may_fail = failover.has_next
+        self._more += failover.instructions
+        self.request = self._write()
+        return sent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite(Settings):
+    """Settings of a rewrite, which begins an exchange for each request.
+
+    `mode` says how models call tools. `"text"` teaches the first of the `dialects` and reads all of them. Without
+    `dialects`, it teaches what models of that name write, or `tilde_fence`, and reads `"auto"`. `few_shot` adds
+    examples. `"native"` sends the tools to the upstream, and reads calls in text only if `dialects` are given. `"auto"`
+    is `"native"` with the known dialects of the model's name, unless the host or the history shows native calls.
+
+    A malformed call reaches the client as text or as an error (`on_malformed`), after the model was asked `ask_again`
+    times to repeat it. Calls are then sent when they are complete. `upstream` names the upstream's API. `text_rules`
+    apply to the text of every answer, and a `text_judge` approves it before it is sent. `fallbacks` are asked when the
+    upstream fails. `new_id` (of calls), `new_answer_id` and `now` (seconds since 1970) make answers reproducible.
+    Raises ValueError for a value that is not allowed.
+    """
+
+    def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:
+        """Return the exchange of one request in a client's format. It never raises.
+
+        `host` is the upstream's. `watch` is called with the events of the answer, except its text, before the client
+        sees them.
+        """
+        same_api = client == "openai" and self.upstream != "ollama"
+        reads_text = bool(self.text_rules) or self.text_judge is not None
+        try:
+            request = read_request(client, body)
+            for name in request.dropped:
+                self.warn_once("option_dropped", client=client, option=name)
+            plan = make_plan(mode_of(self.mode, request.model), self.dialects, request, host)
+            if same_api and not (plan.dialects or plan.taught or reads_text or self.fallbacks):
+                return PassThrough(client, "chat/completions", body)
+            refused = _unsupported_option(request, reads_text)
+            if refused is None:
+                return RewrittenExchange(self, request, plan, host=host, watch=watch, request_size=len(body))
+        except (InvalidRequest, ValueError, RecursionError) as error:
+            taught = mode_of(self.mode, model_in(body)) == "text"
+            if same_api and not (taught or self.dialects or reads_text):  # the upstream answers it
+                return PassThrough(client, "chat/completions", body)
+            refused = error if isinstance(error, InvalidRequest) else InvalidRequest(str(error))
+        return RefusedExchange(client, refused)
+
+
+def _unsupported_option(request: ClientRequest, reads_text: bool) -> InvalidRequest | None:
+    """Return the error for an option that a rewritten answer cannot honor."""
+    n = request.options.get("n")
+    if isinstance(n, int) and n > 1:
+        return InvalidRequest(f"`n` must be 1 where answers are rewritten, got {n}. Send several requests.", "n")
+    for name in ("logprobs", "top_logprobs"):
+        if reads_text and request.options.get(name):
+            message = f"`{name}` would reveal text that rules or a judge keep back. Leave it out."
+            return InvalidRequest(message, name)
+    return None
+
+
+def _json_or_none(data: bytes) -> object:
+    try:
+        return decode(data)
+    except ValueError:
         return None
+
+
+def _logprobs_in(answer: object) -> dict[str, Any] | None:
+    """Return the log probabilities of the first choice in a chunk or a whole answer."""
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    for place, choice in enumerate(choices if isinstance(choices, list) else ()):
+        if isinstance(choice, dict) and choice.get("index", place) == 0:
+            logprobs = choice.get("logprobs")
+            return logprobs if isinstance(logprobs, dict) else None
+    return None

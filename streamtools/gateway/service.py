@@ -1,8 +1,7 @@
-"""The gateway in front of any client: an ASGI application with tools for a model that writes its calls into the text.
+"""The gateway for clients in any language: an ASGI application that gives tools to a model that calls in its text.
 
     POST /v1/chat/completions, /v1/responses, /v1/messages
-    POST /v1/messages/count_tokens      where the upstream can count
-    POST /v1/embeddings, /v1/completions, /v1/audio/…; GET /v1/models, /v1/models/{id}      as they are
+    POST /v1/embeddings, /v1/completions, /v1/audio/…; GET /v1/models, /v1/models/{id}      unchanged
     GET  /health                        open to all
     GET  /metrics, /                    for Prometheus, and for people
 
@@ -23,7 +22,6 @@ from typing import Any, TypeVar, Unpack
 from urllib.parse import quote
 
 import httpx
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -31,14 +29,21 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streamtools.gateway.addresses import CLIENTS, JSON, UNREAD, as_bytes, headers_for, holds_text, path_below
 from streamtools.gateway.client_requests import Client
-from streamtools.gateway.counters import STYLE, Counters
-from streamtools.gateway.delivery import LEAST, Delivery, Passing, Route, attended, below, read_whole, without_key
-from streamtools.gateway.exchange import Exchange
-from streamtools.gateway.rewrite import Rewrite
+from streamtools.gateway.delivery import SHORTEST_SECRET, Delivery, Route, url_below, without_key
+from streamtools.gateway.exchange import PassThrough, Rewrite
+from streamtools.gateway.http import (
+    CLIENTS,
+    JSON,
+    UNREAD_ANSWER,
+    encode_headers,
+    headers_for,
+    may_return_text,
+    mounted_path,
+)
+from streamtools.gateway.metrics import STYLE, Metrics
 from streamtools.gateway.settings import RewriteOptions
-from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
+from streamtools.gateway.upstream_requests import Upstream
 from streamtools.outputs.whole_answers import write_fault
 from streamtools.recording import RecordingTransport
 from streamtools.recording.file_writer import Target
@@ -52,23 +57,34 @@ __all__ = ["app"]
 MAX_BODY = 32 * 1024 * 1024
 """Bytes of a request's body, which may hold images."""
 
-PASSED = ("/v1/embeddings", "/v1/completions", "/v1/audio/speech", "/v1/audio/transcriptions", "/v1/audio/translations")
-"""Paths whose requests and answers pass as they are."""
+UNCHANGED = (
+    "/v1/embeddings",
+    "/v1/completions",
+    "/v1/audio/speech",
+    "/v1/audio/transcriptions",
+    "/v1/audio/translations",
+)
+"""Paths of POST requests that pass unchanged, with their answers."""
 
-_LATER = {"retry-after": str(RETRY_AFTER)}
-_Made = TypeVar("_Made")
-_FORMS = PASSED[-2:]  # which take files
-_ASKED: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in CLIENTS.items()}
-_COUNT = "/v1/messages/count_tokens"
-_KEPT = ("/v1/responses/", "/v1/conversations")
+_RETRY_LATER = {"retry-after": str(RETRY_AFTER)}
+_Read = TypeVar("_Read")
+_FORMS = UNCHANGED[-2:]  # take files
+_REWRITTEN: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in CLIENTS.items()}
+_NEED_STORAGE = ("/v1/responses/", "/v1/conversations")
 _MODELS = "/v1/models"
 _MODEL = re.compile(rf"{_MODELS}/(?!(?:.*[/\\])?\.{{1,2}}(?:[/\\;]|\Z)).+")
-"""A name that holds no segment of dots, which leads elsewhere at an upstream that decodes slashes first."""
+"""A model's name without a segment of dots, which would lead to another path if an upstream decodes slashes first."""
 _ORIGIN = re.compile(r"https?://[^/*\s]+")
 _PASSED_HEADERS = {
-    *("accept", "authorization", "user-agent", "x-api-key", "x-request-id", "idempotency-key", "traceparent"),
+    "accept",
+    "authorization",
+    "user-agent",
+    "x-api-key",
+    "x-request-id",
+    "idempotency-key",
+    "traceparent",
 }
-"""Headers of the client's that the upstream is sent, beside OpenAI's own."""
+"""Headers of the client that the upstream is sent, besides those that begin with `openai-`."""
 
 
 def app(
@@ -92,24 +108,24 @@ def app(
 ) -> ASGIApp:
     """Return an ASGI application that asks `upstream`, such as `http://127.0.0.1:8080/v1`, and its `fallbacks`.
 
-    The `options` are parameters of `Rewrite`, in whose place a `rewrite` may be given; `api` is its `upstream`. `key`
-    is sent upstream in place of the client's; `client_key` is what clients have to send then, unless all of them are on
-    this machine, and is never passed on. `hosts` are the names under which the gateway is asked, beside `localhost` and
-    addresses; `origins` the pages elsewhere that may ask. `record` is the path of a recording, without keys, of what
-    the upstream is asked and answers. A body has `max_body` bytes at most, and `max_running` requests are answered at a
-    time; `timeout` is the silence of the upstream in seconds, `longest` a whole answer, `keep_alive` and `send_timeout`
-    those of `event_stream_response`, and `drain` what answers have left when the server ends. Raises ValueError for a
-    value that is not allowed, OSError for a recording that cannot be written.
+    The `options` are parameters of `Rewrite`; `api` is its `upstream`. An existing `rewrite` replaces them. `key` is
+    sent to the upstream instead of the client's key. Clients then have to send `client_key`, which is never passed on.
+    Without it only clients on this machine are answered. `hosts` are the names of the gateway besides `localhost` and
+    IP addresses. Pages of other `origins` may send requests. `record` is the path of a recording, without keys, of the
+    upstream's requests and answers. `max_body` limits the bytes of a request, `max_running` the requests at a time.
+    `timeout` limits the silence of the upstream in seconds, and `longest` a whole answer. `keep_alive` and
+    `send_timeout` are those of `event_stream_response`. `drain` is the time that answers get when the server ends.
+    Raises ValueError for a value that is not allowed, and OSError for a recording that cannot be written.
     """
     rewrite = rewrite or Rewrite(upstream=api, **options)
     url = httpx.URL(upstream)
     if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
-        raise ValueError("upstream is a URL such as http://127.0.0.1:8080/v1, without a key or a query")
-    if wrong := next((each for each in origins if not _ORIGIN.fullmatch(each)), None):
-        raise ValueError(f"origins are those of pages, such as https://example.org, and not {wrong!r}")
+        raise ValueError("`upstream` must be a URL such as http://127.0.0.1:8080/v1, without a key or a query.")
+    if wrong := next((origin for origin in origins if not _ORIGIN.fullmatch(origin)), None):
+        raise ValueError(f"`origins` must be origins of pages, such as https://example.org, got {wrong!r}.")
     for name, value in (("key", key), ("client_key", client_key)):
         if value is not None and not (value and value.isascii() and value.isprintable() and " " not in value):
-            raise ValueError(f"{name} is empty, or holds what no header takes")
+            raise ValueError(f"`{name}` is empty, or holds characters that a header cannot carry.")
     limits = max_body, max_running, timeout, longest, keep_alive, send_timeout, drain
     inner: ASGIApp = _Gateway(rewrite, url, key, client_key, record, *limits)
     if origins:
@@ -144,34 +160,34 @@ class _Gateway:
     drain: float
 
     def __post_init__(self) -> None:
-        keys = (self.key, *(each.key for each in self.rewrite.fallbacks))
-        self._keys = [each for each in keys if each is not None]  # of the upstream and its fallbacks
-        self._counters = Counters()
-        self._see = one_at_a_time(self._counters.see)  # long answers are read in threads
+        keys = (self.key, *(fallback.key for fallback in self.rewrite.fallbacks))
+        self._keys = [key for key in keys if key is not None]
+        self._metrics = Metrics()
+        self._watch = one_at_a_time(self._metrics.record)  # long answers are read in threads
         self._shutdown: Shutdown | None = None
-        self._reading = 0  # requests whose bodies come
+        self._reading = 0  # requests whose bodies are being read
         transport: Any = httpx.AsyncHTTPTransport(
             limits=httpx.Limits(max_connections=self.max_running, max_keepalive_connections=20)
         )
         if self.record is not None:
             transport = RecordingTransport(transport, self.record)
-        waits = httpx.Timeout(self.timeout, connect=min(10.0, self.timeout))
-        self._others = Starlette(lifespan=self.lifespan)
-        self._client = httpx.AsyncClient(transport=transport, timeout=waits, trust_env=False)
+        timeouts = httpx.Timeout(self.timeout, connect=min(10.0, self.timeout))
+        self._lifespan_app = Starlette(lifespan=self.lifespan)
+        self._client = httpx.AsyncClient(transport=transport, timeout=timeouts, trust_env=False)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
-        """Hold the connections, and hear of the server's end."""
+        """Keep the connections to the upstream open, and listen for the end of the server."""
         async with self._client, shutdown_signal(drain=self.drain) as self._shutdown:
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._others(scope, receive, send)
+            await self._lifespan_app(scope, receive, send)
             return
         request = Request(scope, receive)
-        method, path = scope["method"], path_below(scope)
-        client = _ASKED.get(path) if method == "POST" else None
+        method, path = scope["method"], mounted_path(scope)
+        client = _REWRITTEN.get(path) if method == "POST" else None
         form: Client = "anthropic" if path.startswith("/v1/messages") else client or "openai"
         if (method, path) == ("GET", "/health"):
             await PlainTextResponse("ok\n")(scope, receive, send)
@@ -180,58 +196,55 @@ class _Gateway:
         if refused := self._forbidden(request, form):
             await refused(scope, receive, send)
         elif (method, path) == ("GET", "/metrics"):
-            text = PlainTextResponse(self._counters.metrics(), media_type="text/plain; version=0.0.4")
+            text = PlainTextResponse(self._metrics.prometheus(), media_type="text/plain; version=0.0.4")
             await text(scope, receive, send)
         elif (method, path) == ("GET", "/"):
-            await HTMLResponse(self._counters.page(str(self.upstream)))(scope, receive, send)
+            await HTMLResponse(self._metrics.page(str(self.upstream)))(scope, receive, send)
         elif client is not None:
-            begin = partial(self.rewrite.begin, client, host=self.upstream.host, watch=self._see)
-            await self._answer(kind, form, request, partial(self._begin, begin), send)
-        elif (method, path) == ("POST", _COUNT):
-            await self._answer(kind, form, request, self._count, send)
-        elif method == "POST" and path in PASSED:
+            await self._answer(kind, form, request, partial(self._rewrite, client), send)
+        elif method == "POST" and path in UNCHANGED:
             await self._answer(kind, form, request, partial(self._pass, kind), send)
         elif method == "GET" and (path == _MODELS or _MODEL.fullmatch(path)):
             name = path.removeprefix(_MODELS).removeprefix("/")
             endpoint = f"models/{quote(name, safe='')}" if name else "models"
             await self._answer("models", form, request, partial(self._pass, endpoint), send)
-        elif path.startswith(_KEPT):
-            why = "nothing is kept between requests: send the items of the conversation in `input`, each time"
-            await _refuse(form, 400, why)(scope, receive, send)
+        elif path.startswith(_NEED_STORAGE):
+            message = "nothing is stored between requests: send the items of the conversation in `input` each time"
+            await _refuse(form, 400, message)(scope, receive, send)
         else:
-            why = f"the gateway has no {method} {path[:100]}; what it has is in its documentation"
-            await _refuse(form, 404, why)(scope, receive, send)
+            message = f"the gateway has no {method} {path[:100]}; its documentation lists its paths"
+            await _refuse(form, 404, message)(scope, receive, send)
 
     def _forbidden(self, request: Request, form: Client) -> Response | None:
-        """Return the refusal of a client that has no right to ask."""
+        """Return the refusal of a client that is not authorized, or None."""
         if self.client_key is None:
             if not self._keys or is_here(request.client):
                 return None
-            return _refuse(form, 403, "this gateway has a key of its own, and answers this machine alone")
+            return _refuse(form, 403, "this gateway has its own key, so it answers only clients on its machine")
         given = [request.headers.get("x-api-key", "")]
         scheme, _, rest = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             given.append(rest.strip())
-        elif scheme.lower() == "basic":  # of a browser, for the status page; the user's name is any
+        elif scheme.lower() == "basic":  # a browser sends the key as the password of any user
             with suppress(ValueError):
                 given.append(b64decode(rest, validate=True).decode().partition(":")[2])
-        if any(secrets.compare_digest(each.encode(), self.client_key.encode()) for each in given):
+        if any(secrets.compare_digest(key.encode(), self.client_key.encode()) for key in given):
             return None
-        refused = _refuse(form, 401, "the key is not that of this gateway")
-        refused.headers["www-authenticate"] = "Basic" if path_below(request.scope) in ("/", "/metrics") else "Bearer"
+        refused = _refuse(form, 401, "this is not the key of the gateway")
+        refused.headers["www-authenticate"] = "Basic" if mounted_path(request.scope) in ("/", "/metrics") else "Bearer"
         return refused
 
     async def _answer(
         self, kind: str, form: Client, request: Request, answer: Callable[[Request, Send], Awaitable[int]], send: Send
     ) -> None:
-        """Answer within the limits, and count it."""
-        counters = self._counters
-        counters.running += 1
+        """Answer within the limits, and count the request."""
+        metrics = self._metrics
+        metrics.running += 1
         status = 500
         try:
             if self._shutdown is not None and self._shutdown.begun:
-                raise HTTPException(503, "the server is about to end", _LATER)
-            self._keep_place()
+                raise HTTPException(503, "the server is about to end", _RETRY_LATER)
+            self._check_running()
             status = await answer(request, send)
         except HTTPException as error:
             status = error.status_code
@@ -239,123 +252,88 @@ class _Gateway:
             refused.headers.update(error.headers or {})
             await refused(request.scope, request.receive, send)
         finally:
-            counters.running -= 1
-            counters.requests[kind, status] += 1
+            metrics.running -= 1
+            metrics.requests[kind, status] += 1
 
-    def _keep_place(self) -> None:
-        """Raise HTTPException if there is none for a request that has taken one."""
-        if self._counters.running > self.max_running:
-            raise HTTPException(503, "too many requests are being answered at the same time", _LATER)
+    def _check_running(self) -> None:
+        """Raise HTTPException if too many requests are being answered."""
+        if self._metrics.running > self.max_running:
+            raise HTTPException(503, "too many requests are being answered at the same time", _RETRY_LATER)
 
-    async def _read(self, request: Request, read: Callable[[bytes], _Made], **options: Any) -> _Made:
-        """Return what `read` makes of a body. While that comes, its request has no place among those that are answered:
-        slow clients wait among themselves, four for each place.
+    async def _read(self, request: Request, read: Callable[[bytes], _Read], **options: Any) -> _Read:
+        """Return the result of `read` for the body of a request.
+
+        A request whose body is still arriving does not count as one that is being answered, so slow clients cannot
+        block others. Four times as many requests may be in this state.
         """
         if self._reading >= 4 * self.max_running:
-            raise HTTPException(503, "too many requests are being read at the same time", _LATER)
+            raise HTTPException(503, "too many requests are being read at the same time", _RETRY_LATER)
         self._reading += 1
-        self._counters.running -= 1
+        self._metrics.running -= 1
         try:
-            made = await read_body(request, read, max_body=self.max_body, **options)
+            result = await read_body(request, read, max_body=self.max_body, **options)
         finally:
             self._reading -= 1
-            self._counters.running += 1
-        self._keep_place()
-        return made
+            self._metrics.running += 1
+        self._check_running()
+        return result
 
-    async def _begin(self, begin: Callable[[bytes], Exchange], request: Request, send: Send) -> int:
-        def read(body: bytes) -> tuple[Exchange, bool]:
-            exchange = begin(body)
-            return exchange, exchange.request is not None and exchange.request.body is body
-
+    async def _rewrite(self, client: Client, request: Request, send: Send) -> int:
+        """Answer a request for an answer of a model."""
         started = monotonic()
-        exchange, untouched = await self._read(request, read)
+        begin = partial(self.rewrite.begin, client, host=self.upstream.host, watch=self._watch)
+        exchange = await self._read(request, begin)
         if exchange.request is None:
             body = exchange.close()
             assert exchange.head is not None
             refused = Response(body, exchange.head.status, dict(exchange.head.headers))
             await refused(request.scope, request.receive, send)
             return exchange.head.status
-        delivery = Delivery(exchange, self._route(request, exchange.client), untouched=untouched)
+        delivery = Delivery(exchange, self._route(request, client))
         status = await self._deliver(delivery, request, send)
-        if delivery.first is not None:
-            self._counters.first_token(delivery.first - started)
+        if delivery.first_sent is not None:
+            self._metrics.record_first_token(delivery.first_sent - started)
         return status
 
     async def _pass(self, endpoint: str, request: Request, send: Send) -> int:
-        """Answer with what the upstream answers, if that is no text that rules and a judge are to read."""
-        if (self.rewrite.text_rules or self.rewrite.text_judge) and holds_text(f"/{endpoint}"):
-            raise HTTPException(400, UNREAD)
+        """Answer with the upstream's answer, unless it may hold text that rules or a judge have to read."""
+        if (self.rewrite.text_rules or self.rewrite.text_judge) and may_return_text(f"/{endpoint}"):
+            raise HTTPException(400, UNREAD_ANSWER)
         body = await self._read(request, bytes, max_values=None) if request.method == "POST" else b""
         route = self._route(request, "openai")._replace(method=request.method)
-        return await self._deliver(Delivery(Passing(endpoint, body), route, untouched=True), request, send)
+        return await self._deliver(Delivery(PassThrough("openai", endpoint, body), route), request, send)
 
     async def _deliver(self, delivery: Delivery, request: Request, send: Send) -> int:
         for key in self._keys:
-            if len(key) >= LEAST:
+            if len(key) >= SHORTEST_SECRET:
                 send = without_key(send, key.encode())
         await delivery.run(
             request.receive, send, self._shutdown, keep_alive=self.keep_alive, send_timeout=self.send_timeout
         )
         return delivery.status
 
-    async def _count(self, request: Request, send: Send) -> int:
-        """Count the tokens of what the model would be asked, where the upstream has its template and its tokens."""
-
-        def read(body: bytes) -> Exchange:
-            asked = msgspec.json.decode(body, type=dict[str, Any])
-            return self.rewrite.begin(
-                "anthropic", msgspec.json.encode({**asked, "max_tokens": 1}), host=self.upstream.host
-            )
-
-        exchange = await self._read(request, read)
-        wanted = exchange.request
-        if wanted is None:
-            raise HTTPException(400, str(msgspec.json.decode(exchange.close())["error"]["message"]))
-        if wanted.endpoint not in ("apply-template", "tokenize"):
-            raise HTTPException(404, "the upstream has no tokens to count; see the option api")
-        route = self._route(request, "anthropic")
-        made = await attended(partial(self._tokens, route, wanted), request.receive, self._shutdown)
-        if not isinstance(tokens := made.get("tokens"), list):
-            raise HTTPException(404, "the upstream does not count tokens")
-        body = msgspec.json.encode({"input_tokens": len(tokens)})
-        await Response(body, media_type=JSON)(request.scope, request.receive, send)
-        return 200
-
-    async def _tokens(self, route: Route, wanted: UpstreamRequest) -> dict[str, Any]:
-        made = await self._ask(route, wanted.endpoint, wanted.body)
-        if wanted.endpoint == "apply-template":
-            text = {"content": made.get("prompt"), "add_special": False, "parse_special": True}
-            made = await self._ask(route, "tokenize", msgspec.json.encode(text))
-        return made
-
-    async def _ask(self, route: Route, endpoint: str, body: bytes) -> dict[str, Any]:
-        body = await read_whole(route, endpoint, body, self.rewrite.limits.frame)
-        try:
-            return msgspec.json.decode(body, type=dict[str, Any])
-        except ValueError as error:
-            raise HTTPException(502, f"the upstream does not count tokens: {type(error).__name__}") from None
-
     def _route(self, request: Request, client: Client) -> Route:
-        """Return how the upstream is asked for a client, with whose key."""
-        own = self.key is not None or self.client_key is not None
+        """Return how the upstream and its fallbacks are asked for a client, and with which keys."""
+        has_own_keys = self.key is not None or self.client_key is not None
         headers = [
             (name, value)
             for name, value in request.headers.items()
             if (name in _PASSED_HEADERS or name.startswith("openai-"))
-            and not (own and name in ("authorization", "x-api-key"))
+            and not (has_own_keys and name in ("authorization", "x-api-key"))
         ]
         if request.headers.get("authorization", "")[:6].lower() == "basic ":
-            headers = [each for each in headers if each[0] != "authorization"]
-        kind = request.headers.get("content-type", JSON)
-        headers = [each for each in headers_for(client, headers) if each[0] != "content-type"]
+            headers = [header for header in headers if header[0] != "authorization"]
+        content_type = request.headers.get("content-type", JSON)
+        headers = [header for header in headers_for(client, headers) if header[0] != "content-type"]
         if self.key is not None:
             headers.append(("authorization", f"Bearer {self.key}"))
-        headers += [("content-type", kind), ("accept-encoding", "identity")]
-        known = [(self.upstream, headers)]
-        known += [(httpx.URL(each.url), each.headers(headers)) for each in self.rewrite.fallbacks]
-        made = [Route(self._client, partial(below, url), as_bytes(each), self.longest) for url, each in known]
-        return made[0]._replace(fallbacks=made[1:])
+        headers += [("content-type", content_type), ("accept-encoding", "identity")]
+        upstreams = [(self.upstream, headers)]
+        upstreams += [(httpx.URL(each.url), each.headers(headers)) for each in self.rewrite.fallbacks]
+        first, *others = (
+            Route(self._client, partial(url_below, url), encode_headers(sent), self.longest) for url, sent in upstreams
+        )
+        return first._replace(fallbacks=others)
 
 
 def _refuse(form: str, status: int, message: str) -> Response:

@@ -1,12 +1,11 @@
-"""A transport under any SDK: tools for a model that writes its calls into the text, without a change elsewhere.
+"""An HTTP transport under any SDK, which gives tools to a model that writes its calls into the text.
 
     client = openai.AsyncOpenAI(http_client=httpx2.AsyncClient(transport=ToolCallTransport(mode="text")), …)
 
-It is a transport of asynchronous clients and of blocking ones, of httpx and of httpx2; neither is imported here, since
-who asks has imported it. Requests that ask for no answer of a model pass as they are, and so does whatever else the
-SDK relies on: statuses, headers, timeouts, and what the network raises before an answer has begun. A stream that breaks
-off ends with an error in the client's form. Where rules or a judge are set, what is not rewritten passes only if it is
-known to bring no text of a model.
+It serves asynchronous and blocking clients of httpx and httpx2. It imports neither: the client has imported its own.
+Requests that ask for no answer of a model pass unchanged. So does everything that the SDK relies on: statuses, headers,
+timeouts, and network errors before an answer begins. A stream that breaks off ends with an error in the client's form.
+With text rules or a judge, a request passes unchanged only if its answer is known to hold no text of a model.
 """
 
 from __future__ import annotations
@@ -19,21 +18,20 @@ from inspect import isawaitable
 from types import ModuleType
 from typing import Any, Self, Unpack
 
-from streamtools.gateway.addresses import (
+from streamtools.gateway.exchange import Exchange, PassThrough, Rewrite
+from streamtools.gateway.http import (
+    IDEMPOTENCY_KEY,
     JSON,
-    ONCE,
-    UNREAD,
+    UNREAD_ANSWER,
     Headers,
-    as_bytes,
-    as_text,
     client_of,
+    decode_headers,
+    encode_headers,
     headers_for,
-    holds_text,
-    is_packed_twice,
+    is_encoded_twice,
+    may_return_text,
     path_for,
 )
-from streamtools.gateway.exchange import Exchange
-from streamtools.gateway.rewrite import Rewrite
 from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.outputs.whole_answers import write_fault
@@ -41,17 +39,14 @@ from streamtools.recording.transports import Transport, at_once, library_of, of_
 from streamtools.sources.source import unwind
 from streamtools.stream.long_work import in_thread_if
 
-_PACKED = "the upstream has packed its answer twice"
-_ASYNC = ("AsyncHTTPTransport", "handle_async_request")
-
 
 class ToolCallTransport(Transport):
-    """Asks `inner`, and makes native calls of those in the text of its answers.
+    """Sends requests through `inner`, and turns calls in the text of answers into native calls.
 
-    `inner` is a transport of the client's own library; None is that library's usual one, made when the first request
-    shows which it is. The other parameters are those of `Rewrite`; `rewrite` is one that is made already. An SDK of
-    Responses or of Anthropic's Messages asks the same upstream, at the path of its chat completions. Raises ValueError
-    for a value that is not allowed; TypeError, at the first request, for an `inner` of another library.
+    `inner` is a transport of the client's own library. None creates the library's default transport for the first
+    request. The other parameters are those of `Rewrite`, or `rewrite` is an existing one. SDKs of Responses and of
+    Anthropic's Messages reach the same upstream, at its path of chat completions. Raises ValueError for a value that is
+    not allowed, and TypeError at the first request if `inner` belongs to another library.
     """
 
     def __init__(
@@ -66,39 +61,40 @@ class ToolCallTransport(Transport):
         self._rewrite = rewrite or Rewrite(upstream=upstream, **options)
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
-        """Return the response of the upstream, as the client of `request` would have it from a model with tools."""
+        """Return the response to a client's request."""
         library = library_of(request)
-        inner = self._transport(library, blocking)
+        send = self._sender(library, blocking)
         client = client_of(request.method, request.url.path)
         if client is None:
-            return self._refusal(library, request) or await _come(inner(request))
+            return self._refusal(library, request) or await _result(send(request))
         content = request.read() if blocking else await request.aread()
         exchange = self._rewrite.begin(client, content, host=request.url.host)
         if exchange.request is None:
             return _response(library, exchange, exchange.close(), {})
-        if exchange.request.body is content:
-            return await _come(inner(request))
+        if isinstance(exchange, PassThrough):
+            return await _result(send(request))
 
-        headers = headers_for(client, as_text(request.headers.raw))
+        headers = headers_for(client, decode_headers(request.headers.raw))
 
         async def ask(wanted: UpstreamRequest) -> Any:
-            asked = self._request(library, request, headers, wanted)
-            headers[:] = [each for each in headers if each[0] != ONCE]
+            asked = self._upstream_request(library, request, headers, wanted)
+            headers[:] = [header for header in headers if header[0] != IDEMPOTENCY_KEY]
             try:
-                response = await _come(inner(asked))
-                if is_packed_twice(as_text(response.headers.raw)):
+                response = await _result(send(asked))
+                if is_encoded_twice(decode_headers(response.headers.raw)):
                     await _close(response, blocking)
-                    raise library.RemoteProtocolError(_PACKED, request=asked)
+                    message = "the upstream applied several content encodings to its answer"
+                    raise library.RemoteProtocolError(message, request=asked)
             except library.TransportError:
                 if not exchange.may_fail:
                     raise
                 response = library.Response(502)
             response.request = asked
-            exchange.begin(response.status_code, as_text(response.headers.raw))
+            exchange.begin(response.status_code, decode_headers(response.headers.raw))
             return response
 
         first = await ask(exchange.request)
-        body: _Body = of_library(_Body, library)(exchange, first, ask, library.TransportError, blocking)
+        body: _ClientBody = of_library(_ClientBody, library)(exchange, first, ask, library.TransportError, blocking)
         try:
             while exchange.head is None and (piece := next(body, b"") if blocking else await anext(body, b"")):
                 body.ahead.append(piece)
@@ -108,43 +104,48 @@ class ToolCallTransport(Transport):
         return _response(library, exchange, b"".join(body.ahead) if body.ended else body, first.extensions)
 
     def _refusal(self, library: ModuleType, request: Any) -> Any:
-        """Return the response to a request whose answer would pass by the rules and the judge, which someone wants."""
+        """Return the refusal of a request whose answer rules and judge could not read, or None if it may pass."""
         path = request.url.path
-        if not (self._rewrite.text_rules or self._rewrite.text_judge) or not holds_text(path):
+        if not (self._rewrite.text_rules or self._rewrite.text_judge) or not may_return_text(path):
             return None
-        body = write_fault("anthropic" if "/v1/messages" in path else "openai", 400, UNREAD)
+        body = write_fault("anthropic" if "/v1/messages" in path else "openai", 400, UNREAD_ANSWER)
         return library.Response(400, headers=[("content-type", JSON)], content=body)
 
-    def _request(self, library: ModuleType, request: Any, headers: Headers, wanted: UpstreamRequest) -> Any:
+    def _upstream_request(self, library: ModuleType, request: Any, headers: Headers, wanted: UpstreamRequest) -> Any:
         url = request.url
         if wanted.at:
             upstream = self._rewrite.fallbacks[wanted.at - 1]
             url, headers = library.URL(upstream.url + "/chat/completions"), upstream.headers(headers)
         url = url.copy_with(path=path_for(url.path, wanted.endpoint))
         more: dict[str, Any] = {"content": wanted.body, "extensions": request.extensions}
-        return library.Request("POST", url, headers=as_bytes(headers), **more)
+        return library.Request("POST", url, headers=encode_headers(headers), **more)
 
-    def _transport(self, library: ModuleType, blocking: bool) -> Any:
-        """Return what asks the transport behind this one. Raises TypeError for one of another library, or kind."""
-        usual, method = ("HTTPTransport", "handle_request") if blocking else _ASYNC
+    def _sender(self, library: ModuleType, blocking: bool) -> Any:
+        """Return the method of the inner transport that sends a request.
+
+        Raises TypeError if the transport belongs to another library, or serves another kind of client.
+        """
+        usual, method = "AsyncHTTPTransport", "handle_async_request"
+        if blocking:
+            usual, method = "HTTPTransport", "handle_request"
         if self._inner is None:
             self._inner = getattr(library, usual)()
         homes = {kind.__module__.partition(".")[0] for kind in type(self._inner).__mro__}
         others = [name for name in homes - {library.__name__} if hasattr(sys.modules.get(name), "AsyncByteStream")]
         if others and library.__name__ not in homes:
             raise TypeError(
-                f"the client is one of {library.__name__}, and the transport inside of ToolCallTransport one of "
-                f"{others[0]}; give it {library.__name__}.{usual}(), or none"
+                f"The client belongs to {library.__name__}, but the transport inside ToolCallTransport to {others[0]}. "
+                f"Pass {library.__name__}.{usual}(), or none."
             )
         if not hasattr(self._inner, method):
-            raise TypeError(f"{type(self._inner).__name__} has no {method}(): this client wants a {usual}")
+            raise TypeError(f"{type(self._inner).__name__} has no {method}(). This client needs a {usual}.")
         return getattr(self._inner, method)
 
 
-def _pieces_of(response: Any, blocking: bool) -> Any:
-    """Return what iterates over the decoded body of a response: its own method, or faster where nothing is encoded.
+def _chunks_of(response: Any, blocking: bool) -> Any:
+    """Return an iterator over the decoded body of a response.
 
-    A transport of the user's may have read it already, to look at it or to keep it.
+    A plain body is read from the stream directly. A custom transport may have read the body already.
     """
     if "content-encoding" in response.headers or response.is_stream_consumed:
         return response.iter_bytes() if blocking else response.aiter_bytes()
@@ -155,11 +156,11 @@ def _response(library: ModuleType, exchange: Exchange, body: Any, extensions: di
     assert exchange.head is not None
     status, headers = exchange.head
     given = {"content": body} if isinstance(body, bytes) else {"stream": body}
-    return library.Response(status, headers=as_bytes(headers), extensions=extensions, **given)
+    return library.Response(status, headers=encode_headers(headers), extensions=extensions, **given)
 
 
-async def _come(returned: Any) -> Any:
-    """Return what a transport has returned, or what comes of waiting for that."""
+async def _result(returned: Any) -> Any:
+    """Return the result of a blocking or an asynchronous transport."""
     return await returned if isawaitable(returned) else returned
 
 
@@ -171,10 +172,11 @@ async def _close(response: Any, blocking: bool) -> None:
 
 
 @dataclass(eq=False, repr=False)
-class _Body:
-    """The client's body while the upstream's is read; where the model is asked again, one behind the other.
+class _ClientBody:
+    """The client's body, made while the bodies of the upstream are read, one after the other.
 
-    A client that is `blocking` runs the same coroutines, in which nothing waits then.
+    For a `blocking` client the same coroutines run without waiting. Each kind of client has its own loop, because a
+    coroutine for each chunk would cost a blocking client a fifth more.
     """
 
     _exchange: Exchange
@@ -184,12 +186,13 @@ class _Body:
     _blocking: bool
 
     def __post_init__(self) -> None:
-        self._pieces: Any = _pieces_of(self._response, self._blocking)
-        self.ahead: list[bytes] = []  # read before the client was told the status
+        self._chunks: Any = _chunks_of(self._response, self._blocking)
+        self.ahead: list[bytes] = []
+        """Bytes that were read before the status was certain."""
 
     @property
     def ended(self) -> bool:
-        return self._pieces is None
+        return self._chunks is None
 
     def __iter__(self) -> Self:
         return self
@@ -199,13 +202,13 @@ class _Body:
     async def __anext__(self) -> bytes:
         if self.ahead and self._exchange.head is not None:
             return self.ahead.pop(0)
-        while (pieces := self._pieces) is not None:
+        while (chunks := self._chunks) is not None:
             try:
-                piece = self._exchange.feed(await anext(pieces))
+                piece = self._exchange.feed(await anext(chunks))
             except (StopAsyncIteration, self._broken) as error:
                 piece = await self._end_by(error)
-            if self._exchange.judged and self._pieces is pieces:
-                piece += await self._judge(pieces)
+            if self._exchange.judge is not None and self._chunks is chunks:
+                piece += await self._decide(chunks)
             if piece:
                 return piece
         raise StopAsyncIteration
@@ -213,13 +216,13 @@ class _Body:
     def __next__(self) -> bytes:
         if self.ahead and self._exchange.head is not None:
             return self.ahead.pop(0)
-        while (pieces := self._pieces) is not None:
+        while (chunks := self._chunks) is not None:
             try:
-                piece = self._exchange.feed(next(pieces))
+                piece = self._exchange.feed(next(chunks))
             except (StopIteration, self._broken) as error:
                 piece = at_once(self._end_by(error))
-            if self._exchange.judged and self._pieces is pieces:
-                piece += at_once(self._judge(pieces))
+            if self._exchange.judge is not None and self._chunks is chunks:
+                piece += at_once(self._decide(chunks))
             if piece:
                 return piece
         raise StopIteration
@@ -227,28 +230,28 @@ class _Body:
     async def _end_by(self, error: Exception) -> bytes:
         if isinstance(error, StopIteration | StopAsyncIteration):
             return await self._end()
-        if self._exchange.head is None and not self._exchange.may_fail:  # the client may ask once more
+        if self._exchange.head is None and not self._exchange.may_fail:  # the SDK may retry
             raise error
         return await self._end("transport")
 
-    async def _judge(self, pieces: Any) -> bytes:
-        """Return what may leave, and the end of the answer where that is all."""
-        piece = await self._exchange.settle(blocking=self._blocking)
-        if self._exchange.over:
+    async def _decide(self, chunks: Any) -> bytes:
+        """Let the judge decide. Returns the bytes that may leave, with the end of the answer if text was refused."""
+        assert self._exchange.judge is not None
+        piece = await self._exchange.judge.decide(blocking=self._blocking)
+        if self._exchange.complete:
             piece += await self._end()
             if not self._blocking:
-                await unwind(pieces)
+                await unwind(chunks)
         return piece
 
     async def _end(self, cause: str | None = None) -> bytes:
-        """Return the end of an answer, behind which the model may be asked again."""
+        """Return the end of an upstream's answer, and ask again if the exchange has another request."""
         exchange = self._exchange
-        is_long = not self._blocking  # which matters where others wait meanwhile
-        piece = await in_thread_if(is_long and exchange.is_long, partial(exchange.close, cause))
-        while exchange.asks:
-            piece += await exchange.settle(blocking=self._blocking)
-            piece += await in_thread_if(is_long and exchange.is_long, exchange.close)
-        self._pieces = None
+        piece = await self._close_exchange(cause)
+        while exchange.judge is not None and exchange.judge.pieces:
+            piece += await exchange.judge.decide(blocking=self._blocking)
+            piece += await self._close_exchange()
+        self._chunks = None
         await _close(self._response, self._blocking)
         if exchange.request is not None:
             try:
@@ -258,17 +261,20 @@ class _Body:
                     raise
                 exchange.begin(502, ())
                 return piece + exchange.close()
-            self._pieces = _pieces_of(self._response, self._blocking)
+            self._chunks = _chunks_of(self._response, self._blocking)
         return piece
 
+    async def _close_exchange(self, cause: str | None = None) -> bytes:
+        in_other_thread = not self._blocking and self._exchange.is_long()
+        return await in_thread_if(in_other_thread, partial(self._exchange.close, cause))
+
     async def leave(self) -> None:
-        pieces, self._pieces = self._pieces, None
+        chunks, self._chunks = self._chunks, None
         await _close(self._response, self._blocking)
-        if pieces is not None and not self._blocking:
-            await unwind(pieces)
+        if chunks is not None and not self._blocking:
+            await unwind(chunks)
 
     aclose = leave
 
     def close(self) -> None:
-        """Do so for a client that blocks."""
         at_once(self.leave())

@@ -1,102 +1,368 @@
-"""What the upstream is asked, in chat completions or in Ollama's own `/api/chat`. Sans-IO."""
+"""Write the request for the upstream: how its model calls tools, and what the model is told. Sans-IO.
+
+A `CallPlan` says in which dialects calls are read and which one is taught. Teaching and history depend only on the
+messages, so each request of a conversation begins like the one before and the upstream finds it in its cache.
+Instructions for one answer are appended to the end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from streamtools.calls import ToolCall
 from streamtools.conversation.models import OLLAMA_NAMES
-from streamtools.conversation.models.http_model import place
-from streamtools.conversation.prompts import Example
-from streamtools.gateway.client_requests import Asked, Refused
-from streamtools.gateway.plan import Plan, add_wish, history_for, wish_of
-from streamtools.history import Origin, write_messages
+from streamtools.conversation.models.http_model import calls_natively_at, place
+from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot, put_section
+from streamtools.gateway.client_requests import (
+    ClientRequest,
+    InvalidRequest,
+    as_tools,
+    cached,
+    definitions_of,
+    tools_of,
+)
+from streamtools.history import (
+    Assistant,
+    Message,
+    Origin,
+    System,
+    User,
+    calls_as_text,
+    plain_said,
+    read_messages,
+    settle,
+    write_messages,
+)
+from streamtools.limits import DEFAULT_LIMITS
+from streamtools.logs import Logger
 from streamtools.outputs.encoder import to_json
-from streamtools.parsing.dialects.neutralising import neutralise_all
+from streamtools.parsing.dialects import (
+    DIALECTS,
+    Dialect,
+    Dialects,
+    choose_dialects,
+    dialects_for,
+    for_model,
+    tilde_fence,
+)
+from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
+from streamtools.tools.schemas import inline
+
+_log = Logger(__name__)
 
 Upstream: TypeAlias = Literal["openai", "ollama", "llama.cpp", "vllm"]
-"""What an upstream speaks: chat completions, or Ollama's own form; of the last two, the template can be had too."""
+"""The API of the upstream: chat completions, or Ollama's own. All but "openai" can keep a forced call to a schema."""
+
+CallMode: TypeAlias = Literal["text", "native", "auto"]
+"""How models call: taught in text, by the upstream, or by the upstream unless calls leak into its text."""
+
+CallModes: TypeAlias = CallMode | Mapping[str, CallMode]
+"""One mode for all models, or modes by patterns of model names."""
+
+TEXT_CALL_ID = "text_"
+"""Part of the id of each call in text. A history shows by it that the upstream did not make the call natively."""
 
 
 class UpstreamRequest(NamedTuple):
-    """A POST of JSON to an endpoint of the upstream, or of one of its `fallbacks`, from 1 on."""
+    """A POST of JSON to an endpoint. `at` is 0 for the upstream, and counts its `fallbacks` from 1."""
 
     endpoint: str
     body: bytes
     at: int = 0
 
 
+class CallPlan(NamedTuple):
+    """How the calls of one answer are requested and read."""
+
+    dialects: tuple[Dialect, ...]
+    """The dialects that are read."""
+    taught: Dialect | None
+    """The dialect that is taught and that the history is written in; None if the tools are sent natively."""
+    only_call: bool = False
+    """Whether a schema makes the upstream answer with a call as plain JSON."""
+
+    @property
+    def native(self) -> bool | None:
+        """Whether native calls count: the `native_tool_calls` of the machine."""
+        return False if self.taught else None if self.dialects else True
+
+
+def mode_of(modes: CallModes, model: str) -> CallMode:
+    """Return the mode of the first pattern that matches a model's name, or `"text"` if none does.
+
+    A pattern with `*`, `?` or `[` matches a whole name, any other pattern a part of it.
+
+    >>> mode_of({"gemma": "text", "*": "native"}, "google/Gemma-3-4b")
+    'text'
+    """
+    if isinstance(modes, str):
+        return modes
+    name = model.lower()
+    for pattern, mode in modes.items():
+        glob = pattern.lower() if set(pattern) & set("*?[") else f"*{pattern.lower()}*"
+        if fnmatchcase(name, glob):
+            return mode
+    return "text"
+
+
+def make_plan(mode: CallMode, dialects: Dialects, request: ClientRequest, host: str | None) -> CallPlan:
+    """Return the plan for one request to the upstream at `host`."""
+    if mode == "text":
+        return teaching_plan(dialects, request.model)
+    if mode == "native":
+        return CallPlan(() if dialects is None else choose_dialects(dialects), None)
+    made_natively = (TEXT_CALL_ID not in call.id for call in calls_in(request.history))
+    if calls_natively_at(host or "") or any(made_natively):
+        return CallPlan((), None)
+    if dialects is None:
+        dialects = dialects_for(request.model) or _warn_of_unknown_model(request.model)
+    return CallPlan(choose_dialects(dialects), None)
+
+
+@lru_cache(maxsize=256)
+def _warn_of_unknown_model(model: str) -> tuple[str, ...]:
+    """Log, once for each name, that no calls are found in the text of this model."""
+    _log.warning("model_unknown", model=model, advice="name its dialects: mode 'auto' finds no call in its text")
+    return ()
+
+
+def teaching_plan(dialects: Dialects, model: str = "") -> CallPlan:
+    """Return the plan of mode `"text"`, which teaches the first dialect.
+
+    Without `dialects`, it teaches the dialect that models of this name write, or `tilde_fence`. Raises ValueError for a
+    dialect that cannot be taught.
+    """
+    if dialects is None:
+        usual = for_model(model, False)
+        taught = (usual and usual.taught) or DIALECTS["tilde_fence"]
+        return CallPlan((taught, *(dialect for dialect in choose_dialects(usual) if dialect.id != taught.id)), taught)
+    chosen = choose_dialects(dialects)
+    if not chosen or not chosen[0].teachable:
+        problem = f"{chosen[0].id!r} cannot be taught" if chosen else "`dialects` is empty"
+        advice = "Put a dialect such as 'tilde_fence' first, or use mode 'native', which only reads dialects."
+        raise ValueError(f"Mode 'text' teaches the first dialect, but {problem}. {advice}")
+    return CallPlan(chosen, chosen[0])
+
+
+def calls_in(history: Iterable[Message]) -> Iterator[ToolCall]:
+    return (call for message in history if isinstance(message, Assistant) for call in message.calls)
+
+
+# The request.
+
+
 def write_request(
-    asked: Asked,
-    plan: Plan,
+    request: ClientRequest,
+    plan: CallPlan,
     upstream: Upstream = "openai",
     *,
     examples: bool | Sequence[Example] = False,
     host: str | None = None,
     more: Sequence[dict[str, Any]] = (),
 ) -> UpstreamRequest:
-    """Return the request for the upstream; `more` messages, of chat completions, go on with the conversation.
+    """Return the request for the upstream. `more` holds messages of chat completions that follow the history.
 
-    Raises `Refused` for tools that cannot be taught, and for what the upstream has no place for.
+    Raises `InvalidRequest` for tools that cannot be taught, and for options that the upstream does not have.
     """
-    history = history_for(asked, plan, examples)
-    body: dict[str, Any] = {"model": asked.model} if asked.model else {}
+    history = _history_for(request, plan, examples)
+    body: dict[str, Any] = {"model": request.model} if request.model else {}
     form: Literal["openai", "ollama"] = "ollama" if upstream == "ollama" else "openai"
     body["messages"] = write_messages(history, form, dialects=plan.dialects, provider=Origin(form, host))
     if plan.taught is not None or form == "ollama":
-        add_wish(body["messages"], wish_of(asked, plan))
+        _append_instructions(body["messages"], instructions_for(request, plan))
     body["messages"] += more
     if plan.taught is None:
-        body |= neutralise_all(_tools(asked), plan.dialects) if plan.dialects else _tools(asked)
+        body |= neutralise_all(_tools(request), plan.dialects) if plan.dialects else _tools(request)
     if form == "openai":
-        body |= asked.options | {"stream": asked.streamed}
-        wanted = asked.body.get("stream_options") if asked.client == "openai" else None
-        about = dict(wanted) if isinstance(wanted, dict) else {}
-        if asked.include_usage:
-            about["include_usage"] = True
-        if asked.streamed and about:
-            body["stream_options"] = about
+        body |= request.options | {"stream": request.streamed}
+        wanted = request.body.get("stream_options") if request.client == "openai" else None
+        stream_options = dict(wanted) if isinstance(wanted, dict) else {}
+        if request.include_usage:
+            stream_options["include_usage"] = True
+        if request.streamed and stream_options:
+            body["stream_options"] = stream_options
     else:
-        body |= _for_ollama(asked, body)
+        body |= _ollama_members(request, body)
     return UpstreamRequest("api/chat" if form == "ollama" else "chat/completions", to_json(body))
 
 
-def _tools(asked: Asked) -> dict[str, Any]:
-    """Return what an upstream that calls natively is sent of tools."""
-    if not asked.tools:
+def _tools(request: ClientRequest) -> dict[str, Any]:
+    """Return the tools of a request for an upstream that calls natively."""
+    if not request.tools:
         return {}
-    as_they_came = ("tools", "tool_choice", "parallel_tool_calls")
-    if asked.client == "openai":
-        return {name: asked.body[name] for name in as_they_came if asked.body.get(name) is not None}
-    allowed = None if asked.allowed is None else frozenset(asked.allowed)
-    tools = [each for each in asked.tools if allowed is None or each.name in allowed]
-    named = {"type": "function", "function": {"name": asked.choice.name}}
-    choice: Any = named if asked.choice.mode == "tool" else asked.choice.mode
+    if request.client == "openai":
+        names = ("tools", "tool_choice", "parallel_tool_calls")
+        return {name: request.body[name] for name in names if request.body.get(name) is not None}
+    allowed = None if request.allowed is None else frozenset(request.allowed)
+    tools = [tool for tool in request.tools if allowed is None or tool.name in allowed]
+    named = {"type": "function", "function": {"name": request.choice.name}}
+    choice: Any = named if request.choice.mode == "tool" else request.choice.mode
     return {
-        "tools": [each.definition for each in tools],
+        "tools": [tool.definition for tool in tools],
         **({} if choice == "auto" else {"tool_choice": choice}),
-        **({} if asked.parallel else {"parallel_tool_calls": False}),
+        **({} if request.parallel else {"parallel_tool_calls": False}),
     }
 
 
-def _for_ollama(asked: Asked, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the rest of a request for Ollama, which has no `tool_choice`, and its options in an object."""
-    for name in ("n", "logprobs", "top_logprobs"):
-        if asked.options.get(name) not in (None, False, 0, 1 if name == "n" else 0):
-            raise Refused(f"{name} has no place in the upstream's form, which is Ollama's own", name)
-    ours = ("response_format", "stream_options", "reasoning_effort", "n", "logprobs", "top_logprobs")
-    options = {key: value for key, value in asked.options.items() if key not in ours}
-    if (effort := asked.options.get("reasoning_effort")) is not None:
+def _ollama_members(request: ClientRequest, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the other members of a request to Ollama, which has no `tool_choice` and nests its options."""
+    for name in ("logprobs", "top_logprobs"):
+        if request.options.get(name):
+            raise InvalidRequest(f"`{name}` is not supported by the upstream, which speaks Ollama's API.", name)
+    separate = ("response_format", "stream_options", "reasoning_effort", "n", "logprobs", "top_logprobs")
+    options = {key: value for key, value in request.options.items() if key not in separate}
+    if (effort := request.options.get("reasoning_effort")) is not None:
         options["think"] = False if effort == "none" else "low" if effort == "minimal" else effort
-    form = asked.options.get("response_format")
+    form = request.options.get("response_format")
     schema = form.get("json_schema") if isinstance(form, dict) else None
     if isinstance(schema, dict):
         options["format"] = schema.get("schema")
     elif isinstance(form, dict) and form.get("type") == "json_object":
         options["format"] = "json"
-    tools = body.pop("tools", None) if asked.choice.mode == "none" else body.get("tools")
-    if tools and asked.choice.mode == "tool":
-        body["tools"] = [each for each in tools if each["function"]["name"] == asked.choice.name]
+    tools = body.pop("tools", None) if request.choice.mode == "none" else body.get("tools")
+    if tools and request.choice.mode == "tool":
+        body["tools"] = [tool for tool in tools if tool["function"]["name"] == request.choice.name]
     for name in ("tool_choice", "parallel_tool_calls"):
         body.pop(name, None)
-    return place(options, "options", OLLAMA_NAMES) | {"stream": asked.streamed}
+    return place(options, "options", OLLAMA_NAMES) | {"stream": request.streamed}
+
+
+# The history.
+
+
+def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequence[Example]) -> list[Message]:
+    """Return the history as the upstream reads it."""
+    history = request.history
+    if plan.dialects:
+        history = [_neutralised(message, plan.dialects) for message in history]
+    if plan.taught is None:
+        return history
+    taught = _teach(settle(history, "cancelled"), request, plan.dialects, examples)
+    return calls_as_text(taught, plan.taught, reserved=plan.dialects)
+
+
+def _neutralised(message: Message, dialects: Sequence[Dialect]) -> Message:
+    """Return a message whose text the model may repeat without making a call. Results are neutralized elsewhere."""
+    if isinstance(message, User):
+        content = message.content
+        if isinstance(content, str):
+            return replace(message, content=neutralise(content, dialects))
+        texts = [(part, part.get("text")) for part in content]
+        parts = [part | {"text": neutralise(text, dialects)} if isinstance(text, str) else part for part, text in texts]
+        return replace(message, content=parts)
+    if isinstance(message, Assistant):
+        return plain_said(message, dialects)
+    return message
+
+
+def _teach(
+    history: list[Message],
+    request: ClientRequest,
+    enabled: tuple[Dialect, ...],
+    examples: bool | Sequence[Example],
+) -> list[Message]:
+    """Return the history with the tools in its system prompt, unless no tool may be called."""
+    if request.choice.mode == "none" or not request.tools:
+        return history
+    tools = as_tools(request.tools)
+    first = history[0] if history else None
+    base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
+    names = {tool.name for tool in tools}
+    given = () if isinstance(examples, bool) else [example for example in examples if example.name in names]
+    shown = read_messages(few_shot(enabled, tools, given)) if examples else []
+    return [System(put_section(base, _tool_section(definitions_of(request.tools), enabled))), *shown, *rest]
+
+
+@cached
+def _tool_section(definitions: bytes, enabled: tuple[Dialect, ...]) -> str:
+    """Return the section of the system prompt that describes the tools."""
+    return augment_system_prompt(None, tools_of(definitions), enabled)
+
+
+# Instructions for one answer.
+
+
+def instructions_for(request: ClientRequest, plan: CallPlan) -> str:
+    """Return instructions for this answer only, or "" if there are none."""
+    if not request.tools or request.choice.mode == "none":
+        return ""
+    sentences = []
+    if request.allowed is not None:
+        sentences.append(f"Of the tools, use none but these in your answer: {', '.join(request.allowed)}.")
+    several = "an array of JSON objects" if request.parallel and not request.choice.name else "a JSON object"
+    form = ", in the form that you were told" if plan.taught else ""
+    if plan.only_call:
+        form = f', as {several} with "name" and "arguments", and nothing else'
+    if request.choice.mode == "tool":
+        sentences.append(f"Your answer has to be a call of the tool {request.choice.name}{form}.")
+    elif request.choice.mode == "required":
+        sentences.append(f"Your answer has to call a tool{form}.")
+    if not request.parallel:
+        sentences.append("Make one call at most.")
+    return " ".join(sentences)
+
+
+def _append_instructions(messages: list[dict[str, Any]], instructions: str) -> None:
+    """Append instructions to the last message of the user, or as a message of their own."""
+    last = messages[-1] if messages else {}
+    if not instructions:
+        return
+    if last.get("role") != "user":
+        messages.append({"role": "user", "content": instructions})
+    elif isinstance(last["content"], str):
+        last["content"] = f"{last['content']}\n\n{instructions}"
+    else:
+        last["content"].append({"type": "text", "text": instructions})
+
+
+# Forced calls: a model that is taught in text may still write anything. Servers that keep an answer to a schema get the
+# schema of the call. The answer is then read as the body of a `tilde_fence`, whichever dialect is taught.
+
+SCHEMA_REFUSED = (400, 422, 500, 501)
+"""Statuses of servers that cannot keep an answer to this schema."""
+
+_KEEP_TO_SCHEMAS = ("llama.cpp", "vllm", "ollama")
+
+
+def force_call(request: ClientRequest, plan: CallPlan, upstream: str) -> tuple[ClientRequest, CallPlan]:
+    """Return a request with the schema of the forced call, if a call is forced and the upstream takes a schema.
+
+    A `response_format` of the client stays. Raises `InvalidRequest` for tools that cannot be taught.
+    """
+    forced = request.choice.mode in ("required", "tool")
+    if plan.taught is None or not forced or upstream not in _KEEP_TO_SCHEMAS or request.options.get("response_format"):
+        return request, plan
+    schema = {"name": "call", "schema": _schema_of_call(request)}
+    options = {**request.options, "response_format": {"type": "json_schema", "json_schema": schema}}
+    has_fence = any(dialect.id == "tilde_fence" for dialect in plan.dialects)
+    enabled = plan.dialects if has_fence else (*plan.dialects, tilde_fence())
+    return request._replace(options=options), plan._replace(dialects=enabled, only_call=True)
+
+
+def without_schema(request: ClientRequest, plan: CallPlan) -> tuple[ClientRequest, CallPlan]:
+    """Return the request without the schema of `force_call`."""
+    options = {name: value for name, value in request.options.items() if name != "response_format"}
+    return request._replace(options=options), plan._replace(only_call=False)
+
+
+def _schema_of_call(request: ClientRequest) -> dict[str, Any]:
+    """Return the schema of one call, or of an array if the client accepts several calls."""
+    names = {request.choice.name} if request.choice.name else None if request.allowed is None else {*request.allowed}
+    calls = [
+        {
+            "type": "object",
+            "properties": {"name": {"const": tool.name}, "arguments": inline(tool.parameters)},
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+        for tool in as_tools(request.tools)
+        if names is None or tool.name in names
+    ]
+    one = calls[0] if len(calls) == 1 else {"anyOf": calls}
+    if request.choice.name or not request.parallel:
+        return one
+    return {"type": "array", "items": one, "minItems": 1, "maxItems": DEFAULT_LIMITS.calls}

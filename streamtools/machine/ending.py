@@ -26,7 +26,6 @@ from streamtools.events import Done, DoneReason, FollowUp, ProviderCompleted, St
 from streamtools.machine.turn import STOPPED_AFTER_CALL, Turn
 
 if TYPE_CHECKING:
-    from streamtools.parsing.prose import Prose
     from streamtools.rules.rule import Rule
 
 STOPPED_BY_RULE = "stopped_by_rule"
@@ -210,16 +209,6 @@ class RunState:
     def salvaged(self) -> Collection[str]:
         """Ids of native calls that were found in a text which the provider could not read."""
         return self._turn.native.salvaged
-
-    @property
-    def passing(self) -> tuple[Turn, Prose] | None:
-        """What a text is added to, and what says whether it is shown as it is, while no more depends on text.
-
-        Who does as `feed` would with such a text needs no event of it.
-        """
-        turn = self._turn
-        prose = turn.parser.prose if self._flowing and not turn.ruled and turn.output is None else None
-        return None if prose is None else (turn, prose)
 
     def clean(self, event: UIEvent) -> UIEvent:
         """Return an event as rules leave it, for what others show of the model's words."""

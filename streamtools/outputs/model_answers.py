@@ -160,11 +160,6 @@ class CompletionEncoder(ABC):
         self._closers: dict[str, str] = {}  # the end of what has come of arguments, until the call is well formed
         self._broken: events.Error | None = None  # of a call whose arguments have left in part
 
-    @property
-    def around(self) -> tuple[bytes, bytes, TrailingSpace] | None:
-        """What is written around the JSON of text that comes now, and what holds its white space; None if more is."""
-        return None
-
     def encode(self, event: events.UIEvent) -> bytes:
         """Return what goes out for `event`."""
         if self._ended:

@@ -10,7 +10,7 @@ from typing import Any
 from streamtools import events
 from streamtools.errors import Code
 from streamtools.outputs.encoder import DONE, encode_json, present, to_json
-from streamtools.outputs.model_answers import CompletionEncoder, TrailingSpace, input_in
+from streamtools.outputs.model_answers import CompletionEncoder, input_in
 
 
 class OpenAIEncoder(CompletionEncoder):
@@ -20,8 +20,8 @@ class OpenAIEncoder(CompletionEncoder):
     call as it is written, which is for runs whose tools are all the client's, because a call that has been sent cannot
     be taken back when it is run here, superseded or forbidden. `include_usage` is that of the request's
     `stream_options`. `id`, `created` (seconds since 1970) and `system_fingerprint` are those of the provider's answer
-    or made. `custom` names tools that take a text of any form: their calls are sent when they are whole. `index` is
-    that of one choice among several. The texts of several steps are one, with a blank line in between.
+    or made. `custom` names tools that take a text of any form: their calls are sent when they are whole. The
+    texts of several steps are one, with a blank line in between.
     """
 
     def __init__(
@@ -34,7 +34,6 @@ class OpenAIEncoder(CompletionEncoder):
         created: int | None = None,
         system_fingerprint: str | None = None,
         custom: Collection[str] = (),
-        index: int = 0,
     ) -> None:
         super().__init__(call_deltas=call_deltas, custom=custom)
         self._head: dict[str, Any] = {
@@ -44,22 +43,15 @@ class OpenAIEncoder(CompletionEncoder):
             "model": model,
             **present(system_fingerprint=system_fingerprint),
         }
-        self._index = index
-        self._before = b"data: " + to_json(self._head)[:-1] + b',"choices":[{"index":%d,"delta":' % index
+        self._before = b"data: " + to_json(self._head)[:-1] + b',"choices":[{"index":0,"delta":'
         # `finish_reason` is the one member that the schema wants in each choice, also where it is null.
         self._behind = b',"finish_reason":null}]}\n\n'
         self._before_text, self._behind_text = self._before + b'{"content":', b"}" + self._behind
         self._include_usage = include_usage
 
-    @property
-    def around(self) -> tuple[bytes, bytes, TrailingSpace] | None:
-        space = self._space
-        more = self._separates or space.too_long or space.behind_call or self._ended or self._failed
-        return None if more or not self._has_text else (self._before_text, self._behind_text, space)
-
     def write_logprobs(self, logprobs: Mapping[str, Any]) -> bytes:
         """Return the chunk that holds log probabilities of the text before it."""
-        choice = {"index": self._index, "delta": {}, "logprobs": logprobs, "finish_reason": None}
+        choice = {"index": 0, "delta": {}, "logprobs": logprobs, "finish_reason": None}
         return self._begin() + encode_json({**self._head, "choices": [choice]})
 
     def _write_start(self) -> bytes:
@@ -87,7 +79,7 @@ class OpenAIEncoder(CompletionEncoder):
         return self._write({"tool_calls": [{"index": self._indexes[call_id], "function": {"arguments": text}}]})
 
     def _write_end(self, finish: str) -> bytes:
-        choice = {"index": self._index, "delta": {}, "finish_reason": finish}
+        choice = {"index": 0, "delta": {}, "finish_reason": finish}
         parts = [encode_json({**self._head, "choices": [choice]})]
         if self._include_usage and self._usage is not None:
             parts.append(encode_json({**self._head, "choices": [], "usage": _write_usage(self._usage)}))

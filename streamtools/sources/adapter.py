@@ -77,11 +77,6 @@ class Adapter(ABC):
         """Whether the terminator or an error has come, so that it no longer matters how the transport ends."""
         return self._over
 
-    @property
-    def around(self) -> tuple[bytes, bytes, int] | None:
-        """What stands around the text in bytes that say nothing else, and how long those may be, if that is known."""
-        return None
-
     @abstractmethod
     def take(self, item: object) -> list[SourceEvent]:
         """Return the events that `item` completes: bytes, a server-sent event, a dict, an object of an SDK.

@@ -85,7 +85,7 @@ def test_what_it_refuses_to_start_with(
         ("of no use", "--config", str(bad)),
         ("THEIRS is not set", *given, "--client-key-env", "THEIRS"),
         ("could use the key of the gateway", *given, "--key-env", "OWN", "--host", "0.0.0.0"),
-        ("is a URL such as", "--upstream", "http://key@a/v1", "--port", "0"),
+        ("must be a URL such as", "--upstream", "http://key@a/v1", "--port", "0"),
         ("no dialect 'nonsense'", *given, "--dialect", "nonsense"),
     ):
         assert main(["gateway", *arguments]) == 2

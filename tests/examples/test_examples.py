@@ -17,8 +17,7 @@ from fastapi import FastAPI
 
 from streamtools.conversation import ScriptedModel
 from tests.examples.loading import EXAMPLES, call, load, piece, say
-from tests.gateway.test_template_route import MODEL, PREPARED, llama
-from tests.support.gateway import collect, request
+from tests.support.gateway import collect, request, stream
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.serving import Served, read_frames
@@ -219,18 +218,16 @@ async def test_a_websocket_stops_an_answer(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_a_gateway_in_front_of_llama_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client of OpenAI's has native calls, where the model is asked for what follows the prompt of its template."""
-    prepared = Loopback([PREPARED["llama.cpp"]], declared="application/json")
-    async with Provider(prepared, Loopback([llama(True)])) as server:
+    """A client of OpenAI's gets native calls for the calls that leak into the text, without secrets in it."""
+    text = 'I look.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n</tool_call>'
+    async with Loopback([stream([text])]) as server:
         monkeypatch.setenv("MODEL_URL", f"{server.url}v1")
         async with Served(load("llama_cpp_gateway").app) as gateway, httpx.AsyncClient(trust_env=False) as client:
-            asked = request("openai", streamed=True, model=MODEL)
+            asked = request("openai", streamed=True, model="Qwen/Qwen3-8B")
             answer = await client.post(f"{gateway.url}/v1/chat/completions", json=asked)
-        asked_at = [head[""].split()[1] for head in server.heads]
     seen = collect("openai", answer.content)
     assert ("tool_calls", "I look.") == (seen.finish, seen.text)
     assert [("get_weather", {"city": "Zürich"})] == [each[1:] for each in seen.calls]
-    assert ["/apply-template", "/completion"] == asked_at
 
 
 @pytest.mark.deep

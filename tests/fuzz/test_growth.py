@@ -15,9 +15,6 @@ from streamtools.apps.web import dissection
 from streamtools.conversation.continuation import Continuation
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
-from streamtools.gateway import exchange
-from streamtools.gateway.client_requests import object_in
-from streamtools.gateway.several_answers import ChoicePiece, Choices, _apart
 from streamtools.history import Assistant, TextPart, formats
 from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.json_values import Rejected
@@ -27,7 +24,6 @@ from streamtools.machine.native_calls import NativeCalls
 from streamtools.outputs import paired, whole_answers
 from streamtools.outputs.paired import PairedEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
-from streamtools.sources.frames import Frame
 from streamtools.sources.open_call import OpenCall
 from streamtools.sources.wire_formats.anthropic import Anthropic
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
@@ -212,23 +208,6 @@ def texts_are_added(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(whole_answers._Texts, "add", add)
 
 
-def any_number_of_choices(patch: pytest.MonkeyPatch) -> None:
-    """They are read, though two are asked for; what is about none of them goes to each."""
-    patch.setattr(exchange, "wanted", lambda n: 10**6)
-
-
-def what_is_beside_is_read_again(patch: pytest.MonkeyPatch) -> None:
-    """With each of many choices that are all the same one."""
-
-    def read(choices: Choices, frames: Any) -> Iterator[ChoicePiece]:
-        for value in (object_in(each.data) for each in frames if isinstance(each, Frame)):
-            for index, choice in _apart((value or {}).get("choices") or [], 2):
-                one = {**(value or {}), "choices": [{**choice, "index": 0}], "usage": None}
-                yield ChoicePiece(index, choices._reader(index).take(one))
-
-    patch.setattr(Choices, "_read", read)
-
-
 def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:
     """With each character of it that a second answer repeats."""
 
@@ -304,8 +283,6 @@ def _planted() -> list[tuple[str, list[Step], Plant]]:
         (*steps("encoders", (rising, ("call-start",))), a_body_is_copied),
         (*steps("encoders", (in_turn, ("text-delta", "a ")), (rising, ("reasoning-delta",))), an_item_is_searched),
         (*steps("gateway:answered", (rising, ("tool_result",))), texts_are_added),
-        (*steps("gateway:answered", (once, ("finish", MANY)), (rising, ("event: odd",))), any_number_of_choices),
-        (*steps("gateway:answered", (once, ("citations", MANY))), what_is_beside_is_read_again),
         (*steps("continuations", (rising, (" ",))), white_space_is_cut_off),
         (*steps("debugger", (rising, ("tool_result",))), texts_are_cut_again),
         (*steps("schema", (once, ("d0",)), (rising, ("'b'", "$defs"))), references_are_written_out),

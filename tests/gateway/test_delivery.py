@@ -10,7 +10,8 @@ import anyio.lowlevel
 import httpx
 import pytest
 
-from streamtools.gateway.delivery import Delivery, Passing, Route
+from streamtools.gateway.delivery import Delivery, Route
+from streamtools.gateway.exchange import PassThrough
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +60,7 @@ async def deliver(upstream: Upstream) -> list[dict[str, Any]]:
     transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=upstream))
     async with httpx.AsyncClient(transport=transport) as client:
         route = Route(client, lambda endpoint: httpx.URL("http://localhost/"), [], 20.0)
-        delivery = Delivery(Passing("", b""), route, untouched=True)
+        delivery = Delivery(PassThrough("openai", "", b""), route)
         with anyio.fail_after(20):
             await delivery.run(receive, send, None, keep_alive=None, send_timeout=10.0)
     return messages

@@ -195,7 +195,7 @@ def test_the_last_failure_is_told() -> None:
 
 def test_what_an_upstream_may_be() -> None:
     for wrong in ({"url": "ftp://a"}, {"url": "http://user@a/v1"}, {"url": "http://a/v1", "prefill": "anthropic"}):
-        with pytest.raises(ValueError, match=r"url is|prefill is"):
+        with pytest.raises(ValueError, match=r"`url` must|`key` is|prefill"):
             FallbackUpstream(**wrong)  # type: ignore[arg-type]
     assert "secret" not in repr(FallbackUpstream(url="http://a/v1", key="secret"))
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamtools.events import SourceEvent, UIEvent
 from streamtools.limits import Limits
-from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import DIALECTS
 from tests.support.gateway import CLIENTS, HEADERS, Collected, answer, begin, collect, request, stream, whole
 
@@ -232,19 +230,3 @@ def test_text_that_is_written_in_one_step_is_what_the_steps_make_of_it(client: s
             told = [in_steps.feed(frame[:9]), in_steps.feed(frame[9:-3]), in_steps.feed(frame[-3:])]
             assert at_once.feed(frame) == b"".join(told), (seed, frame[:300])
         assert at_once.close() == in_steps.close()
-
-
-def test_mere_text_takes_no_step_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = []
-    feed = StreamMachine.feed
-
-    def noted(machine: StreamMachine, event: SourceEvent) -> list[UIEvent]:
-        steps.append(event)
-        return feed(machine, event)
-
-    monkeypatch.setattr(StreamMachine, "feed", noted)
-    exchange = begin("openai", asked("openai"))
-    exchange.begin(200, HEADERS)
-    written = [exchange.feed(each + b"\n\n") for each in stream(["word "] * 100).split(b"\n\n")[:100]]
-    assert all(b'word"' in each for each in written[2:])
-    assert len(steps) < 10

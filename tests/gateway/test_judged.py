@@ -42,7 +42,9 @@ async def slowly(text: str, before: str) -> bool:
 
 
 def settle(exchange: Exchange) -> bytes:
-    return at_once(exchange.settle(blocking=True))
+    assert exchange.judge is not None
+    sent: bytes = at_once(exchange.judge.decide(blocking=True))
+    return sent
 
 
 def give(exchange: Exchange, body: bytes, size: int, *, cause: str | None = None) -> bytes:
@@ -50,11 +52,11 @@ def give(exchange: Exchange, body: bytes, size: int, *, cause: str | None = None
     exchange.begin(200, HEADERS if body.startswith(b"data") else [("content-type", "application/json")])
     sent = b""
     for at in range(0, len(body), size):
-        if exchange.over:
+        if exchange.complete:
             break
         sent += exchange.feed(body[at : at + size]) + settle(exchange)
     sent += exchange.close(cause)
-    while exchange.asks:
+    while exchange.judge is not None and exchange.judge.pieces:
         sent += settle(exchange) + exchange.close()
     return sent
 
@@ -95,7 +97,8 @@ def test_a_passed_answer_is_judged_too_and_a_broken_one_ends_with_an_error() -> 
     exchange = begin("openai", request("openai"), text_judge=TextJudge(fine))
     exchange.begin(200, HEADERS)
     exchange.feed(stream(["It rains. And"], None, done=False))
-    exchange.give_up()  # the time is up
+    assert exchange.judge is not None
+    exchange.judge.give_up()  # the time is up
     seen = collect("openai", exchange.close("transport"))
     assert (seen.text, seen.error is not None) == ("", True)
 
@@ -189,7 +192,7 @@ def test_what_cannot_be_judged_is_refused() -> None:
     judge = TextJudge(fine)
     exchange = begin("openai", request("openai", n=2), text_judge=judge)
     assert exchange.head is not None
-    assert (exchange.head.status, "judged" in json.loads(exchange.close())["error"]["message"]) == (400, True)
+    assert (exchange.head.status, json.loads(exchange.close())["error"]["param"]) == (400, "n")
     other: dict[str, Any] = {"fallbacks": [FallbackUpstream(url="http://127.0.0.1:2/v1")]}
     by_rules: dict[str, Any] = {"text_rules": [rules.email()]}
     probable: Any = ({"logprobs": True}, {"logprobs": 1, "top_logprobs": 3})
@@ -200,9 +203,9 @@ def test_what_cannot_be_judged_is_refused() -> None:
             assert (exchange.head and exchange.head.status, told["param"]) == (400, "logprobs"), (options, mode)
     assert begin("openai", request("openai", logprobs=False, top_logprobs=0), text_judge=judge).request is not None
     for options in ({"ask_again": 1}, other):
-        with pytest.raises(ValueError, match="is not judged"):
+        with pytest.raises(ValueError, match="cannot judge"):
             Rewrite(text_judge=judge, **options)
-    with pytest.raises(ValueError, match="is a TextJudge"):
+    with pytest.raises(ValueError, match="must be a TextJudge"):
         Rewrite(text_judge=fine)  # type: ignore[arg-type]
 
 

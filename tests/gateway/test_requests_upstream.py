@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from streamtools import rules
 from streamtools.conversation.prompts import Example
 from streamtools.gateway import Exchange, Rewrite, client_of, headers_for
 from streamtools.parsing import DIALECTS
@@ -321,39 +322,36 @@ def test_custom_tools_hold_a_text() -> None:
     assert "~~~tool_result run\n1" in sent(begin("responses", asked))["messages"][-1]["content"]
 
 
-def test_choices_and_log_probabilities_pass_each_by_itself() -> None:
-    call = '~~~tool_call\n{"name": "get_time", "arguments": {"city": "x"}}\n~~~'
-    texts = ["So.", call, "Ah."]
-    probable: dict[str, Any] = {
+def test_log_probabilities_pass_with_their_text() -> None:
+    text = 'So.\n~~~tool_call\n{"name": "get_time", "arguments": {"city": "x"}}\n~~~'
+    logprobs: dict[str, Any] = {
         "content": [{"token": "So.", "logprob": -0.1, "bytes": None, "top_logprobs": []}],
         "refusal": None,
     }
-    chunks: list[Any] = []
-    for index, text in enumerate(texts):
-        for at in range(0, len(text), 5):
-            choice = {"index": index, "delta": {"content": text[at : at + 5]}, "finish_reason": None}
-            chunks.append(
-                {"id": "x", "model": "m", "choices": [choice | ({"logprobs": probable} if not index else {})]}
-            )
-    chunks += [{"choices": [{"index": index, "delta": {}, "finish_reason": "stop"}]} for index in range(3)]
-    chunks.append({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}})
-    told = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks) + b"data: [DONE]\n\n"
-    asked = request("openai", n=3, logprobs=True)
-    body = answer(begin("openai", asked), [told[at : at + 7] for at in range(0, len(told), 7)])
-    events = [json.loads(each[6:]) for each in body.split(b"\n\n") if each and not each.endswith(b"[DONE]")]
-    assert (body.count(b"[DONE]"), body.endswith(b"data: [DONE]\n\n")) == (1, True)
-    assert events[-1]["usage"]["total_tokens"] == 3
-    choices = [choice for each in events for choice in each["choices"]]
-    ends = {each["index"]: each["finish_reason"] for each in choices if each["finish_reason"]}
-    assert ends == {0: "stop", 1: "tool_calls", 2: "stop"}
-    assert {each["index"] for each in choices if each.get("logprobs")} == {0}
-    messages = [{"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-                for index, text in enumerate(texts)]  # fmt: skip
-    messages[0]["logprobs"] = probable
-    upstream = json.dumps({"id": "x", "model": "m", "choices": messages, "usage": {"prompt_tokens": 1}}).encode()
-    read = json.loads(answer(begin("openai", request("openai", streamed=False, n=3, logprobs=True)), upstream))
-    assert [each["finish_reason"] for each in read["choices"]] == ["stop", "tool_calls", "stop"]
-    assert read["choices"][0]["logprobs"] == probable
+    frames = stream([text[at : at + 5] for at in range(0, len(text), 5)]).split(b"\n\n")
+    frames[1] = frames[1].replace(b'"index": 0', b'"index": 0, "logprobs": ' + json.dumps(logprobs).encode())
+    upstream = b"\n\n".join(frames)
+    asked = request("openai", logprobs=True)
+    body = answer(begin("openai", asked), [upstream[at : at + 7] for at in range(0, len(upstream), 7)])
+    events = [json.loads(frame[6:]) for frame in body.split(b"\n\n") if frame and not frame.endswith(b"[DONE]")]
+    choices = [choice for event in events for choice in event["choices"]]
+    assert [choice["logprobs"] for choice in choices if choice.get("logprobs")] == [logprobs]
+    assert choices[-1]["finish_reason"] == "tool_calls"
+    answered = json.loads(whole(text))
+    answered["choices"][0]["logprobs"] = logprobs
+    asked["stream"] = False
+    (choice,) = json.loads(answer(begin("openai", asked), json.dumps(answered).encode()))["choices"]
+    assert (choice["finish_reason"], choice["logprobs"]) == ("tool_calls", logprobs)
+
+
+def test_several_choices_are_refused_where_the_answer_is_rewritten() -> None:
+    several = request("openai", n=2)
+    by_rules: dict[str, Any] = {"mode": "native", "text_rules": [rules.email()]}
+    rewriting: list[dict[str, Any]] = [{}, {"mode": "native", "dialects": ["hermes_json"]}, by_rules]
+    for options in rewriting:
+        told = refusal("openai", several, **options)
+        assert told == (400, "`n` must be 1 where answers are rewritten, got 2. Send several requests."), options
+    assert sent(begin("openai", several, mode="native")) == several
 
 
 def test_ollama_is_asked_in_its_own_form() -> None:
@@ -388,33 +386,33 @@ def test_ollama_is_asked_in_its_own_form() -> None:
 
 
 REFUSED: dict[str, tuple[str, Any, str]] = {
-    "no JSON": ("openai", b"{", "no JSON"),
-    "no object": ("anthropic", b"[]", "no JSON object"),
-    "a model that is no text": ("openai", {"model": 5}, "is a text"),
-    "no messages": ("openai", {"messages": []}, "messages is a list"),
+    "no JSON": ("openai", b"{", "not JSON"),
+    "no object": ("anthropic", b"[]", "a JSON object"),
+    "a model that is no text": ("openai", {"model": 5}, "must be a string"),
+    "no messages": ("openai", {"messages": []}, "`messages` must be a list"),
     "messages that are none": ("anthropic", {"max_tokens": 1, "messages": [{"role": "robot"}]}, "message 0"),
     "no max_tokens": ("anthropic", {"messages": [{"role": "user", "content": ""}]}, "max_tokens"),
     "functions": ("openai", {"functions": [{}]}, "`tools`"),
     "a spoken answer": ("openai", {"modalities": ["text", "audio"]}, "`modalities`"),
-    "several responses": ("responses", {"n": 2}, "several times"),
-    "several messages": ("anthropic", {"max_tokens": 1, "n": 2}, "several times"),
-    "log probabilities": ("responses", {"top_logprobs": 3}, "log probabilities"),
-    "log probabilities inside": ("responses", {"include": ["message.output_text.logprobs"]}, "log probabilities"),
-    "log probabilities of a message": ("anthropic", {"max_tokens": 1, "logprobs": True}, "log probabilities"),
-    "a server of tools": ("anthropic", {"max_tokens": 1, "mcp_servers": [{"type": "url"}]}, "run it yourself"),
+    "several responses": ("responses", {"n": 2}, "several requests"),
+    "several messages": ("anthropic", {"max_tokens": 1, "n": 2}, "several requests"),
+    "log probabilities": ("responses", {"top_logprobs": 3}, "no log probabilities"),
+    "log probabilities inside": ("responses", {"include": ["message.output_text.logprobs"]}, "no log probabilities"),
+    "log probabilities of a message": ("anthropic", {"max_tokens": 1, "logprobs": True}, "no log probabilities"),
+    "a server of tools": ("anthropic", {"max_tokens": 1, "mcp_servers": [{"type": "url"}]}, "Run it as a tool"),
     "previous_response_id": ("responses", {"previous_response_id": "resp_1"}, "in `input`"),
     "conversation": ("responses", {"conversation": "c"}, "in `input`"),
-    "background": ("responses", {"background": True}, "leave it out"),
-    "a hosted tool": ("responses", {"tools": [{"type": "web_search"}]}, "declare a function"),
-    "a server tool": ("anthropic", {"max_tokens": 1, "tools": [{"type": "bash_20250124", "name": "b"}]}, "declare"),
-    "a tool without a name": ("openai", {"tools": [{"type": "function", "function": {}}]}, "has a name"),
+    "background": ("responses", {"background": True}, "Leave it out"),
+    "a hosted tool": ("responses", {"tools": [{"type": "web_search"}]}, "Declare a function"),
+    "a server tool": ("anthropic", {"max_tokens": 1, "tools": [{"type": "bash_20250124", "name": "b"}]}, "Declare"),
+    "a tool without a name": ("openai", {"tools": [{"type": "function", "function": {}}]}, "has no name"),
     "tools that are no list": ("openai", {"tools": {}}, "list of definitions"),
-    "a choice of no tool": ("openai", {"tool_choice": "fly"}, "none of the tools"),
-    "a choice without tools": ("openai", {"tool_choice": "required"}, "there are no tools"),
-    "a choice that is none": ("openai", {"tool_choice": {"type": ["x"]}}, "tool_choice is"),
+    "a choice of no tool": ("openai", {"tool_choice": "fly"}, "not in `tools`"),
+    "a choice without tools": ("openai", {"tool_choice": "required"}, "`tools` is empty"),
+    "a choice that is none": ("openai", {"tool_choice": {"type": ["x"]}}, "`tool_choice` must be"),
     "a name that none may have": ("openai", request("openai", tools=["a b"]), "cannot name a tool"),
     "a result without its call": (
-        "openai", {"messages": [{"role": "tool", "tool_call_id": "x", "content": ""}]}, "results alone"),
+        "openai", {"messages": [{"role": "tool", "tool_call_id": "x", "content": ""}]}, "only tool results"),
 }  # fmt: skip
 
 
@@ -462,10 +460,8 @@ def test_ollama_is_told_what_its_form_has_no_word_for(streamed: bool) -> None:
     wish = "none but these in your answer: get_time. Your answer has to call a tool. Make one call at most."
     assert written["messages"][-1]["content"].endswith(wish)
     assert (written["think"], written.keys() & {"n", "tool_choice", "reasoning_effort"}) == (False, set())
-    for name, value in (("n", 2), ("logprobs", True)):
-        asked = request("openai", streamed=streamed) | {name: value}
-        assert refusal("openai", asked, upstream="ollama") == (
-            400, f"{name} has no place in the upstream's form, which is Ollama's own")  # fmt: skip
+    refused = refusal("openai", request("openai", streamed=streamed, logprobs=True), upstream="ollama")
+    assert refused == (400, "`logprobs` is not supported by the upstream, which speaks Ollama's API.")
 
 
 def test_what_cannot_be_answered_is_refused_with_what_to_do() -> None:
@@ -591,7 +587,7 @@ def test_a_mode_for_each_model() -> None:
     assert refusal("openai", b"{", mode=modes | {"*": "text"})[0] == 400
     untaught: Any = {"gpt": "native", "*": "auto"}
     begin("openai", request("openai"), mode=untaught, dialects=["deepseek_v3"])
-    with pytest.raises(ValueError, match="'tilde_fence' can"):
+    with pytest.raises(ValueError, match="such as 'tilde_fence' first"):
         begin("openai", request("openai"), mode={"gpt": "native"}, dialects=["deepseek_v3"])
 
 
@@ -618,5 +614,5 @@ def test_paths_and_headers() -> None:
     ],
 )
 def test_values_that_are_not_allowed(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"x|'tilde_fence' can"):
+    with pytest.raises(ValueError, match=r"x|such as 'tilde_fence' first"):
         begin("openai", request("openai"), **options)

@@ -212,7 +212,7 @@ async def test_a_body_that_is_packed_twice_is_not_unpacked() -> None:
     body = gzip.compress(gzip.compress(bytes(1_000_000)))
     for packed in ("gzip, gzip", "deflate,identity,GZIP"):
         async with Loopback([body], headers={"content-encoding": packed}) as provider, client() as http:
-            with pytest.raises(httpx.RemoteProtocolError, match="packed its answer twice"):
+            with pytest.raises(httpx.RemoteProtocolError, match="several content encodings"):
                 await http.post(f"{provider.url}v1/chat/completions", json=request("openai"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from typing import Any
 
@@ -11,12 +10,9 @@ import anyio.lowlevel
 import anyio.to_thread
 import httpx
 import pytest
-from starlette.exceptions import HTTPException
 
 from streamtools.gateway import Rewrite, ToolCallTransport
-from streamtools.gateway.delivery import GONE, attended
 from streamtools.gateway.service import app
-from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.long_work import IN_THREAD, one_at_a_time
 from tests.support.gateway import collect, request, whole
 from tests.support.loopback import Loopback
@@ -82,62 +78,3 @@ def test_events_are_counted_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(threading, "Lock", Lock)
     one_at_a_time(told.append)("told")
     assert told == ["taken", "told", "given back"]
-
-
-@pytest.mark.parametrize("api", ["llama.cpp", "vllm"])
-async def test_tokens_are_counted_for_nobody_who_has_gone(api: Any) -> None:
-    """Whichever of its requests is on its way to the upstream ends."""
-    held = Loopback([b'{"tokens": ['], hold=True, **JSON)
-    template = Loopback([b'{"prompt": "Hi"}'], **JSON)
-    answers = [template, held] if api == "llama.cpp" else [held]
-    gone, asked = anyio.Event(), [json.dumps(request("anthropic")).encode()]
-
-    async def receive() -> Any:
-        if asked:
-            return {"type": "http.request", "body": asked.pop(), "more_body": False}
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        pass
-
-    async with Provider(*answers) as upstream, anyio.create_task_group() as group:
-        gateway: Any = app(f"{upstream.url}v1", api=api)
-        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-        scope = {"type": "http", "method": "POST", "path": "/v1/messages/count_tokens", "headers": headers}
-        group.start_soon(gateway, {**scope, "query_string": b""}, receive, send)
-        with anyio.fail_after(20):
-            while len(upstream.requests) < len(answers):
-                await anyio.lowlevel.checkpoint()
-            gone.set()
-            await held.disconnected.wait()
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(gateway), base_url="http://localhost") as http:
-        metrics = (await http.get("/metrics")).text
-    assert 'kind="messages/count_tokens",status="499"} 1' in metrics
-
-
-async def test_work_ends_with_its_client_or_the_server() -> None:
-    """What it returns and raises is the same as without; where it is cut off, the status says why."""
-    shutdown = Shutdown()
-
-    async def receive(gone: bool = False) -> Any:
-        if not gone:
-            await anyio.sleep_forever()
-        return {"type": "http.disconnect"}
-
-    async def work() -> int:
-        await anyio.lowlevel.checkpoint()
-        return 5
-
-    async def fail() -> int:
-        raise OSError("no")
-
-    assert await attended(work, receive, shutdown) == 5
-    with pytest.raises(OSError, match="no"):
-        await attended(fail, receive, shutdown)
-    with pytest.raises(HTTPException) as left:
-        await attended(anyio.sleep_forever, lambda: receive(gone=True), None)
-    shutdown.begin()
-    with pytest.raises(HTTPException) as ended:
-        await attended(anyio.sleep_forever, receive, shutdown)
-    assert (left.value.status_code, ended.value.status_code) == (GONE, 503)

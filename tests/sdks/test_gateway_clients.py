@@ -184,7 +184,7 @@ async def test_sdks_ask_a_gateway(upstream: TextModel) -> None:
         assert raised.value.response.headers["retry-after"] == "3"
         with pytest.raises(openai.NotFoundError):
             await one.files.list()
-        with pytest.raises(openai.AuthenticationError, match="not that of this gateway"):
+        with pytest.raises(openai.AuthenticationError, match="not the key of the gateway"):
             await one.with_options(api_key="other").models.list()
         await one.close()
         await other.close()

@@ -59,10 +59,10 @@ MAY_IMPORT: dict[str, Collection[str]] = {
         *("loading", "logs", "rules", "conversation", "conversation.models", "outputs", "recording", "stream"),
         "gateway.service",  # the door hands out `app`
     },
-    "gateway.counters": {"calls", "errors", "events"},
+    "gateway.metrics": {"calls", "errors", "events"},
     "gateway.delivery": {"gateway", "outputs", "serving", "stream"},
     "gateway.service": {
-        *("outputs", "recording", "serving", "stream", "gateway", "gateway.counters", "gateway.delivery"),
+        *("outputs", "recording", "serving", "stream", "gateway", "gateway.metrics", "gateway.delivery"),
     },
     "runs": {"loading", "serving", "stream"},
     "telemetry": {"errors", "logs", "observing", "json_values", "calls", "events", "history", "recording"},
@@ -116,9 +116,9 @@ MAY_USE: dict[str, Collection[str]] = {
     "outputs.asgi": {"starlette"},
     "serving": {"anyio", "msgspec", "starlette"},
     "gateway": {"msgspec"},
-    "gateway.counters": (),
+    "gateway.metrics": (),
     "gateway.delivery": {"anyio", "httpx", "starlette"},
-    "gateway.service": {"httpx", "msgspec", "starlette"},
+    "gateway.service": {"httpx", "starlette"},
     "runs": (),
     "telemetry": {"msgspec", "opentelemetry"},
     "apps": (),
@@ -151,7 +151,7 @@ RIM = {
     "conversation.reply",
     *("outputs.openai_chunks", "outputs.responses_events"),  # ask the clock when an answer was made
     "sources.source",
-    *("gateway.delivery", "gateway.judged_exchange", "gateway.service", "gateway.tool_call_transport"),
+    *("gateway.delivery", "gateway.judge", "gateway.service", "gateway.tool_call_transport"),
     *("stream.driver", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
     *("stream.tool_stream", "stream.typed_output", "telemetry.spans"),
     *(

@@ -530,7 +530,7 @@ async def under_an_sdk(client: streamtools.gateway.Client, sent: bytes) -> bytes
     assert_type(exchange, streamtools.gateway.Exchange)
     assert_type(exchange.request, streamtools.gateway.UpstreamRequest | None)
     exchange.begin(200, streamtools.gateway.headers_for(client, [("x-api-key", "k")]))
-    assert_type(exchange.head, streamtools.gateway.Head | None)
+    assert_type(exchange.head, streamtools.gateway.ResponseHead | None)
     assert_type(streamtools.gateway.client_of("POST", "/v1/messages"), streamtools.gateway.Client | None)
     second = FallbackUpstream(url="http://127.0.0.1:8001/v1", key="k", model="big", prefill="vllm")
     gateway_app(

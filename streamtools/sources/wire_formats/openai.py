@@ -138,11 +138,6 @@ class ChatCompletions(FrameAdapter):
     def ended(self) -> bool:
         return self._over or self._reason is not None
 
-    @property
-    def around(self) -> tuple[bytes, bytes, int] | None:
-        apart = self._head and self._plain and not self._over and self._frames.between
-        return (self._head, self._tail, self._longest) if apart else None
-
     def _take_other(self, item: object) -> list[SourceEvent]:
         kind = getattr(item, "type", None)
         if isinstance(kind, str) and kind in _HELPER:

@@ -46,7 +46,7 @@ def check_answer(given: Input) -> Iterator[str]:
     """Read an upstream's answer, streamed or not, whole and in pieces."""
     client = given.choose(5, CLIENTS)
     streamed = given.choose(6, (True, False))
-    more: dict[str, Any] = {"n": 2, "logprobs": True} if client == "openai" and given.choose(7, (False, True)) else {}
+    more: dict[str, Any] = {"logprobs": True} if client == "openai" and given.choose(7, (False, True)) else {}
     options = given.choose_all(_OPTIONS) | {"mode": "text", "ask_again": given.choose(8, (0, 1))}
     bodies = []
     cut = sorted({0, len(given.body), *given.places(len(given.body))})
@@ -210,7 +210,7 @@ GRAMMARS: dict[str, Grammar] = {
         [
             *(partial(_grow_answer, client, {}) for client in CLIENTS),
             *(partial(_grow_whole, client) for client in CLIENTS),
-            partial(_grow_answer, "openai", {"n": 2, "logprobs": True}),
+            partial(_grow_answer, "openai", {"logprobs": True}),
             partial(_grow_answer, "openai", {"tool_choice": "required"}, upstream="vllm"),
             partial(_grow_answer, "openai", {}, ask_again=1, mode="native", dialects=["tilde_fence"]),
         ],

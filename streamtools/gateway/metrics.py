@@ -1,7 +1,7 @@
-"""What a gateway has seen, counted: for its status page, and for Prometheus. Sans-IO.
+"""Count what a gateway sees, for its status page and for Prometheus. Sans-IO.
 
-A *leak prevented* is a span that a client without the gateway would have shown its reader: a call in text, one that
-cannot be read, or a result that the model made up.
+A *leak prevented* is a span of text that a client without the gateway would have shown: a call in text, a malformed
+call, or a forged result.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from streamtools.calls import NATIVE
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Matched, UIEvent, Warning
 
-BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Seconds until the first token: the upper bounds of the histogram's buckets, beside infinity."""
+_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, float("inf"))
+"""Upper bounds of the histogram of the time to first token, in seconds."""
 
 STYLE = "body{font:16px sans-serif;margin:2em auto;max-width:40em}td,th{padding:.2em 1em;text-align:left}"
 
 
-class Counters:
-    """Counts of one gateway since it began; `see` is told the events of each answer."""
+class Metrics:
+    """Counts of one gateway since its start. `record` receives the events of each answer."""
 
     def __init__(self) -> None:
         self.running = 0
         self.requests: Counter[tuple[str, int]] = Counter()
-        """By what is asked for, and the status of the answer; 499 where the client did not wait for one."""
+        """By endpoint and status. Status 499 means that the client left."""
         self.calls: Counter[str] = Counter()
         self.errors: Counter[tuple[str, str]] = Counter()
-        """By code, and by the dialect of the call, where it is one."""
+        """By code, and by the dialect of the call or ""."""
         self.near_misses: Counter[str] = Counter()
         self.cut_calls: Counter[str] = Counter()
         self.rule_matches: Counter[str] = Counter()
         self.leaks_prevented = 0
-        self._waits: Counter[float] = Counter()
-        self._waited = 0.0
+        self._first_tokens: Counter[float] = Counter()  # by bucket
+        self._first_token_seconds = 0.0
 
-    def see(self, event: UIEvent) -> None:
+    def record(self, event: UIEvent) -> None:
         match event:
             case Call(call):
                 self.calls[call.dialect] += 1
@@ -55,13 +55,13 @@ class Counters:
             case Warning(Code.FORGED_RESULT):
                 self.leaks_prevented += 1
 
-    def first_token(self, seconds: float) -> None:
-        """Note how long a client has waited for the first bytes of an answer."""
-        self._waited += seconds
-        self._waits[next((bound for bound in BOUNDS if seconds <= bound), float("inf"))] += 1
+    def record_first_token(self, seconds: float) -> None:
+        """Record how long a client waited for the first bytes of an answer."""
+        self._first_token_seconds += seconds
+        self._first_tokens[next(bound for bound in _BUCKETS if seconds <= bound)] += 1
 
-    def metrics(self) -> str:
-        """Return the text of Prometheus' exposition format, version 0.0.4."""
+    def prometheus(self) -> str:
+        """Return the metrics in Prometheus' text format, version 0.0.4."""
         lines: list[str] = []
 
         def family(name: str, kind: str, about: str, samples: Sequence[tuple[str, float]]) -> None:
@@ -72,42 +72,46 @@ class Counters:
         family("running", "gauge", "Requests that are being answered.", [("", self.running)])
         counters: tuple[tuple[str, str, tuple[str, ...], Counter[Any]], ...] = (
             ("requests", "Requests that were answered.", ("kind", "status"), self.requests),
-            ("calls", "Calls that were read, by the way in which they were written.", ("dialect",), self.calls),
+            ("calls", "Calls, by dialect.", ("dialect",), self.calls),
             ("cut_calls", "Calls in which an answer ended.", ("dialect",), self.cut_calls),
-            ("near_misses", "What looked like a call and was none.", ("dialect",), self.near_misses),
+            ("near_misses", "Texts that look like a call but are not.", ("dialect",), self.near_misses),
             ("errors", "Errors in answers.", ("code", "dialect"), self.errors),
-            ("rule_matches", "What rules have found in texts.", ("rule",), self.rule_matches),
+            ("rule_matches", "Matches of text rules.", ("rule",), self.rule_matches),
         )
-        for name, about, names, counted in counters:
-            keyed = ((key if isinstance(key, tuple) else (key,), many) for key, many in sorted(counted.items()) if many)
-            found = [(_labels(**dict(zip(names, map(str, key), strict=True))), many) for key, many in keyed]
-            family(f"{name}_total", "counter", about, found)
-        family("leaks_prevented_total", "counter", "Spans that no reader was shown.", [("", self.leaks_prevented)])
-        waits, so_far = [], 0
-        for bound in (*BOUNDS, float("inf")):
-            so_far += self._waits[bound]
-            waits.append((_labels(le="+Inf" if bound == float("inf") else f"{bound:g}"), so_far))
+        for name, about, label_names, counter in counters:
+            samples: list[tuple[str, float]] = []
+            for key, count in sorted(counter.items()):
+                if count:
+                    values = map(str, key if isinstance(key, tuple) else (key,))
+                    samples.append((_labels(**dict(zip(label_names, values, strict=True))), count))
+            family(f"{name}_total", "counter", about, samples)
+        family("leaks_prevented_total", "counter", "Spans kept from readers.", [("", self.leaks_prevented)])
         name = "first_token_seconds"
         family(name, "histogram", "Seconds until the first bytes of an answer.", [])
-        lines.extend(f"streamtools_gateway_{name}_bucket{labels} {value:g}" for labels, value in waits)
-        lines.extend((f"streamtools_gateway_{name}_sum {self._waited:g}", f"streamtools_gateway_{name}_count {so_far}"))
+        total = 0
+        for bound in _BUCKETS:
+            total += self._first_tokens[bound]
+            labels = _labels(le="+Inf" if bound == float("inf") else f"{bound:g}")
+            lines.append(f"streamtools_gateway_{name}_bucket{labels} {total:g}")
+        lines.append(f"streamtools_gateway_{name}_sum {self._first_token_seconds:g}")
+        lines.append(f"streamtools_gateway_{name}_count {total}")
         return "\n".join(lines) + "\n"
 
     def page(self, upstream: str) -> str:
-        """Return the status page, which loads itself anew and holds no script."""
-        waits = self._waits.total()
+        """Return the status page, which reloads itself without a script."""
+        answers = self._first_tokens.total()
         rows: list[tuple[str, str]] = [
             ("upstream", upstream),
             ("being answered", str(self.running)),
             *(
-                (f"requests: {kind}, status {status}", str(many))
-                for (kind, status), many in sorted(self.requests.items())
+                (f"requests: {kind}, status {status}", str(count))
+                for (kind, status), count in sorted(self.requests.items())
             ),
-            ("time to first token, mean", f"{self._waited / waits:.3f} s" if waits else "–"),
-            *((f"calls: {dialect}", str(many)) for dialect, many in sorted(self.calls.items())),
+            ("time to first token, mean", f"{self._first_token_seconds / answers:.3f} s" if answers else "–"),
+            *((f"calls: {dialect}", str(count)) for dialect, count in sorted(self.calls.items())),
             ("near misses", str(self.near_misses.total())),
             ("leaks prevented", str(self.leaks_prevented)),
-            *((f"errors: {code} {dialect}", str(many)) for (code, dialect), many in sorted(self.errors.items())),
+            *((f"errors: {code} {dialect}", str(count)) for (code, dialect), count in sorted(self.errors.items())),
         ]
         cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows)
         return (
@@ -117,7 +121,7 @@ class Counters:
 
 
 def _labels(**labels: str) -> str:
-    """Return labels, escaped as the format demands.
+    """Return labels with the escapes of the format.
 
     >>> _labels(dialect='a"b')
     '{dialect="a\\\\"b"}'

@@ -1,0 +1,121 @@
+"""Paths and headers: where clients and the upstream are asked, and which headers pass between them. Sans-IO."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from streamtools.gateway.client_requests import Client
+
+CLIENTS: Mapping[str, Client] = {"/chat/completions": "openai", "/responses": "responses", "/v1/messages": "anthropic"}
+"""The format of a client's request, by the end of its path."""
+
+JSON = "application/json"
+
+IDEMPOTENCY_KEY = "idempotency-key"
+"""Sent with the first request of an exchange only: the requests after it are different ones."""
+
+UNREAD_ANSWER = (
+    "no rule and no judge reads the answers of this path, but some are configured: use chat completions, Responses or "
+    "Messages, or ask the upstream directly"
+)
+
+_HOP_BY_HOP = {
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
+    "upgrade", "content-length", "content-encoding",
+}  # fmt: skip
+"""Headers of one connection, and headers that describe the original body."""
+
+_WITHOUT_MODEL_TEXT = re.compile(
+    r"/(?:models(?:/[^:]{1,256})?|embeddings|moderations|audio/speech|count_tokens|input_tokens"
+    r"|files(?:/[^/]{1,256})?|uploads(?:/[^/]{1,256}){0,2})\Z"
+)
+"""Ends of paths whose answers hold no text of a model."""
+
+Headers = list[tuple[str, str]]
+
+
+class ResponseHead(NamedTuple):
+    """Status and headers of the response to a client. The sender adds `content-length`."""
+
+    status: int
+    headers: Headers
+
+
+def client_of(method: str, path: str) -> Client | None:
+    """Return the format of a client's request. Returns None if the request asks for no answer of a model.
+
+    >>> client_of("POST", "/v1/chat/completions")
+    'openai'
+    """
+    formats = (client for end, client in CLIENTS.items() if path.rstrip("/").endswith(end))
+    return next(formats, None) if method == "POST" else None
+
+
+def may_return_text(path: str) -> bool:
+    """Return whether the unchanged answer of a path may hold text of a model.
+
+    >>> may_return_text("/v1/completions"), may_return_text("/v1/embeddings")
+    (True, False)
+    """
+    return _WITHOUT_MODEL_TEXT.search(path.rstrip("/")) is None
+
+
+def mounted_path(scope: Mapping[str, Any]) -> str:
+    """Return the path of an ASGI request relative to the path at which the application is mounted.
+
+    >>> mounted_path({"path": "/llm/v1/models", "root_path": "/llm"})
+    '/v1/models'
+    """
+    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+    return path.removeprefix(root) if path.startswith(f"{root}/") else path
+
+
+def path_for(path: str, endpoint: str) -> str:
+    """Return the path of an upstream's endpoint for a client that asks at `path`.
+
+    >>> path_for("/v1/responses", "chat/completions")
+    '/v1/chat/completions'
+    """
+    end = next(end for end in ("/chat/completions", "/responses", "/messages") if path.rstrip("/").endswith(end))
+    base = path.rstrip("/").removesuffix(end)
+    return f"{base.removesuffix('/v1') if endpoint == 'api/chat' else base}/{endpoint}"
+
+
+def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
+    """Return a client's headers for an upstream that speaks chat completions, with the client's key."""
+    kept = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
+    if client == "anthropic":
+        keys = [value for name, value in kept if name.lower() == "x-api-key"]
+        kept = [
+            (name, value)
+            for name, value in kept
+            if name.lower() != "x-api-key" and not name.lower().startswith("anthropic-")
+        ]
+        if not any(name.lower() == "authorization" for name, _ in kept):
+            kept += [("authorization", f"Bearer {key}") for key in keys[:1]]
+    return [*kept, ("content-type", JSON)]
+
+
+def is_encoded_twice(headers: Iterable[tuple[str, str]]) -> bool:
+    """Return whether a body has several content encodings, each of which may expand it a thousandfold."""
+    codings = ",".join(value.lower() for name, value in headers if name.lower() == "content-encoding").split(",")
+    return sum(coding.strip() not in ("", "identity") for coding in codings) > 1
+
+
+def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return headers as text, with names in lower case. `encode_headers` restores any bytes."""
+    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw]
+
+
+def encode_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
+def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Return headers without hop-by-hop headers, also those that `Connection` names (RFC 9110, 7.6.1)."""
+    given = list(headers)
+    named = ",".join(value.lower() for name, value in given if name.lower() == "connection").split(",")
+    dropped = {*_HOP_BY_HOP, *(name.strip() for name in named)}
+    return [(name, value) for name, value in given if name.lower() not in dropped]

@@ -1,0 +1,53 @@
+"""Hold the text of an answer until a judge approves it.
+
+The driver of an exchange asks about the waiting pieces after each `feed` and after `close`. A piece that stays open for
+too long is judged as it is when more of the answer arrives.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+
+from streamtools.stream.judging import Gate, Piece, TextJudge, decide, decide_now
+
+
+class AnswerJudge:
+    """Asks a judge about the text of one answer. `gate` holds the events that wait for a decision.
+
+    `release` is called after each decision. It returns the bytes that may leave now.
+    """
+
+    def __init__(self, judge: TextJudge, release: Callable[[], bytes]) -> None:
+        self.gate = Gate(judge)
+        self.timed_out = False
+        """Whether the answer ended before all of its text was judged."""
+        self._judge = judge
+        self._release = release
+        self._open: Piece | None = None
+        self._open_since = 0.0
+
+    @property
+    def pieces(self) -> deque[Piece]:
+        """Pieces of text that the judge has to decide about before more is fed, in order."""
+        gate = self.gate
+        if gate.open is not self._open:
+            self._open, self._open_since = gate.open, monotonic()
+        elif gate.open is not None and monotonic() - self._open_since >= self._judge.wait:
+            gate.end_piece()
+        return gate.ended
+
+    async def decide(self, *, blocking: bool = False) -> bytes:
+        """Ask about all waiting pieces, and return the client's bytes. For a `blocking` client nothing is awaited."""
+        parts = []
+        while self.pieces:
+            piece = self.pieces.popleft()
+            piece.approved = decide_now(self._judge, piece) if blocking else await decide(self._judge, piece)
+            parts.append(self._release())
+        return b"".join(parts)
+
+    def give_up(self) -> None:
+        """Ask about nothing more: text that waits is dropped, and the answer ends with an error."""
+        self.gate.ended.clear()
+        self.gate.drops = self.timed_out = True
