@@ -235,7 +235,7 @@ class NativeCalls:
             return
         call.pieces.append(text)
         if call.started and self.output.call_deltas:
-            self.output.tell_arguments(call, text)
+            self.output.report_arguments(call, text)
 
     def _settle_arguments(self, call: CallDraft, given: Any) -> str:
         """Return the arguments as JSON text: those `given` at the end of the call, or else those of its deltas.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Set
 from itertools import dropwhile, takewhile
 from typing import Any, TypeAlias
 
-from streamtools.parsing.markers import Marker, Match, Part, going
+from streamtools.parsing.markers import Marker, Match, Part, partial_pattern
 from streamtools.parsing.reader import matcher
 
 _FIXED = 5  # first characters of a marker by which it is told from other text
@@ -43,7 +43,7 @@ def _beginning(marker: Marker) -> Beginning:
     between: list[Part] = []
     for part in dropwhile(_is_fixed, parts) if len(fixed) < _FIXED else ():
         if isinstance(part, str):
-            return (*begun, rf"(?:\Z|{going((*between, part[0]))})")
+            return (*begun, rf"(?:\Z|{partial_pattern((*between, part[0]))})")
         between.append(part)
     return begun
 

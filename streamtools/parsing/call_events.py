@@ -16,7 +16,7 @@ import msgspec
 from streamtools.calls import ToolCall, new_call_id
 from streamtools.events import Call, CallDelta, CallStart, Error, Partial, Thinking, UIEvent
 from streamtools.json_values import Rejected
-from streamtools.parsing.json_parts import MOST_IN_TURN
+from streamtools.parsing.json_repair import MAX_IN_TURN
 from streamtools.parsing.policies import Options
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class CallEvents:
         new_id = self.options.new_id
         self.new_id = None if new_id is new_call_id else new_id
         self.count = 0  # calls that were begun
-        self.repairs = MOST_IN_TURN  # characters that may still be put right
+        self.repairs = MAX_IN_TURN  # characters that may still be put right
 
     def add(self, event: Callable[..., UIEvent], *fields: object, **named: object) -> None:
         """Add an event."""
@@ -97,10 +97,10 @@ class CallEvents:
         call.flows = self.options.call_deltas and not self.options.call_partials
         self.events.append(CallStart(call.id, name))
         if call.waiting:
-            self.tell_arguments(call, "".join(call.waiting))
+            self.report_arguments(call, "".join(call.waiting))
             call.waiting.clear()
 
-    def tell_arguments(self, call: CallDraft, text: str) -> None:
+    def report_arguments(self, call: CallDraft, text: str) -> None:
         """Report a piece of a call's arguments, as JSON text, once its name is known."""
         if call.flows:
             if text:

@@ -6,10 +6,8 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
-from streamtools.json_values import Decoded, Rejected, decode_json
-from streamtools.limits import Limits
 from streamtools.parsing.reader import always, matcher
 
 WORD_BEGINS = frozenset("-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -187,47 +185,3 @@ class Nesting:
     def _add_to_word(self, text: str) -> None:
         self._word = ((self._word or "") + text)[:LONGEST_WORD]
         self._numeric = self._numeric and numeric(text) is not None
-
-
-# Repair of broken JSON by `json-repair`: an option, because the library guesses.
-#
-# It is used only for a call that was malformed and not cut off, and its result is read like all calls, so that limits
-# and the rules about names and arguments hold. A result that has lost a part of the arguments does not count. The
-# library takes about 2 µs a character, on some hostile texts 75, and on others its cost grows with their square (0.25 s
-# at 4,096 characters): hence the two bounds.
-
-MOST: Final = 4096
-"""Characters of one call's JSON that are looked at; longer JSON is not put right."""
-
-MOST_IN_TURN: Final = 4 * MOST
-"""Characters of all calls of a turn."""
-
-
-def load_library() -> Callable[..., object]:
-    """Return the function of the library that does it. Raises ImportError that names the extra."""
-    try:
-        from json_repair import repair_json
-    except ImportError as error:
-        raise ImportError("repair=True needs json-repair: install 'streamtools[repair]'") from error
-    return repair_json
-
-
-def repair(text: str, limits: Limits) -> Decoded | None:
-    """Return the object that `text` was meant to be the JSON of, or None."""
-    try:
-        value = load_library()(text, return_objects=True, skip_json_loads=True)
-        if not isinstance(value, dict):
-            return None
-        return Decoded(decode_json(json.dumps(value), limits=limits).value, repaired=True)
-    except Rejected:
-        return None
-    except Exception:  # anything: the library was not made for hostile text
-        return None
-
-
-def keeps_arguments(text: str, arguments: dict[str, object], *, alone: bool) -> bool:
-    """Whether there are `arguments`, or `text` has none: they may be all that it holds (`alone`), or a part of it."""
-    if arguments:
-        return True
-    bare = "".join(text.split())
-    return "{}" in bare or bare.count("{") <= (0 if alone else 1)

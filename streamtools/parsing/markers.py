@@ -145,7 +145,7 @@ class Marker:
 
     def begun_pattern(self) -> str:
         """Return a pattern, without groups, that finds every beginning of the marker at the end of the text."""
-        return self.behind + going(self.parts + self.ahead, _NEVER)
+        return self.behind + partial_pattern(self.parts + self.ahead, _NEVER)
 
     @property
     def behind(self) -> str:
@@ -168,18 +168,18 @@ class Pattern:
         self.parts = parts
 
     @cached_property
-    def going(self) -> Match:
+    def partial(self) -> Match:
         """Matches all of it, with a group, or what may yet become it."""
-        return re.compile(going(self.parts, _MARK)).match
+        return re.compile(partial_pattern(self.parts, _MARK)).match
 
     @cached_property
-    def ending(self) -> Match:
+    def final(self) -> Match:
         """The same, where the text does not go on."""
         return re.compile(_joined(self.parts, complete) + _MARK).match
 
     def match(self, text: str, at: int, ended: bool) -> int | Literal[False] | None:
         """Return where the parts end, None if they may yet match, or False if they cannot."""
-        match = self.ending if ended else self.going
+        match = self.final if ended else self.partial
         found = match(text, at)
         if found is None:
             return None if at == len(text) and not ended else False
@@ -191,23 +191,25 @@ def _shortest(part: Part) -> int:
     return part.least if isinstance(part, Some) else min(map(len, words))
 
 
-def going(parts: Sequence[Part], rest: str = "") -> str:
+def partial_pattern(parts: Sequence[Part], rest: str = "") -> str:
     """Return a pattern for `parts` and then `rest`, with the end of the text allowed everywhere in between."""
     for part, behind in reversed(_in_pairs(parts)):
         rest = _followed(part, behind, rest)
     return rest
 
 
-def any_going(sequences: Iterable[tuple[Part, ...]]) -> str:
+def any_partial(sequences: Iterable[tuple[Part, ...]]) -> str:
     """Return what `going` does, for one of several sequences; what they begin with alike stands once."""
     alike: dict[Part | None, list[tuple[Part, ...]]] = {}
     for parts in sequences:
         first = parts[0] if parts else None
         alike.setdefault(first[0] if isinstance(first, str) else first, []).append(parts)
-    return "|".join(going(each[0], _MARK) if len(each) == 1 else _going_alike(each) for each in alike.values())
+    return "|".join(
+        partial_pattern(each[0], _MARK) if len(each) == 1 else _partial_alike(each) for each in alike.values()
+    )
 
 
-def _going_alike(sequences: list[tuple[Part, ...]]) -> str:
+def _partial_alike(sequences: list[tuple[Part, ...]]) -> str:
     if not sequences[0]:
         return _MARK
     shared = sequences[0][0]
@@ -219,14 +221,14 @@ def _going_alike(sequences: list[tuple[Part, ...]]) -> str:
     else:
         rests = [rest[1:] for rest in sequences]
     behind = next((rest[0] for rest in rests if rest and complete(shared, rest[0]) != complete(shared)), None)
-    return _followed(shared, behind, f"(?:{any_going(rests)})")
+    return _followed(shared, behind, f"(?:{any_partial(rests)})")
 
 
 def _followed(part: Part, behind: Part | None, rest: str) -> str:
     if isinstance(part, LineEnd):
         return rf"(?:\r?\Z|\r?\n{_or_end(rest)})"
     if isinstance(part, Maybe):
-        return f"(?:{going(part.parts, '')})?{_or_end(rest)}"
+        return f"(?:{partial_pattern(part.parts, '')})?{_or_end(rest)}"
     if isinstance(part, OneOf):
         short = "".join(f"{beginning(word)}\\Z|" for word in part.words if len(word) > 1)
         return f"(?:{short}{complete(part, behind)}{_or_end(rest)})"
@@ -348,7 +350,7 @@ class Group(Generic[T]):
         alike: dict[str, list[tuple[Part, ...]]] = {}
         for marker, _ in self._entries:
             alike.setdefault(marker.behind, []).append(marker.parts + marker.ahead)
-        begun = re.compile("|".join(f"{behind}(?:{any_going(each)})" for behind, each in alike.items())).match
+        begun = re.compile("|".join(f"{behind}(?:{any_partial(each)})" for behind, each in alike.items())).match
         least = min(sum(map(_shortest, marker.parts + marker.ahead)) for marker, _ in self._entries)
         ends = re.compile("|".join(sorted({marker.last for marker, _ in self._entries}))).search
         self._begun = begun, least, ends

@@ -18,7 +18,7 @@ from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.parsing.policies import Options, OtherOptions, ParserOptions
 from streamtools.parsing.prose import MarkerFound, Prose
-from streamtools.parsing.reader import LEAVES, NO_TEXT, always
+from streamtools.parsing.reader import always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
 from streamtools.parsing.span import Span
 from streamtools.parsing.visible import Visible
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _BLOCK: Final = 8192  # characters that are read at once: what follows a call is copied, for each of many calls
 _GUARDED: Final = ("text_rules", "rules_in_reasoning", "history", "pace")  # options that are the guard's
 _AGAIN: Final = 512  # the same, of text that is read once more
+
+NO_TEXT = "decode bytes, or let `streamtools.sources` read the stream"
+"""What to do with a delta that is no text."""
 
 
 class Parser:
@@ -223,7 +226,7 @@ class Parser:
             span = self._span
             if span is not None and span.finished:  # text goes on behind it
                 self._span = None
-                if span.found and not prose.direct:  # else nothing depends on it
+                if span.calls.found and not prose.direct:  # else nothing depends on it
                     visible.end_call()
                 at, text = span.at, span.text
                 prose.resume(text[at - 1] if at else span.last, several_lines=span.several_lines)
@@ -322,7 +325,7 @@ class _GuardedParser(Parser):
                 self._prose.last = delta
                 matcher.position += len(delta)
                 return [Text(delta)]
-            if kind != LEAVES:  # as in a parser without rules
+            if kind != 2:  # as in a parser without rules
                 self._prose.last = delta
                 shown = matcher.feed(delta)
                 if type(shown) is str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 from streamtools.calls import IdFactory, new_call_id
 from streamtools.errors import check_word
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.parsing.json_parts import load_library
+from streamtools.parsing.json_repair import load_library
 
 if TYPE_CHECKING:
     from streamtools.rules.rule import Rule

@@ -18,7 +18,7 @@ from streamtools.events import Markup, Reasoning, UIEvent, Warning
 from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
-from streamtools.parsing.markers import Group, Marker, Markers, Match, OneOf, Pattern, any_going, beginning
+from streamtools.parsing.markers import Group, Marker, Markers, Match, OneOf, Pattern, any_partial, beginning
 from streamtools.parsing.reader import always
 from streamtools.parsing.rehearsal import Decision, Rehearsal, RunMarkers
 
@@ -77,7 +77,7 @@ class ReasoningTags:
     def _begins(self) -> Match:
         """Matches where any of the tags stands or may yet stand."""
         tags = (*self._tags, *self._strays, *self._spaced)
-        return re.compile(any_going([pattern.parts for pattern, _ in tags])).match
+        return re.compile(any_partial([pattern.parts for pattern, _ in tags])).match
 
     def closing(self, tags: Sequence[str], before: Iterable[str] = (), opening: Pattern | None = None) -> ReasoningEnd:
         """Return how reasoning ends that one of `tags` ends, or what comes `before` something else."""

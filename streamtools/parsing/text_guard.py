@@ -31,11 +31,13 @@ from streamtools.events.ui_events import KeptReasoning
 from streamtools.json_values import with_texts
 from streamtools.parsing.pace import Paced
 from streamtools.parsing.policies import Options
-from streamtools.parsing.reader import LEAVES, MEETS, QUIET, always
+from streamtools.parsing.reader import always
 from streamtools.rules.automaton import automaton_of
 from streamtools.rules.matcher import Found, Matcher, Pieces, in_place, shown
 from streamtools.rules.rule import Rule
 
+QUIET, MEETS, LEAVES = range(3)
+"""What a delta is where rules read the text: nothing begins in it, a match may, or the parser has to look at it."""
 _SHORT = 16  # characters of a delta of which it is kept what it is
 _MOST = 16_384  # such deltas
 

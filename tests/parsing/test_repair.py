@@ -12,7 +12,7 @@ import pytest
 
 from streamtools import Code, Limits, Parser, ToolCall, coalesce, parse
 from streamtools.parsing.dialects import Dialect, Opener
-from streamtools.parsing.json_parts import MOST, MOST_IN_TURN, repair
+from streamtools.parsing.json_repair import MAX_IN_TURN, MAX_LENGTH, repair
 from streamtools.parsing.json_text import State
 from streamtools.parsing.span import Span
 from streamtools.testing.laws import assert_conserved, assert_in_order, feed
@@ -53,7 +53,7 @@ REFUSED: dict[str, tuple[str, Code]] = {
     "half a pair": ('###:{"name": "f", "arguments": {"a": "\\ud83d",}}', Code.INVALID_JSON),
     "a key twice": ('###:{"name": "f", "arguments": {"a": 1, "a": 2}}', Code.DUPLICATE_KEY),
     "arguments that are no object": ('###:{"name": "f", "arguments": 3}', Code.INVALID_ARGUMENTS),
-    "too much": ('###:{"name": "f", "arguments": {"a": "' + MOST * "x" + '",}}', Code.INVALID_JSON),
+    "too much": ('###:{"name": "f", "arguments": {"a": "' + MAX_LENGTH * "x" + '",}}', Code.INVALID_JSON),
 }
 """By name, a text that is no call even so, and why."""
 
@@ -65,7 +65,7 @@ def read(text: str, **options: Any) -> list[ToolCall]:
     assert_conserved(text, events)
     assert_in_order(events, run=False)
     expected = coalesce(events)
-    for deltas in usual_ways(text) if len(text) < MOST else ():
+    for deltas in usual_ways(text) if len(text) < MAX_LENGTH else ():
         assert expected == coalesce(feed(deltas, **options))
     return parse(text, **options).calls
 
@@ -138,20 +138,22 @@ def test_arguments_of_a_call_that_is_named_outside() -> None:
 
 def test_a_turn_has_a_bound() -> None:
     """Behind it, calls are what they are without the option; the next turn has its own."""
-    text = '###:{"name": "f", "arguments": {"a": "' + (MOST - 100) * "x" + '",}}'
+    text = '###:{"name": "f", "arguments": {"a": "' + (MAX_LENGTH - 100) * "x" + '",}}'
     parser = Parser(repair=True)
     for _ in range(2):
         parser.feed(6 * text)
         parser.close()
-        assert MOST_IN_TURN // len(text) == len(parser.calls)
+        assert MAX_IN_TURN // len(text) == len(parser.calls)
         assert 6 - len(parser.calls) == len(parser.errors)
         parser.reset()
 
 
-@pytest.mark.parametrize("text", ["{" * MOST, '{"a":' + "[" * MOST, "", "{]", '["a"]', "\\", '{"a": (' + "(" * MOST])
+@pytest.mark.parametrize(
+    "text", ["{" * MAX_LENGTH, '{"a":' + "[" * MAX_LENGTH, "", "{]", '["a"]', "\\", '{"a": (' + "(" * MAX_LENGTH]
+)
 def test_the_library_never_raises_here(text: str) -> None:
     """Whatever it is given; and what it cannot put right, or makes something else of, is nothing."""
-    found = repair(text[:MOST], Limits())
+    found = repair(text[:MAX_LENGTH], Limits())
 
     assert found is None or isinstance(found.value, dict)
 
