@@ -35,7 +35,6 @@ __all__ = [
     "events",
     "gemini",
     "latitude",
-    "mistral",
     "ollama",
     "openai",
     "responses",
@@ -93,11 +92,6 @@ def bedrock(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 def cohere(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of Cohere's chat, version 2. A plan before calls is reasoning."""
     return Source(response, ADAPTERS["cohere"](limits))
-
-
-def mistral(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of a conversation with Mistral; its chat completions are read by `openai`."""
-    return Source(response, ADAPTERS["mistral"](limits))
 
 
 def detect(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:

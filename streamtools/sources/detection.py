@@ -64,7 +64,6 @@ ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
     "latitude": _reads("latitude", "Latitude"),
     "bedrock": _reads("bedrock", "Bedrock"),
     "cohere": _reads("cohere", "Cohere"),
-    "mistral": _reads("mistral", "MistralConversations"),
 }
 """The adapters of byte streams, by the name under which a recording asks for them."""
 

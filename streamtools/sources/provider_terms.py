@@ -229,8 +229,6 @@ _BY_TYPE = {
     **dict.fromkeys(("text-delta", "reasoning-delta", "tool-input-available", "finish"), "ai_sdk"),
     **dict.fromkeys(("message-start", "content-start", "content-delta", "message-end", "tool-plan-delta"), "cohere"),
     **dict.fromkeys(("tool-call-start", "tool-call-delta", "citation-start"), "cohere"),
-    **dict.fromkeys(("conversation.response.started", "message.output.delta", "function.call.delta"), "mistral"),
-    **dict.fromkeys(("conversation.response.done", "tool.execution.started"), "mistral"),
 }
 _BY_KEY = {
     "choices": "openai",

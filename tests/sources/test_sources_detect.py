@@ -38,8 +38,6 @@ INTERACTION: list[dict[str, Any]] = [
     {"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "Hi."}},
 ]
 COHERE = {"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "Hi."}}}}
-MISTRAL_START = {"type": "conversation.response.started", "conversation_id": "c"}
-MISTRAL = {"type": "message.output.delta", "content": "Hi."}
 SILENCE = b'\xef\xbb\xbf: PROCESSING\n\nevent: ping\ndata: {"type": "ping"}\n\nevent: ping\n\ndata: [1]\n\n'
 
 
@@ -70,7 +68,6 @@ STREAMS: dict[str, tuple[str, bytes]] = {
     "Interactions": ("gemini", b"".join(event(each, each["event_type"]) for each in INTERACTION)),
     "Bedrock": ("bedrock", event_streams.event("contentBlockDelta", {"delta": {"text": "Hi."}})),
     "Cohere": ("cohere", event({"type": "message-start", "id": "m"}) + event(COHERE, "content-delta")),
-    "Mistral's conversations": ("mistral", event(MISTRAL_START, "conversation.response.started") + event(MISTRAL)),
 }  # fmt: skip
 
 

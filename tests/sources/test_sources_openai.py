@@ -5,8 +5,6 @@ The streams are written by hand after what the providers named beside them send;
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import pytest
@@ -452,7 +450,11 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
     ),
     "halves where nobody looks": (
         sse(r'{"choices":[{"delta":{"content":"a"}}],"id":"\ud83d"}') + sse(r'{"x":"\ud83d"}') + DONE,
-        [TextDelta("a"), SourceRaw({"x": "\ud83d"}), ProviderCompleted(finish_reason="stop")],
+        [
+            TextDelta("a"),
+            SourceRaw({"x": "\ud83d"}),
+            ProviderCompleted(finish_reason="stop", response_id="\ufffd"),
+        ],
     ),
     # JSON that is none, and that servers send all the same.
     "infinities, raw tabs and bytes that are no UTF-8": (
@@ -581,77 +583,6 @@ def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[in
     assert read(stream) == read(*cut(stream, where))
 
 
-def test_chunks_that_differ_in_their_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are read without their JSON, and say what they say byte by byte, where nothing is known of what comes."""
-    decoded = 0
-
-    def decode(data: bytes) -> Any:
-        nonlocal decoded
-        decoded += 1
-        return plain(data)
-
-    openai = sys.modules[ChatCompletions.__module__]
-    plain = vars(openai)["_decode"]
-    texts = [
-        "Hello",
-        " c",
-        "c",
-        "content",
-        '"',
-        "\\",
-        "\n",
-        "",
-        "ü",
-        "\ufffd",
-        "\x00",
-        "\u2028",
-        "a?",
-        "?a?",
-        "null",
-        "}",
-    ]
-    head = '{"id":"c","model":"m","choices":[{"index":0,"delta":{"content":'
-    odd = [
-        *(head + json.dumps(text, ensure_ascii=ascii) + "}}]}" for text in texts for ascii in (True, False)),
-        head + '"a","refusal":"b"}}]}',
-        head + '"a"}}],"usage":{"prompt_tokens":1}}',
-        head + '"a","content":"b"}}]}',
-        head + '"a"}},{"index":1,"delta":{"content":"b"}}]}',
-        head + '"a"}}]',
-        head + '"a","b"}}]}',
-        head.replace('"index":0', '"index":1') + '"a"}}]}',
-        '{"id":"c","model":"m","note":"Hello","choices":[{"index":0,"delta":{"content":"H\\u0065llo"}}]}',
-        head + '"a"},"finish_reason":"stop"}]}',
-    ]
-    usual = [head + f'"word {number}"}}}}]}}' for number in range(20)]
-    several = [usual * 2, *([usual[0], each, usual[0]] for each in odd), [head + '"a\\"}}]}', head + '","b"}}]}']]
-    for behind in (*odd, *map("\n\ndata: ".join, several)):
-        chunks = [f"data: {each}\n\n".encode() for each in (*usual, behind, *usual, "[DONE]")]
-        by_bytes, by_chunks = ChatCompletions(), ChatCompletions()
-        told = [by_bytes.take(bytes([byte])) for byte in b"".join(chunks)]
-        with monkeypatch.context() as patch:
-            patch.setattr(openai, "_decode", decode)
-            decoded = 0
-            found = [by_chunks.take(each) for each in chunks]
-        one, other = ([each for events in made for each in events] for made in (found, told))
-        assert one + by_chunks.close() == other + by_bytes.close(), behind
-        assert decoded < 30, (decoded, behind)
-
-
 def test_what_stands_behind_the_end_is_not_looked_at() -> None:
     stream = b"data: [DONE]\n\n<html>\n\n"
     assert read(stream) == read(*cut(stream, [14])) == [ProviderCompleted(finish_reason="stop")]
-
-
-@pytest.mark.parametrize("of", ["id", "created"])
-def test_chunks_that_repeat_nothing(of: str) -> None:
-    """What is different in each is looked at for a while only, and its text is its text."""
-    chunks = [
-        b'data: {"%b":"%d","choices":[{"index":0,"delta":{"content":"a %d"}}]}\n\n' % (of.encode(), number, number)
-        for number in range(200)
-    ]
-    adapter = ChatCompletions()
-    assert [TextDelta(f"a {number}") for number in range(200)] == [
-        each for item in chunks for each in adapter.take(item)
-    ]
-    assert adapter._lessons == 0

@@ -35,7 +35,6 @@ from tests.sources import (
     test_sources_cohere,
     test_sources_gemini,
     test_sources_latitude,
-    test_sources_mistral,
     test_sources_ollama,
     test_sources_openai,
     test_sources_openai_calls,
@@ -75,7 +74,6 @@ def _fixtures() -> Iterator[tuple[str, Fixture]]:
         "ai_sdk": test_sources_ai_sdk.STREAMS,
         "bedrock": test_sources_bedrock.STREAMS,
         "cohere": test_sources_cohere.STREAMS,
-        "mistral": test_sources_mistral.STREAMS,
     }
     for adapter, table in tables.items():
         for name, (frames, _) in table.items():
@@ -98,7 +96,6 @@ ENDS: dict[str, str] = {
     "latitude": r"chain-complete|tools-requested",
     "bedrock": r"messageStop|chunk",
     "cohere": r"message-end",
-    "mistral": r"conversation\.response\.done",
 }
 """What must stand in a stream that has come to its end."""
 

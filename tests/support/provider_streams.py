@@ -418,30 +418,6 @@ def _cohere() -> Provider:
     return Provider("cohere", "text/event-stream", frames, len(frames) - 1, len(frames) - 1, trouble, {})
 
 
-def _mistral() -> Provider:
-    def event(type: str, **fields: Any) -> bytes:
-        return _sse({"type": type, "created_at": "2026-01-02T03:04:05Z", **fields}, type)
-
-    def said(content: Any) -> bytes:
-        told: dict[str, Any] = {"id": "msg_1", "model": "m", "agent_id": None, "role": "assistant", "content": content}
-        return event("message.output.delta", output_index=0, content_index=0, **told)
-
-    frames = [
-        event("conversation.response.started", conversation_id="conv_1"),
-        said({"type": "thinking", "thinking": [{"type": "text", "text": REASONING[:4]}]}),
-        said({"type": "thinking", "thinking": [{"type": "text", "text": REASONING[4:]}]}),
-        said(TEXT[:9]),
-        said({"type": "text", "text": TEXT[9:]}),
-    ]
-    for index, ((name, _), halves) in enumerate(zip(CALLS, _HALVES, strict=True), 1):
-        told: dict[str, Any] = {"id": f"fc_{index}", "model": "m", "name": name, "tool_call_id": f"{name}_1"}
-        frames += [event("function.call.delta", output_index=index, **told, arguments=half) for half in halves]
-    usage = {"prompt_tokens": 20, "completion_tokens": 30, "total_tokens": 50, "connector_tokens": None}
-    frames.append(event("conversation.response.done", usage=usage))
-    trouble = [event("conversation.response.error", message=TOO_MUCH, code=3000)]
-    return Provider("mistral", "text/event-stream", frames, len(frames), len(frames), trouble, {})
-
-
 PROVIDERS: Sequence[Provider] = (
     _openai(),
     _responses(),
@@ -452,7 +428,6 @@ PROVIDERS: Sequence[Provider] = (
     _latitude(),
     _bedrock(),
     _cohere(),
-    _mistral(),
 )
 NAMES = [provider.adapter for provider in PROVIDERS]
 BY_NAME = dict(zip(NAMES, PROVIDERS, strict=True))

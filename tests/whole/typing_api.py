@@ -581,7 +581,6 @@ def newer_providers(response: object) -> None:
     for source in (
         sources.bedrock(response),
         sources.cohere(response, limits=Limits(calls=3)),
-        sources.mistral(response),
     ):
         assert_type(source, sources.Source)
     conversation.BedrockConverse("m", region="eu-west-1", native_tool_calls=True)
@@ -589,8 +588,7 @@ def newer_providers(response: object) -> None:
     conversation.OpenAIChat("m", reasoning_field="reasoning_content")
     conversation.OpenAIChat("m", reasoning_field="content")  # type: ignore[arg-type]
     conversation.GeminiInteractions("m", previous_id=True, thinking_level="low")
-    for written in ("interactions", "mistral"):
-        assert_type(histories_of.write_messages([], written), list[Any])
+    assert_type(histories_of.write_messages([], "interactions"), list[Any])
     assert_type(histories_of.Assistant("Hi", response_id="r1").response_id, str | None)
     for family in families_for("qwen3:8b"):
         assert_type(family, ModelFamily)

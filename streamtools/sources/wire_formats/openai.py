@@ -21,13 +21,12 @@ probabilities and OpenAI's obfuscation are nobody's answer, and are dropped.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from typing import Any
 
 import msgspec
 
-from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
+from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceUsage, Usage
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
@@ -48,9 +47,6 @@ _USAGE = {
 _CUT = ("length", "content_filter", "error", "cancelled")
 """After these finish reasons nobody knows whether the last call is complete."""
 
-_OPENING = 4  # frames in which the names of the response and of the model are looked for; Azure's first has none
-_LF = 10
-_LESSONS = 64  # chunks of which is learned what stands around their text: in some streams that is never the same
 
 _HELPER = frozenset(
     (
@@ -92,6 +88,8 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class _Chunk(msgspec.Struct, gc=False):
+    id: Any = None
+    model: Any = None
     choices: list[_Choice] | None = None
     usage: Any = None
     error: Any = None
@@ -99,18 +97,10 @@ class _Chunk(msgspec.Struct, gc=False):
     x_groq: Any = None
 
 
-class _Head(msgspec.Struct, gc=False):
-    id: Any = None
-    model: Any = None
-
-
 _KNOWN = frozenset(_Delta.__struct_fields__)
 _OF_CHOICES = ("index", "text", "finish_reason", "native_finish_reason")
-_OF_CHUNKS = ("usage", "error", "citations", "x_groq")
-_NOTHING = _Chunk(choices=[_Choice(delta=_Delta())])
+_OF_CHUNKS = ("id", "model", "usage", "error", "citations", "x_groq")
 _decode = msgspec.json.Decoder(_Chunk).decode
-_decode_head = msgspec.json.Decoder(_Head).decode
-_decode_texts = msgspec.json.Decoder(list[str]).decode
 
 
 class ChatCompletions(FrameAdapter):
@@ -122,17 +112,12 @@ class ChatCompletions(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._careful = False  # deltas may hold halves of surrogate pairs
-        self._plain = False  # nothing is looked for but text
         self._reason: str | None = None
         self._usage: Usage | None = None
         self._calls = ChatCalls(limits)
         self._fields = ReasoningFields(limits)
         self._came_in: tuple[bool, ...] = ()  # in which of the fields the last piece of reasoning did
         self._citations: Any = None
-        self._opening = _OPENING
-        self._longest = limits.frame
-        self._head = self._tail = b""  # what stood around the text of a chunk, as it does in most of those behind it
-        self._lessons = _LESSONS
 
     @property
     def ended(self) -> bool:
@@ -144,68 +129,14 @@ class ChatCompletions(FrameAdapter):
             return []
         return super()._take_other(getattr(item, "chunk", None) or item if kind == "chunk" else item)
 
-    def feed(self, chunk: bytes) -> list[SourceEvent]:
-        head, tail = self._head, self._tail
-        if head and chunk.startswith(head) and chunk.endswith(tail) and self._plain and self._frames.between:
-            first, last, count = len(head), -len(tail), 1
-            text = chunk[first:last]
-            if _LF in text:
-                texts = [each[first : last + 2] for each in chunk.split(b"\n")[:-1:2]]
-                count = len(texts) if (tail + head).join(texts) == text else 0
-                text = b'",\n"'.join(texts)  # none of them goes on behind an LF
-            if len(chunk) <= self._longest and not self._over:
-                try:
-                    said = _decode_texts(b'["' + text + b'"]')
-                    if len(said) == count and "" not in said:
-                        return [*map(TextDelta, said)]
-                except REFUSED:
-                    pass
-        return super().feed(chunk)
-
-    def _learn(self, data: bytes, text: str) -> None:
-        """Take note of what stands around the text in a chunk that says nothing else, if that is in one place."""
-        self._lessons -= 1
-        written = b'"%b"' % text.encode()
-        at = data.find(written)
-        if at < 0 or b"\n" in data:
-            return
-        head, tail = data[: at + 1], data[at + len(written) - 1 :]
-        with contextlib.suppress(*REFUSED):  # what stands there is the text, or else another text there changes nothing
-            other = _decode(b"%b?%b?%b" % (head, text.encode(), tail))
-            if other.choices and (delta := other.choices[0].delta) is not None and delta.content == f"?{text}?":
-                self._head, self._tail = b"data: " + head, tail + b"\n\n"
-
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         try:
             chunk = _decode(frame.data)
         except REFUSED:
-            if self._opening:
-                self._read_head(frame)
             self._read_slowly(frame, events)
             return
-        if self._plain and chunk.choices and (delta := chunk.choices[0].delta) is not None:
-            text = delta.content
-            if type(text) is str and text:
-                delta.content = delta.role = None
-                if chunk == _NOTHING:  # but for the text, as nearly all of them are
-                    events.append(TextDelta(text))
-                    if self._lessons:
-                        self._learn(frame.data, text)
-                    return
-                delta.content = text
-        if self._opening:
-            self._read_head(frame)
         if self._read_chunk(chunk, events):
             self._pass(frame, events)
-
-    def _read_head(self, frame: Frame) -> None:
-        """Take note of what each chunk repeats: the names of the response, and of the model that has answered."""
-        self._opening -= 1
-        with contextlib.suppress(*REFUSED):
-            head = _decode_head(frame.data)
-            self._name_response(head.id, head.model)
-        if self._response_id and self._model:
-            self._opening = 0
 
     def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
         """Read a frame that is no JSON of a chunk, or that msgspec refuses for a string which is no UTF-8 text."""
@@ -227,6 +158,8 @@ class ChatCompletions(FrameAdapter):
 
     def _read_chunk(self, chunk: _Chunk, events: list[SourceEvent]) -> bool:
         """Append what `chunk` says, and return whether it says more, or other things, than is understood here."""
+        if not (self._response_id and self._model):  # Azure's first chunk names neither
+            self._name_response(chunk.id, chunk.model)
         more = not chunk.choices
         if chunk.choices is not None:
             self._blank = False  # whatever they hold, they are ours
@@ -276,7 +209,6 @@ class ChatCompletions(FrameAdapter):
             more = True
         if self._careful:
             self._careful = bool(self._text.half or self._thought.half)
-        self._plain = not (self._careful or self._opening)
         if fault := chunk.error or groq.get("error"):
             self._report(fault, events)
         return more and not self._over

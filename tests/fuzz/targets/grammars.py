@@ -215,25 +215,6 @@ STREAMS: dict[str, Stream] = {
         first=[{"type": "message-start", "id": "m"}],
         last=[{"type": "message-end", "delta": {"finish_reason": "TOOL_CALL"}}],
     ),
-    "mistral": Stream(
-        [
-            {"type": "message.output.delta", "content": "a"},
-            {"type": "message.output.delta", "content": [MANY, {"type": "thinking", "thinking": [{"text": "a"}]}]},
-            {"type": "function.call.delta", "tool_call_id": f"c{NUMBER}", "name": "f", "arguments": '{"a": 1'},
-            {"type": "function.call.delta", "tool_call_id": "c0", "name": "f", "arguments": f'{{"a": "{LONG}"}}'},
-            {"type": "function.call.delta", "tool_call_id": f"c{NUMBER}", "arguments": 5},
-            {"type": "function.call.delta", "arguments": [5]},
-            {"type": "tool.execution.started", "id": f"t{NUMBER}", "name": "web_search", "arguments": "{}"},
-            {"type": "tool.execution.delta", "id": f"t{NUMBER}", "arguments": "a"},
-            {"type": "tool.execution.delta", "id": "t0", "arguments": LONG},
-            {"type": "tool.execution.done", "id": f"t{NUMBER}", "name": "web_search", "info": {}},
-            {"type": "agent.handoff.started", "id": f"h{NUMBER}"},
-            {"type": "agent.handoff.done", "id": f"h{NUMBER}"},
-            *_BAD,
-        ],
-        first=[{"type": "conversation.response.started", "conversation_id": "c"}],
-        last=[{"type": "conversation.response.done", "usage": {"prompt_tokens": 5}}],
-    ),
 }  # fmt: skip
 
 EVENTS: list[Any] = [
