@@ -19,7 +19,8 @@ from streamtools.json_values import compact as compact_json
 from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
 from streamtools.tools import Tool, ToolRegistry
-from streamtools.tools.registry import ToolsLike, write_line
+from streamtools.tools.definitions import write_line
+from streamtools.tools.registry import ToolsLike
 from streamtools.tools.schemas import inline
 
 # Arguments for the example of a call, where a tool has none of its own: read from its JSON schema.

@@ -1,7 +1,6 @@
-"""The tools that a model may be offered: by name, and as each provider wants them described.
+"""The registry: tools by name, in the order of registration.
 
-Names are matched exactly and looked up in a dict, never as attributes and never by likeness: what a model writes must
-not reach more than what was put here. The order is that of registration, so that a prompt is the same in every process.
+Names are matched exactly and looked up in a dict, so that a model cannot reach anything that was not registered.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import copy
 import difflib
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
 
@@ -20,17 +18,22 @@ from streamtools.logs import Logger
 from streamtools.tools.approvals import Approvals
 from streamtools.tools.context import ToolContext, discard
 from streamtools.tools.decisions import Deny
-from streamtools.tools.descriptions import parameters_of_schema, type_of
+from streamtools.tools.definitions import (
+    DefinitionFormat,
+    has_foreign_schema,
+    refused_parameter,
+    write_definition,
+    write_line,
+)
 from streamtools.tools.finished_responses import extend_messages, read_finished, refuse
 from streamtools.tools.invocation import TIMEOUT, invoke
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.results import ToolOutcome
 from streamtools.tools.runner import Runner
-from streamtools.tools.schemas import JsonSchema, inline
 from streamtools.tools.tool import Tool, ToolOptions, tool
 
 if TYPE_CHECKING:
-    from streamtools.tools.mcp import Session
+    from streamtools.tools.mcp import MCPSession
 
 log = Logger(__name__)
 
@@ -43,15 +46,10 @@ ToolsLike: TypeAlias = Union[
     Callable[..., Any],
     Mapping[str, Callable[..., Any]],
     Iterable["ToolsLike"],
-    list[object],  # what mypy takes a list of two tools for
+    list[object],  # the type that mypy infers for a list of two different tools
     None,
 ]
-"""What a user may pass as `tools=`: a registry, a tool, a function, a mapping of names to functions, or several."""
-
-OfProvider: TypeAlias = Literal[
-    "openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere"
-]
-Format: TypeAlias = Literal[OfProvider, "mcp", "tool_clients"]
+"""The type of `tools=`: a registry, a tool, a function, a mapping of names to functions, or an iterable of these."""
 
 OnDuplicate: TypeAlias = Literal["replace", "error", "keep"]
 
@@ -65,13 +63,15 @@ class ToolRegistry:
     >>> registry = ToolRegistry().register(weather)
     >>> "weather" in registry, "Weather" in registry
     (True, False)
-    >>> [each["function"]["name"] for each in registry.definitions()]
+    >>> [definition["function"]["name"] for definition in registry.definitions()]
     ['weather']
     """
 
     def __init__(self, *tools: ToolsLike, on_duplicate: OnDuplicate = "replace") -> None:
-        """Register `tools`. A name that is registered again is replaced, in its old place, and a warning is logged;
-        with `on_duplicate="keep"` the first one stays, and with `"error"` it is a ValueError.
+        """Register `tools`.
+
+        A second tool with the same name replaces the first one, in its place, and a warning is logged. With
+        `on_duplicate="keep"` the first one stays. With `"error"` it raises ValueError.
         """
         self._tools: dict[str, Tool] = {}
         self._on_duplicate = on_duplicate
@@ -79,36 +79,37 @@ class ToolRegistry:
 
     @classmethod
     def of(cls, tools: ToolsLike) -> ToolRegistry:
-        """Return what a user passed as `tools=` as a registry; a registry is returned itself."""
+        """Return a registry of `tools`; a registry is returned as it is."""
         return tools if isinstance(tools, ToolRegistry) else cls(tools)
 
     def register(self, *tools: ToolsLike) -> Self:
-        """Add tools, functions, or collections of them, and return the registry.
+        """Add tools, functions, or collections of them. Returns the registry.
 
-        Raises as `Tool` does for a function that cannot be one, and TypeError for what is no tool at all.
+        Raises what `Tool` raises for a function, and TypeError for anything that is no tool.
         """
-        for each in _each(tools):
-            self._add(each)
+        for given in _tools_in(tools):
+            self._add(given)
         return self
 
     def merge(self, *tools: ToolsLike, prefix: str = "") -> Self:
-        """Add tools from outside, of a plugin or another server, and return the registry.
+        """Add tools of a plugin or another server. Returns the registry.
 
-        They never take the place of a tool that is there: one whose name is taken stays out, and a warning is logged.
-        `prefix` goes before their names.
+        They never replace a registered tool: a tool whose name is taken is skipped, and a warning is logged. `prefix`
+        is put before their names.
         """
-        for each in _each(tools):
-            self._add(each.replace(name=prefix + each.name) if prefix else each, "keep")
+        for given in _tools_in(tools):
+            self._add(given.replace(name=prefix + given.name) if prefix else given, "keep")
         return self
 
-    async def add_mcp(self, session: Session, *, prefix: str = "", **options: Unpack[ToolOptions]) -> Self:
-        """Add the tools of an MCP server, and return the registry; see `merge` for names that are taken.
+    async def add_mcp(self, session: MCPSession, *, prefix: str = "", **options: Unpack[ToolOptions]) -> Self:
+        """Add the tools of an MCP server. Returns the registry.
 
-        `session` has the `list_tools` and `call_tool` of a session of MCP's SDK. The server's names are made valid,
-        with `prefix` before them; `options`, `trust` or `requires_approval` say, are for all of its tools. A tool that
-        no provider would take is left out, and logged. Raises what the session raises.
+        `session` is a session of the MCP SDK, or any object with its `list_tools` and `call_tool`. Names are made valid
+        and get the `prefix`; names that are taken are handled as by `merge`. `options`, such as `trust` or
+        `requires_approval`, apply to all tools. A tool that providers would refuse is skipped and logged. Raises what
+        the session raises.
         """
-        from streamtools.tools.mcp import tools_of  # here, because few have such a server
+        from streamtools.tools.mcp import tools_of  # few programs use an MCP server
 
         return self.merge(await tools_of(session, prefix=prefix, **options))
 
@@ -117,7 +118,7 @@ class ToolRegistry:
     @overload
     def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
     def tool(self, function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
-        """Define and register a function: as `@registry.tool`, or `@registry.tool(name=…)` with `tool`'s options."""
+        """Define and register a tool, as `@registry.tool` or `@registry.tool(name=…)`; see `ToolOptions`."""
 
         def define(function: Callable[..., Any]) -> Tool:
             made: Tool = tool(function, **options)
@@ -132,7 +133,7 @@ class ToolRegistry:
 
     @property
     def names(self) -> list[str]:
-        """The names, in order."""
+        """The names, in the order of registration."""
         return list(self._tools)
 
     def __contains__(self, name: object) -> bool:
@@ -148,33 +149,35 @@ class ToolRegistry:
         return f"<ToolRegistry {', '.join(self._tools) or '(empty)'}>"
 
     def only(self, *names: str) -> ToolRegistry:
-        """Return a registry of these tools alone, for one request, in the order that they have here.
+        """Return a registry of these tools, in their order here, for example for one request.
 
-        Raises `UnknownTool` for a name that is not here.
+        Raises `UnknownTool` for a name that is not registered.
         """
         return self._select({self.find(name).name for name in names})
 
     def without(self, *names: str) -> ToolRegistry:
-        """Return a registry of all but these tools, for one request.
+        """Return a registry without these tools.
 
-        Raises `UnknownTool` for a name that is not here: a slip would leave the tool allowed that was meant.
+        Raises `UnknownTool` for a name that is not registered, because a typo would leave a tool allowed.
         """
         return self._select(self._tools.keys() - {self.find(name).name for name in names})
 
     @overload
-    def definitions(self, format: Format = "openai") -> list[dict[str, Any]]: ...
+    def definitions(self, format: DefinitionFormat = "openai") -> list[dict[str, Any]]: ...
     @overload
     def definitions(self, format: Literal["compact"]) -> list[str]: ...
     def definitions(self, format: str = "openai") -> list[dict[str, Any]] | list[str]:
-        """Return the tools as a provider's request holds them; they are the caller's to change.
+        """Return the tools as the request of a provider holds them, as a copy that the caller may change.
 
-        `"gemini"` is one object with all of them; `"compact"` is a line of text for each, for a prompt.
+        `"gemini"` returns one object with all tools. `"compact"` returns a line of text for each, for a prompt. Raises
+        ValueError for an unknown format, and for a tool that the provider would refuse.
         """
         if format == "compact":
-            return [write_line(each) for each in self]
-        if format not in get_args(Format):
-            raise ValueError(f"no tool definitions for {format!r}; there are {', '.join(get_args(Format))}, compact")
-        written = [copy.deepcopy(_write_definition(each, format)) for each in self]
+            return [write_line(tool) for tool in self]
+        if format not in get_args(DefinitionFormat):
+            formats = ", ".join(get_args(DefinitionFormat))
+            raise ValueError(f"the format of tool definitions must be one of {formats}, compact, got {format!r}")
+        written = [copy.deepcopy(write_definition(tool, format)) for tool in self]
         return [{"functionDeclarations": written}] if format == "gemini" and written else written
 
     async def execute(
@@ -185,11 +188,11 @@ class ToolRegistry:
         timeout: float = TIMEOUT,
         state: Any = None,
     ) -> Any:
-        """Return the result of the tool `name` as plain values, the ones that an interface would get.
+        """Call the tool `name`, and return its result as plain JSON values, as an interface would get it.
 
-        `arguments` is the JSON of an object, or an object; nothing stands for none. `timeout` is in seconds, for tools
-        without their own; `state` is what the tool finds in its `ToolContext`. Raises `UnknownTool`, `ToolInputError`,
-        `ToolFailed`, `ToolOutputError` and `ToolTimeout`.
+        `arguments` is an object, or its JSON; None means no arguments. `timeout` is in seconds, for tools without their
+        own. `state` is for the tool's `ToolContext`. Raises `UnknownTool`, `ToolInputError`, `ToolFailed`,
+        `ToolOutputError` and `ToolTimeout`.
         """
         found = self.find(name)
         try:
@@ -210,20 +213,20 @@ class ToolRegistry:
         ledger: CallLedger | None = None,
         run_id: str | None = None,
     ) -> list[ToolOutcome]:
-        """Run the calls of a finished answer, and return one outcome for each, in their order.
+        """Execute the native calls of a finished response, and return one outcome for each, in order.
 
-        `response` is what an SDK returned (OpenAI's chat completion or Response, Anthropic's message, Ollama's chat),
-        such an answer as a dict, its message, a list of its calls or of `ToolCall`, or a text, in which no calls are
-        looked for. A call that failed, or was none, has an outcome with an `error`; what the others have done is not
-        lost. With `fail_fast`, calls run one after another, and none after one that failed. `timeout` and `state` are
-        those of `execute`.
+        - `response` is the object of an SDK (OpenAI's chat completion or Response, Anthropic's message, Ollama's chat),
+          the same as a dict, its message, or a list of calls. A text is accepted too, but not searched for calls.
+        - A failed or malformed call gets an outcome with an `error`; the other calls still run. With `fail_fast`, calls
+          run sequentially, and none after a failure.
+        - `timeout` and `state` are those of `execute`.
+        - With a `ledger`, a recorded call does not run again. It requires `run_id`, an id that you store with the
+          response, because servers repeat call ids in different responses.
 
-        With a `ledger`, a call that is there already is not run again, and `run_id` is what tells this answer from all
-        others: an id that you have kept with it. Raises `UnreadableSource` for any other object, and ValueError for a
-        ledger without `run_id`, since servers give the same ids to the calls of different answers.
+        Raises `UnreadableSource` for any other object, and ValueError for a ledger without `run_id`.
         """
         if ledger is not None and run_id is None:
-            raise ValueError("a ledger takes a run_id, which tells this answer from all others")
+            raise ValueError("ledger= needs a run_id= that identifies this response, so that its calls run once")
         calls = read_finished(response).calls
         runner = Runner(
             self,
@@ -250,7 +253,7 @@ class ToolRegistry:
     extend_messages = staticmethod(extend_messages)
 
     def find(self, name: str) -> Tool:
-        """Return the tool of exactly this name. Raises `UnknownTool` with a text that helps a model to choose again."""
+        """Return the tool of exactly this name. Raises `UnknownTool`, with a hint for the model."""
         found = self._tools.get(name)
         if found is not None:
             return found
@@ -258,6 +261,13 @@ class ToolRegistry:
         close = difflib.get_close_matches(name[:64], self._tools, n=1)
         hint = f". Did you mean {close[0]!r}?" if close else ""
         raise UnknownTool(name, f"no tool named {name[:64]!r}; {there_are}{hint}")
+
+    def accepted_by(self, format: str) -> ToolRegistry:
+        """Return the tools that a provider accepts. Others, whose schema a client or server wrote, are logged."""
+        foreign = [tool for tool in self if has_foreign_schema(tool)] if format == "anthropic" else []
+        if refused := [tool.name for tool in foreign if refused_parameter(tool) is not None]:
+            log.warning("tools_left_out", tools=refused, advice=f"{format} refuses their parameter names")
+        return self.without(*refused)
 
     def _select(self, names: Set[str]) -> ToolRegistry:
         selected = ToolRegistry(on_duplicate=self._on_duplicate)
@@ -267,7 +277,7 @@ class ToolRegistry:
     def _add(self, tool: Tool, on_duplicate: OnDuplicate | None = None) -> None:
         on_duplicate = on_duplicate or self._on_duplicate
         if tool.is_unbound:
-            raise TypeError(f"tool {tool.name!r} is a method: register that of an object of its class")
+            raise TypeError(f"tool {tool.name!r} is an unbound method; register the method of an instance")
         if tool.name in self._tools and self._tools[tool.name] is not tool:
             if on_duplicate == "error":
                 raise ValueError(f"a tool named {tool.name!r} is already registered")
@@ -278,13 +288,13 @@ class ToolRegistry:
 
 
 _DEFINITION = (
-    "a dict of `tools` names functions, and this is a definition for a provider: it says nothing of what to run. "
-    "Write `tool(function, name=…, parameters=SCHEMA)`, with client=True for a tool that the front end runs; "
-    "definitions alone go to `Parser` and `parse`"
+    "a dict in `tools` must map names to functions, and this is a definition for a provider, which has no function. "
+    "Write `tool(function, name=…, parameters=SCHEMA)`, or `Tool.declared` for a tool that the front end runs. "
+    "Only `Parser` and `parse` take definitions"
 )
 
 
-def _each(tools: object) -> Iterator[Tool]:
+def _tools_in(tools: object) -> Iterator[Tool]:
     if tools is None:
         return
     if isinstance(tools, Tool):
@@ -292,101 +302,14 @@ def _each(tools: object) -> Iterator[Tool]:
     elif isinstance(tools, ToolRegistry):
         yield from tools
     elif isinstance(tools, Mapping):
-        if tools and not any(isinstance(each, Tool) or callable(each) for each in tools.values()):
+        if tools and not any(isinstance(value, Tool) or callable(value) for value in tools.values()):
             raise TypeError(_DEFINITION)
         for name, function in tools.items():
             yield Tool(function, name=name)
     elif isinstance(tools, Iterable) and not isinstance(tools, str | bytes):
-        for each in tools:
-            yield from _each(each)
+        for item in tools:
+            yield from _tools_in(item)
     elif callable(tools):
         yield Tool(tools)
     else:
-        raise TypeError(f"{tools!r} is no tool, function, registry or collection of them")
-
-
-# How tools are described: in each provider's form of a definition, and in a line of a prompt.
-
-_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # of the names that Anthropic takes for the members of an input
-_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)
-_SENTENCE_LENGTH = 80
-_SCALARS = {"string", "integer", "number", "boolean"}
-
-
-def taken_by(format: str, registry: ToolRegistry) -> ToolRegistry:
-    """Return the tools that a provider takes, of those whose schema somebody else has written; others are logged."""
-    given = [tool for tool in registry if tool.input_type == dict[str, Any]] if format == "anthropic" else []
-    if refused := [tool.name for tool in given if _refused_name(tool) is not None]:
-        log.warning("tools_left_out", tools=refused, advice=f"{format} takes no parameters of such names")
-    return registry.without(*refused)
-
-
-def _refused_name(tool: Tool) -> str | None:
-    return next((name for name in tool.parameters["properties"] if not _PROPERTY.fullmatch(name)), None)
-
-
-def _write_definition(tool: Tool, format: str) -> dict[str, Any]:
-    """Return the definition of a tool in the form of a provider. Raises ValueError for one that it refuses."""
-    schema = tool.parameters
-    named = {"name": tool.name} | ({"description": tool.description} if tool.description else {})
-    examples = schema.get("examples")
-    without_examples = {key: value for key, value in schema.items() if key != "examples"}
-    match format:
-        case "openai" | "cohere":
-            return {"type": "function", "function": named | {"parameters": schema}}
-        case "responses":  # left out, `strict` is true there, and optional parameters become required
-            return {"type": "function", **named, "parameters": schema, "strict": False}
-        case "interactions":
-            return {"type": "function", **named, "parameters": without_examples}
-        case "anthropic":
-            if (name := _refused_name(tool)) is not None:
-                takes = f"Anthropic takes no parameter called {name!r}, but 1 to 64 of A-Z, a-z, 0-9, _ . -"
-                raise ValueError(f"tool {tool.name!r}: {takes}")
-            return named | {"input_schema": without_examples} | ({"input_examples": examples} if examples else {})
-        case "bedrock":
-            return {"toolSpec": named | {"inputSchema": {"json": without_examples}}}
-        case "gemini":
-            return named | {"parametersJsonSchema": without_examples}
-        case "ollama":  # whose server knows no other members, and learns nothing of a property that is a reference
-            whole = inline(schema)
-            kept = {key: whole[key] for key in ("type", "properties", "required") if key in whole}
-            return {"type": "function", "function": named | {"parameters": kept}}
-        case "mcp":
-            output = tool.output_schema
-            is_object = output is not None and output.get("type") == "object"  # it allows no other
-            return named | {"inputSchema": schema} | ({"outputSchema": output} if is_object else {})
-        case _:
-            return {"name": tool.name, "description": tool.description, "parameters": parameters_of_schema(schema)}
-
-
-def write_line(tool: Tool) -> str:
-    """Return a tool in one line: its parameters, those that are required first, and a sentence of its description.
-
-    >>> def read_file(path: str, lines: list[int] | None = None) -> str:
-    ...     "Read a file. Slowly."
-    ...     return ""
-    >>> write_line(Tool(read_file))
-    '- read_file(path: string, lines?: integer[]) — Read a file.'
-    """
-    schema = inline(tool.parameters)
-    required = set(schema.get("required", ()))
-    names = sorted(schema["properties"], key=lambda name: (name not in required, name))
-    shown = [f"{name}{'' if name in required else '?'}: {_type(schema['properties'][name])}" for name in names]
-    line = f"- {tool.name}({', '.join(shown)})"
-    text = " ".join(tool.description.split())
-    if sentence := _SENTENCE.match(text):
-        text = sentence[1]
-    if len(text) > _SENTENCE_LENGTH:
-        text = text[: _SENTENCE_LENGTH - 1].rstrip() + "…"
-    return f"{line} — {text}" if text else line
-
-
-def _type(schema: JsonSchema | bool) -> str:
-    if isinstance(schema, bool):
-        return "any"
-    kind = type_of(schema)
-    if kind != "array":
-        return kind
-    arrays = [schema, *(each for each in schema.get("anyOf", ()) if isinstance(each, dict))]
-    items: JsonSchema = next((each["items"] for each in arrays if isinstance(each.get("items"), dict)), {})
-    return f"{type_of(items)}[]" if type_of(items) in _SCALARS else "array"
+        raise TypeError(f"`tools` must be a tool, a function, a ToolRegistry or a collection of them, got {tools!r}")

@@ -1,9 +1,8 @@
-"""JSON schemas: completed, checked, and rewritten for those that cannot follow references.
+"""JSON schemas of tool parameters: completed, checked, inlined, and converted to parameter lists.
 
-A schema may be another's: a tool server sends it, or a client. So it is looked through once, when its tool is made, and
-what nobody could read later is refused there; and what its references come to is bounded, since a few that stand in one
-another are as much text as one likes. Only the places where a schema may occur are walked: a property may be called
-`items`, and a default may look like a schema.
+A client or a tool server may have written a schema. So it is checked once, when its tool is defined, and its inlined
+form has a size limit, because nested references grow exponentially. Only positions that hold a schema are visited: a
+property may be called `items`, and a default may look like a schema.
 """
 
 from __future__ import annotations
@@ -19,35 +18,34 @@ from streamtools.limits import DEFAULT_LIMITS
 
 JsonSchema = dict[str, Any]
 
-_ONE = (
-    *("items", "additionalItems", "unevaluatedItems", "contains", "not", "if", "then", "else"),
-    *("propertyNames", "additionalProperties", "unevaluatedProperties"),
-)
-_SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems", "items")  # `items` was a list before draft 2020-12
-_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_NAMES = ("type", "required")  # of which a type may be one alone
-_TEXTS = ("$ref", "format", "description")
-_LISTS = ("enum", "examples")
-_NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")  # OpenAI and Anthropic refuse them there
-_ROOM = 8 * 1024
-"""Characters of definitions that are written in the place of references, beside four times those of the schema."""
+_SCHEMA_KEYS = (
+    "items", "additionalItems", "unevaluatedItems", "contains", "not", "if", "then", "else", "propertyNames",
+    "additionalProperties", "unevaluatedProperties",
+)  # fmt: skip
+_SCHEMA_LIST_KEYS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")  # `items` was a list before draft 2020-12
+_SCHEMA_MAP_KEYS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_STRING_LIST_KEYS = ("type", "required")  # a single type may be a string
+_STRING_KEYS = ("$ref", "format", "description")
+_LIST_KEYS = ("enum", "examples")
+_REFUSED_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")  # by OpenAI and Anthropic
+_INLINED_LENGTH = 8 * 1024
+"""Characters that inlined definitions may have, plus four times the length of the schema."""
 
 
 def complete(schema: Any) -> Any:
-    """Return the schema with `items: {}` in each array that says nothing of its items: OpenAI refuses it otherwise."""
+    """Return the schema with `items: {}` in each array without `items`, which OpenAI requires."""
     if not isinstance(schema, dict):
         return schema  # `true` and `false` are schemas too
     kind = schema.get("type")
     is_array = kind == "array" or (isinstance(kind, list) and "array" in kind)
-    return _inside(schema, complete) | ({"items": {}} if is_array and "items" not in schema else {})
+    return _map_subschemas(schema, complete) | ({"items": {}} if is_array and "items" not in schema else {})
 
 
 def snapshot(schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a copy, in plain values, of a schema that a user, a client or a server wrote for a tool's parameters,
-    completed.
+    """Return a completed copy of a schema that a user, a client or a server wrote for the parameters of a tool.
 
-    Raises ValueError where providers would refuse it: it is no JSON, not an object's, or has an alternative at its top;
-    and where something in it is not what JSON Schema has in its place, or nests deeper than arguments may.
+    Raises ValueError for a schema that providers refuse: it is no JSON, not of an object, or has alternatives at the
+    top. Also raises ValueError if a keyword has an invalid value, or if it nests deeper than arguments may.
     """
     try:
         copied = from_json(to_json(schema))
@@ -56,66 +54,69 @@ def snapshot(schema: Mapping[str, Any]) -> JsonSchema:
     if not fits(copied, DEFAULT_LIMITS.depth):
         raise ValueError(f"the schema of the parameters nests deeper than {DEFAULT_LIMITS.depth}")
     if copied.get("type", "object") != "object":
-        raise ValueError(f"the schema of a tool's parameters is an object's, not of type {copied['type']!r}")
-    if found := [key for key in _NOT_AT_THE_TOP if key in copied]:
-        raise ValueError(f"the schema of the parameters has {found[0]!r} at its top, which providers refuse")
+        raise ValueError(f"the schema of the parameters must have the type 'object', got {copied['type']!r}")
+    if found := [key for key in _REFUSED_AT_THE_TOP if key in copied]:
+        raise ValueError(f"the schema of the parameters has {found[0]!r} at the top, which providers refuse; nest it")
     check_keywords(copied)
-    if not all(isinstance(each, dict) for each in copied.get("examples", ())):
-        raise ValueError("the schema's 'examples' are a list of objects")
+    if not all(isinstance(example, dict) for example in copied.get("examples", ())):
+        raise ValueError("the 'examples' of the schema must be a list of objects")
     completed: JsonSchema = complete({"type": "object", "properties": {}, **copied})
     return completed
 
 
 def check_keywords(schema: Mapping[str, Any]) -> None:
-    """Raise ValueError where a keyword holds something else than whoever reads it takes for granted."""
+    """Raise ValueError if a keyword has a value of the wrong type."""
     for key, value in schema.items():
         parts: Iterable[Any] = ()
-        right, rule = True, ""
-        if key in _NAMED:
-            right, rule = isinstance(value, dict), "are an object that holds a schema for each name"
-            parts = value.values() if right else ()
-        elif key in _ONE and not (key in _SEVERAL and isinstance(value, list)):
-            parts, rule = (value,), "is a schema"
-        elif key in _SEVERAL:
-            right, rule = isinstance(value, list), "is a list of schemas"
-            parts = value if right else ()
-        elif key in _NAMES:
-            right, rule = isinstance(value, list) and all(isinstance(each, str) for each in value), "is a list of names"
-            right = right or (key == "type" and isinstance(value, str))
-        elif key in _TEXTS:
-            right, rule = isinstance(value, str), "is a text"
-        elif key in _LISTS:
-            right, rule = isinstance(value, list), "is a list"
-        if not right or not all(isinstance(part, dict | bool) for part in parts):
-            raise ValueError(f"the schema's {key!r} {rule}")
+        valid, rule = True, ""
+        if key in _SCHEMA_MAP_KEYS:
+            valid, rule = isinstance(value, dict), "must be an object that maps names to schemas"
+            parts = value.values() if valid else ()
+        elif key in _SCHEMA_KEYS and not (key in _SCHEMA_LIST_KEYS and isinstance(value, list)):
+            parts, rule = (value,), "must be a schema"
+        elif key in _SCHEMA_LIST_KEYS:
+            valid, rule = isinstance(value, list), "must be a list of schemas"
+            parts = value if valid else ()
+        elif key in _STRING_LIST_KEYS:
+            valid, rule = (
+                isinstance(value, list) and all(isinstance(item, str) for item in value),
+                "must be a list of strings",
+            )
+            valid = valid or (key == "type" and isinstance(value, str))
+        elif key in _STRING_KEYS:
+            valid, rule = isinstance(value, str), "must be a string"
+        elif key in _LIST_KEYS:
+            valid, rule = isinstance(value, list), "must be a list"
+        if not valid or not all(isinstance(part, dict | bool) for part in parts):
+            raise ValueError(f"{key!r} in the schema {rule}")
         for part in parts:
             if isinstance(part, dict):
                 check_keywords(part)
 
 
 def inline(schema: JsonSchema) -> JsonSchema:
-    """Return the schema without `$ref`, for those that cannot follow one.
+    """Return the schema without `$ref`, for providers that do not resolve references.
 
-    What refers to itself ends as `{}`, and so does what nests deeper than arguments may, and what is behind as much as
-    a schema of this length has room for: definitions that refer twice to the next are twice as long with each.
+    A recursive reference becomes `{}`. So does a part that nests deeper than arguments may, and every further reference
+    once the inlined definitions reach their size limit.
     """
     definitions = {
         f"#/{key}/{name}": part for key in ("$defs", "definitions") for name, part in schema.get(key, {}).items()
     }
     lengths: dict[str, int] = {}
-    room = _ROOM + 4 * len(to_json(schema))
+    remaining = _INLINED_LENGTH + 4 * len(to_json(schema))
 
     def follow(reference: str, seen: tuple[str, ...], depth: int) -> Any:
-        nonlocal room
+        nonlocal remaining
         target = definitions.get(reference)
         if not isinstance(target, dict) or reference in seen:
             return {}
         if reference not in lengths:
             lengths[reference] = len(to_json(target))
-        room -= lengths[reference]
-        return written_out(target, (*seen, reference), depth) if room >= 0 else {}
+        remaining -= lengths[reference]
+        return resolve(target, (*seen, reference), depth) if remaining >= 0 else {}
 
-    def written_out(part: Any, seen: tuple[str, ...], depth: int) -> Any:
+    def resolve(part: Any, seen: tuple[str, ...], depth: int) -> Any:
         if not isinstance(part, dict):
             return part
         if depth > DEFAULT_LIMITS.depth:
@@ -124,21 +125,78 @@ def inline(schema: JsonSchema) -> JsonSchema:
         if isinstance(reference, str):
             beside = {key: value for key, value in part.items() if key != "$ref"}
             return {**follow(reference, seen, depth + 1), **beside}
-        return _inside(part, lambda inner: written_out(inner, seen, depth + 1))
+        return _map_subschemas(part, lambda inner: resolve(inner, seen, depth + 1))
 
     top = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
-    return copy.deepcopy(written_out(top, (), 0))
+    return copy.deepcopy(resolve(top, (), 0))
 
 
-def _inside(schema: JsonSchema, change: Callable[[Any], Any]) -> JsonSchema:
+def _map_subschemas(schema: JsonSchema, change: Callable[[Any], Any]) -> JsonSchema:
     changed = dict(schema)
-    for key in _NAMED:
+    for key in _SCHEMA_MAP_KEYS:
         if isinstance(schema.get(key), dict):
             changed[key] = {name: change(part) for name, part in schema[key].items()}
-    for key in _SEVERAL:
+    for key in _SCHEMA_LIST_KEYS:
         if isinstance(schema.get(key), Sequence) and not isinstance(schema[key], str):
             changed[key] = [change(part) for part in schema[key]]
-    for key in _ONE:
+    for key in _SCHEMA_KEYS:
         if isinstance(schema.get(key), dict):
             changed[key] = change(schema[key])
     return changed
+
+
+# Parameter lists: `toolClients` of the Latitude chat front end describe parameters with a list instead of the schema of
+# an object. The schema of each parameter stands alone there, so references are inlined.
+
+
+def schema_of_parameters(parameters: Iterable[Mapping[str, Any]]) -> JsonSchema:
+    """Return the JSON schema of a parameter list. Raises ValueError for a parameter without a unique name.
+
+    >>> schema_of_parameters([{"name": "city", "type": "string", "description": "Where.", "isRequired": True}])
+    {'type': 'object', 'properties': {'city': {'type': 'string', 'description': 'Where.'}}, 'required': ['city']}
+    """
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for parameter in parameters:
+        name = parameter.get("name") if isinstance(parameter, Mapping) else None
+        if not isinstance(name, str) or not name or name in properties:
+            raise ValueError(f"each parameter must have a unique name, got {parameter!r}")
+        schema = {key: value for key, value in (parameter.get("schema") or {}).items() if key != "$schema"}
+        if "type" not in schema and parameter.get("type"):
+            schema = {"type": parameter["type"], **schema}
+        if parameter.get("description"):
+            schema["description"] = parameter["description"]
+        properties[name] = schema
+        if parameter.get("isRequired"):
+            required.append(name)
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def parameters_of_schema(schema: JsonSchema) -> list[dict[str, Any]]:
+    """Return the parameter list of an object schema, in order. A parameter with several types is an `object`."""
+    inlined = inline(schema)
+    required = set(inlined.get("required", ()))
+    parameters = []
+    for name, property_ in inlined["properties"].items():
+        part: JsonSchema = property_ if isinstance(property_, dict) else {}
+        about = {"name": name, "type": single_type(part), "description": part.get("description", "")}
+        parameters.append(about | {"isRequired": name in required, "schema": {"type": single_type(part), **part}})
+    return parameters
+
+
+def single_type(schema: JsonSchema) -> str:
+    """Return the only type that a schema allows besides null, or `object` if there is no single type."""
+    types = _types(schema) - {"null"}
+    return types.pop() if len(types) == 1 else "object"
+
+
+def _types(schema: Any) -> set[str]:
+    if not isinstance(schema, dict):
+        return {"object"}
+    kind = schema.get("type")
+    if isinstance(kind, str | list):
+        return {kind} if isinstance(kind, str) else set(kind)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if values and all(isinstance(value, str) for value in values):
+        return {"string"}
+    return {type_ for part in schema.get("anyOf", ()) for type_ in _types(part)} or {"object"}

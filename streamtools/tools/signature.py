@@ -1,16 +1,17 @@
-"""From the type hints of a function to what may be asked of it and what comes back: JSON schemas, readers and writers.
+"""Reads the type hints of a function: the schema and reader of its arguments, and the serializer of its result.
 
-All are built once, when the tool is defined, by pydantic; a call then costs one pass over its JSON. A function whose
-only parameter is a model, a dataclass or a typed dict takes that record itself; any other takes its parameters by name;
-a plain schema leaves the object to its handler. A parameter for the `ToolContext` is not the model's.
+pydantic builds them once, when the tool is defined. A call then costs one pass over its JSON. A function whose only
+parameter is a model, a dataclass or a typed dict takes that record as its arguments. Any other function takes its
+parameters by name. With a schema of its own, the function takes one dict. A `ToolContext` parameter is not for the
+model.
 
-Arguments are read as JSON rather than as Python values, because strict models and encoded bytes differ between the two,
-and because the tool then owns what it gets: it can change nothing in the call that the interface is shown.
+Arguments are read as JSON and not as Python values, because strict models and encoded bytes differ between the two, and
+because the tool must not share objects with the call that the interface shows.
 
-A declared return type decides what is published: fields that a subclass adds stay inside, as in a web framework. Typing
-is gradual: a type that nobody knows or can write as JSON says nothing, and results are written by what they are.
+The declared return type selects the fields of a result, as in a web framework. A type that is unknown or cannot be
+serialized counts as undeclared; then the result is serialized by its own type.
 
-`import streamtools` does not load this module: pydantic's models are slow to import, and only tools need them.
+`import streamtools` does not import this module, because pydantic's models are slow to import and only tools need them.
 """
 
 from __future__ import annotations
@@ -35,33 +36,35 @@ from pydantic_core import from_json
 from streamtools.errors import Code
 from streamtools.json_values import Rejected
 from streamtools.tools.context import ToolContext
-from streamtools.tools.descriptions import body_of, is_unbound_method, parameters_of, read_docstring
+from streamtools.tools.docstrings import read_docstring
+from streamtools.tools.functions import body_of, is_unbound_method, parameters_of
 from streamtools.tools.results import ToolResult
 from streamtools.tools.schemas import JsonSchema, complete, snapshot
 
 EMPTY = inspect.Parameter.empty
 UNUSABLE = (pydantic.PydanticUserError, NameError, TypeError)
-"""What pydantic and typing raise for a type they can do nothing with."""
+"""What pydantic and typing raise for a type that they cannot use."""
 
 
 def _hint_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """Return the type of a parameter, `Any` where it has none. Raises TypeError for one that nobody knows."""
+    """Return the type of a parameter, `Any` without an annotation. Raises TypeError for an unknown type."""
     try:
         hint = _resolve(parameter.annotation, body_of(function))
     except UNUSABLE as error:
-        raise TypeError(f"the type of parameter {parameter.name!r} is unknown: {error}") from error
+        raise TypeError(f"the type of parameter {parameter.name!r} cannot be resolved: {error}") from error
     return Any if hint is EMPTY else hint
 
 
 def untyped(function: Callable[..., Any]) -> set[str]:
-    return {each.name for each in inspect.signature(function).parameters.values() if each.annotation is EMPTY}
+    """Return the names of the parameters without an annotation."""
+    parameters = inspect.signature(function).parameters.values()
+    return {parameter.name for parameter in parameters if parameter.annotation is EMPTY}
 
 
 def _resolve(annotation: Any, body: Any) -> Any:
-    """Return the type that an annotation means where it was written, or else where the tool is being defined.
+    """Evaluate an annotation in the module of the function, or else in the frame that defines the tool.
 
-    Types may be local to a function, as in a request's handler: the local names of whoever defines the tool count for
-    annotations that the function's module cannot explain.
+    The second try finds types that are local to a function, for example to a request handler.
     """
     if annotation is EMPTY:
         return EMPTY
@@ -78,43 +81,43 @@ def _resolve(annotation: Any, body: Any) -> Any:
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """Return the types of a union, or the one type that this is."""
+    """Return the types of a union, or the type itself."""
     return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
 def _bare(hint: Any) -> Any:
-    """Return the type itself, without what `Annotated` says of it."""
+    """Return the type without its `Annotated` metadata."""
     return typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
 
 
 def _is_context(hint: Any) -> bool:
-    """Return whether a parameter of this type is given the `ToolContext`; it may be optional."""
-    kinds = [typing.get_origin(_bare(each)) or _bare(each) for each in _members(_bare(hint))]
+    """Return whether a parameter of this type takes the `ToolContext`; it may be optional."""
+    kinds = [typing.get_origin(_bare(member)) or _bare(member) for member in _members(_bare(hint))]
     return ToolContext in kinds and all(kind in (ToolContext, type(None)) for kind in kinds)
 
 
 def _is_record(hint: Any) -> bool:
-    """Return whether a value of this type is written as an object: a model, a dataclass or a typed dict."""
+    """Return whether this type is a model, a dataclass or a typed dict."""
     hint = _bare(hint)
     kind = typing.get_origin(hint) or hint
     if not inspect.isclass(kind):
         return False
-    is_typed_dict = hasattr(kind, "__required_keys__")  # typing and typing_extensions do not recognise each other's
+    is_typed_dict = hasattr(kind, "__required_keys__")  # unlike `is_typeddict`, also of typing_extensions
     return issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind) or is_typed_dict
 
 
 class _Schema(GenerateJsonSchema):
-    """A schema as models need it: no titles that repeat a parameter's name, no complaint about odd defaults."""
+    """Generates schemas for models: without titles that repeat names, and without warnings."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
     def emit_warning(self, kind: Any, detail: str) -> None:
-        """Do nothing: a default that no JSON can show is merely not shown."""
+        """Ignore the warning; a default that JSON cannot express is left out."""
 
 
 def _schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode = "validation") -> JsonSchema:
-    """Return the schema of a type, with what it is at the top, also if it refers to itself."""
+    """Return the schema of a type, with its definition at the top even if the type is recursive."""
     schema = adapter.json_schema(schema_generator=_Schema, mode=mode)
     if "$ref" in schema:
         schema = {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
@@ -123,72 +126,72 @@ def _schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode = "validation") -
     return completed
 
 
-# What a function returns.
+# Return types.
 
 _AWAITABLE = (abc.Awaitable, abc.Coroutine)
 _MANY = (abc.Generator, abc.AsyncGenerator, abc.Iterator, abc.AsyncIterator, abc.Iterable, abc.AsyncIterable)
 
 
-class Output(NamedTuple):
-    """A type, what writes its values if that is more than plain values, and its JSON schema if it has one."""
+class ReturnType(NamedTuple):
+    """A return type, with its serializer and its JSON schema, if it has them."""
 
     type: Any = Any
     adapter: TypeAdapter[Any] | None = None
     schema: JsonSchema | None = None
 
 
-class Outputs(NamedTuple):
-    """What a function comes to in the end, and what it yields before."""
+class ReturnTypes(NamedTuple):
+    """The type of a function's result, and of the progress that it yields."""
 
-    result: Output = Output()
-    progress: Output = Output()
+    result: ReturnType = ReturnType()
+    progress: ReturnType = ReturnType()
 
 
-def outputs_of(function: Callable[..., Any]) -> Outputs:
-    """Return what `function` is declared to return and to yield.
+def return_types_of(function: Callable[..., Any]) -> ReturnTypes:
+    """Return the declared types of a function's result and progress.
 
-    Of a generator, the result is what it returns, if it is declared to return anything, and else what it yields last.
+    The result of a generator is its return value, if it declares one, or else the last value that it yields.
     """
     body = body_of(function)
     try:
         hint = _resolve(inspect.signature(function).return_annotation, body)
     except (*UNUSABLE, ValueError):
-        return Outputs()
+        return ReturnTypes()
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
         if origin not in _MANY:
-            return Outputs()
-        yielded = _output(args[0])
+            return ReturnTypes()
+        yielded = _return_type(args[0])
         returns = origin is abc.Generator and len(args) == 3 and args[2] is not type(None)
-        return Outputs(_output(args[2]) if returns else yielded, yielded)
-    return Outputs(_output(args[-1] if origin in _AWAITABLE else hint))
+        return ReturnTypes(_return_type(args[2]) if returns else yielded, yielded)
+    return ReturnTypes(_return_type(args[-1] if origin in _AWAITABLE else hint))
 
 
-def _output(hint: Any) -> Output:
-    rest = tuple(each for each in _members(hint) if each is not ToolResult) or (Any,)
-    hint = Union[rest]  # noqa: UP007  # of as many as there are, which `|` cannot say
+def _return_type(hint: Any) -> ReturnType:
+    rest = tuple(member for member in _members(hint) if member is not ToolResult) or (Any,)
+    hint = Union[rest]  # noqa: UP007  # `|` cannot join a tuple of types
     if hint in (EMPTY, Any):
-        return Output()
+        return ReturnType()
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hint)
     except UNUSABLE:
-        return Output()
+        return ReturnType()
     try:
-        return Output(hint, adapter, _schema_of(adapter, "serialization"))
+        return ReturnType(hint, adapter, _schema_of(adapter, "serialization"))
     except UNUSABLE:
-        return Output(hint, adapter)
+        return ReturnType(hint, adapter)
 
 
-# What a function takes.
+# Parameters.
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-"""The positional and the named arguments of one call of a function."""
+"""The positional and keyword arguments for one call of a function."""
 
-_UNPACK = (typing.Unpack, typing_extensions.Unpack)  # two, before Python 3.12
+_UNPACK = (typing.Unpack, typing_extensions.Unpack)  # they differ before Python 3.12
 
 
 class Input(NamedTuple):
-    """What a tool takes: the JSON schema of one object, the type behind it, and the reader of its JSON.
+    """The input of a tool: the JSON schema of an object, its Python type, and the reader of its JSON.
 
     `context` is the name of the parameter that takes the `ToolContext`.
     """
@@ -200,16 +203,17 @@ class Input(NamedTuple):
 
 
 def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Input:
-    """Return what `function` takes; `described` says what its parameters mean where their types do not.
+    """Return the input of a function. `described` holds descriptions of its parameters, for those without their own.
 
-    Raises TypeError, naming the parameter, where no JSON object can say it.
+    Raises TypeError for a parameter that no JSON object can fill.
     """
     parameters = parameters_of(function)
-    hints = {each.name: _hint_of(function, each) for each in parameters}
+    hints = {parameter.name: _hint_of(function, parameter) for parameter in parameters}
     context = _context(parameters, hints)
-    parameters = [each for each in parameters if each.name != context]
+    parameters = [parameter for parameter in parameters if parameter.name != context]
     body = body_of(function)
-    hidden = set(inspect.signature(getattr(body, "__func__", body)).parameters) - {each.name for each in parameters}
+    declared = inspect.signature(getattr(body, "__func__", body)).parameters
+    hidden = set(declared) - {parameter.name for parameter in parameters}
     if len(parameters) == 1 and _is_record(hints[parameters[0].name]):
         taken = _record(parameters[0], hints[parameters[0].name])
         if taken is not None:
@@ -218,25 +222,27 @@ def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Inpu
 
 
 def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) -> Input:
-    """Return an input that is one dict by a schema of the user's own; of the schema, only `required` is checked.
+    """Return the input of a function that takes one dict. Of its `schema`, only `required` is checked.
 
-    Raises ValueError for a schema that providers refuse, and TypeError for a function that takes no single dict.
+    Raises ValueError for a schema that providers refuse, and TypeError for a function that does not take one dict.
     """
-    kept = snapshot(schema)
+    checked = snapshot(schema)
     hints: dict[str, Any] = {}
     parameters = parameters_of(function)
-    for each in parameters:
+    for parameter in parameters:
         try:
-            hints[each.name] = _hint_of(function, each)
+            hints[parameter.name] = _hint_of(function, parameter)
         except TypeError:
-            hints[each.name] = Any
+            hints[parameter.name] = Any
     context = _context(parameters, hints)
-    given: list[Any] = [None] * (1 + is_unbound_method(function))
+    positional: list[Any] = [None] * (1 + is_unbound_method(function))
     try:
-        inspect.signature(function).bind(*given, **({} if context is None else {context: None}))
+        inspect.signature(function).bind(*positional, **({} if context is None else {context: None}))
     except TypeError as error:
-        raise TypeError(f"a handler takes one dict of arguments, and nothing else that it needs: {error}") from error
-    required = kept.get("required", [])
+        raise TypeError(
+            f"with parameters=, the function must take one dict of arguments and require nothing else: {error}"
+        ) from error
+    required = checked.get("required", [])
 
     def read(data: bytes) -> Arguments:
         arguments: dict[str, Any] = from_json(data)
@@ -244,20 +250,20 @@ def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) ->
             raise Rejected(Code.TOOL_INPUT, "; ".join(f"{name}: Field required" for name in missing))
         return (arguments,), {}
 
-    return Input(kept, dict[str, Any], read, context)
+    return Input(checked, dict[str, Any], read, context)
 
 
 def _context(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
-    found = [each for each in parameters if _is_context(hints[each.name])]
-    for each in found:
-        _refuse_positional(each)
+    found = [parameter for parameter in parameters if _is_context(hints[parameter.name])]
+    for parameter in found:
+        _refuse_positional(parameter)
     if len(found) > 1:
-        raise TypeError(f"parameters {found[0].name!r} and {found[1].name!r} both take the ToolContext")
+        raise TypeError(f"parameters {found[0].name!r} and {found[1].name!r} both take the ToolContext; remove one")
     return found[0].name if found else None
 
 
 def _record(parameter: inspect.Parameter, hint: Any) -> Input | None:
-    """Return the input that is this record, or None if its type is written as something else than an object."""
+    """Return the input for a record, or None if its schema is not that of an object."""
     _refuse_positional(parameter)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hint)
@@ -276,21 +282,21 @@ def _record(parameter: inspect.Parameter, hint: Any) -> Input | None:
 def _keywords(
     parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any], described: Mapping[str, str], hidden: set[str]
 ) -> Input:
-    """Return an input that reads each parameter by its name, and gives the function only what was said.
+    """Return an input that reads each parameter by name, and passes only those that were given.
 
-    The fields have names of our own, so that a parameter may be called `schema` or `_x`; their aliases are the names.
-    `hidden` are parameters that are not the model's to fill, also where any further name is welcome.
+    The fields of the model have generated names, so that a parameter may be called `schema` or `_x`. Their aliases are
+    the real names. The model must not fill the `hidden` parameters, even if the function accepts any keyword.
     """
     names: dict[str, str] = {}
     fields: dict[str, Any] = {}
-    unsaid: set[str] = set()  # fields that may stay away, because the function has their default itself
+    optional: set[str] = set()  # fields that are passed only if given, because the function has their default
     extra: Any = None
     for parameter in parameters:
         _refuse_positional(parameter)
         hint = hints[parameter.name]
         if parameter.kind is parameter.VAR_KEYWORD:
             if typing.get_origin(hint) in _UNPACK:
-                raise TypeError(f"parameter {parameter.name!r} unpacks a typed dict: take the dict as one parameter")
+                raise TypeError(f"parameter {parameter.name!r} unpacks a typed dict; take the dict itself instead")
             extra = hint
             continue
         field = f"p{len(fields)}"
@@ -299,7 +305,7 @@ def _keywords(
         named: Any = Annotated[(kind, Field(alias=parameter.name), *metadata)]  # a user's alias wins
         fields[field] = named if parameter.default is EMPTY else (named, parameter.default)
         if parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo):
-            unsaid.add(field)
+            optional.add(field)
     try:
         model = _model(fields, extra)
         schema = _schema_of(TypeAdapter(model))
@@ -312,12 +318,12 @@ def _keywords(
     validate = model.__pydantic_validator__.validate_json
 
     def read(data: bytes) -> Arguments:
-        said = validate(data)
-        given = said.model_fields_set
+        validated = validate(data)
+        given = validated.model_fields_set
         arguments = {
-            name: getattr(said, field) for field, name in names.items() if field in given or field not in unsaid
+            name: getattr(validated, field) for field, name in names.items() if field in given or field not in optional
         }
-        more = said.__pydantic_extra__
+        more = validated.__pydantic_extra__
         if not more:
             return (), arguments
         if forbidden := [name for name in more if name in hidden]:
@@ -345,13 +351,13 @@ def _model(fields: dict[str, Any], extra: Any) -> type[BaseModel]:
 
 def _refuse_positional(parameter: inspect.Parameter) -> None:
     if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise TypeError(f"parameter {parameter.name!r} is positional-only, and the members of a JSON object have names")
+        raise TypeError(f"parameter {parameter.name!r} is positional-only; remove the `/`, since arguments have names")
     if parameter.kind is parameter.VAR_POSITIONAL:
-        raise TypeError(f"parameter '*{parameter.name}' has no name for its values, and members of a JSON object do")
+        raise TypeError(f"parameter '*{parameter.name}' takes unnamed values; use a parameter of type list instead")
 
 
 def _culprits(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> Sequence[inspect.Parameter]:
-    """Return those of the parameters that cannot be read on their own."""
+    """Return the parameters whose types pydantic cannot use."""
 
     def refused(parameter: inspect.Parameter) -> bool:
         try:
@@ -360,9 +366,9 @@ def _culprits(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any])
             return True
         return False
 
-    return parameters if len(parameters) == 1 else [each for each in parameters if refused(each)]
+    return parameters if len(parameters) == 1 else [parameter for parameter in parameters if refused(parameter)]
 
 
 def _unreadable(parameters: Sequence[inspect.Parameter], error: Exception) -> TypeError:
-    names = ", ".join(repr(each.name) for each in parameters)
+    names = ", ".join(repr(parameter.name) for parameter in parameters)
     return TypeError(f"parameter {names} cannot be read from JSON: {str(error).partition(chr(10))[0]}")

@@ -30,7 +30,7 @@ from streamtools.sources.wire_formats.chat_calls import ChatCalls
 from streamtools.sources.wire_formats.gemini import Gemini
 from streamtools.sources.wire_formats.interactions import Interactions
 from streamtools.sources.wire_formats.responses import Responses
-from streamtools.tools import descriptions, registry
+from streamtools.tools import definitions, schemas
 from tests.fuzz import growth, plain, running
 from tests.fuzz.growth import LONG, MANY, NEXT, NUMBER, Grammar, Step, fill, hold
 from tests.fuzz.points import Points, measure
@@ -251,7 +251,7 @@ def references_are_written_out(patch: pytest.MonkeyPatch) -> None:
 
         return written_out(schema, ())
 
-    for module in (descriptions, registry):
+    for module in (definitions, schemas):
         patch.setattr(module, "inline", inline)
 
 

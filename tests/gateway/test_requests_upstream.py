@@ -410,7 +410,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "a choice of no tool": ("openai", {"tool_choice": "fly"}, "not in `tools`"),
     "a choice without tools": ("openai", {"tool_choice": "required"}, "`tools` is empty"),
     "a choice that is none": ("openai", {"tool_choice": {"type": ["x"]}}, "`tool_choice` must be"),
-    "a name that none may have": ("openai", request("openai", tools=["a b"]), "cannot name a tool"),
+    "a name that none may have": ("openai", request("openai", tools=["a b"]), "is no valid tool name"),
     "a result without its call": (
         "openai", {"messages": [{"role": "tool", "tool_call_id": "x", "content": ""}]}, "only tool results"),
 }  # fmt: skip

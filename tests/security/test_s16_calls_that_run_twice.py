@@ -457,7 +457,7 @@ async def test_a_finished_answer_is_run_once(ledger: CallLedger) -> None:
     assert 1 == len(bank.paid)
     await process("answer_2")
     assert 2 == len(bank.paid)
-    with pytest.raises(ValueError, match="a ledger takes a run_id"):
+    with pytest.raises(ValueError, match="ledger= needs a run_id="):
         await bank.tools.process_tool_calls(ANSWER, ledger=ledger)
 
 

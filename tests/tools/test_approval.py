@@ -412,10 +412,10 @@ async def test_a_predicate_that_breaks() -> None:
 def test_what_a_tool_may_require() -> None:
     """Wrong values are named at the definition."""
     wrong: Any = {"requires_approval": "always"}
-    with pytest.raises(ValueError, match="requires_approval is True, False or a function"):
+    with pytest.raises(ValueError, match="requires_approval must be True, False or a function"):
         Tool(Bank().look, **wrong)
     wrong = {"trust": "nobody"}
-    with pytest.raises(ValueError, match="trust is 'text', 'native' or 'approved', not 'nobody'"):
+    with pytest.raises(ValueError, match="trust must be 'text', 'native' or 'approved', got 'nobody'"):
         Tool(Bank().look, **wrong)
 
 

@@ -70,7 +70,7 @@ async def test_a_tool_is_declared_by_its_schema() -> None:
     assert declared.replace(requires_approval=True).client
     held = await hold(calls(("pick", {"city": "Paris"})), tools=[declared])
     assert ["n0"] == [call.id for call in held.chat.result.pending]
-    with pytest.raises(RuntimeError, match="carried out elsewhere"):
+    with pytest.raises(RuntimeError, match="the front end executes it"):
         declared({"city": "Paris"})
 
 
@@ -117,9 +117,13 @@ async def test_calls_in_text_too() -> None:
 @together(
     ("decision", "code", "text"),
     [
-        pytest.param(Answer({"pages": "two"}), "tool_output", "is not what the tool returns", id="another type"),
-        pytest.param(Answer(None), "tool_output", "is not what the tool returns", id="nothing"),
-        pytest.param(Answer({"pages": object()}), "tool_output", "is not what the tool returns", id="no JSON"),
+        pytest.param(
+            Answer({"pages": "two"}), "tool_output", "does not match the declared return type", id="another type"
+        ),
+        pytest.param(Answer(None), "tool_output", "does not match the declared return type", id="nothing"),
+        pytest.param(
+            Answer({"pages": object()}), "tool_output", "does not match the declared return type", id="no JSON"
+        ),
         pytest.param(Answer(error="no pen"), "tool_failed", "no pen", id="it failed"),
         pytest.param(Deny("not mine"), "tool_denied", "was denied: not mine", id="refused"),
     ],

@@ -219,7 +219,9 @@ async def test_what_is_no_text(block: Any, told: str) -> None:
     ("result", "told"),
     [
         pytest.param(Record(content=[text("no such city")], isError=True), "no such city", id="with words"),
-        pytest.param(Record(content=[], is_error=True), "the tool failed and did not say why", id="without"),
+        pytest.param(
+            Record(content=[], is_error=True), "the MCP server reported an error without a message", id="without"
+        ),
     ],
 )
 async def test_errors_are_for_the_model(result: Any, told: str) -> None:

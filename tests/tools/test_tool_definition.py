@@ -269,7 +269,9 @@ def test_an_empty_schema_is_that_of_an_object() -> None:
 
 def test_a_schema_of_something_else_is_refused() -> None:
     """Arguments are an object; a schema of an array describes none."""
-    with pytest.raises(ValueError, match=r"tool 'plain': the schema of a tool's parameters .* not of type 'array'"):
+    with pytest.raises(
+        ValueError, match=r"tool 'plain': the schema of the parameters must have the type 'object', got 'array'"
+    ):
         Tool(plain, parameters={"type": "array"})
 
 
@@ -288,12 +290,12 @@ def unknown(x: Decimal) -> None: ...
     [
         (positional_only, "tool 'positional_only': parameter 'a' is positional-only"),
         (record_only, "tool 'record_only': parameter 'place' is positional-only"),
-        (collected, r"tool 'collected': parameter '\*values' has no name for its values"),
+        (collected, r"tool 'collected': parameter '\*values' takes unnamed values"),
         (called_back, "tool 'called_back': parameter 'then' cannot be read from JSON"),
         (called_back_last, "tool 'called_back_last': parameter 'then' cannot be read from JSON"),
         (incomplete, "tool 'incomplete': parameter 'place' cannot be read from JSON: `.*` is not fully defined"),
         (opened, "tool 'opened': parameter 'stream' cannot be read from JSON"),
-        (unknown, "tool 'unknown': the type of parameter 'x' is unknown: name 'Decimal' is not defined"),
+        (unknown, "tool 'unknown': the type of parameter 'x' cannot be resolved: name 'Decimal' is not defined"),
     ],
 )
 def test_a_signature_that_no_object_fits_is_refused(function: Callable[..., Any], reason: str) -> None:
@@ -305,7 +307,7 @@ def test_a_signature_that_no_object_fits_is_refused(function: Callable[..., Any]
 @pytest.mark.parametrize("name", ["", "get weather", "get.weather", "wetter\n", "größe", "a" * 65, "<lambda>"])
 def test_a_name_that_providers_refuse_is_refused(name: str) -> None:
     """1 to 64 ASCII letters, digits, `_` and `-`; the message shows the name."""
-    with pytest.raises(ValueError, match="cannot name a tool") as caught:
+    with pytest.raises(ValueError, match="is no valid tool name") as caught:
         Tool(plain, name=name)
     assert repr(name) in str(caught.value)
 
@@ -319,7 +321,7 @@ def test_a_name_may_be_given(name: str) -> None:
 @pytest.mark.parametrize("timeout", [0, -1, math.nan])
 def test_a_timeout_that_cannot_be_kept_is_refused(timeout: float) -> None:
     """A timeout is a positive number of seconds."""
-    with pytest.raises(ValueError, match="tool 'plain': a timeout is a positive number of seconds"):
+    with pytest.raises(ValueError, match="tool 'plain': timeout must be a positive number of seconds"):
         Tool(plain, timeout=timeout)
 
 
@@ -606,7 +608,7 @@ def test_a_tool_result_separates_model_and_interface(result: ToolResult, plain_v
 @pytest.mark.parametrize("wrong", [{"needs_approval": True}, {"timeuot": 1.0}])
 def test_options_that_there_are_not(wrong: dict[str, Any]) -> None:
     """Are refused by their names: a guard that is written wrongly would be none."""
-    with pytest.raises(TypeError, match=f"no option '{next(iter(wrong))}'; it may have name,"):
+    with pytest.raises(TypeError, match=f"no option '{next(iter(wrong))}'; the options are name,"):
         Tool(lambda: None, **{"name": "pay", **wrong})
     with pytest.raises(TypeError, match="no option"):
         Tool(lambda: None, name="pay").replace(**wrong)

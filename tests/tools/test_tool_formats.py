@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from streamtools.parsing.declared import Declared
 from streamtools.tools import Tool, ToolRegistry, tool
-from streamtools.tools.descriptions import parameters_of_schema, schema_of_parameters, type_of
-from streamtools.tools.registry import Format
+from streamtools.tools.definitions import DefinitionFormat
+from streamtools.tools.schemas import parameters_of_schema, schema_of_parameters, single_type
 from tests.support.cases import together
 from tests.support.signatures import TOOLS
 
@@ -112,7 +112,7 @@ def test_no_tools_are_no_definitions(format: Any) -> None:
     assert [] == ToolRegistry().definitions(format)
 
 
-@together("format", get_args(Format))
+@together("format", get_args(DefinitionFormat))
 def test_every_signature_can_be_told_to_every_provider(format: Any) -> None:
     """As JSON, and the parser that is told of it knows the same parameters."""
     registry = ToolRegistry(each for each in TOOLS if not each.is_unbound)
@@ -132,7 +132,7 @@ def test_a_name_that_anthropic_refuses_is_refused_for_it() -> None:
 
     registry = ToolRegistry(measure)
     assert "größe" in registry.definitions("openai")[0]["function"]["parameters"]["properties"]
-    with pytest.raises(ValueError, match="tool 'measure': Anthropic takes no parameter called 'größe'"):
+    with pytest.raises(ValueError, match="tool 'measure': Anthropic refuses the parameter name 'größe'"):
         registry.definitions("anthropic")
 
 
@@ -178,7 +178,7 @@ def test_a_parameter_list_of_the_seed_becomes_a_schema() -> None:
 @pytest.mark.parametrize("parameters", [[{}], [{"name": ""}], [{"name": "a"}, {"name": "a"}], ["a"]])
 def test_a_parameter_without_a_name_of_its_own_is_refused(parameters: Any) -> None:
     """There would be no member of an object for it."""
-    with pytest.raises(ValueError, match="each parameter has a name of its own"):
+    with pytest.raises(ValueError, match="each parameter must have a unique name"):
         schema_of_parameters(parameters)
 
 
@@ -200,7 +200,7 @@ def test_a_parameter_without_a_name_of_its_own_is_refused(parameters: Any) -> No
 )
 def test_a_schema_has_one_type_or_is_an_object(schema: dict[str, Any], kind: str) -> None:
     """Null beside a type does not count."""
-    assert kind == type_of(schema)
+    assert kind == single_type(schema)
 
 
 def line(**properties: Any) -> str:

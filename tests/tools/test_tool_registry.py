@@ -76,7 +76,7 @@ def test_a_registry_is_passed_through() -> None:
 @pytest.mark.parametrize("tools", [3, "weather", [b"x"]])
 def test_what_is_no_tool_is_refused(tools: Any) -> None:
     """A name is not enough."""
-    with pytest.raises(TypeError, match="is no tool, function, registry or collection of them"):
+    with pytest.raises(TypeError, match="must be a tool, a function, a ToolRegistry or a collection of them"):
         ToolRegistry.of(tools)
 
 
@@ -180,7 +180,7 @@ def test_definitions_belong_to_the_caller() -> None:
 
 def test_an_unknown_format_is_refused() -> None:
     """The message lists the formats."""
-    with pytest.raises(ValueError, match="no tool definitions for 'soap'; there are openai"):
+    with pytest.raises(ValueError, match="the format of tool definitions must be one of openai"):
         ToolRegistry().definitions("soap")  # type: ignore[call-overload]  # the subject of the test
 
 

@@ -98,7 +98,7 @@ def test_examples_are_checked_and_published() -> None:
         return x + y
 
     assert [{"x": 1}, {"x": 1, "y": 2}] == Tool(add, examples=[{"x": 1}, {"x": 1, "y": 2}]).parameters["examples"]
-    with pytest.raises(ValueError, match=r"tool 'add': an example is refused: .* x: Field required"):
+    with pytest.raises(ValueError, match=r"tool 'add' has an invalid example: .* x: Field required"):
         Tool(add, examples=[{"y": 2}])
 
 
@@ -130,7 +130,7 @@ async def test_a_method_is_a_tool_of_each_object() -> None:
     registry = ToolRegistry(bob.balance, bob.named)
     assert "Bob: 3 CHF" == await registry.execute("balance", {"currency": "CHF"})
     assert "Bank" == await registry.execute("name_of_bank")
-    with pytest.raises(TypeError, match="tool 'balance' is a method: register that of an object of its class"):
+    with pytest.raises(TypeError, match="tool 'balance' is an unbound method; register the method of an instance"):
         ToolRegistry(Bank.balance)
 
 
@@ -169,10 +169,10 @@ def unpacked(**more: Unpack[Some]) -> None: ...
 @pytest.mark.parametrize(
     ("function", "options", "reason"),
     [
-        (3, {}, "a tool is made of something that can be called, and not of 3"),
-        (not_a_dict, {"parameters": {}}, "tool 'not_a_dict': a handler takes one dict of arguments, and nothing else"),
-        (unpacked, {}, "tool 'unpacked': parameter 'more' unpacks a typed dict: take the dict as one parameter"),
-        (classmethod(lambda cls: cls), {}, "a tool is made of something that can be called"),
+        (3, {}, "a tool needs a function or another callable, got 3"),
+        (not_a_dict, {"parameters": {}}, "the function must take one dict of arguments and require nothing else"),
+        (unpacked, {}, "tool 'unpacked': parameter 'more' unpacks a typed dict; take the dict itself instead"),
+        (classmethod(lambda cls: cls), {}, "a tool needs a function or another callable"),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused(function: Any, options: Any, reason: str) -> None:

@@ -21,7 +21,7 @@ from streamtools.apps.cli.complaints import Refused
 from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects
 from streamtools.recording import DETECT
 from streamtools.sources import ADAPTERS
-from streamtools.tools.registry import OfProvider
+from streamtools.tools.definitions import ProviderFormat
 
 PORT = 8765
 GATEWAY_PORT = 8766
@@ -123,8 +123,8 @@ class ModelArguments:
     url: str | None = argument(
         help="the address of the server, such as http://127.0.0.1:8080/v1 (default: that of the provider)"
     )
-    api: OfProvider = argument(
-        choices=get_args(OfProvider), default="openai", help="how the server is spoken to (default: openai)"
+    api: ProviderFormat = argument(
+        choices=get_args(ProviderFormat), default="openai", help="how the server is spoken to (default: openai)"
     )
     dialect: Dialect | None = argument(
         metavar="NAME",

@@ -21,9 +21,9 @@ from streamtools.conversation import Message, System, chat, models
 from streamtools.conversation.models import HTTPModel
 from streamtools.recording.redact import redact_url
 from streamtools.tools import Tool, ToolRegistry
-from streamtools.tools.registry import OfProvider
+from streamtools.tools.definitions import ProviderFormat
 
-_CLIENTS: dict[OfProvider, type[HTTPModel]] = {
+_CLIENTS: dict[ProviderFormat, type[HTTPModel]] = {
     "openai": models.OpenAIChat,
     "responses": models.OpenAIResponses,
     "anthropic": models.AnthropicMessages,

@@ -30,7 +30,7 @@ from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralising import neutralise_all
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
-from streamtools.tools.registry import OfProvider, taken_by
+from streamtools.tools.definitions import ProviderFormat
 from streamtools.typed import OutputType
 
 AUTO = ToolChoice()
@@ -293,7 +293,7 @@ def _join(base: str, path: str) -> str:
 # understood in OpenAI's spelling, and put where the provider looks for them.
 
 
-def offer(body: Body, ask: Ask, format: OfProvider, choose: Callable[[ToolChoice], Body]) -> Body:
+def offer(body: Body, ask: Ask, format: ProviderFormat, choose: Callable[[ToolChoice], Body]) -> Body:
     """Return `body` with the tools of a request in a provider's form, and what `choose` makes of their choice."""
     if not ask.tools:
         return body
@@ -301,9 +301,9 @@ def offer(body: Body, ask: Ask, format: OfProvider, choose: Callable[[ToolChoice
     return body | {"tools": define(ask, format)} | choice
 
 
-def define(ask: Ask, format: OfProvider) -> list[Body]:
+def define(ask: Ask, format: ProviderFormat) -> list[Body]:
     """Return the tools of a request in a provider's form; what they say of themselves is no call if it is repeated."""
-    defined = taken_by(format, ToolRegistry(*ask.tools)).definitions(format)
+    defined = ToolRegistry(*ask.tools).accepted_by(format).definitions(format)
     return neutralise_all(defined, ask.dialects) if ask.dialects else defined
 
 

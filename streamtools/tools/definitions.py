@@ -1,0 +1,96 @@
+"""Definitions of tools in the request format of each provider, and in one line of a prompt."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, TypeAlias
+
+from streamtools.tools.schemas import JsonSchema, inline, parameters_of_schema, single_type
+from streamtools.tools.tool import Tool
+
+ProviderFormat: TypeAlias = Literal[
+    "openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere"
+]
+DefinitionFormat: TypeAlias = Literal[ProviderFormat, "mcp", "tool_clients"]
+
+_ANTHROPIC_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # Anthropic accepts only these names of parameters
+_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)
+_MAX_SENTENCE = 80
+_SCALARS = {"string", "integer", "number", "boolean"}
+
+
+def has_foreign_schema(tool: Tool) -> bool:
+    """Return whether a client or a tool server wrote the schema of a tool."""
+    return bool(tool.input_type == dict[str, Any])
+
+
+def refused_parameter(tool: Tool) -> str | None:
+    """Return the first parameter name that Anthropic refuses."""
+    return next((name for name in tool.parameters["properties"] if not _ANTHROPIC_PROPERTY.fullmatch(name)), None)
+
+
+def write_definition(tool: Tool, format: str) -> dict[str, Any]:
+    """Return the definition of a tool in the format of a provider. Raises ValueError if the provider refuses it."""
+    schema = tool.parameters
+    named = {"name": tool.name} | ({"description": tool.description} if tool.description else {})
+    examples = schema.get("examples")
+    without_examples = {key: value for key, value in schema.items() if key != "examples"}
+    match format:
+        case "openai" | "cohere":
+            return {"type": "function", "function": named | {"parameters": schema}}
+        case "responses":  # the default of `strict` would make optional parameters required
+            return {"type": "function", **named, "parameters": schema, "strict": False}
+        case "interactions":
+            return {"type": "function", **named, "parameters": without_examples}
+        case "anthropic":
+            if (name := refused_parameter(tool)) is not None:
+                rule = "use 1 to 64 of A-Z, a-z, 0-9, _ . -"
+                raise ValueError(f"tool {tool.name!r}: Anthropic refuses the parameter name {name!r}; {rule}")
+            return named | {"input_schema": without_examples} | ({"input_examples": examples} if examples else {})
+        case "bedrock":
+            return {"toolSpec": named | {"inputSchema": {"json": without_examples}}}
+        case "gemini":
+            return named | {"parametersJsonSchema": without_examples}
+        case "ollama":  # its server ignores other members, and does not resolve references
+            whole = inline(schema)
+            kept = {key: whole[key] for key in ("type", "properties", "required") if key in whole}
+            return {"type": "function", "function": named | {"parameters": kept}}
+        case "mcp":
+            output = tool.output_schema
+            is_object = output is not None and output.get("type") == "object"  # MCP allows no other
+            return named | {"inputSchema": schema} | ({"outputSchema": output} if is_object else {})
+        case _:
+            return {"name": tool.name, "description": tool.description, "parameters": parameters_of_schema(schema)}
+
+
+def write_line(tool: Tool) -> str:
+    """Return one line: the parameters, required ones first, and the first sentence of the description.
+
+    >>> def read_file(path: str, lines: list[int] | None = None) -> str:
+    ...     "Read a file. Slowly."
+    ...     return ""
+    >>> write_line(Tool(read_file))
+    '- read_file(path: string, lines?: integer[]) — Read a file.'
+    """
+    schema = inline(tool.parameters)
+    required = set(schema.get("required", ()))
+    names = sorted(schema["properties"], key=lambda name: (name not in required, name))
+    shown = [f"{name}{'' if name in required else '?'}: {_short_type(schema['properties'][name])}" for name in names]
+    line = f"- {tool.name}({', '.join(shown)})"
+    text = " ".join(tool.description.split())
+    if sentence := _SENTENCE.match(text):
+        text = sentence[1]
+    if len(text) > _MAX_SENTENCE:
+        text = text[: _MAX_SENTENCE - 1].rstrip() + "…"
+    return f"{line} — {text}" if text else line
+
+
+def _short_type(schema: JsonSchema | bool) -> str:
+    if isinstance(schema, bool):
+        return "any"
+    kind = single_type(schema)
+    if kind != "array":
+        return kind
+    arrays = [schema, *(part for part in schema.get("anyOf", ()) if isinstance(part, dict))]
+    items: JsonSchema = next((part["items"] for part in arrays if isinstance(part.get("items"), dict)), {})
+    return f"{single_type(items)}[]" if single_type(items) in _SCALARS else "array"
