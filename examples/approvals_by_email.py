@@ -22,7 +22,7 @@ import msgspec
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
-from streamtools import chat, tool
+from streamtools import ApprovalOptions, RunnerOptions, chat, tool
 from streamtools.conversation import Chat, Message
 from streamtools.conversation.models import OpenAIChat
 from streamtools.history import read_messages
@@ -90,7 +90,7 @@ async def answer(stream: Chat) -> dict[str, str]:
 def begin(body: bytes) -> Chat:
     """Return the chat that a posted body asks for."""
     messages = read_messages(msgspec.json.decode(body)["messages"], client=True)
-    return chat(model, messages, tools=[pay], decision_timeout=VALID)
+    return chat(model, messages, tools=[pay], approvals=ApprovalOptions(timeout=VALID))
 
 
 @app.post("/chat")
@@ -126,8 +126,7 @@ async def decide(
             kept.history,
             tools=[pay],
             resume=kept.suspension,
-            decisions={question.call.id: decision},
-            decision_timeout=VALID,
-            ledger=ledger,
+            approvals=ApprovalOptions(decisions={question.call.id: decision}, timeout=VALID),
+            runner=RunnerOptions(ledger=ledger),
         )
     )

@@ -13,7 +13,7 @@ import sys
 import anyio
 from pydantic import BaseModel, Field
 
-from streamtools import chat
+from streamtools import OutputOptions, chat
 from streamtools.conversation import ScriptedModel
 from streamtools.conversation.models import OpenAIChat
 
@@ -38,7 +38,7 @@ async def main(question: str) -> None:
     """Ask, and print each row when it is complete; a row that is none ends the program with what is wrong."""
     url = os.environ.get("MODEL_URL")
     model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=url) if url else ScriptedModel([list(SCRIPT)])
-    async with chat(model, [{"role": "user", "content": question}], output=Cities, output_retries=1) as events:
+    async with chat(model, [{"role": "user", "content": question}], output=OutputOptions(Cities, retries=1)) as events:
         async for city in events.items(City):
             print(f"{city.name:<20}{city.people:>12,}", flush=True)
     if events.result.output is None:

@@ -20,7 +20,17 @@ from streamtools import sources
 from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
 from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
-from streamtools.stream import StreamOptions, ToolStream, TurnResult, extract_tool_calls
+from streamtools.parsing.policies import ParserOptions
+from streamtools.stream import (
+    ApprovalOptions,
+    OutputOptions,
+    RunnerOptions,
+    StreamOptions,
+    TextOptions,
+    ToolStream,
+    TurnResult,
+    extract_tool_calls,
+)
 
 if TYPE_CHECKING:
     from streamtools import conversation, outputs, rules
@@ -32,7 +42,8 @@ if TYPE_CHECKING:
 __all__ = [
     "events", "Code", "StreamToolsError", "Limits", "ToolCall", "rules", "sources", "Dialect", "dialects_for", "Parser",
     "parse", "StreamMachine", "extract_tool_calls", "tool", "Tool", "ToolRegistry", "ToolOutcome", "ToolResult",
-    "ToolError", "ToolContext", "Guards", "ToolStream", "TextJudge", "StreamOptions", "TurnResult", "conversation",
+    "ToolError", "ToolContext", "Guards", "ToolStream", "ParserOptions", "RunnerOptions",
+    "ApprovalOptions", "TextOptions", "OutputOptions", "TextJudge", "StreamOptions", "TurnResult", "conversation",
     "augment_system_prompt", "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
 ]  # fmt: skip
 

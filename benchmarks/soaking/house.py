@@ -13,7 +13,7 @@ import httpx
 from benchmarks.soaking.errands import allowed, registry
 from benchmarks.soaking.plans import Plan
 from benchmarks.soaking.tally import Tally
-from streamtools import ToolStream, sources
+from streamtools import ApprovalOptions, RunnerOptions, ToolStream, sources
 from streamtools.errors import DecisionRefused
 from streamtools.events import ApprovalRequested, UIEvent
 from streamtools.runs import Run, Runs
@@ -81,9 +81,8 @@ class House:
             stream = ToolStream(
                 source(response),
                 tools=registry,
-                tool_timeout=_SLOW,
-                tool_state=ran,
-                ask="now" if asks else "later",
+                runner=RunnerOptions(timeout=_SLOW, state=ran),
+                approvals=ApprovalOptions(ask="now" if asks else "later"),
             )
             async with stream as events:
                 self.open += 1

@@ -28,7 +28,7 @@ from benchmarks.soaking.plans import make_plan
 from benchmarks.soaking.served import serving
 from benchmarks.soaking.tally import Tally
 from benchmarks.soaking.watch import Sample, ours, take_sample, watched
-from streamtools import ToolStream
+from streamtools import RunnerOptions, ToolStream
 from streamtools.parsing.markers import Markers
 
 OnSample: TypeAlias = Callable[[Sample, House], None]
@@ -208,7 +208,7 @@ async def _warm_up() -> None:
     for seed in range(_FIRST):
         plan = make_plan(seed)
         source = SOURCES[plan.format](plan.chunks())
-        async with ToolStream(source, tools=registry, execute="never") as events:
+        async with ToolStream(source, tools=registry, runner=RunnerOptions(execute="never")) as events:
             async for _ in events:
                 pass
     for markers in [thing for thing in gc.get_objects() if isinstance(thing, Markers)]:

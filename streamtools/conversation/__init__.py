@@ -5,7 +5,7 @@ async with chat(model, messages, tools=tools) as events:
         ...
 """
 
-from streamtools.conversation.chatting import Chat, chat
+from streamtools.conversation.chatting import Chat, RequestOptions, chat
 from streamtools.conversation.emulation import Emulation
 from streamtools.conversation.failover import Fallback
 from streamtools.conversation.models import (
@@ -41,7 +41,8 @@ from streamtools.parsing.dialects.hash_and_tilde import new_nonce
 __all__ = [
     "AnthropicMessages", "Ask", "Assistant", "BedrockConverse", "Chat", "CohereChat", "Emulation", "Example",
     "Fallback", "GeminiChat", "GeminiInteractions", "Message", "Model", "OllamaChat",
-    "OpenAIChat", "OpenAIResponses", "Results", "ScriptedModel", "System", "Timeouts", "User", "augment_system_prompt",
+    "OpenAIChat", "OpenAIResponses", "RequestOptions", "Results", "ScriptedModel", "System", "Timeouts", "User",
+    "augment_system_prompt",
     "calls_as_text", "chat", "few_shot", "latitude_request", "new_nonce", "read_messages", "system_prompt",
     "without_reasoning", "write_messages",
 ]  # fmt: skip

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, Unpack
 
 from anyio.abc import TaskGroup
 
-from streamtools.calls import ToolCall, ToolChoice, is_made_here
+from streamtools.calls import ToolCall, ToolChoice, is_made_here, new_call_id
 from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode
 from streamtools.conversation.failover import FailoverReply, Failures, Fallback
 from streamtools.conversation.models.answer_format import in_words, takes_schema
@@ -24,7 +24,7 @@ from streamtools.conversation.models.http_model import Ask, Model
 from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
 from streamtools.conversation.reply import Reply
-from streamtools.errors import Code, check_word, did_you_mean
+from streamtools.errors import Code, check_word
 from streamtools.events import FollowUp, SourceWarning, Thinking
 from streamtools.history import (
     Assistant,
@@ -47,11 +47,10 @@ from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, ByName, enabled_dialects, for_model, unnamed
 from streamtools.parsing.dialects.neutralising import neutralise
-from streamtools.parsing.policies import ParserOptions
 from streamtools.sources import events
 from streamtools.stream.driver import EventSource
-from streamtools.stream.options import StreamOptions
-from streamtools.stream.tool_stream import ToolStream
+from streamtools.stream.options import OutputOptions, StreamOptions, parser_keywords, refuse_unknown
+from streamtools.stream.tool_stream import DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT, ToolStream
 from streamtools.stream.typed_output import output_type
 from streamtools.tools import ToolRegistry
 from streamtools.tools.guards import GuardTracker
@@ -67,37 +66,69 @@ Review: TypeAlias = Callable[
 
 NOT_EMULATED = "no function tools: calls of other tools are not emulated"
 
-_PARAMETERS = (
-    *("tools", "follow_up", "review", "max_steps", "emulation", "teach", "few_shot", "request", "output_retries"),
-    *StreamOptions.__annotations__,
-)
-_SHOWN = {"text_rules", "history", "pace"}  # what is for those who are shown the answer
-_PROBED = frozenset(ParserOptions.__annotations__) - {"new_id"} - _SHOWN  # its ids are for calls that count
+
+@dataclass(frozen=True, kw_only=True)
+class RequestOptions:
+    """How each request to the model is made. Raises ValueError for a value that is not allowed."""
+
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """Merged into the body of each request."""
+    teach: Literal["auto", "always", "never"] = "auto"
+    """Whether the system prompt teaches a dialect. `"auto"` teaches models whose `native_tool_calls` is False."""
+    few_shot: bool | Sequence[Example] = False
+    """Whether the prompt also holds examples, made from the tools or given here. They help base models."""
+    emulation: Mode | Emulation = "off"
+    """Whether a second request decides which tools are called, for models that make no calls."""
+
+    def __post_init__(self) -> None:
+        check_word("teach", self.teach, ("auto", "always", "never"))
+        given: Any = self.few_shot
+        is_sequence = isinstance(given, Sequence) and not isinstance(given, str)
+        if not isinstance(given, bool) and not (is_sequence and all(isinstance(item, Example) for item in given)):
+            raise ValueError(f"few_shot must be True, False or a sequence of Example, got {given!r}")
+        if not isinstance(self.emulation, Emulation):
+            Emulation(mode=self.emulation)
+
+    @classmethod
+    def of(cls, given: RequestOptions | Mapping[str, Any] | None) -> RequestOptions:
+        """Return `given` as options; a mapping is the body."""
+        if isinstance(given, RequestOptions):
+            return given
+        if given is None or isinstance(given, Mapping):
+            return cls(body=given or {})
+        raise TypeError(f"request must be a RequestOptions or a mapping, got {given!r}")
+
+
+_PARAMETERS = ("tools", "follow_up", "max_steps", "request", *StreamOptions.__annotations__)
+_MOVED = {
+    **{name: f"request=RequestOptions({name}=...)" for name in ("teach", "few_shot", "emulation")},
+    "review": "follow_up=review",
+    "output_retries": "output=OutputOptions(Type, retries=...)",
+}
 
 
 class Chat(ToolStream):
     """One run of a conversation: an asynchronous context manager that is also the iterator of its events.
 
     `messages` are those of OpenAI's chat form, or of a `history`. A model whose `native_tool_calls` is False is taught
-    the first of the dialects in its system prompt, if that can be taught (`teach="auto"`; `"always"`, `"never"`), and
-    with examples too, made or given as `few_shot`, for base models; others are sent the definitions of the tools. Where
-    no dialects are named, they are what models of its name write, and `"auto"`; the first of those with a marker is
-    taught, or else `tilde_fence`. After a turn with calls their results are sent back (`follow_up="auto"`), and the
-    answer is the next step, at most `max_steps` of them: in the last, calls are not run but pending. `review` sees each
-    follow-up before it is sent. `emulation` is for models that make no calls at all. `request` is merged into the body
-    of each request. A `tool_choice` that forces a call holds for the first step. A model of which nobody knows whether
+    the first of the dialects in its system prompt, if that can be taught; others are sent the definitions of the tools.
+    Where no dialects are named, they are what models of its name write, and `"auto"`; the first of those with a marker
+    is taught, or else `tilde_fence`. After a turn with calls their results are sent back (`follow_up="auto"`), and the
+    answer is the next step, at most `max_steps` of them: in the last, calls are not run but pending. A function as
+    `follow_up` reviews each follow-up before it is sent. `request` is merged into the body of each request, or is a
+    `RequestOptions`. A `tool_choice` that forces a call holds for the first step. A model of which nobody knows whether
     it makes native calls is one that does as soon as the messages hold one; in those of a front end, to which all calls
     are alike, one with an id that a provider has made. With a `Fallback`, the next of its models takes over where one
-    fails. An answer that is no `output` is asked for again, `output_retries` times. The other parameters are those of
-    `ToolStream`. Raises ValueError for values that are not allowed, and for messages that are none; TypeError for
-    parameters that there are not.
+    fails. An answer that is no `output` is asked for again, `OutputOptions.retries` times. The other parameters are
+    those of `ToolStream`. Raises ValueError for values that are not allowed, and for messages that are none; TypeError
+    for parameters that there are not.
 
     Calls in text that nobody has run may be answered by the caller: by a user's message behind them that holds results
     as their dialect writes them (`~~~tool_result get_weather` and so on). If it does not, the model is told that the
-    calls were not run, and then what the user says. A user's message that `review` returns behind calls in text is the
-    answer to them, whatever it says.
+    calls were not run, and then what the user says. A user's message that the review returns behind calls in text is
+    the answer to them, whatever it says.
 
-    What `review` raises ends the run as what a source raises does: with an error, and then it is raised.
+    What the review raises ends the run as what a source raises does: with an error, and then it is raised.
     """
 
     def __init__(
@@ -106,47 +137,40 @@ class Chat(ToolStream):
         messages: Iterable[Mapping[str, Any] | Message],
         *,
         tools: ToolsLike | None = None,
-        follow_up: Literal["auto", "never"] = "auto",
-        review: Review | None = None,
+        follow_up: Literal["auto", "never"] | Review = "auto",
         max_steps: int = 10,
-        emulation: Mode | Emulation = "off",
-        teach: Literal["auto", "always", "never"] = "auto",
-        few_shot: bool | Sequence[Example] = False,
-        request: Mapping[str, Any] | None = None,
-        output_retries: int = 0,
+        request: RequestOptions | Mapping[str, Any] | None = None,
         **options: Unpack[StreamOptions],
     ) -> None:
         if not callable(getattr(model, "stream", None)):
             hint = f", such as OpenAIChat({model!r}) of streamtools.conversation" if isinstance(model, str) else ""
             raise TypeError(f"a model is an object that answers{hint}, and not {model!r}")
-        check_word("follow_up", follow_up, ("auto", "never"))
-        check_word("teach", teach, ("auto", "always", "never"))
-        if review is not None and not callable(review):
-            raise ValueError(f"review is a function, not {review!r}")
-        given: Any = few_shot
-        is_sequence = isinstance(given, Sequence) and not isinstance(given, str)
-        if not isinstance(given, bool) and not (is_sequence and all(isinstance(each, Example) for each in given)):
-            raise ValueError(f"few_shot is True, False or a sequence of Example, not {few_shot!r}")
-        for name in options.keys() - StreamOptions.__annotations__.keys():
-            raise TypeError(
-                f"chat() has no parameter {name!r}{did_you_mean(name, _PARAMETERS)}; "
-                f"what is meant for the provider is an option of the model, "
-                f"or goes into the body of each request with request={{{name!r}: ...}}"
-            )
+        if not callable(follow_up):
+            check_word("follow_up", follow_up, ("auto", "never"))
+        if unknown := [name for name in options if name not in StreamOptions.__annotations__]:
+            if unknown[0] in _MOVED:
+                raise TypeError(f"chat() has no parameter {unknown[0]!r}; write {_MOVED[unknown[0]]}")
+            advice = f"pass an option of the provider to the model, or as request={{{unknown[0]!r}: ...}}"
+            refuse_unknown("chat()", unknown, [*_PARAMETERS, *_MOVED], f"; {advice}")
+        asked = RequestOptions.of(request)
+        runner = options.get("runner", DEFAULT_RUNNER)
+        output = OutputOptions.of(options.get("output"))
         if max_steps < 1:
             raise ValueError(f"max_steps is at least 1, not {max_steps!r}")
         self._model = model
         self._registry = ToolRegistry.of(tools if tools is not None else ())
+        emulation = asked.emulation
         self._emulation = emulation if isinstance(emulation, Emulation) else Emulation(mode=emulation)
         if self._emulation.mode == "force" and not len(self._registry):
             raise ValueError("emulation is forced, and there are no function tools")
-        if self._emulation.mode != "off" and options.get("self_contained", False):
+        if self._emulation.mode != "off" and runner.self_contained:
             raise ValueError("a self-contained agent runs its tools itself; its calls cannot be emulated")
         history = read_messages(messages)
         if empty := [at for at, each in enumerate(history) if isinstance(each, User) and not each.content]:
             log.warning("empty_message", messages=empty, advice="providers refuse a user's message without content")
-        self._output_retries = output_retries
-        self._output = options["output"] = output_type(options.get("output"))
+        self._output_retries = output.retries
+        self._output = output_type(output.type)
+        options["output"] = replace(output, type=self._output)
         self._fallback = model if isinstance(model, Fallback) else None
         self._failures = Failures()
         self._answer_at = 0  # characters of the result's text before the answer that is read
@@ -155,7 +179,7 @@ class Chat(ToolStream):
         self._native = options.setdefault("native_tool_calls", model.native_tool_calls)
         if self._native is None and _calls_natively(history):
             self._native = options["native_tool_calls"] = True
-        if teach == "always" and options.get("dialects") is None:
+        if asked.teach == "always" and options.get("dialects") is None:
             options["dialects"] = TAUGHT_DIALECTS[::-1]  # the first is taught
         if self._fallback is None and options.get("dialects") is None:
             options["dialects"] = for_model(str(getattr(model, "name", "")), self._native)
@@ -168,16 +192,18 @@ class Chat(ToolStream):
         ]
         best = [self._named.taught] if isinstance(self._named, ByName) and self._dialects else usual
         self._taught = next(filter(None, [*best, *usual, *self._dialects]), None)
-        self._teach_when = teach
-        if self._native is False and teach == "auto" and self._taught and not self._taught.teachable and tools:
+        self._teach_when = asked.teach
+        if self._native is False and asked.teach == "auto" and self._taught and not self._taught.teachable and tools:
             log.warning("tools_not_told", dialect=self._taught.id, advice="leave native_tool_calls unset")
-        self._few_shot = few_shot
-        self._parsing: Any = {name: value for name, value in options.items() if name in _PROBED}
+        self._few_shot = asked.few_shot
+        # The probe of an emulation reads text as it was written, and its calls get ids of their own.
+        probed = replace(options.get("parser", DEFAULT_PARSER), new_id=new_call_id)
+        self._parsing = parser_keywords(probed, DEFAULT_TEXT)
         self._messages = answered_by_user(history, self._dialects)
         self._sent = 0  # steps that are among the messages
-        self._request = deepcopy(dict(request or {}))
-        self._follow_up = follow_up
-        self._review = review
+        self._request = deepcopy(dict(asked.body))
+        self._follows_up = follow_up != "never"
+        self._review = follow_up if callable(follow_up) else None
         self._steps_left = max_steps
         # The stream makes these two of its options, too; the first request needs them earlier.
         self._watch = options["guards"] = GuardTracker.of(options.get("guards"))
@@ -297,7 +323,7 @@ class Chat(ToolStream):
         machine = self._machine
         goes_on = machine.paused  # with the same turn, which is sent back as it is
         wrong = self._find_fault()
-        if self._follow_up == "never" or not (goes_on or wrong or (self._executes and self._wish.mode != "none")):
+        if not self._follows_up or not (goes_on or wrong or (self._executes and self._wish.mode != "none")):
             return None
         steps = self.result.steps[self._sent :]
         if machine.pending or not steps or not (goes_on or (machine.may_go_on and (steps[-1].results or wrong))):

@@ -49,7 +49,7 @@ from streamtools.logs import Logger
 from streamtools.machine.ending import CALLS_MAY_RUN, EndedStep, Ending, RunState
 from streamtools.machine.turn import Turn
 from streamtools.parsing.dialects import Dialects
-from streamtools.parsing.policies import ParserOptions
+from streamtools.parsing.policies import ParserKeywords
 
 if TYPE_CHECKING:
     from streamtools.typed import OutputType
@@ -90,7 +90,7 @@ class StreamMachine(RunState):
         tool_choice: ToolChoice = ToolChoice(),  # noqa: B008  # which is immutable
         run_id: str | None = None,
         output: OutputType | None = None,
-        **options: Unpack[ParserOptions],
+        **options: Unpack[ParserKeywords],
     ) -> None:
         if execute not in ("completed", "eager", "never"):
             raise ValueError(f"execute is 'completed', 'eager' or 'never', not {execute!r}")

@@ -18,7 +18,7 @@ from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialects, auto_as_near_misses, enabled_dialects, unnamed
 from streamtools.parsing.dialects.neutralising import neutralise
-from streamtools.parsing.policies import Options, ParserOptions
+from streamtools.parsing.policies import Options, ParserKeywords
 
 if TYPE_CHECKING:
     from streamtools.machine.output_text import OutputText
@@ -56,7 +56,7 @@ class Turn:
         self,
         dialects: Dialects,
         tools: Any,
-        options: ParserOptions,
+        options: ParserKeywords,
         native_tool_calls: bool | None = None,
         output: OutputType | None = None,
     ) -> None:
@@ -193,7 +193,7 @@ class Turn:
         """Read what comes as the rest of a text that has been read, and holds these calls; that makes no events. Return
         the text as the next model may repeat it.
         """
-        options: ParserOptions = {**self._options}
+        options: ParserKeywords = {**self._options}
         options["in_reasoning"] = options.get("in_reasoning", False) and not written
         self.parser = Parser(self._dialects, self._tools, **options)
         read = self.parser.feed(written) + self.parser.release()
@@ -224,7 +224,7 @@ class Turn:
 
     def find_calls(self, generation: str) -> list[UIEvent]:
         """Return the events of the calls in the whole text of a model that the provider could not read."""
-        options: ParserOptions = {**self._options, "in_reasoning": False}
+        options: ParserKeywords = {**self._options, "in_reasoning": False}
         known = (each for id, each in DIALECTS.items() if each.auto is True or id in ("raw_json", "json_array"))
         dialects = {each.id: each for each in (*known, *self._enabled)}  # ours may want a nonce
         apart = Parser(list(dialects.values()), self._tools, **options)

@@ -24,7 +24,7 @@ from streamtools.parsing.dialects import (
 from streamtools.parsing.json_text import BROKEN, ENDED
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Some
 from streamtools.parsing.parser import NO_TEXT, Parser
-from streamtools.parsing.policies import ParserOptions
+from streamtools.parsing.policies import ParserKeywords
 from streamtools.parsing.span import Body, Span
 
 __all__ = [
@@ -51,7 +51,7 @@ def parse(
     *,
     dialects: Dialects = None,
     tools: Any = None,
-    **options: Unpack[ParserOptions],
+    **options: Unpack[ParserKeywords],
 ) -> ParseResult:
     """Return what a complete text, or its deltas, hold. The options are those of `Parser`; so are the errors.
 

@@ -16,7 +16,7 @@ from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
-from streamtools.parsing.policies import Options, OtherOptions, ParserOptions
+from streamtools.parsing.policies import Options, OtherOptions, ParserKeywords
 from streamtools.parsing.prose import MarkerFound, Prose
 from streamtools.parsing.reader import always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
@@ -66,7 +66,7 @@ class Parser:
         call_deltas: bool = False,
         **options: Unpack[OtherOptions],
     ) -> None:
-        check_names("Parser()", options, ("dialects", "tools", *ParserOptions.__annotations__))
+        check_names("Parser()", options, ("dialects", "tools", *ParserKeywords.__annotations__))
         self._options = chosen = Options(in_reasoning=in_reasoning, call_deltas=call_deltas, **options)
         self._declared = Declared(tools)
         meant = choose_dialects(dialects)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ParserOptions:
     """How text is read. Every field has the default that fits a model which is taught a dialect."""
 
     in_reasoning: bool = False
@@ -53,6 +53,22 @@ class Options:
     """Size limits on what a model sends."""
     new_id: IdFactory = new_call_id
     """A function that returns a new call id. A deterministic one makes replays repeatable."""
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            check_word(name, getattr(self, name), allowed)
+        if not isinstance(self.limits, Limits):
+            raise ValueError(f"limits is a Limits, not {self.limits!r}")
+        if not callable(self.new_id):
+            raise ValueError(f"new_id is a function, not {self.new_id!r}")
+        if self.repair:
+            load_library()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ParserOptions):
+    """All options of a `Parser`: how text is read, and what is changed in the visible text."""
+
     text_rules: Sequence[Rule] = ()
     """Rules that find and replace, remove or mark parts of the visible text. `streamtools.rules` creates them."""
     rules_in_reasoning: bool = False
@@ -63,16 +79,11 @@ class Options:
     """How visible text is split: as it arrives, in whole words, or in whole graphemes (no half emoji)."""
 
     def __post_init__(self) -> None:
-        for name, allowed in _CHOICES.items():
+        super().__post_init__()
+        for name, allowed in _TEXT_CHOICES.items():
             check_word(name, getattr(self, name), allowed)
-        if not isinstance(self.limits, Limits):
-            raise ValueError(f"limits is a Limits, not {self.limits!r}")
-        if not callable(self.new_id):
-            raise ValueError(f"new_id is a function, not {self.new_id!r}")
         if self.text_rules:
             _check_rules(self.text_rules)
-        if self.repair:
-            load_library()
 
 
 def _check_rules(given: object) -> None:
@@ -88,6 +99,8 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "after_call": ("show", "hide", "stop"),
     "in_code": ("text", "call", None),
     "calls_at": ("start", "anywhere"),
+}
+_TEXT_CHOICES: dict[str, tuple[object, ...]] = {
     "history": ("as_written", "as_shown"),
     "pace": ("as_it_comes", "words", "graphemes"),
 }
@@ -114,7 +127,7 @@ class OtherOptions(TypedDict, total=False):
     pace: Literal["as_it_comes", "words", "graphemes"]
 
 
-class ParserOptions(OtherOptions, total=False):
+class ParserKeywords(OtherOptions, total=False):
     """All fields of `Options`, for functions that pass them on."""
 
     in_reasoning: bool

@@ -1,7 +1,22 @@
 """The pipeline as one asynchronous iterator: source, machine and tools, driven by a task of its own."""
 
-from streamtools.stream.options import StreamOptions
+from streamtools.stream.options import (
+    ApprovalOptions,
+    OutputOptions,
+    RunnerOptions,
+    StreamOptions,
+    TextOptions,
+)
 from streamtools.stream.result import TurnResult, extract_tool_calls
 from streamtools.stream.tool_stream import ToolStream
 
-__all__ = ["StreamOptions", "ToolStream", "TurnResult", "extract_tool_calls"]
+__all__ = [
+    "ApprovalOptions",
+    "OutputOptions",
+    "RunnerOptions",
+    "StreamOptions",
+    "TextOptions",
+    "ToolStream",
+    "TurnResult",
+    "extract_tool_calls",
+]

@@ -22,13 +22,13 @@ from streamtools.events import Partial, Progress, SourceError, SourceEvent, Sour
 from streamtools.events.event import AT_ONCE, ITSELF, LARGE, is_large, taken_together, weigh
 from streamtools.events.ui_events import small_text_of
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource, Take, read_into
 from streamtools.stream.result import TOGETHER, Collector, TurnResult
 
 if TYPE_CHECKING:
     from streamtools.machine.state_machine import StreamMachine
     from streamtools.stream.judging import Judging, TextJudge
+    from streamtools.stream.options import TextOptions
     from streamtools.stream.shown_arguments import ShownArguments
 
 BUFFERED = 1024  # events that wait for a slow consumer before the provider has to
@@ -150,14 +150,12 @@ class Handover:
         self._looks = looks
         self._shows = looks is None and self._judging is None and self._arguments is None
 
-    def _apply_to_arguments(self, options: ParserOptions | None) -> None:
-        """Show the arguments of calls as the rules among some options leave them, if there are any."""
-        if options is None:
-            return
+    def _apply_to_arguments(self, text: TextOptions) -> None:
+        """Show the arguments of calls as the rules leave them."""
         from streamtools.stream.shown_arguments import ShownArguments  # loaded, with all of the rules, when it is used
 
-        self._arguments, self._shows = ShownArguments(options.get("text_rules", ())), False
-        if options.get("history") == "as_shown":
+        self._arguments, self._shows = ShownArguments(text.rules), False
+        if text.history == "as_shown":
             self._collector.shown = self._arguments.call
 
     async def _send(self, event: UIEvent) -> None:

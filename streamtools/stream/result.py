@@ -44,7 +44,7 @@ from streamtools.limits import DEFAULT_LIMITS
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects
-from streamtools.parsing.policies import ParserOptions
+from streamtools.parsing.policies import ParserKeywords
 from streamtools.sources.detection import finished
 from streamtools.stream.step import Pieces, StepParts
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry
@@ -363,7 +363,7 @@ def extract_tool_calls(
     self_contained: bool = False,
     dialects: Dialects = None,
     tools: Any = None,
-    **options: Unpack[ParserOptions],
+    **options: Unpack[ParserKeywords],
 ) -> Extracted:
     """Return the calls of a response that was not streamed.
 

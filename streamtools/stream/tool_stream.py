@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import Any, Never, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -25,7 +25,17 @@ from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dial
 from streamtools.parsing.policies import ParserOptions
 from streamtools.stream.driver import EventSource, Flag, close
 from streamtools.stream.handover import LEFT_ELSEWHERE
-from streamtools.stream.options import check_options
+from streamtools.stream.options import (
+    ApprovalOptions,
+    Decisions,
+    OutputOptions,
+    RunnerOptions,
+    StreamOptions,
+    TextOptions,
+    check_kind,
+    parser_keywords,
+    refuse_unknown,
+)
 from streamtools.stream.step import StepCalls
 from streamtools.stream.typed_output import TypedOutput, output_type
 from streamtools.tools import Runner, ToolRegistry
@@ -33,45 +43,37 @@ from streamtools.tools.approvals import Approvals
 from streamtools.tools.decisions import Decidable, Decision, Question
 from streamtools.tools.failures import is_stray
 from streamtools.tools.guards import Guards, GuardTracker, Stop
-from streamtools.tools.ledger import CallLedger
 from streamtools.tools.registry import ToolsLike
-from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
 from streamtools.tools.suspension import Suspension, read_resumption
 from streamtools.tools.threads import Threads
 from streamtools.tools.tool_choice import check_choice, parse_choice
 
-if TYPE_CHECKING:
-    from streamtools.stream.judging import TextJudge
+DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT = ParserOptions(), RunnerOptions(), TextOptions()
 
 
 class ToolStream(TypedOutput, Decidable):
     """One run, as an asynchronous context manager that is also the iterator of its UI events.
 
-    `source` is what `streamtools.sources` makes. `tools` is a registry, or tools, or plain functions; without tools,
-    calls are reported and stay `pending`. `tool_choice` is checked on the complete turn, before anything runs.
-    `concurrency` tools run at the same time, and `tool_timeout` is for those without a timeout of their own.
-    `on_tool_result(call, outcome)` is called for each outcome, and `on_tool_error(call, exception)` for each call whose
-    tool is at fault; what they raise is logged and changes nothing. `tool_state` is what tools find as `state` in their
-    context. `result_limit` is how many characters of one result the model gets; the interface gets all of it. `guards`
-    bounds the run; several streams that are given one `GuardTracker` are one run to it. Times are in seconds.
+    `source` comes from `streamtools.sources`. `tools` is a registry, tools, or plain functions. Without tools, calls
+    are reported and stay `pending`. `tool_choice` is checked on the complete turn, before a call runs.
+    `native_tool_calls` says whether the model makes native calls; None means unknown. `guards` limits the run; streams
+    that share a `GuardTracker` count as one run.
 
-    Calls that need approval, and those of tools of the front end, are left: the run ends, `suspension` is what it waits
-    for, and another run goes on from there, with `resume` and the `decisions` made meanwhile, by call id; one that does
-    not fit raises `DecisionRefused`. With `ask="now"` the run waits itself: for `approve`, `deny` or `answer`. Behind
-    `decision_timeout` (five minutes now, a day later) a call is denied; `math.inf` is for ever. The `ledger` is where
-    calls are written down, so that none is run twice; one run resumes another only with a ledger that both share.
+    `output` is the type of the answer (a pydantic model, a dataclass, a TypedDict, a JSON schema) or an
+    `OutputOptions`. `parser`, `runner`, `approvals` and `text` are option objects. They say how text is read, how tools
+    run, how calls are approved, and what is changed or judged before it is shown.
 
-    A `text_judge` is asked about the text before it is shown. Where it refuses some, the run ends as stopped, with the
-    finish reason `guard`, and no call of the turn runs. With `rules_in_arguments`, events show the arguments of calls
-    as the `text_rules` leave them; tools get them as they were written.
+    Calls that need approval, and calls of client tools, end the run. `suspension` holds them. Another run continues
+    with `resume` and with decisions in `approvals`. That needs a ledger that both runs share. With `ask="now"` the run
+    waits for `approve`, `deny` or `answer` instead.
 
-    `output` is the type that the answer is to be of: a pydantic model, a dataclass, a TypedDict, or a JSON schema. The
-    other parameters are those of `StreamMachine` and `Options`. Raises ValueError for a value that is not allowed and
-    for a `tool_choice` that no answer could keep to, `UnreadableSource` for what is no source.
-
-    What the source itself raises, as opposed to the transport behind it, ends the run with an error and is then raised:
-    to the consumer, or at the latest on leaving. Enter and leave it in one task. `aclose()` may be called from any
+    An exception of the source itself, as opposed to its transport, ends the run with an error event. It is then raised
+    to the consumer, or at the latest on exit. Enter and exit the stream in one task. `aclose()` may be called from any
     task: it stops the run and waits for its end.
+
+    Raises ValueError for a value that is not allowed and for a `tool_choice` that no answer can satisfy, TypeError for
+    an unknown parameter, `UnreadableSource` for an object that is no source, and `DecisionRefused` for a decision that
+    does not fit.
     """
 
     def __init__(
@@ -80,65 +82,53 @@ class ToolStream(TypedOutput, Decidable):
         *,
         tools: ToolsLike | None = None,
         dialects: Dialects = None,
-        execute: Literal["completed", "eager", "never"] = "completed",
-        tool_choice: ToolChoice | str | Mapping[str, Any] | None = "auto",
-        on_tool_result: OnToolResult | None = None,
-        on_tool_error: OnToolError | None = None,
         native_tool_calls: bool | None = None,
-        self_contained: bool = False,
-        concurrency: int = 8,
-        tool_timeout: float = 60.0,
-        tool_state: Any = None,
-        result_limit: int | None = RESULT_LIMIT,
-        guards: Guards | GuardTracker | None = None,
-        ask: Literal["later", "now"] = "later",
-        decision_timeout: float | None = None,
-        resume: Suspension | str | None = None,
-        decisions: Mapping[str, Decision | bool] | None = None,
-        ledger: CallLedger | None = None,
-        run_id: str | None = None,
+        tool_choice: ToolChoice | str | Mapping[str, Any] | None = "auto",
         output: Any = None,
-        text_judge: TextJudge | None = None,
-        rules_in_arguments: bool = False,
-        **options: Unpack[ParserOptions],
+        guards: Guards | GuardTracker | None = None,
+        resume: Suspension | str | None = None,
+        run_id: str | None = None,
+        parser: ParserOptions = DEFAULT_PARSER,
+        runner: RunnerOptions = DEFAULT_RUNNER,
+        approvals: ApprovalOptions | Decisions | None = None,
+        text: TextOptions = DEFAULT_TEXT,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            refuse_unknown("ToolStream()", unknown, StreamOptions.__annotations__)
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
             raise UnreadableSource(f"{type(source)!r} is no source; `streamtools.sources` makes one of a response")
-        check_options(
-            options,
-            concurrency=concurrency,
-            result_limit=result_limit,
-            tool_timeout=tool_timeout,
-            on_tool_result=on_tool_result,
-            on_tool_error=on_tool_error,
-            ask=ask,
-            decision_timeout=decision_timeout,
-            text_judge=text_judge,
-            execute=execute,
-        )
+        check_kind("parser", parser, ParserOptions)
+        check_kind("runner", runner, RunnerOptions)
+        check_kind("text", text, TextOptions)
+        if text.judge is not None and runner.execute == "eager":
+            raise ValueError(
+                "a text judge may refuse a turn before its calls run; write execute='completed', not 'eager'"
+            )
+        approvals = ApprovalOptions.of(approvals)
+        answer = OutputOptions.of(output)
         registry = ToolRegistry.of(tools if tools is not None else ())
         wish = parse_choice(tool_choice)
-        check_choice(wish, registry.names, eager=execute == "eager")
-        if tools is None and execute in ("completed", "eager"):
-            execute = "never"
-        self._resumed = read_resumption(resume, decisions, ledger)
+        check_choice(wish, registry.names, eager=runner.execute == "eager")
+        execute = "never" if tools is None else runner.execute
+        self._resumed = read_resumption(resume, approvals.decisions, runner.ledger)
         super().__init__(enabled_dialects(dialects, native_tool_calls))
         self._source = source
         self._watch = GuardTracker.of(guards)
         self._most = self._watch.guards.size
         self._executes = execute != "never"
-        self._approvals = Approvals(attended=ask == "now", timeout=decision_timeout, resumed=self._resumed)
+        self._approvals = Approvals(attended=approvals.ask == "now", timeout=approvals.timeout, resumed=self._resumed)
         self._step = StepCalls(
             StreamMachine(
                 dialects=dialects,
                 tools=registry,
                 execute=execute,
                 native_tool_calls=native_tool_calls,
-                self_contained=self_contained,
+                self_contained=runner.self_contained,
                 tool_choice=wish,
                 run_id=run_id,
-                output=output_type(output),
-                **options,
+                output=output_type(answer.type),
+                **parser_keywords(parser, text),
             ),
             choose_dialects(dialects),  # in which earlier results may have been written, too
             executes=self._executes,
@@ -148,19 +138,20 @@ class ToolStream(TypedOutput, Decidable):
             make_runner=partial(
                 Runner,
                 registry,
-                concurrency=concurrency,
-                timeout=tool_timeout,
-                result_limit=result_limit,
-                on_tool_result=on_tool_result,
-                on_tool_error=on_tool_error,
-                state=tool_state,
-                ledger=ledger,
+                concurrency=runner.concurrency,
+                timeout=runner.timeout,
+                result_limit=runner.result_limit,
+                on_tool_result=runner.on_result,
+                on_tool_error=runner.on_error,
+                state=runner.state,
+                ledger=runner.ledger,
             ),
             note=self._collector.new.append,
         )
         self._machine = self._step.machine
-        self._have_judged(text_judge, self.run_id)
-        self._apply_to_arguments(options if rules_in_arguments else None)
+        self._have_judged(text.judge, self.run_id)
+        if text.rules_in_arguments:
+            self._apply_to_arguments(text)
         self._ended = Flag()
         self._scope: anyio.CancelScope | None = None
         self._bound: anyio.CancelScope  # the run is driven in it until it has to stop, for the reason `_why`

@@ -20,6 +20,7 @@ from streamtools.errors import ToolFailed
 from streamtools.events import UIEvent, read_ui_event
 from streamtools.recording import EndKind, Head, RecordingWriter, shipped
 from tests.support.command import run
+from tests.support.options import grouped
 
 _SHIPPED = shipped()
 
@@ -147,7 +148,7 @@ def test_another_cut_shows_the_same(capsys: pytest.CaptureFixture[str], monkeypa
 
     def spy(path: str, exchange: Any, tools: Any, options: Any) -> Any:
         cuts.append(options["cut"])
-        return replay(path, tools=tools, **options)
+        return replay(path, tools=tools, **grouped(**options))
 
     monkeypatch.setattr(recordings, "played", spy)
     for more in ([], ["--cut", "byte"], ["--cut", "whole"]):

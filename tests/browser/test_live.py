@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from streamtools.conversation import Message, OpenAIChat, User, chat
+from streamtools import ApprovalOptions, ParserOptions
+from streamtools.conversation import Message, OpenAIChat, RequestOptions, User, chat
 from tests.browser.conftest import Browsing
 from tests.browser.looking import ask, ended, expect
 from tests.live.conftest import server
@@ -36,11 +37,10 @@ class Live:
             [*history, User(question)],
             tools=[get_weather],
             dialects=["tilde_fence"],
-            few_shot=EXAMPLES,
-            request=options,
+            request=RequestOptions(body=options, few_shot=EXAMPLES),
             max_steps=3,
-            ask="now",
-            call_deltas=True,
+            approvals=ApprovalOptions(ask="now"),
+            parser=ParserOptions(call_deltas=True),
         )
 
 

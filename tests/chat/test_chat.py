@@ -12,9 +12,20 @@ import pytest
 from structlog.testing import capture_logs
 
 import streamtools
-from streamtools import Guards, ToolError, ToolOutcome, ToolRegistry, chat, conversation
+from streamtools import Guards, RunnerOptions, ToolError, ToolOutcome, ToolRegistry, chat, conversation
 from streamtools.calls import ToolCall
-from streamtools.conversation import Ask, Assistant, Chat, Example, Results, ScriptedModel, System, User, write_messages
+from streamtools.conversation import (
+    Ask,
+    Assistant,
+    Chat,
+    Example,
+    RequestOptions,
+    Results,
+    ScriptedModel,
+    System,
+    User,
+    write_messages,
+)
 from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import (
@@ -32,6 +43,7 @@ from streamtools.events import (
 from streamtools.history import CallResult
 from streamtools.tools.guards import GuardTracker
 from tests.support.cases import together
+from tests.support.options import grouped
 from tests.support.order_rules import check_openai
 from tests.support.stories import Script, story
 
@@ -79,7 +91,7 @@ async def hold(
 ) -> tuple[list[UIEvent], ScriptedModel, Chat]:
     """Return what a conversation tells, the model that it was held with, and the chat."""
     model = ScriptedModel(answers, native_tool_calls=native)
-    async with chat(model, [QUESTION], tools=tools, **options) as events:
+    async with chat(model, [QUESTION], tools=tools, **grouped(**options)) as events:
         told = [event async for event in events]
     assert 0 == model.open
     assert list(range(1, len(told) + 1)) == [event.seq for event in told]
@@ -332,7 +344,7 @@ async def test_eager_calls() -> None:
                 yield Script([NativeToolCall("0", "begin", id="n0")], begun, [ProviderCompleted()])
 
     model = Waiting(["never said", ANSWER])
-    async with chat(model, [QUESTION], tools=[begin], execute="eager") as events:
+    async with chat(model, [QUESTION], tools=[begin], runner=RunnerOptions(execute="eager")) as events:
         told = [event async for event in events]
 
     assert ("finished", 2, ANSWER) == (end(told).reason, len(model.asks), events.result.text)
@@ -405,7 +417,7 @@ async def test_a_review_that_is_at_fault(review: Any) -> None:
     """The run fails, and the caller is told why."""
     model = ScriptedModel([PARIS_CALL])
     told: list[UIEvent] = []
-    events = chat(model, [QUESTION], tools=TOOLS, review=review)
+    events = chat(model, [QUESTION], tools=TOOLS, follow_up=review)
 
     async def read() -> None:
         async with events:
@@ -471,7 +483,9 @@ async def test_pending_calls_in_text_that_the_user_answers(said: str, told: str)
     """A history goes on with the caller's own result, and the call is told as not run only if there is none."""
     _, _, pending = await hold([IN_TEXT], native=False, execute="never")
     model = ScriptedModel([ANSWER], native_tool_calls=False)
-    async with chat(model, [*pending.history, User(said)], tools=TOOLS, teach="never") as events:
+    async with chat(
+        model, [*pending.history, User(said)], tools=TOOLS, request=RequestOptions(teach="never")
+    ) as events:
         [event async for event in events]
 
     assert [QUESTION, WRITTEN[0], {"role": "user", "content": told}] == sent(model)[0]
@@ -487,7 +501,7 @@ async def test_nothing_is_open_during_a_review() -> None:
         open_then.append(model.open)
         return messages
 
-    async with chat(model, [QUESTION], tools=TOOLS, review=review) as events:
+    async with chat(model, [QUESTION], tools=TOOLS, follow_up=review) as events:
         [event async for event in events]
 
     assert [0] == open_then
@@ -502,7 +516,7 @@ async def test_leaving_during_a_review() -> None:
         await anyio.sleep_forever()
         raise AssertionError
 
-    async with chat(ScriptedModel([PARIS_CALL]), [QUESTION], tools=TOOLS, review=never) as left:
+    async with chat(ScriptedModel([PARIS_CALL]), [QUESTION], tools=TOOLS, follow_up=never) as left:
         await reviewing.wait()
     told, _, stopped = await hold([PARIS_CALL], review=never, guards=Guards(seconds=0.05))
 
@@ -620,30 +634,30 @@ async def test_a_model_that_raises() -> None:
         ({"messages": [{"role": "bot"}]}, "message 0"),
         ({"teach": "always", "dialects": "llama_json"}, "no dialect|chat template"),
         ({"emulation": "sometimes"}, "mode is one of"),
-        ({"review": "yes"}, "review is a function, not 'yes'"),
-        ({"few_shot": 3}, "few_shot is True, False or a sequence of Example, not 3"),
-        ({"few_shot": "three"}, "few_shot is"),
-        ({"few_shot": [{"question": "?"}]}, "few_shot is"),
+        ({"review": "yes"}, "follow_up is one of 'auto', 'never'"),
+        ({"few_shot": 3}, "few_shot must be True, False or a sequence of Example, got 3"),
+        ({"few_shot": "three"}, "few_shot must be"),
+        ({"few_shot": [{"question": "?"}]}, "few_shot must be"),
     ],
 )
 def test_what_is_not_allowed(options: dict[str, Any], complaint: str) -> None:
     """It is said at once, and not in the middle of a run."""
     with pytest.raises(ValueError, match=complaint):
-        chat(ScriptedModel([]), **{"messages": [QUESTION], "tools": TOOLS, **options})
+        chat(ScriptedModel([]), **grouped(**{"messages": [QUESTION], "tools": TOOLS, **options}))
 
 
 def test_parameters_that_there_are_not() -> None:
     """They are named, and it is said where those of the provider belong."""
     wrong: dict[str, Any] = {"temperature": 0}
     with pytest.raises(TypeError, match=r"chat\(\) has no parameter 'temperature'.* request=\{'temperature': \.\.\.\}"):
-        chat(ScriptedModel([]), [QUESTION], **wrong)
+        chat(ScriptedModel([]), [QUESTION], **grouped(**wrong))
 
 
 @pytest.mark.parametrize("emulation", ["off", "fallback"])
 async def test_a_chat_that_is_closed_before_it_begins(emulation: Any) -> None:
     """Nothing is sent."""
     model = ScriptedModel([ANSWER])
-    events = chat(model, [QUESTION], tools=TOOLS, emulation=emulation)
+    events = chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation=emulation))
     await events.aclose()
 
     assert [] == model.asks

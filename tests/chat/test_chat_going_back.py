@@ -23,6 +23,7 @@ from streamtools.conversation.models import (
 from streamtools.events import FollowUp, StepEnd
 from streamtools.history import Message
 from tests.support.cases import together
+from tests.support.options import grouped
 from tests.support.talks import calls, says, talk
 
 pytestmark = pytest.mark.anyio
@@ -309,7 +310,7 @@ async def test_pauses_are_steps() -> None:
     bounds: list[tuple[Any, int, str]] = [({"max_steps": 2}, 2, "stopped"), ({"follow_up": "never"}, 1, "finished")]
     for options, asks, reason in bounds:
         model = ScriptedModel([sse(PAUSED)] * 5, format="anthropic")
-        async with chat(model, [{"role": "user", "content": "?"}], **options) as events:
+        async with chat(model, [{"role": "user", "content": "?"}], **grouped(**options)) as events:
             async for _ in events:
                 pass
         assert (asks, reason) == (len(model.asks), events.result.reason)

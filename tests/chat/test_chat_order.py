@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import Emulation, ToolRegistry, chat
-from streamtools.conversation import Chat, ScriptedModel, User, write_messages
+from streamtools import Emulation, ParserOptions, ToolRegistry, chat
+from streamtools.conversation import Chat, RequestOptions, ScriptedModel, User, write_messages
 from streamtools.conversation.models import ScriptedReply
 from tests.history.test_history_order import DIALECTS, fail, hang, source_of, succeed, turns, wait
 from tests.support.examples import examples
@@ -42,8 +42,8 @@ async def hold(model: ScriptedModel, left_at: int | None, emulation: Emulation |
         [{"role": "user", "content": "?"}],
         tools=TOOLS if left_at is None else ToolRegistry(succeed, fail, hang, wait),
         tool_choice=choice,
-        new_id=new_id,
-        emulation=emulation,  # type: ignore[arg-type]  # one of its words
+        parser=ParserOptions(new_id=new_id),
+        request=RequestOptions(emulation=emulation),  # type: ignore[arg-type]  # one of its words
     ) as events:
         count = itertools.count()
         async for _ in events:

@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools import Emulation, chat
-from streamtools.conversation import ScriptedModel
+from streamtools import Emulation, RunnerOptions, chat
+from streamtools.conversation import RequestOptions, ScriptedModel
 from streamtools.conversation.emulated_decision import refuses_tools, write_question
 from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
@@ -370,7 +370,7 @@ async def test_options_in_an_object_of_their_own() -> None:
     """Those of Ollama and of Gemini are left out where they stand; what else has such a name stays."""
     model = ScriptedModel(['{"tools":[]}', "Two."])
     request = {"options": {"stop": ["a"], "seed": 1}, "metadata": {"text": "b"}}
-    async with chat(model, [QUESTION], tools=TOOLS, emulation="force", request=request) as events:
+    async with chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(body=request, emulation="force")) as events:
         [event async for event in events]
     decision, last = model.asks
 
@@ -525,7 +525,7 @@ async def test_an_answer_is_shown_as_soon_as_it_holds_a_call() -> None:
     answer = Loopback([*pieces, rest, more, *ends("tool_calls", None)])
     async with (
         Provider(answer) as server,
-        chat(model_of(server), [QUESTION], tools=TOOLS, emulation="fallback") as events,
+        chat(model_of(server), [QUESTION], tools=TOOLS, request=RequestOptions(emulation="fallback")) as events,
     ):
         told = [tell(await anext(events)) for _ in range(5)]
         rest.set()
@@ -551,13 +551,19 @@ def test_what_is_not_allowed() -> None:
     """The mistakes of a caller are named before anything is sent."""
     model = ScriptedModel([])
     with pytest.raises(ValueError, match="mode is one of"):
-        chat(model, [QUESTION], tools=TOOLS, emulation="always")  # type: ignore[arg-type]  # the mistake
+        chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="always"))  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ValueError, match="keep_system is one of"):
         Emulation(keep_system="all")  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ValueError, match="self-contained"):
-        chat(model, [QUESTION], tools=TOOLS, emulation="fallback", self_contained=True)
+        chat(
+            model,
+            [QUESTION],
+            tools=TOOLS,
+            request=RequestOptions(emulation="fallback"),
+            runner=RunnerOptions(self_contained=True),
+        )
     with pytest.raises(ValueError, match="names 'nope'"):
-        chat(model, [QUESTION], tools=TOOLS, emulation="fallback", tool_choice="nope")
+        chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="fallback"), tool_choice="nope")
 
 
 # What it costs.
@@ -600,7 +606,9 @@ async def test_each_turn_of_an_answer_has_its_own_cost() -> None:
             ProviderCompleted(usage=one),
         ],
     ]
-    async with chat(ScriptedModel(answers), [QUESTION], tools=TOOLS, emulation="force") as events:
+    async with chat(
+        ScriptedModel(answers), [QUESTION], tools=TOOLS, request=RequestOptions(emulation="force")
+    ) as events:
         told = [tell(event) async for event in events]
 
     assert ["usage 11", "usage 1"] == [line for line in told if line.startswith("usage")]
@@ -614,7 +622,7 @@ async def test_each_turn_of_an_answer_has_its_own_cost() -> None:
 async def test_leaving_at_any_event(taken: int) -> None:
     """Whichever request is open is closed, and the end is told."""
     model = ScriptedModel(["One.", '{"tools":[{"tool":"clock"}]}', "Two.", '{"tools":[]}', "Three."])
-    async with chat(model, [QUESTION], tools=TOOLS, emulation="fallback") as events:
+    async with chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="fallback")) as events:
         for _ in range(taken):
             await anext(events)
     told = [event async for event in events]
@@ -629,7 +637,9 @@ async def test_leaving_a_request_that_is_not_answered(silent: int) -> None:
     answers = [says("One."), decides(), Loopback([chunk({"content": "Two"})], hold=True)]
     answers[silent] = Loopback([chunk({"content": "Two"})], hold=True)
     async with Provider(*answers) as server:
-        async with chat(model_of(server), [QUESTION], tools=TOOLS, emulation="fallback") as events:
+        async with chat(
+            model_of(server), [QUESTION], tools=TOOLS, request=RequestOptions(emulation="fallback")
+        ) as events:
             while len(server.requests) <= silent:
                 await anyio.lowlevel.checkpoint()
         with anyio.fail_after(20):
@@ -641,7 +651,9 @@ async def test_leaving_a_request_that_is_not_answered(silent: int) -> None:
 async def test_a_choice_is_one_value() -> None:
     """What the answer without tools asks for is free: there is nothing to choose from."""
     model = ScriptedModel(['{"tools":[]}', [NativeToolCall("0", "clock", id="n0"), ProviderCompleted()]])
-    async with chat(model, [QUESTION], tools=TOOLS, emulation="force", execute="never") as events:
+    async with chat(
+        model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="force"), runner=RunnerOptions(execute="never")
+    ) as events:
         told = [event async for event in events]
 
     assert ToolChoice() == model.asks[-1].tool_choice

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamtools import chat, outputs, parse
+from streamtools import RunnerOptions, chat, outputs, parse
 from streamtools.conversation import Ask, Fallback, OpenAIChat, ScriptedModel, Timeouts
 from streamtools.conversation.failover import GO_ON, OnBreak
 from streamtools.errors import Code
@@ -271,7 +271,7 @@ async def test_a_call_that_ran_is_never_run_again(on_break: OnBreak) -> None:
     begun: list[SourceEvent] = [ToolCallStart("1", "c1", "now"), ToolCallDelta("1", "{}")]
     first = ScriptedModel([[TextDelta("Look: "), whole, *begun, LOST]], name="one", native_tool_calls=True)
     second = ScriptedModel(["It is noon."], name="two", native_tool_calls=True)
-    stream = chat(Fallback(first, second, on_break=on_break), ASK, tools=[now], execute="eager")
+    stream = chat(Fallback(first, second, on_break=on_break), ASK, tools=[now], runner=RunnerOptions(execute="eager"))
     events = await told(stream)
 
     assert ran == ["UTC"]

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from streamtools import ToolStream, tool
+from streamtools import RunnerOptions, ToolStream, tool
 from streamtools.conversation.models import Ask, BedrockConverse, CohereChat
 from streamtools.errors import Code
 from streamtools.events import Done, Error
@@ -111,7 +111,10 @@ class Provider:
 
 
 async def ask(model: Any) -> Any:
-    async with model.stream(Ask(HISTORY, TOOLS)) as source, ToolStream(source, tools=TOOLS, execute="never") as events:
+    async with (
+        model.stream(Ask(HISTORY, TOOLS)) as source,
+        ToolStream(source, tools=TOOLS, runner=RunnerOptions(execute="never")) as events,
+    ):
         told = [each async for each in events]
     return told, events.result
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from streamtools import ToolOutcome, ToolRegistry, UiTexts, chat, tool
+from streamtools import RunnerOptions, ToolOutcome, ToolRegistry, UiTexts, chat, tool
 from streamtools.calls import ToolCall
 from streamtools.conversation import Ask, Chat, latitude_request
 from streamtools.conversation.models import HTTPModel
@@ -117,8 +117,8 @@ async def test_the_nine_steps() -> None:
     deltas = ["I will look. \n", "#", "##", ':{"toolName":"get', 'Weather","parameters":{"city":"San Fran', 'cisco"}}']
     async with Provider(says(*deltas), says("The weather in San ", "Francisco is 65°F and sunny.")) as server:
         agent = Agent("briefPlanner", base_url=server.url, api_key="")
-        async with chat(  # 1: the user's question
-            agent, [QUESTION], tools=tools, on_tool_result=on_tool_result, request={"todos": []}
+        async with chat(
+            agent, [QUESTION], tools=tools, runner=RunnerOptions(on_result=on_tool_result), request={"todos": []}
         ) as events:
             await forward(events, websocket)
         first, second = server.bodies
@@ -178,7 +178,7 @@ async def test_the_user_reviews_what_is_sent(review: Callable[[Any], Any], reque
     websocket = Websocket()
     async with Provider(says(CALL), says(ANSWER)) as server:
         agent = Agent("briefPlanner", base_url=server.url, api_key="")
-        async with chat(agent, [QUESTION], tools=registry([]), review=review) as events:
+        async with chat(agent, [QUESTION], tools=registry([]), follow_up=review) as events:
             await forward(events, websocket)
         assert requests == len(server.requests)
 
@@ -196,7 +196,7 @@ async def test_the_caller_sends_the_next_request() -> None:
             [QUESTION],
             tools=registry([]),
             follow_up="never",
-            on_tool_result=lambda call, outcome: kept.append(outcome.result),
+            runner=RunnerOptions(on_result=lambda call, outcome: kept.append(outcome.result)),
         ) as events:
             await forward(events, websocket)
         assert ([WEATHER], 1, "") == (kept, len(server.requests), websocket.message)

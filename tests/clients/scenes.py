@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from streamtools import ToolError, chat, outputs, tool
-from streamtools.conversation import Chat, ScriptedModel
+from streamtools import ParserOptions, RunnerOptions, ToolError, chat, outputs, tool
+from streamtools.conversation import Chat, RequestOptions, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
 from streamtools.events import ProviderCompleted, ReasoningDelta, SourceError, SourceUsage, TextDelta, Usage
 from streamtools.outputs import Encoder, asgi
@@ -142,16 +142,22 @@ class Stage:
                 ScriptedModel(SCENES[scene][1:] if waiting else SCENES[scene], native_tool_calls=False),
                 self.asking.messages() if self.asking else question,
                 tools=[pay, pick_date],
-                teach="never",
-                ledger=self.ledger,
+                request=RequestOptions(teach="never"),
+                runner=RunnerOptions(ledger=self.ledger),
                 resume=waiting,
-                decisions={call_id: said[call_id] for call_id in self.decided if call_id in said},
+                approvals={call_id: said[call_id] for call_id in self.decided if call_id in said},
             )
             return self.asking
         if scene == "typed":
             return chat(model, question, output=dict[str, Any])
         tools: list[Callable[..., Any]] | None = None if scene == "left" else [get_weather, get_tide, count, self.wait]
-        return chat(model, question, tools=tools, call_deltas=scene != "malformed", teach="never")
+        return chat(
+            model,
+            question,
+            tools=tools,
+            parser=ParserOptions(call_deltas=scene != "malformed"),
+            request=RequestOptions(teach="never"),
+        )
 
     async def wait(self) -> str:
         """Wait until the test lets go."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from streamtools import ToolStream, outputs, replay, sources
+from streamtools import ParserOptions, ToolStream, outputs, replay, sources
 from streamtools.events import Text, UIEvent
 from streamtools.json_values import whole
 from streamtools.outputs import Encoder
@@ -54,12 +54,12 @@ async def recorded() -> dict[str, list[UIEvent]]:
     """
     told = {**RUNS, **at_random()}
     for name, path in shipped().items():
-        told[name] = list(await replay(path, tools=TOOLS, call_deltas=True))
+        told[name] = list(await replay(path, tools=TOOLS, parser=ParserOptions(call_deltas=True)))
         told[f"{name}, with nobody to run the tools"] = list(await replay(path))
     for name, provider in BY_NAME.items():
         for how, body in (("whole", provider.body), ("broken off", provider.body[: len(provider.body) // 2])):
             source = getattr(sources, name)([body])
-            async with ToolStream(source, tools=[weather, clock], call_deltas=True) as stream:
+            async with ToolStream(source, tools=[weather, clock], parser=ParserOptions(call_deltas=True)) as stream:
                 told[f"{name}, {how}"] = [event async for event in stream]
     return told
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamtools import outputs
+from streamtools import ParserOptions, outputs
 from streamtools.events import CallDelta, Error, Executed, Raw, Reasoning, Text, UIEvent
 from streamtools.outputs.paired import files_of
 from streamtools.recording import shipped
@@ -72,7 +72,9 @@ def test_its_readme_compiles(folder: Path, resolution: str) -> None:
 
 async def test_runs_are_reduced_to_what_they_have_come_to(folder: Path) -> None:
     """Texts and calls of each recording, as Python has them, however the body is cut."""
-    runs: list[list[UIEvent]] = [await replay(path, call_deltas=True) for path in shipped().values()]
+    runs: list[list[UIEvent]] = [
+        await replay(path, parser=ParserOptions(call_deltas=True)) for path in shipped().values()
+    ]
     bodies = [b"".join(map(outputs.native().encode, run)).decode() for run in runs]
     strange = "\ufeffdata: 1\r\n\r\n: note\r\n\r\ndata:2\ndata: 3\n\rid: 4\r\revent: x\n\ndata: {}\n\n"
     told = await run_program(

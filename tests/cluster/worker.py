@@ -18,7 +18,7 @@ import structlog
 from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from streamtools import ToolStream, sources
+from streamtools import ApprovalOptions, RunnerOptions, ToolStream, sources
 from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
 from streamtools.runs import RedisStore, Runs
@@ -129,7 +129,11 @@ class _Worker:
 
         tools = [Tool(pay), Tool(pay, name="sign", requires_approval=True)]
         return ToolStream(
-            sources.events(_say(plan)), tools=tools, run_id=plan.id, ledger=self._ledger, ask="now", decision_timeout=60
+            sources.events(_say(plan)),
+            tools=tools,
+            run_id=plan.id,
+            runner=RunnerOptions(ledger=self._ledger),
+            approvals=ApprovalOptions(ask="now", timeout=60),
         )
 
 

@@ -7,7 +7,7 @@ import json
 import anyio
 import pytest
 
-from streamtools import ToolStream, rules
+from streamtools import ParserOptions, TextOptions, ToolStream, rules
 from streamtools.conversation.emulated_decision import read_decision
 from streamtools.events import CallDelta, ProviderCompleted, SourceEvent, ToolCallDelta, ToolCallStart
 from streamtools.stream.shown_arguments import _ShownText
@@ -54,9 +54,8 @@ def test_arguments_that_are_no_json_are_shown_up_to_there(broken: str) -> None:
     async def shown() -> str:
         async with ToolStream(
             Script([*written, ProviderCompleted()]),
-            text_rules=found,
-            rules_in_arguments=True,
-            call_deltas=True,
+            text=TextOptions(rules=found, rules_in_arguments=True),
+            parser=ParserOptions(call_deltas=True),
             native_tool_calls=True,
         ) as events:
             return "".join([event.text async for event in events if isinstance(event, CallDelta)])

@@ -36,6 +36,7 @@ from streamtools.history import (
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
 from tests.support.examples import examples
 from tests.support.history_rules import RULES, breaches
+from tests.support.options import grouped
 from tests.support.stories import Script
 
 FORMATS = list(RULES)
@@ -103,7 +104,9 @@ def source_of(turn: tuple[str, str, list[tuple[str, str]]], last: bool) -> list[
 async def run(source: list[SourceEvent], left_at: int | None, **options: Any) -> TurnResult:
     """Return the result of a run, which is left at an event if that is asked for."""
     new_id = map("c{}".format, itertools.count(1)).__next__
-    async with ToolStream(Script(source), tools=[succeed, fail, hang, wait], new_id=new_id, **options) as events:
+    async with ToolStream(
+        Script(source), tools=[succeed, fail, hang, wait], **grouped(new_id=new_id, **options)
+    ) as events:
         count = itertools.count()
         async for _ in events:
             if next(count) == left_at:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamtools import chat
+from streamtools.conversation import RequestOptions
 from streamtools.conversation.models import OpenAIChat
 from streamtools.conversation.prompts import Example
 from streamtools.events import Call, Done, Executed, FollowUp, Text
@@ -32,7 +33,12 @@ async def test_a_question_a_call_and_an_answer(server: str, dialect: str) -> Non
     question = {"role": "user", "content": "What is the weather in Paris?"}
     told = []
     async with chat(
-        model, [question], tools=[get_weather], dialects=[dialect], few_shot=EXAMPLES, request=options, max_steps=3
+        model,
+        [question],
+        tools=[get_weather],
+        dialects=[dialect],
+        request=RequestOptions(body=options, few_shot=EXAMPLES),
+        max_steps=3,
     ) as events:
         async for event in events:
             told.append(event)

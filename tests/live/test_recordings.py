@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from streamtools import ToolStream, chat, coalesce, sources
-from streamtools.conversation import OpenAIChat
+from streamtools.conversation import OpenAIChat, RequestOptions
 from streamtools.events import Executed, UIEvent
 from streamtools.recording import RecordingTransport, ReplayTransport
 from tests.live.test_chat import EXAMPLES, get_weather
@@ -27,7 +27,7 @@ async def converse(url: str, transport: Any) -> list[UIEvent]:
             "any", base_url=f"{url}/v1", api_key="", client=client, native_tool_calls=False, stream_options=None
         )
         async with chat(
-            model, [QUESTION], tools=[get_weather], few_shot=EXAMPLES, request=OPTIONS, max_steps=3
+            model, [QUESTION], tools=[get_weather], request=RequestOptions(body=OPTIONS, few_shot=EXAMPLES), max_steps=3
         ) as events:
             return coalesce([event async for event in events])
 

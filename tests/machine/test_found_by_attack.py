@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from streamtools import Parser, StreamMachine, ToolStream, parse, sources
+from streamtools import Parser, ParserOptions, StreamMachine, ToolStream, parse, sources
 from streamtools.calls import ToolChoice
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, ProviderCompleted, SourceUsage, StepEnd, TextDelta, UIEvent, Usage
@@ -53,7 +53,9 @@ async def test_a_call_with_a_hole_in_it_never_runs(lost: bytes, limits: Limits) 
         frame('"}} ###:{"name":"remove","arguments":{"path":"whole"}}', "stop"),
         b"data: [DONE]\n\n",
     ]
-    events = await collect(ToolStream(sources.openai(wire, limits=limits), tools=[remove], limits=limits))
+    events = await collect(
+        ToolStream(sources.openai(wire, limits=limits), tools=[remove], parser=ParserOptions(limits=limits))
+    )
 
     assert ["whole"] == ran
     assert [Code.TRUNCATED] == [event.code for event in events if isinstance(event, Error)]

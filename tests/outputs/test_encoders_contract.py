@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import outputs, replay, tool
+from streamtools import ParserOptions, outputs, replay, tool
 from streamtools.errors import ClosedError
 from streamtools.events import Done, Text, UIEvent, read_ui_event
 from streamtools.machine.event_order import validate
@@ -170,7 +170,9 @@ async def test_each_recording_can_be_read(name: str, tools: bool) -> None:
         """Tell the weather."""
         return {"city": city, "celsius": None}
 
-    events = await replay(shipped()[name], tools=[get_weather] if tools else None, call_deltas=True)
+    events = await replay(
+        shipped()[name], tools=[get_weather] if tools else None, parser=ParserOptions(call_deltas=True)
+    )
 
     for row in ENCODERS.values():
         check(row, events)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import ToolStream, outputs, sources
+from streamtools import ParserOptions, ToolStream, outputs, sources
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -337,7 +337,9 @@ async def test_native_calls_that_come_in_turns_are_sent_one_after_the_other() ->
     chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"tool_calls": [each]}}]} for each in told]
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
     body = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks) + b"data: [DONE]\n\n"
-    async with ToolStream(sources.openai([body]), native_tool_calls=True, call_deltas=True) as stream:
+    async with ToolStream(
+        sources.openai([body]), native_tool_calls=True, parser=ParserOptions(call_deltas=True)
+    ) as stream:
         events = [event async for event in stream]
     begins = {
         "openai": (outputs.openai, '"name":"get_'),

@@ -22,6 +22,7 @@ from streamtools.events import Call, Done, Error, SourceEvent, Text, TextDelta, 
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from tests.support.bounds import peak
+from tests.support.options import grouped
 
 pytestmark = pytest.mark.deep
 
@@ -66,7 +67,7 @@ def run(chunks: Iterable[Any], make: Callable[[Any], Any] = sources.openai, **op
     told = Told()
 
     async def consume() -> TurnResult:
-        async with ToolStream(make(iter(chunks)), tools=[add], **options) as events:
+        async with ToolStream(make(iter(chunks)), tools=[add], **grouped(**options)) as events:
             async for event in events:
                 told.take(event)
         return events.result

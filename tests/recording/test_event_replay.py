@@ -11,12 +11,13 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools import coalesce, replay
+from streamtools import ParserOptions, coalesce, replay
 from streamtools.errors import RecordingError
 from streamtools.events import Done, Error, UIEvent
 from streamtools.recording import EndKind, Head, RecordingWriter, Response, shipped
 from streamtools.tools import ToolRegistry
 from tests.support.loops import other_loop_deep
+from tests.support.options import grouped
 from tests.support.stories import story
 
 __all__ = ["other_loop_deep"]  # a fixture
@@ -82,7 +83,11 @@ async def test_options_are_those_of_a_stream(tmp_path: Path) -> None:
     """Dialects, policies, ids: whatever a stream takes."""
     path = write(tmp_path / "a.jsonl", ANSWER)
     assert 'text \'It is ###:{"name":"now"} o\\\'clock.\'' in story(await replay(str(path), dialects=()))
-    stopped = story(await replay(path, after_call="stop", tools=ToolRegistry(now), new_id=lambda: "c9", run_id="r"))
+    stopped = story(
+        await replay(
+            path, parser=ParserOptions(after_call="stop", new_id=lambda: "c9"), tools=ToolRegistry(now), run_id="r"
+        )
+    )
     assert "executed c9: 12" in stopped
     assert stopped[-1] == "done finished: stopped_after_call (None)"
 
@@ -183,7 +188,7 @@ async def test_wrong_options_leave_no_file_open(tmp_path: Path) -> None:
     ]
     for error, options in wrong:
         with pytest.raises(error):
-            await replay(path, **options)
+            await replay(path, **grouped(**options))
     with pytest.raises(RecordingError, match=r"b.jsonl: no adapter is named 'smoke'; there are openai, responses, "):
         await replay(write(tmp_path / "b.jsonl", ANSWER, source="smoke"))
     gc.collect()

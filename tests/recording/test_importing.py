@@ -18,6 +18,7 @@ from streamtools.events import UIEvent
 from streamtools.recording import Chunk, End, read_recording, read_recordings, read_stream_file, shipped
 from streamtools.recording.exchanges import exchanges_of
 from streamtools.recording.file_writer import import_stream
+from tests.support.options import grouped
 
 CHAT = [
     {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi."}}]},
@@ -77,7 +78,7 @@ def test_other_lines_are_no_stream(first: Any, tmp_path: Path) -> None:
 
 async def events_of(path: Path, **options: Any) -> list[UIEvent]:
     """Return the events of a file, so that they can be compared."""
-    return coalesce(await replay(path, **options))
+    return coalesce(await replay(path, **grouped(**options)))
 
 
 @pytest.mark.anyio

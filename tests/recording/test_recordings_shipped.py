@@ -16,6 +16,7 @@ from streamtools.events import Call, Done, Error, Executed, Reasoning, Text, UIE
 from streamtools.recording import Cut, Recording, read_recording, recut, shipped
 from tests.families import MARKERS
 from tests.support.cases import cases
+from tests.support.options import grouped
 from tests.support.reference import begins_with
 
 EVERY_CUT = os.environ.get("HYPOTHESIS_PROFILE") == "laws"
@@ -177,7 +178,7 @@ async def test_every_way_to_replay() -> None:
     played: dict[tuple[str, str], list[UIEvent]] = {}
 
     async def play(name: str, how: str, **options: Any) -> None:
-        played[name, how] = coalesce(await replay(shipped()[name], tools=TOOLS, **options))
+        played[name, how] = coalesce(await replay(shipped()[name], tools=TOOLS, **grouped(**options)))
 
     async with anyio.create_task_group() as group:
         for name in RECORDINGS:

@@ -17,6 +17,7 @@ from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, Text, UIEvent, Warning
 from streamtools.recording import VirtualClock, read_recording, shipped
 from tests.recording.test_recordings_shipped import TOOLS
+from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +62,7 @@ def tell(events: list[UIEvent]) -> Told:
 
 async def play(name: str, **options: Any) -> Told:
     """Return what comes of playing a shipped recording; what stalls is waited for on a virtual clock."""
-    return tell(await replay(shipped()[name], tools=TOOLS, clock=VirtualClock(), read_timeout=60, **options))
+    return tell(await replay(shipped()[name], tools=TOOLS, clock=VirtualClock(), read_timeout=60, **grouped(**options)))
 
 
 class Stream(NamedTuple):

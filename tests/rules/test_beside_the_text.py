@@ -11,7 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from streamtools import Parser, ToolStream, chat, coalesce, outputs, parse, rules, sources, tool
+from streamtools import (
+    Parser,
+    ParserOptions,
+    TextOptions,
+    ToolStream,
+    chat,
+    coalesce,
+    outputs,
+    parse,
+    rules,
+    sources,
+    tool,
+)
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code
 from streamtools.events import (
@@ -44,6 +56,7 @@ from streamtools.stream.shown_arguments import ShownArguments
 from streamtools.testing.laws import cut
 from tests.machine.test_machine_laws import run
 from tests.rules.test_text_guard import CALL, RULES, feed
+from tests.support.options import grouped
 from tests.support.stories import Script
 
 SECRET = "bob@example.org"
@@ -124,7 +137,9 @@ def test_reasoning_beside_the_text() -> None:
 @pytest.mark.parametrize("history", ["as_written", "as_shown"])
 async def test_reasoning_goes_back_as_the_model_wrote_it(history: Any) -> None:
     """Its provider has signed it, and refuses another."""
-    async with ToolStream(Script(GIVEN), text_rules=EMAIL, rules_in_reasoning=True, history=history) as stream:
+    async with ToolStream(
+        Script(GIVEN), text=TextOptions(rules=EMAIL, rules_in_reasoning=True, history=history)
+    ) as stream:
         assert [] != [event async for event in stream]
     said = stream.result.steps[0].said
     assert isinstance(said, Assistant)
@@ -207,11 +222,8 @@ async def test_arguments_are_shown_as_rules_leave_them(history: Any, native: boo
     async with ToolStream(
         Script([*given, *more, ProviderCompleted(finish_reason="stop")]),
         tools=[mail],
-        text_rules=EMAIL,
-        rules_in_arguments=True,
-        call_deltas=True,
-        call_partials=True,
-        history=history,
+        text=TextOptions(rules=EMAIL, rules_in_arguments=True, history=history),
+        parser=ParserOptions(call_deltas=True, call_partials=True),
     ) as stream:
         events = [event async for event in stream]
     outputs.validate(events)
@@ -239,7 +251,9 @@ async def test_what_waits_for_somebody_is_shown_as_rules_leave_it() -> None:
 
     call = f'###:{{"name": "mail", "arguments": {{"to": "{SECRET}"}}}}'
     for tools in ([mail], None):
-        async with ToolStream(sources.text([call]), tools=tools, text_rules=EMAIL, rules_in_arguments=True) as stream:
+        async with ToolStream(
+            sources.text([call]), tools=tools, text=TextOptions(rules=EMAIL, rules_in_arguments=True)
+        ) as stream:
             events = [event async for event in stream]
         done = events[-1]
         assert isinstance(done, Done)
@@ -285,7 +299,9 @@ async def test_nothing_that_leaves_holds_a_match(given: list[SourceEvent], on: A
     """No event in its JSON or its form as text, no encoder, no log of ours, and no record of a run."""
     with capture_logs() as logs:
         async with Runs() as runs:
-            stream = ToolStream(Script(*([each] for each in given)), text_rules=EMAIL, call_deltas=True, **SHOWN, **on)
+            stream = ToolStream(
+                Script(*([each] for each in given)), **grouped(text_rules=EMAIL, call_deltas=True, **SHOWN, **on)
+            )
             started = await runs.start(stream, owner="me")
             async with started.attach() as reading:
                 events = [event async for event in reading]
@@ -313,11 +329,7 @@ async def test_a_follow_up_tells_no_match() -> None:
         return a
 
     async with chat(
-        model,
-        [{"role": "user", "content": "?"}],
-        tools=[now],
-        text_rules=EMAIL,
-        review=review,
+        model, [{"role": "user", "content": "?"}], tools=[now], text=TextOptions(rules=EMAIL), follow_up=review
     ) as stream:
         (told,) = [event async for event in stream if isinstance(event, FollowUp)]
 

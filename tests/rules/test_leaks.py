@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from streamtools import chat, rules, tool
+from streamtools import TextOptions, chat, rules, tool
 from streamtools.conversation import ScriptedModel
 from streamtools.gateway import FallbackUpstream
 from tests.support.cases import together
@@ -36,7 +36,7 @@ async def test_spans_with_content(history: Any) -> None:
     with capture_logs() as logs, collecting(content=True) as collected:
         model = ScriptedModel([[text[at : at + 7] for at in range(0, len(text), 7)] for text in said])
         async with chat(
-            model, [{"role": "user", "content": "Hi"}], tools=[mail], text_rules=EMAIL, history=history
+            model, [{"role": "user", "content": "Hi"}], tools=[mail], text=TextOptions(rules=EMAIL, history=history)
         ) as run:
             async for _ in run:
                 pass

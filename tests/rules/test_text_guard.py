@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import Parser, StreamMachine, ToolStream, coalesce, outputs, parse, rules, sources, tool
+from streamtools import Parser, StreamMachine, TextOptions, ToolStream, coalesce, outputs, parse, rules, sources, tool
 from streamtools.errors import Code
 from streamtools.events import (
     Done,
@@ -337,8 +337,7 @@ async def test_the_history_is_as_written_or_as_shown(history: Any) -> None:
     async with ToolStream(
         sources.text([text[at : at + 5] for at in range(0, len(text), 5)]),
         tools=[now],
-        text_rules=[*RULES[:1], *RULES[2:], rules.replace(" and", "")],
-        history=history,
+        text=TextOptions(rules=[*RULES[:1], *RULES[2:], rules.replace(" and", "")], history=history),
     ) as stream:
         assert [] != [event async for event in stream]
     result = stream.result
@@ -354,7 +353,7 @@ def test_what_are_no_rules_is_refused() -> None:
     with pytest.raises(ValueError, match="text_rules"):
         Parser(text_rules=rules.email())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="text_rules"):
-        ToolStream(sources.text([]), text_rules=["secret"])  # type: ignore[list-item]
+        ToolStream(sources.text([]), text=TextOptions(rules=["secret"]))  # type: ignore[list-item]
     with pytest.raises(ValueError, match="history"):
         Parser(text_rules=[rules.email()], history="no")  # type: ignore[arg-type]
 

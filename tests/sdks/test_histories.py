@@ -14,6 +14,7 @@ from streamtools import ToolError, ToolStream
 from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
 from streamtools.history import Message, System, User, steps_to_history, write_messages
 from tests.support.history_rules import breaches
+from tests.support.options import grouped
 from tests.support.stories import Script
 
 pytestmark = pytest.mark.sdk
@@ -79,7 +80,7 @@ def run(id: str | None, signature: str | None) -> list[Message]:
 
     async def told() -> list[Message]:
         options: Any = {"dialects": ["hash_marker"], "new_id": new_id}  # named: enabled behind native calls, too
-        async with ToolStream(Script(source), tools=[weather, refuse], **options) as events:
+        async with ToolStream(Script(source), tools=[weather, refuse], **grouped(**options)) as events:
             async for _ in events:
                 pass
         return steps_to_history(events.result.steps)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamtools import ToolStream, outputs, replay, sources
+from streamtools import ParserOptions, ToolStream, outputs, replay, sources
 from streamtools.events import UIEvent
 from streamtools.recording import shipped
 from tests.sdks.clients import ASKED, chat, openai_async, openai_client
@@ -38,7 +38,7 @@ def write(events: list[UIEvent], **options: Any) -> bytes:
 async def answer(*, call_deltas: bool, **options: Any) -> bytes:
     """Return the body of a run in which the model has written two calls as text, piece by piece."""
     deltas = [TEXT[at : at + 7] for at in range(0, len(TEXT), 7)]
-    async with ToolStream(sources.text(deltas), call_deltas=call_deltas) as stream:
+    async with ToolStream(sources.text(deltas), parser=ParserOptions(call_deltas=call_deltas)) as stream:
         events = [event async for event in stream]
     return write(events, call_deltas=call_deltas, **options)
 
@@ -122,7 +122,7 @@ async def test_every_recording_validates(serve: Serve, name: str, call_deltas: b
     """Each chunk is one of the client's own model, and the message that it makes of them is what the run came to."""
     from openai.types.chat import ChatCompletionChunk
 
-    async with replay(shipped()[name], call_deltas=call_deltas) as stream:
+    async with replay(shipped()[name], parser=ParserOptions(call_deltas=call_deltas)) as stream:
         body = write([event async for event in stream], call_deltas=call_deltas)
     result = stream.result
 
@@ -163,7 +163,9 @@ async def test_the_helper_reads_native_calls_that_came_in_turns(serve: Serve) ->
     chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"tool_calls": [each]}}]} for each in told]
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
     body = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks)
-    async with ToolStream(sources.openai([body]), native_tool_calls=True, call_deltas=True) as run:
+    async with ToolStream(
+        sources.openai([body]), native_tool_calls=True, parser=ParserOptions(call_deltas=True)
+    ) as run:
         written = write([event async for event in run], call_deltas=True)
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     weather = {"name": "get_weather", "strict": True, "parameters": schema | {"additionalProperties": False}}

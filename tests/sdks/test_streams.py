@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamtools import ToolStream, coalesce, sources
+from streamtools import ParserOptions, ToolStream, coalesce, sources
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, UIEvent
 from streamtools.testing.laws import assert_in_order
@@ -42,7 +42,9 @@ async def clock(zone: str, seconds: bool) -> str:
 
 async def told(name: str, origin: Any) -> list[UIEvent]:
     """Return what the interface is told of a stream, with the tools run."""
-    async with ToolStream(getattr(sources, name)(origin), tools=[weather, clock], call_deltas=True) as stream:
+    async with ToolStream(
+        getattr(sources, name)(origin), tools=[weather, clock], parser=ParserOptions(call_deltas=True)
+    ) as stream:
         events = [event async for event in stream]
     assert_in_order(events)
     return coalesce(events)

@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from streamtools import ToolStream, sources
+from streamtools import ParserOptions, ToolStream, sources
 from streamtools.events import Error, Warning
 from streamtools.limits import DEFAULT_LIMITS, Limits
 
@@ -70,7 +70,7 @@ def run(name: str, size: int, limits: Limits = DEFAULT_LIMITS) -> list[str]:
 
     async def read() -> list[str]:
         told: list[str] = []
-        async with ToolStream(make(chunks(), limits=limits), tools=[f], limits=limits) as events:
+        async with ToolStream(make(chunks(), limits=limits), tools=[f], parser=ParserOptions(limits=limits)) as events:
             async for event in events:
                 assert event.type not in ("executing", "call")
                 told.append(f"{event.type} {event.code}" if isinstance(event, Error | Warning) else event.type)

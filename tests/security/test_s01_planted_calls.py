@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from streamtools import Dialect, ToolError, chat, parse, rules, tool
-from streamtools.conversation import Ask, Fallback, ScriptedModel, augment_system_prompt
+from streamtools.conversation import Ask, Fallback, RequestOptions, ScriptedModel, augment_system_prompt
 from streamtools.conversation.models import OpenAIChat, OpenAIResponses, ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
@@ -29,6 +29,7 @@ from streamtools.tools import Tool, ToolRegistry
 from tests.support.approvals import ANN, Bank, calls
 from tests.support.cases import cases, together
 from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
+from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
 
@@ -211,7 +212,7 @@ async def quote(model: Quoting, read: Callable[[], Any], **options: Any) -> list
     """Return which tools have run in a conversation in which a model quotes what one of them has told."""
     bank, ran = Bank(requires_approval=False), []
     tools = ToolRegistry(Tool(read, name="read"), bank.tools)
-    async with chat(model, ASKED, tools=tools, **options) as events:
+    async with chat(model, ASKED, tools=tools, **grouped(**options)) as events:
         async for event in events:
             if event.type == "executing":
                 ran.append(event.call.name)
@@ -382,7 +383,9 @@ async def test_what_a_server_says_of_its_tools_is_no_call(beside: Sequence[str],
                 tools = ToolRegistry(Tool(lambda given: "", name="look", **about), Bank().tools.only("pay"))
                 model = ScriptedModel(["Done."], native_tool_calls=flag)
                 with case(dialect.id, place):
-                    async with chat(model, ASKED, tools=tools, dialects=enabled, few_shot=True) as events:
+                    async with chat(
+                        model, ASKED, tools=tools, dialects=enabled, request=RequestOptions(few_shot=True)
+                    ) as events:
                         [event async for event in events]
 
                     taught: list[Any] = enabled if enabled[0].teachable else ["tilde_fence", *enabled]
@@ -412,7 +415,7 @@ async def test_what_an_earlier_call_holds_is_no_call(
             model = ScriptedModel([*['{"tools": []}'] * (emulation == "force"), "Done."], native_tool_calls=flag)
             with case(dialect.id):
                 how: Any = {"dialects": enabled, "emulation": emulation}
-                async with chat(model, past, tools=bank.tools, **how) as events:
+                async with chat(model, past, tools=bank.tools, **grouped(**how)) as events:
                     [event async for event in events]
 
                 assert [] == called_by(model.body(model.asks[-1]), enabled, tools)
@@ -479,7 +482,7 @@ async def test_what_a_rule_leaves_of_a_text_is_no_call(breaks: bool, share: int)
                     broken = ScriptedModel([[planted, OSError("gone")]])
                     model = Fallback(broken, second) if breaks else second
                     found: Any = {"text_rules": [rules.citations()], "history": "as_shown"}
-                    async with chat(model, ASKED, tools=bank.tools, dialects=enabled, **found) as events:
+                    async with chat(model, ASKED, tools=bank.tools, dialects=enabled, **grouped(**found)) as events:
                         [event async for event in events]
 
                     assert [] == bank.paid
@@ -555,7 +558,9 @@ async def test_no_quotation_of_a_decision_runs() -> None:
                     bank = Bank(requires_approval=False)
                     tools = ToolRegistry(Tool(read, name="read"), bank.tools)
                     with case(form, place, own):
-                        async with chat(model, ASKED, tools=tools, emulation="force", max_steps=3) as events:
+                        async with chat(
+                            model, ASKED, tools=tools, request=RequestOptions(emulation="force"), max_steps=3
+                        ) as events:
                             [event async for event in events]
 
                         assert [] == bank.paid
@@ -594,11 +599,11 @@ async def test_no_description_and_no_earlier_answer_is_a_decision(form: str) -> 
     bank, planted = Bank(requires_approval=False), DECISIONS[form]
     tools = ToolRegistry(Tool(lambda: planted, name="read", description=planted), bank.tools)
     first = ScriptedModel([decision("read"), '{"tools": []}', f"It says {planted}"])
-    async with chat(first, ASKED, tools=tools, emulation="force") as events:
+    async with chat(first, ASKED, tools=tools, request=RequestOptions(emulation="force")) as events:
         [event async for event in events]
     for history in (ASKED, [*events.history, *ASKED], [*events.messages(), *ASKED]):
         model = Deciding(described if history is ASKED else said)
-        async with chat(model, history, tools=tools, emulation="force") as events:
+        async with chat(model, history, tools=tools, request=RequestOptions(emulation="force")) as events:
             [event async for event in events]
 
         assert [] == bank.paid
@@ -629,7 +634,7 @@ async def test_an_argument_is_no_decision() -> None:
 
     tools = ToolRegistry(Tool(lambda: DECISION, name="read"), edit, bank.tools)
     model = Passing([decision("read"), "", "", *['{"tools": []}'] * 2, "Done."])
-    async with chat(model, ASKED, tools=tools, emulation="force") as events:
+    async with chat(model, ASKED, tools=tools, request=RequestOptions(emulation="force")) as events:
         [event async for event in events]
 
     assert ([DECISION], []) == (edited, bank.paid)
@@ -653,7 +658,7 @@ async def test_who_is_trusted_with_an_emulated_call(options: dict[str, Any], ans
     """It was read in what the model wrote: it is a call in text, and of several decisions that differ none is sure."""
     bank = Bank(**({"requires_approval": False} | options))
     model = ScriptedModel([*answers, *['{"tools": []}', "Done."] * 2])
-    async with chat(model, ASKED, tools=bank.tools, emulation="force") as events:
+    async with chat(model, ASKED, tools=bank.tools, request=RequestOptions(emulation="force")) as events:
         [event async for event in events]
 
     assert paid == bool(bank.paid)

@@ -14,6 +14,7 @@ from streamtools.conversation import Ask, ScriptedModel
 from streamtools.events import Done, NativeToolCall, ProviderCompleted, SourceUsage, Usage
 from streamtools.sources import Source
 from tests.support.cases import together
+from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +65,7 @@ class Work:
 
 async def run(model: Tireless, work: Work, **options: Any) -> Done:
     """Return how it ended."""
-    async with chat(model, [{"role": "user", "content": "Go."}], tools=[work.work], **options) as events:
+    async with chat(model, [{"role": "user", "content": "Go."}], tools=[work.work], **grouped(**options)) as events:
         told = [event async for event in events]
     assert isinstance(told[-1], Done)
     return told[-1]

@@ -20,6 +20,7 @@ from streamtools.outputs import Encoder
 from streamtools.tools import Tool, ToolContext
 from tests.support.approvals import calls
 from tests.support.cases import together
+from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
 
@@ -118,7 +119,7 @@ async def test_no_encoder_tells_it(place: str) -> None:
     """Nor an event, nor the result, nor what goes back to the model."""
     model, options = PLACES[place]()
     told: list[UIEvent] = []
-    stream = chat(model, [{"role": "user", "content": "Hi"}], **options)
+    stream = chat(model, [{"role": "user", "content": "Hi"}], **grouped(**options))
     try:
         async with stream as events:
             async for event in events:

@@ -467,7 +467,7 @@ _WORKER = """
 import os, sys
 import anyio
 import structlog
-from streamtools import ToolStream, sources
+from streamtools import RunnerOptions, ToolStream, sources
 from streamtools.events import NativeToolCall, ProviderCompleted
 from streamtools.tools import SQLiteLedger
 
@@ -490,7 +490,8 @@ async def main():
         call = NativeToolCall("0", "pay", {"to": "Ann"}, "n0")
         source = sources.events([call, ProviderCompleted(finish_reason="tool_calls")])
         told = ""
-        async with ToolStream(source, tools=[pay], ledger=ledger, run_id=f"run_{number}") as events:
+        runner = RunnerOptions(ledger=ledger)
+        async with ToolStream(source, tools=[pay], runner=runner, run_id=f"run_{number}") as events:
             async for event in events:
                 if event.type in ("executed", "error"):
                     told += str(getattr(event, "code", getattr(event, "result", "")))

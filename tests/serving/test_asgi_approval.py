@@ -13,7 +13,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 
-from streamtools import ToolContext, ToolRegistry, chat
+from streamtools import ApprovalOptions, RunnerOptions, ToolContext, ToolRegistry, chat
 from streamtools.calls import ToolCall
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.events import UIEvent
@@ -21,6 +21,7 @@ from streamtools.outputs.asgi import Session, serve_websocket
 from streamtools.runs import Runs
 from tests.serving.test_asgi_websockets import hear, say, talking, visiting
 from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.options import grouped
 from tests.support.serving import Served
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +52,7 @@ class Counter:
 
         async def handler(message: dict[str, Any], session: Session) -> Any:
             model = ScriptedModel(self._answers)
-            answer = chat(model, [QUESTION], tools=self.tools, tool_state=session, **self._options)
+            answer = chat(model, [QUESTION], tools=self.tools, **grouped(tool_state=session, **self._options))
             self.chats.append(answer)
             return answer if self._runs is None else await self._runs.start(answer, owner=owner)
 
@@ -244,7 +245,13 @@ async def test_events_that_are_no_longer_a_stream() -> None:
     async def endpoint(websocket: WebSocket) -> None:
         async def handler(message: dict[str, Any], session: Session) -> AsyncIterator[UIEvent]:
             model = ScriptedModel([calls(("look", {})), "Done."])
-            async with chat(model, [QUESTION], tools=[look], tool_state=session, ask="now") as events:
+            async with chat(
+                model,
+                [QUESTION],
+                tools=[look],
+                runner=RunnerOptions(state=session),
+                approvals=ApprovalOptions(ask="now"),
+            ) as events:
                 async for event in events:
                     yield event
 

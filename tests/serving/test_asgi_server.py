@@ -31,6 +31,7 @@ from streamtools.events import Text, UIEvent
 from streamtools.outputs.asgi import event_stream_response
 from streamtools.runs import Runs
 from tests.support.loopback import Loopback
+from tests.support.options import grouped
 from tests.support.serving import Served, read_frames
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +58,7 @@ async def asking(url: str, **options: Any) -> AsyncIterator[ToolStream]:
     async with (
         httpx.AsyncClient(trust_env=False, timeout=30) as client,
         client.stream("POST", url) as response,
-        ToolStream(sources.openai(response), **options) as events,
+        ToolStream(sources.openai(response), **grouped(**options)) as events,
     ):
         yield events
 

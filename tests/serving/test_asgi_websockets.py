@@ -16,12 +16,13 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 
-from streamtools import ToolContext, ToolStream, replay
+from streamtools import RunnerOptions, ToolContext, ToolStream, replay
 from streamtools.errors import UnreadableSource
 from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent, read_ui_event
 from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_websocket
 from streamtools.recording import shipped
 from streamtools.runs import Runs
+from tests.support.options import grouped
 from tests.support.runs_told import RUNS
 from tests.support.serving import Served
 from tests.support.stories import Script
@@ -45,7 +46,7 @@ def texts(*pieces: str) -> list[list[TextDelta]]:
 def stream(*items: Any, hold: bool = False, **options: Any) -> tuple[ToolStream, Script]:
     """Return a stream and its source."""
     source = Script(*items, hold=hold)
-    return ToolStream(source, run_id="r", **options), source
+    return ToolStream(source, run_id="r", **grouped(**options)), source
 
 
 @asynccontextmanager
@@ -556,7 +557,9 @@ async def running(*items: Any, hold: bool = False, tools: Any = None) -> AsyncIt
             owner = websocket.path_params["owner"]
 
             async def handler(message: dict[str, Any], session: Session) -> Any:
-                return await runs.start(ToolStream(source, tools=tools, tool_state=session), owner=owner)
+                return await runs.start(
+                    ToolStream(source, tools=tools, runner=RunnerOptions(state=session)), owner=owner
+                )
 
             await serve_websocket(websocket, handler, runs=runs, owner=owner)
 

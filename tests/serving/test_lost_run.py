@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
-from streamtools import chat, replay
+from streamtools import ApprovalOptions, RunnerOptions, chat, replay
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, Executing, Start, UIEvent
@@ -36,7 +36,9 @@ async def told(name: str) -> list[UIEvent]:
     bank = Bank()
     said = calls(("look", {}), ("pay", ANN), ("nobody", {}), ("sign", {"text": "a"}))
     events = []
-    async with chat(ScriptedModel([said, "Done."]), [QUESTION], tools=bank.tools, ask="now") as stream:
+    async with chat(
+        ScriptedModel([said, "Done."]), [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now")
+    ) as stream:
         async for event in stream:
             events.append(event)
             for question in stream.questions:
@@ -103,7 +105,13 @@ async def test_what_a_chat_waits_for_comes_back_as_it_was() -> None:
     bank, ledger = Bank(), MemoryLedger()
     model = ScriptedModel([calls(("look", {}), ("pay", ANN))])
     system = {"role": "system", "content": "Be brief."}
-    async with chat(model, [system, QUESTION], tools=bank.tools, ask="later", ledger=ledger) as stream:
+    async with chat(
+        model,
+        [system, QUESTION],
+        tools=bank.tools,
+        approvals=ApprovalOptions(ask="later"),
+        runner=RunnerOptions(ledger=ledger),
+    ) as stream:
         async for _ in stream:
             pass
     assert stream.suspension is not None

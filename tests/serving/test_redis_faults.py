@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import anyio
 import pytest
 
-from streamtools import ToolStream, chat
+from streamtools import ApprovalOptions, RunnerOptions, ToolStream, chat
 from streamtools.calls import ToolCall
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code, OwnerUnreachable
@@ -106,7 +106,13 @@ async def test_a_call_that_may_have_begun_is_unknown(server: RedisServer, prefix
     said = calls(("wait", {}), ("pay", ANN))
     async with cuttable(server, prefix=prefix, ledger=ledger if known else None) as (here, there, cut):
         tools = [tool.wait, *bank.tools]
-        stream = chat(ScriptedModel([said, "Done."]), [QUESTION], tools=tools, ask="now", ledger=ledger)
+        stream = chat(
+            ScriptedModel([said, "Done."]),
+            [QUESTION],
+            tools=tools,
+            approvals=ApprovalOptions(ask="now"),
+            runner=RunnerOptions(ledger=ledger),
+        )
         run = await here.start(stream, owner="ann")
         found = await there.find(run.id, owner="ann")
         taken = list[UIEvent]()

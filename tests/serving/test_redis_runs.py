@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools import ToolStream, chat
+from streamtools import ApprovalOptions, ToolStream, chat
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import DecisionRefused, RunNotFound, TooManyRuns
 from streamtools.events import Done, ProviderCompleted, Text, UIEvent
@@ -116,7 +116,9 @@ async def test_calls_are_decided_about_elsewhere(server: RedisServer, prefix: st
     bank = Bank()
     async with two(server, prefix) as (here, there):
         asked = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
-        stream = chat(ScriptedModel([asked, "Done."]), [QUESTION], tools=bank.tools, ask="now")
+        stream = chat(
+            ScriptedModel([asked, "Done."]), [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now")
+        )
         run = await there.find((await here.start(stream, owner="ann")).id, owner="ann")
         with anyio.fail_after(20):
             async for event in run.attach():

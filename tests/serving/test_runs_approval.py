@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamtools import chat, replay
+from streamtools import ApprovalOptions, chat, replay
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code, DecisionRefused
 from streamtools.recording import shipped
@@ -22,7 +22,9 @@ BOTH = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
 async def held(bank: Bank, decide: Any) -> Any:
     """Return a run that has been decided about, as soon as it has asked twice."""
     async with Runs() as runs:
-        stream = chat(ScriptedModel([BOTH, "Done."]), [QUESTION], tools=bank.tools, ask="now")
+        stream = chat(
+            ScriptedModel([BOTH, "Done."]), [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now")
+        )
         run = await runs.start(stream, owner="ann")
         asked = 0
         async with run.attach() as events:

@@ -17,6 +17,7 @@ from streamtools.runs import MemoryEventLog, Runs
 from streamtools.tools import MemoryLedger
 from tests.serving.test_runs import held, read
 from tests.support.approvals import QUESTION, Bank, block
+from tests.support.options import grouped
 from tests.support.stories import Script, story, texts
 
 pytestmark = pytest.mark.anyio
@@ -87,7 +88,7 @@ async def test_what_an_ended_run_waits_for() -> None:
 
         (call,) = asks.suspension.calls
         options: Any = {"resume": asks.suspension, "decisions": {call.id: True}, "ledger": MemoryLedger()}
-        again = chat(ScriptedModel(["Done."]), asks.history, tools=bank.tools, **options)
+        again = chat(ScriptedModel(["Done."]), asks.history, tools=bank.tools, **grouped(**options))
         await (await runs.start(again, owner="ann", conversation="c")).wait()
     assert [("Ann", 5)] == bank.paid
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from streamtools import ToolStream, parse, sources
+from streamtools import RunnerOptions, ToolStream, parse, sources
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -288,7 +288,7 @@ def test_a_custom_call_with_the_answer_behind_it() -> None:
 async def test_a_history_without_the_calls_of_the_provider() -> None:
     """What the provider has run itself is not answered."""
     chunks = [asked("c1"), completed(custom("c1"), answer())]
-    async with ToolStream(sources.responses(chunks), execute="never") as events:
+    async with ToolStream(sources.responses(chunks), runner=RunnerOptions(execute="never")) as events:
         _ = [event async for event in events]
     assert [{"role": "assistant", "content": "Yes"}] == events.result.messages("openai")
 
@@ -515,7 +515,9 @@ async def test_the_names_of_the_answer_and_of_the_model(
     name: str, chunks: list[bytes], expected: tuple[str | None, str | None]
 ) -> None:
     """They stand in the end of the step and in the result."""
-    async with ToolStream(sources.Source(chunks, sources.adapter(name)), execute="never") as stream:
+    async with ToolStream(
+        sources.Source(chunks, sources.adapter(name)), runner=RunnerOptions(execute="never")
+    ) as stream:
         (end,) = [event async for event in stream if isinstance(event, StepEnd)]
     result = stream.result
     assert expected == (end.response_id, end.model) == (result.response_id, result.model)

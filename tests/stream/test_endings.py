@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from streamtools import StreamMachine, Tool, ToolStream, sources
+from streamtools import ParserOptions, RunnerOptions, StreamMachine, Tool, ToolStream, sources
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
@@ -137,7 +137,9 @@ async def run(
         Tool(partial(_run, note, name), name=name, description="", parameters={"type": "object"}) for name in names
     ]
     source = getattr(sources, adapter)(read())
-    async with ToolStream(source, tools=tools, execute=execute, call_deltas=True) as stream:
+    async with ToolStream(
+        source, tools=tools, runner=RunnerOptions(execute=execute), parser=ParserOptions(call_deltas=True)
+    ) as stream:
         events = [event async for event in stream]
     return Run(events, ran)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import TextJudge, ToolStream, chat, outputs, rules, sources, tool
+from streamtools import RunnerOptions, TextJudge, TextOptions, ToolStream, chat, outputs, rules, sources, tool
 from streamtools.conversation import Fallback, ScriptedModel
 from streamtools.events import (
     Done,
@@ -31,6 +31,7 @@ from streamtools.stream import judging
 from streamtools.stream.judging import Gate
 from streamtools.testing.laws import cut
 from tests.support.cases import together
+from tests.support.options import grouped
 from tests.support.stories import Script, texts
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +70,7 @@ async def collect(source: Any, judge: TextJudge, **options: Any) -> tuple[list[U
         ran.append(a)
         return a
 
-    async with ToolStream(source, tools=[now], text_judge=judge, **options) as stream:
+    async with ToolStream(source, tools=[now], **grouped(text_judge=judge, **options)) as stream:
         events = [event async for event in stream]
     outputs.validate(events)
     assert shown(events) == stream.result.text
@@ -153,7 +154,9 @@ async def test_a_slow_judge_holds_up_calls_and_the_provider() -> None:
         ran.append(a)
         return a
 
-    async with ToolStream(source, tools=[now], text_judge=TextJudge(ask, at_once=2, timeout=3600)) as stream:
+    async with ToolStream(
+        source, tools=[now], text=TextOptions(judge=TextJudge(ask, at_once=2, timeout=3600))
+    ) as stream:
         await asked.wait()
         await anyio.wait_all_tasks_blocked()
         assert ("", [], 2) == (stream.result.text, ran, source.read)
@@ -173,7 +176,9 @@ async def test_a_call_runs_behind_the_approval_of_the_text_before_it() -> None:
         await allowed.wait()
         return True
 
-    async with ToolStream(sources.text([f"Hm {CALL}"]), tools=[], text_judge=TextJudge(ask, timeout=3600)) as stream:
+    async with ToolStream(
+        sources.text([f"Hm {CALL}"]), tools=[], text=TextOptions(judge=TextJudge(ask, timeout=3600))
+    ) as stream:
         await asked.wait()
         await anyio.wait_all_tasks_blocked()
         assert [] == stream.result.calls
@@ -192,7 +197,7 @@ async def test_a_stream_that_is_left_shows_nothing_more() -> None:
         return True
 
     source = Script(texts(f"Hello. {CALL}"), hold=True)
-    async with ToolStream(source, text_judge=TextJudge(ask, timeout=3600)) as stream:
+    async with ToolStream(source, text=TextOptions(judge=TextJudge(ask, timeout=3600))) as stream:
         await asked.wait()
     events = [event async for event in stream]
 
@@ -205,7 +210,9 @@ async def test_half_a_sentence_does_not_wait_for_ever() -> None:
     """A provider that is silent in the midst of one keeps nothing from the reader."""
     gate = anyio.Event()
     judge = Judge(wait=0.01)
-    async with ToolStream(Script(texts("Half a"), gate, [*texts(" word."), STOP]), text_judge=judge.judge) as stream:
+    async with ToolStream(
+        Script(texts("Half a"), gate, [*texts(" word."), STOP]), text=TextOptions(judge=judge.judge)
+    ) as stream:
         async for event in stream:
             if event.type == "text":
                 gate.set()
@@ -275,7 +282,9 @@ async def test_a_chat_ends_where_its_text_is_refused() -> None:
             called.append(a)
             return a
 
-        async with chat(model, [{"role": "user", "content": "?"}], tools=[now], text_judge=Judge().judge) as stream:
+        async with chat(
+            model, [{"role": "user", "content": "?"}], tools=[now], text=TextOptions(judge=Judge().judge)
+        ) as stream:
             events = [event async for event in stream]
         outputs.validate(events)
         assert (said, "guard") == (stream.result.text, stream.result.finish_reason)
@@ -288,7 +297,9 @@ async def test_another_model_goes_on_behind_what_waits_for_the_judge() -> None:
     first = ScriptedModel([[TextDelta("Hello there. How are"), OSError("broken")]], format="openai")
     second = ScriptedModel([" you? Fine, I hope."])
     judge = Judge()
-    async with chat(Fallback(first, second), [{"role": "user", "content": "?"}], text_judge=judge.judge) as stream:
+    async with chat(
+        Fallback(first, second), [{"role": "user", "content": "?"}], text=TextOptions(judge=judge.judge)
+    ) as stream:
         events = [event async for event in stream]
 
     outputs.validate(events)
@@ -299,10 +310,10 @@ async def test_another_model_goes_on_behind_what_waits_for_the_judge() -> None:
 def test_what_is_no_judge_is_refused() -> None:
     """Where it is given."""
     fine = Judge().judge
-    with pytest.raises(ValueError, match="text_judge"):
-        ToolStream(sources.text([]), text_judge=fine.ask)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="judge must be a TextJudge"):
+        ToolStream(sources.text([]), text=TextOptions(judge=fine.ask))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="eager"):
-        ToolStream(sources.text([]), tools=[print], text_judge=fine, execute="eager")
+        ToolStream(sources.text([]), tools=[print], text=TextOptions(judge=fine), runner=RunnerOptions(execute="eager"))
     for wrong in ({"release": 0}, {"wait": 0}, {"timeout": -1}, {"unanswered": "yes"}, {"at_once": 0}, {"context": -1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Judge(**wrong)

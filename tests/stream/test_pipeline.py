@@ -12,7 +12,7 @@ import httpx
 import pytest
 from httpx_sse import aconnect_sse
 
-from streamtools import ToolStream, coalesce, replay, sources
+from streamtools import ParserOptions, ToolStream, coalesce, replay, sources
 from streamtools.errors import Code
 from streamtools.events import (
     Done,
@@ -304,7 +304,7 @@ async def test_stopping_after_a_call_closes_the_connection() -> None:
     """What the model would go on to invent is not even received."""
     script = chat(CALL, "\n", "The result is", finish=None, done=False)
     async with Loopback(script, hold=True) as server, opened(server) as response:
-        async with ToolStream(sources.openai(response), tools=TOOLS, after_call="stop") as events:
+        async with ToolStream(sources.openai(response), tools=TOOLS, parser=ParserOptions(after_call="stop")) as events:
             told = story([event async for event in events])
         with anyio.fail_after(10):
             await server.disconnected.wait()

@@ -25,6 +25,7 @@ from streamtools.tools import Tool, ToolRegistry
 from tests.support.approvals import ANN, QUESTION, Bank, calls, hold
 from tests.support.cases import cases, together
 from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
+from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
 
@@ -164,7 +165,7 @@ async def test_what_a_native_model_has_quoted(flag: bool | None, named: bool, sh
                 with case(name, type(kept[0])):
                     model = Recalling(["", "Done."], native_tool_calls=flag)
                     options: dict[str, Any] = {"dialects": [dialect]} if named else {}
-                    async with chat(model, [*kept, QUESTION], tools=tools, **options) as events:
+                    async with chat(model, [*kept, QUESTION], tools=tools, **grouped(**options)) as events:
                         [event async for event in events]
 
                     assert [] == bank.paid

@@ -24,6 +24,7 @@ from streamtools.parsing.dialects import hash_marker, tilde_fence
 from streamtools.recording import shipped
 from tests.support.cases import together
 from tests.support.loops import other_loop_deep
+from tests.support.options import grouped
 from tests.support.stories import Script, texts
 
 __all__ = ["other_loop_deep"]  # a fixture
@@ -59,7 +60,7 @@ TOOLS = [say, add, refuse, both]
 async def result_of(*source: SourceEvent, tools: Any = TOOLS, **options: Any) -> TurnResult:
     """Return the result of a run whose calls are c1, c2 and so on."""
     new_id = map("c{}".format, itertools.count(1)).__next__
-    async with ToolStream(Script(source), tools=tools, new_id=new_id, **options) as events:
+    async with ToolStream(Script(source), tools=tools, **grouped(new_id=new_id, **options)) as events:
         async for _ in events:
             pass
     return events.result

@@ -37,9 +37,11 @@ from streamtools.events import (
 )
 from streamtools.events.event import AT_ONCE, weigh
 from streamtools.stream import handover
+from streamtools.stream.options import MOVED
 from tests.support.bounds import stored
 from tests.support.cases import together
 from tests.support.loops import OTHER_LOOP_DEEP
+from tests.support.options import grouped
 from tests.support.stories import Script, story, texts
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +59,7 @@ def add(a: float, b: float) -> float:
 
 def opened(source: Any, **options: Any) -> ToolStream:
     """A stream whose calls are c1, c2 and so on."""
-    return ToolStream(source, new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
+    return ToolStream(source, run_id="r", **grouped(new_id=map("c{}".format, itertools.count(1)).__next__, **options))
 
 
 async def collect(source: Any, taken: list[UIEvent] | None = None, **options: Any) -> list[UIEvent]:
@@ -799,5 +801,5 @@ WRONG: dict[str, dict[str, Any]] = {
 def test_wrong_values_are_refused_at_once(options: dict[str, Any]) -> None:
     """The message names the parameter, before anything is read."""
     (name,) = options
-    with pytest.raises(ValueError, match=f"{name} is "):
-        ToolStream(Script(), **options)
+    with pytest.raises(ValueError, match=f"{MOVED.get(name, (name,) * 3)[2]} (is|must be) "):
+        ToolStream(Script(), **grouped(**options))

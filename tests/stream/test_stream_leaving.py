@@ -17,6 +17,7 @@ from streamtools import ToolStream
 from streamtools.errors import ClosedError, Code
 from streamtools.events import Executing, ProviderCompleted, UIEvent
 from streamtools.stream import driver, handover
+from tests.support.options import grouped
 from tests.support.stories import Script, WaitingTool, story, texts
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +34,7 @@ async def now() -> str:
 def opened(source: Any, *tools: Callable[..., Any], **options: Any) -> ToolStream:
     """A stream whose calls are c1, c2 and so on."""
     new_id = map("c{}".format, itertools.count(1)).__next__
-    return ToolStream(source, tools=tools, new_id=new_id, run_id="r", **options)
+    return ToolStream(source, tools=tools, run_id="r", **grouped(new_id=new_id, **options))
 
 
 async def read(events: ToolStream, taken: list[UIEvent]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import httpx
 
+from streamtools import ApprovalOptions, ParserOptions
 from streamtools.apps.web import Answerer, Suggestion, make_app
 from streamtools.conversation import Message, OpenAIChat, User, chat
 from streamtools.tools import ToolRegistry, tool
@@ -74,7 +75,13 @@ class Answering:
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
         """Return the answer."""
         model = OpenAIChat("m", base_url=self._provider.url, api_key="k")
-        return chat(model, [*history, User(question)], tools=TOOLS, ask="now", call_deltas=True)
+        return chat(
+            model,
+            [*history, User(question)],
+            tools=TOOLS,
+            approvals=ApprovalOptions(ask="now"),
+            parser=ParserOptions(call_deltas=True),
+        )
 
 
 class Page:

@@ -11,6 +11,7 @@ from streamtools.conversation import Chat, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
 from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
 from streamtools.tools import Tool
+from tests.support.options import grouped
 from tests.support.stories import story
 
 QUESTION = {"role": "user", "content": "Pay Ann 5."}
@@ -81,7 +82,7 @@ async def hold(
     """Hold a conversation with a model that gives these answers, all of them; `then` sees each event."""
     model = ScriptedModel(answers)
     told: list[UIEvent] = []
-    async with chat(model, messages, tools=tools, **options) as events:
+    async with chat(model, messages, tools=tools, **grouped(**options)) as events:
         async for event in events:
             told.append(event)
             if (done := then(event, events)) is not None:

@@ -14,14 +14,27 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from streamtools import Code, Limits, StreamToolsError, ToolStream, errors
+from streamtools import (
+    ApprovalOptions,
+    Code,
+    Limits,
+    OutputOptions,
+    ParserOptions,
+    RunnerOptions,
+    StreamToolsError,
+    TextOptions,
+    ToolStream,
+    errors,
+)
+from streamtools.conversation import RequestOptions
 from streamtools.events import SOURCE_EVENTS, UI_EVENTS
 from streamtools.parsing.policies import Options
 from streamtools.tools.guards import Guards
+from streamtools.tools.runner import RESULT_LIMIT
 
 ROOT = Path(__file__).parents[2]
 GUIDES = (
@@ -109,13 +122,15 @@ def first_paragraph(kind: type) -> str:
     return " ".join(inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0].split())
 
 
-def options_table() -> str:
-    """Return the table of the options, with the other values that those with a choice can have."""
+def options_table(*kinds: type) -> str:
+    """Return the table of options, with the other values that those with a choice can have."""
     rows = []
-    for name, (annotation, default, doc) in attributes(Options).items():
+    fields = {name: said for kind in kinds for name, said in attributes(kind).items()}
+    for name, (annotation, default, doc) in fields.items():
         choices = [f"`{each}`" for each in re.findall(r"'\w+'", annotation) if each.replace("'", '"') != default]
         others = f", or {', '.join(choices)}".replace("'", '"') if choices else ""
-        value = {"DEFAULT_LIMITS": "Limits()", "new_call_id": ""}.get(default, default)
+        shown = {"DEFAULT_LIMITS": "Limits()", "new_call_id": "", "RESULT_LIMIT": f"{RESULT_LIMIT}"}
+        value = shown.get(default, "{}" if "default_factory=dict" in default else default)
         rows.append([f"`{name}`", (f"`{value}`" if value else "") + others, doc])
     return write_table(["option", "default", "meaning"], rows)
 
@@ -160,13 +175,22 @@ def exceptions_table() -> str:
 def stream_parameters() -> dict[str, str]:
     """Return the parameters of `ToolStream` and their defaults, but for its source and the options."""
     parameters = list(inspect.signature(ToolStream).parameters.values())[1:-1]
-    return {each.name: repr(each.default).replace("'", '"') for each in parameters}
+    return {each.name: _default(each.default) for each in parameters}
+
+
+def _default(value: Any) -> str:
+    return f"{type(value).__name__}()" if is_dataclass(value) else repr(value).replace("'", '"')
 
 
 _WARNINGS = list(Code)[list(Code).index(Code.FORGED_RESULT) :]
 
 TABLES: dict[str, Callable[[], str]] = {
-    "options": options_table,
+    "options": lambda: options_table(ParserOptions, Options),
+    "runner": lambda: options_table(RunnerOptions),
+    "approvals": lambda: options_table(ApprovalOptions),
+    "text": lambda: options_table(TextOptions),
+    "output": lambda: options_table(OutputOptions),
+    "request": lambda: options_table(RequestOptions),
     "limits": limits_table,
     "guards": guards_table,
     "events": lambda: events_table(UI_EVENTS),

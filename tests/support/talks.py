@@ -13,6 +13,7 @@ from streamtools.conversation import Chat, OpenAIChat
 from streamtools.events import UIEvent
 from tests.support.chat_chunks import DONE, chunk, sse
 from tests.support.loopback import Loopback
+from tests.support.options import grouped
 from tests.support.provider import Provider
 from tests.support.stories import story
 
@@ -110,7 +111,9 @@ async def talk(
 ) -> Talk:
     """Hold a conversation with a provider that gives these answers, all of them and no more."""
     async with Provider(*answers) as server:
-        async with chat(model_of(server, **(model or {})), messages, tools=tools, run_id="r", **options) as events:
+        async with chat(
+            model_of(server, **(model or {})), messages, tools=tools, run_id="r", **grouped(**options)
+        ) as events:
             told = [event async for event in events]
         assert len(answers) == len(server.requests)
         return Talk(told, server.bodies, events)

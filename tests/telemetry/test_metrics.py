@@ -13,7 +13,7 @@ from opentelemetry.semconv._incubating import attributes as incubating
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from opentelemetry.semconv.schemas import Schemas
 
-from streamtools import ToolStream, chat, observing, rules, sources
+from streamtools import TextOptions, ToolStream, chat, observing, rules, sources
 from streamtools.conversation import OpenAIChat
 from streamtools.errors import Code
 from streamtools.events import Text, Warning
@@ -114,7 +114,7 @@ async def test_what_models_do_is_counted_by_dialect_and_code() -> None:
             sources.text([text]),
             tools=[get_weather],
             dialects=["hash_marker", "hermes_json"],
-            text_rules=[rules.email()],
+            text=TextOptions(rules=[rules.email()]),
         )
         async with stream as events:
             async for _ in events:

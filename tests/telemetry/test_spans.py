@@ -11,8 +11,8 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from streamtools import ToolError, ToolStream, chat, sources, tool
-from streamtools.conversation import Fallback, OpenAIChat, Timeouts
+from streamtools import RunnerOptions, ToolError, ToolStream, chat, sources, tool
+from streamtools.conversation import Fallback, OpenAIChat, RequestOptions, Timeouts
 from streamtools.errors import Code
 from streamtools.events import Executing, Text
 from streamtools.tools import SQLiteLedger
@@ -207,11 +207,19 @@ async def test_a_run_that_is_resumed_is_linked_to_the_one_that_asked(tmp_path: A
 
     text, ledger = CALL.replace("get_weather", "pay"), SQLiteLedger(tmp_path / "calls.db")
     with collecting() as collected:
-        asked = await read(ToolStream(sources.text([text]), tools=[pay], ledger=ledger))
+        asked = await read(ToolStream(sources.text([text]), tools=[pay], runner=RunnerOptions(ledger=ledger)))
         assert asked.suspension is not None
         (call,) = asked.suspension.calls
         kept = asked.suspension.to_json()
-        await read(ToolStream(sources.text([]), tools=[pay], resume=kept, decisions={call.id: True}, ledger=ledger))
+        await read(
+            ToolStream(
+                sources.text([]),
+                tools=[pay],
+                resume=kept,
+                approvals={call.id: True},
+                runner=RunnerOptions(ledger=ledger),
+            )
+        )
         first, second = collected.named("invoke_agent")
         run = collected.one("execute_tool")
     for span in (second, run):
@@ -226,7 +234,7 @@ async def test_content_is_told_on_demand_and_without_keys() -> None:
     for content in (False, True):
         with collecting(content=content) as collected:
             async with Provider(Loopback(CALLS), Loopback(SAID)) as server:
-                await read(chat(model(server), question, tools=[get_weather], teach="never"))
+                await read(chat(model(server), question, tools=[get_weather], request=RequestOptions(teach="never")))
         told = json.dumps([dict(span.attributes or {}) for span in collected.spans])
         assert key not in told
         assert content is ("Rome" in told) is ("rain in Rome" in told) is ("It rains." in told)

@@ -19,6 +19,7 @@ from streamtools.tools.decisions import Answer, Approve, Deny
 from streamtools.tools.suspension import Suspension
 from tests.support.approvals import ANN, Bank, Held, block, calls, hold
 from tests.support.cases import together
+from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
 
@@ -342,7 +343,7 @@ async def test_to_resume_takes_the_ledger() -> None:
     ("options", "message"),
     [
         pytest.param({"ask": "soon"}, "ask is one of 'later', 'now', not 'soon'", id="ask"),
-        pytest.param({"decision_timeout": 0}, "decision_timeout is a positive number", id="no time"),
+        pytest.param({"decision_timeout": 0}, "timeout must be a positive number", id="no time"),
         pytest.param({"decisions": {"x": True}}, "call 'x' waits for no decision", id="nothing to decide"),
         pytest.param({"resume": "{}", "ledger": MemoryLedger()}, "run_id", id="no suspension"),
     ],
@@ -350,7 +351,7 @@ async def test_to_resume_takes_the_ledger() -> None:
 def test_wrong_values_are_named(options: dict[str, Any], message: str) -> None:
     """At construction, with the value."""
     with pytest.raises(ValueError, match=message):
-        ToolStream(sources.text("Hello"), **options)
+        ToolStream(sources.text("Hello"), **grouped(**options))
 
 
 async def test_a_stream_takes_up_a_run_too() -> None:
@@ -359,7 +360,7 @@ async def test_a_stream_takes_up_a_run_too() -> None:
     held = await suspended(bank)
     source = sources.text(["Done."])
     options: Any = {"resume": held.chat.suspension, "decisions": {"n0": True}, "ledger": MemoryLedger()}
-    async with ToolStream(source, tools=bank.tools, **options) as events:
+    async with ToolStream(source, tools=bank.tools, **grouped(**options)) as events:
         kinds = [event.type async for event in events]
     step = ["step-start", "call", "executing", "executed", "step-end"]
     assert ["start", *step, "step-start", "text", "step-end", "done"] == kinds

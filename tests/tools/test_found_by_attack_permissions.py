@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 import structlog.testing
 
-from streamtools import ToolRegistry, ToolResult, ToolStream, sources
+from streamtools import RunnerOptions, ToolRegistry, ToolResult, ToolStream, sources
 from streamtools.calls import ToolCall
 from streamtools.conversation import Chat
 from streamtools.errors import Code
@@ -301,7 +301,9 @@ async def test_nothing_more_is_read_while_a_resumed_call_is_open() -> None:
     bank = Bank()
     held = await hold(PAY, tools=bank.tools)
     source = sources.events(PAY)
-    async with ToolStream(source, tools=bank.tools, resume=held.chat.suspension, ledger=MemoryLedger()) as events:
+    async with ToolStream(
+        source, tools=bank.tools, resume=held.chat.suspension, runner=RunnerOptions(ledger=MemoryLedger())
+    ) as events:
         kinds = [event.type async for event in events]
     assert ["start", "step-start", "call", "approval-requested", "step-end", "done"] == kinds
     assert held.chat.suspension == events.suspension
@@ -324,7 +326,7 @@ def test_a_suspension_asks_once_about_a_call() -> None:
 def test_what_is_no_suspension_is_a_value_error(wrong: Any) -> None:
     """Whatever it is."""
     with pytest.raises(ValueError, match=r"nested too deeply|a Suspension or its JSON"):
-        ToolStream(sources.text("Hello"), resume=wrong, ledger=MemoryLedger())
+        ToolStream(sources.text("Hello"), resume=wrong, runner=RunnerOptions(ledger=MemoryLedger()))
 
 
 # The ledger.

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from streamtools import StreamMachine, ToolCall, ToolError, ToolOutcome, ToolResult, ToolStream
+from streamtools import RunnerOptions, StreamMachine, ToolCall, ToolError, ToolOutcome, ToolResult, ToolStream
 from streamtools.errors import Code
 from streamtools.events import (
     Done,
@@ -23,6 +23,7 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.tools.guards import Guards, GuardTracker
+from tests.support.options import grouped
 from tests.support.stories import Script, story, texts
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +53,7 @@ async def run(*source: SourceEvent, tools: Any = (look, fail), **options: Any) -
     """Return what is told of executions and of the end, and the stream."""
     new_id = map("c{}".format, itertools.count(1)).__next__
     events: list[UIEvent] = []
-    async with ToolStream(Script(list(source)), tools=tools, new_id=new_id, run_id="r", **options) as stream:
+    async with ToolStream(Script(list(source)), tools=tools, run_id="r", **grouped(new_id=new_id, **options)) as stream:
         async for event in stream:
             events.append(event)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
@@ -205,7 +206,7 @@ async def test_eager_calls_are_held_too() -> None:
 
     native = [NativeToolCall(str(number), "finish", {}, f"n{number}") for number in (1, 2)]
     source = Script([native[0]], [], [], [], [native[1]], [*texts("so"), STOP])
-    async with ToolStream(source, tools=[finish], execute="eager") as stream:
+    async with ToolStream(source, tools=[finish], runner=RunnerOptions(execute="eager")) as stream:
         told = story([event async for event in stream])
     assert "executed n1: None" in told
     assert told[-1] == "done stopped: tool_stop (None), pending n2"

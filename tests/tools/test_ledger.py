@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from streamtools import Tool, ToolError, ToolOutcome, ToolStream, sources, tool
+from streamtools import RunnerOptions, Tool, ToolError, ToolOutcome, ToolStream, sources, tool
 from streamtools.calls import ToolCall
 from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
 from streamtools.testing import assert_ledger_laws
@@ -134,7 +134,7 @@ async def run(ledger: CallLedger, *, paid: list[str], run_id: str = "run_1") -> 
         paid.append(to)
         return {"message": f"paid {to}"}
 
-    async with ToolStream(a_call(), tools=[pay], ledger=ledger, run_id=run_id) as events:
+    async with ToolStream(a_call(), tools=[pay], runner=RunnerOptions(ledger=ledger), run_id=run_id) as events:
         return [event async for event in events]
 
 
@@ -162,7 +162,7 @@ async def test_a_call_that_has_failed(make_ledger: MakeLedger) -> None:
             raise ToolError("no money")
 
         streams.append(weakref.ref(pay))
-        async with ToolStream(a_call(), tools=[pay], ledger=ledger, run_id="run_1") as events:
+        async with ToolStream(a_call(), tools=[pay], runner=RunnerOptions(ledger=ledger), run_id="run_1") as events:
             read = [event async for event in events]
         told.append(events.result.outcomes[0].exception)
         return read
@@ -221,7 +221,7 @@ async def test_an_end_that_cannot_be_written_down() -> None:
 _PROCESS = """
 import contextlib, os, sys
 import anyio
-from streamtools import ToolStream, sources
+from streamtools import RunnerOptions, ToolStream, sources
 from streamtools.events import NativeToolCall, ProviderCompleted
 from streamtools import tools
 
@@ -257,7 +257,7 @@ async def main():
     ledger = Dying(where, lease=0.2 if die else 2.0)  # the second is not to lose a transaction that has to wait
     async with (
         ledger if hasattr(ledger, "__aenter__") else contextlib.nullcontext(),
-        ToolStream(source, tools=[pay], ledger=ledger, run_id=place) as events,
+        ToolStream(source, tools=[pay], runner=RunnerOptions(ledger=ledger), run_id=place) as events,
     ):
         async for event in events:
             if event.type in ("executed", "error"):

@@ -9,7 +9,7 @@ import anyio
 import psycopg
 import pytest
 
-from streamtools import ToolStream, sources
+from streamtools import RunnerOptions, ToolStream, sources
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
 from streamtools.events import NativeToolCall, ProviderCompleted
@@ -65,7 +65,7 @@ async def test_a_tool_is_not_run_without_its_ledger(ledger: PostgresLedger, post
     source = sources.events([called, ProviderCompleted(finish_reason="tool_calls")])
     postgres.pause()
     try:
-        async with ToolStream(source, tools=[pay], ledger=ledger, tool_timeout=0.05) as events:
+        async with ToolStream(source, tools=[pay], runner=RunnerOptions(ledger=ledger, timeout=0.05)) as events:
             told = story([event async for event in events])
     finally:
         postgres.go_on()

@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools import ToolStream
+from streamtools import RunnerOptions, ToolStream
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, ClosedError
 from streamtools.events import NativeToolCall, ProviderCompleted
@@ -149,7 +149,7 @@ async def test_a_run_that_a_store_drives(client: Any, redis: RedisServer) -> Non
         [ProviderCompleted(finish_reason="tool_calls")],
     ]
     async with RedisLedger(redis.url) as ledger, Runs(RedisStore(redis.url)) as runs:
-        stream = ToolStream(Script(*asked), tools=[step], ledger=ledger, concurrency=1)
+        stream = ToolStream(Script(*asked), tools=[step], runner=RunnerOptions(ledger=ledger, concurrency=1))
         run = await runs.start(stream, owner="ann")
         with anyio.fail_after(10):
             await run.wait()
@@ -185,7 +185,10 @@ async def test_a_call_begins_when_a_replica_has_it() -> None:
     async def run(number: int) -> list[str]:
         called = NativeToolCall("0", "pay", {"to": str(number)}, f"n{number}")
         stream = ToolStream(
-            Script([called, ProviderCompleted(finish_reason="tool_calls")]), tools=[pay], ledger=ledger, run_id="r"
+            Script([called, ProviderCompleted(finish_reason="tool_calls")]),
+            tools=[pay],
+            runner=RunnerOptions(ledger=ledger),
+            run_id="r",
         )
         async with stream as events:
             return [event.type async for event in events]

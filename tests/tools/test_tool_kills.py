@@ -31,6 +31,7 @@ from streamtools.events import (
 )
 from streamtools.tools import Tool
 from streamtools.tools.guards import Guards
+from tests.support.options import grouped
 from tests.support.order_rules import Message, check_anthropic, check_openai, to_anthropic
 from tests.support.stories import Script, texts
 
@@ -136,7 +137,7 @@ async def killed(
     workshop, script = Workshop(), Script(*source)
     tasks_before = len(anyio.get_running_tasks())
     new_id = map("c{}".format, itertools.count(1)).__next__
-    stream = ToolStream(script, tools=workshop.tools, new_id=new_id, **options)
+    stream = ToolStream(script, tools=workshop.tools, **grouped(new_id=new_id, **options))
     events: list[UIEvent] = []
     try:
         with anyio.CancelScope() as scope:

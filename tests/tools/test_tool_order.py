@@ -14,12 +14,13 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from streamtools import ToolOutcome, ToolResult, ToolStream, tool
+from streamtools import RunnerOptions, ToolOutcome, ToolResult, ToolStream, tool
 from streamtools.errors import Code
 from streamtools.events import Executed, Executing, NativeToolCall, ProviderCompleted, UIEvent, Warning
 from streamtools.tools import Tool
 from streamtools.tools.context import ToolContext
 from tests.support.cases import together
+from tests.support.options import grouped
 from tests.support.stories import Script, story, texts
 from tests.tools.test_tool_runner import Interface, call, runner
 
@@ -268,7 +269,7 @@ async def result_texts(*names: str, native: bool = False, **options: Any) -> tup
         if native
         else texts(*(f'###:{{"name":"{name}"}}' for name in names))
     )
-    async with ToolStream(Script([*calls, STOP]), tools=[page, source_code], **options) as events:
+    async with ToolStream(Script([*calls, STOP]), tools=[page, source_code], **grouped(**options)) as events:
         shown = [event.result async for event in events if isinstance(event, Executed)]
     return shown, events.result.messages()[-1]["content"]
 
@@ -305,7 +306,9 @@ async def test_what_a_call_repeats_of_a_result_is_restored(native: bool) -> None
         written = '###:{"name":"write","arguments":{"path":"a\u2060b","lines":["%s"]}}'
         made = texts(written % NEUTRALISED.replace("\n", "\\n"))
     source = Script([*made, STOP])
-    async with ToolStream(source, tools=[write], on_tool_result=lambda call, outcome: told.append(outcome)) as events:
+    async with ToolStream(
+        source, tools=[write], runner=RunnerOptions(on_result=lambda call, outcome: told.append(outcome))
+    ) as events:
         executing = [event.call async for event in events if isinstance(event, Executing)]
     assert [OPENER] == taken
     assert [{"path": "a\u2060b", "lines": [OPENER]}] * 2 == [executing[0].arguments, told[0].call.arguments]
@@ -340,7 +343,7 @@ async def test_a_stream_hands_its_options_to_the_runner() -> None:
     new_id = map("c{}".format, itertools.count(1)).__next__
     source = Script([*texts('###:{"name":"who"}', '###:{"name":"block"}'), STOP])
     options: dict[str, Any] = {"tool_state": "Ann", "result_limit": 10, "tool_timeout": 0.1, "new_id": new_id}
-    async with ToolStream(source, tools=[block, tool(timeout=60)(who)], **options) as events:
+    async with ToolStream(source, tools=[block, tool(timeout=60)(who)], **grouped(**options)) as events:
         told = story([event async for event in events])
         assert events.threads.left == 1
         door.set()

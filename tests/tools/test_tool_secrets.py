@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from streamtools import ToolCall, ToolOutcome, ToolStream
+from streamtools import RunnerOptions, ToolCall, ToolOutcome, ToolStream
 from streamtools.events import ProviderCompleted
 from streamtools.recording import Head, RecordingWriter, describe_request
 from streamtools.tools import Tool
@@ -124,7 +124,7 @@ async def test_what_a_tool_raises_stays_inside(
     caplog.set_level(logging.DEBUG)
     source = Script([*texts(f'###:{{"name":"{tool.__name__}"}}'), STOP])
     made = Tool(tool, timeout=0.05 if tool is when_stopped else 60)
-    async with ToolStream(source, tools=[made], on_tool_result=leak) as stream:
+    async with ToolStream(source, tools=[made], runner=RunnerOptions(on_result=leak)) as stream:
         sent = [event.to_json() async for event in stream]
     result = stream.result
     body = json.dumps({"messages": result.messages()}).encode()

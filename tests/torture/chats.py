@@ -12,10 +12,11 @@ import anyio.lowlevel
 import httpx
 from anyio.abc import SocketStream
 
-from streamtools import replay
+from streamtools import ParserOptions, RunnerOptions, replay
 from streamtools.conversation import Emulation, OpenAIChat
 from streamtools.recording import shipped
 from tests.support.loopback import Loopback
+from tests.support.options import grouped
 from tests.support.provider import Provider
 from tests.torture.rack import Rack
 from tests.torture.streams import Scenario
@@ -64,7 +65,7 @@ async def _talk(rack: Rack, *answers: list[bytes], tools: str, **options: Any) -
     async with httpx.AsyncClient(transport=_Transport(rack, *answers)) as client:
         model = OpenAIChat("m", base_url="http://provider/", api_key="", retries=0, client=client)
         options = {"run_id": "r", "new_id": new_ids(), **options}
-        async with rack.chat(model, QUESTION, tools=Tools(rack)[tools], **options) as events:
+        async with rack.chat(model, QUESTION, tools=Tools(rack)[tools], **grouped(**options)) as events:
             await rack.read(events)
 
 
@@ -95,13 +96,15 @@ async def loopback(rack: Rack) -> None:
     answers = [Loopback(native("think")), Loopback(said("So."))]
     async with _Server(*answers) as server, httpx.AsyncClient(verify=False) as client:  # no certificates are loaded
         model = OpenAIChat("m", base_url=server.url, api_key="", retries=0, client=client)
-        async with rack.chat(model, QUESTION, tools=Tools(rack)["think"], run_id="r", new_id=new_ids()) as events:
+        async with rack.chat(
+            model, QUESTION, tools=Tools(rack)["think"], run_id="r", parser=ParserOptions(new_id=new_ids())
+        ) as events:
             await rack.read(events)
 
 
 async def replayed(rack: Rack) -> None:
     """A recording, out of a file."""
-    played = replay(shipped()["no-call"], on_tool_result=rack.tell, run_id="r", cut=400)
+    played = replay(shipped()["no-call"], runner=RunnerOptions(on_result=rack.tell), run_id="r", cut=400)
     async with played as events:
         await rack.read(rack.adopt(events))
 

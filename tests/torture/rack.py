@@ -17,6 +17,7 @@ from streamtools.calls import ToolCall
 from streamtools.events import UIEvent
 from streamtools.runs import Run
 from streamtools.tools import ToolOutcome
+from tests.support.options import grouped
 from tests.torture.loops import Steps
 from tests.torture.noted import NotedChat, NotedStream, Noting, Reader, Tracked
 
@@ -81,13 +82,13 @@ class Rack:
 
     def stream(self, source: Any, **options: Any) -> NotedStream:
         """Return a stream over `source` whose every event and outcome is noted."""
-        stream = self.noted_stream(source, on_tool_result=self.tell, **options)
+        stream = self.noted_stream(source, **grouped(on_tool_result=self.tell, **options))
         self.track(stream)
         return stream
 
     def chat(self, model: Any, messages: Any, **options: Any) -> NotedChat:
         """Return a chat that is noted."""
-        stream = NotedChat(model, messages, on_tool_result=self.tell, **options)
+        stream = NotedChat(model, messages, **grouped(on_tool_result=self.tell, **options))
         self.track(stream)
         return stream
 

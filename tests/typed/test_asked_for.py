@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from streamtools import chat
+from streamtools import OutputOptions, chat
 from streamtools.conversation import Ask, Fallback, OpenAIChat, OpenAIResponses, ScriptedModel
 from streamtools.conversation.models import AnthropicMessages
 from streamtools.conversation.models.answer_format import ANSWER, AnswerCall, takes_schema
@@ -62,7 +62,7 @@ async def test_what_was_wrong_is_told_without_a_call(flag: bool | None) -> None:
 
     model = Repeating([json.dumps({**json.loads(WRITTEN), planted: 1}), ""], native_tool_calls=flag)
     dialects = ["hash_marker"]
-    async with chat(model, QUESTION, output=City, output_retries=1, tools=[pay], dialects=dialects) as answer:
+    async with chat(model, QUESTION, output=OutputOptions(City, retries=1), tools=[pay], dialects=dialects) as answer:
         [event async for event in answer]
     assert [] == ran
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamtools import ToolStream, coalesce, parse, sources
+from streamtools import ParserOptions, ToolStream, coalesce, parse, sources
 from streamtools.events import (
     Call,
     CallDelta,
@@ -97,7 +97,7 @@ async def test_beside_the_value_of_an_answer() -> None:
         for piece in ('###:{"name": "a", "arguments": {"x": [7]}}\n', '{"y": [1, 2]}'):
             yield piece
 
-    stream = ToolStream(sources.text(deltas()), output=dict[str, list[int]], call_partials=True)
+    stream = ToolStream(sources.text(deltas()), output=dict[str, list[int]], parser=ParserOptions(call_partials=True))
     async with stream as events:
         assert [each async for each in events.items(int)] == [1, 2]
     assert stream.output == {"y": [1, 2]}

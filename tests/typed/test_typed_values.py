@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from streamtools import ToolStream, chat, coalesce, sources
+from streamtools import OutputOptions, ToolStream, chat, coalesce, sources
 from streamtools.conversation import Ask, Fallback, GeminiChat, OllamaChat, OpenAIChat, OpenAIResponses, ScriptedModel
 from streamtools.conversation.models import AnthropicMessages, HTTPModel
 from streamtools.errors import Code
@@ -268,7 +268,7 @@ async def test_a_chat_asks_for_the_type() -> None:
     """In words, where the provider takes no schema or tools are sent; and again, as often as allowed."""
     model = ScriptedModel(["No.", '{"title": 1}', WRITTEN])
     messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "A table, please"}]
-    async with chat(model, messages, output=Table, output_retries=2) as stream:
+    async with chat(model, messages, output=OutputOptions(Table, retries=2)) as stream:
         items = [row async for row in stream.items(Row)]
 
     assert stream.result.output == TABLE

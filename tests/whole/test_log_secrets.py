@@ -18,7 +18,7 @@ import httpx
 import pytest
 import structlog
 
-from streamtools import ToolError, ToolRegistry, ToolResult, chat, replay
+from streamtools import RunnerOptions, ToolError, ToolRegistry, ToolResult, chat, replay
 from streamtools.conversation import OpenAIChat, User
 from streamtools.recording import RecordingTransport, record
 from tests.apps.test_cli_replay import sse
@@ -128,7 +128,9 @@ async def talk(path: Path, registry: ToolRegistry, name: str, last: Loopback) ->
             model = OpenAIChat(
                 "m", base_url=server.url, api_key=SECRETS["key"], client=client, native_tool_calls=False, retries=1
             )
-            async with chat(model, [User(SECRETS["question"])], tools=registry, on_tool_result=leak) as events:
+            async with chat(
+                model, [User(SECRETS["question"])], tools=registry, runner=RunnerOptions(on_result=leak)
+            ) as events:
                 return "".join([event.to_json() async for event in events])
 
 
@@ -144,7 +146,7 @@ async def test_nothing_private_of_a_tool_is_logged(name: str, log: Lines, tmp_pa
     path, door = tmp_path / "a.jsonl", threading.Event()
     registry = tools(door)
     told = await talk(path, registry, name, Loopback([sse(SECRETS["answer"])[:40]], drop=True))
-    async with replay(path, exchange=1, tools=registry, on_tool_result=leak) as stream:
+    async with replay(path, exchange=1, tools=registry, runner=RunnerOptions(on_result=leak)) as stream:
         told += "".join([event.to_json() async for event in stream])
         door.set()
     while stream.threads.left:

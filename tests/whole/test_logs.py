@@ -16,6 +16,7 @@ from streamtools import ToolCall, ToolError, ToolOutcome, ToolStream, sources
 from streamtools.errors import ToolInputError, ToolTimeout
 from streamtools.logs import without_inputs
 from streamtools.tools import Tool
+from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +39,7 @@ def look_up(city: str) -> str:
 async def call(tool: Any, **options: Any) -> ToolOutcome:
     """Return what comes of a call of this tool."""
     text = "###:" + json.dumps({"name": tool.name, "arguments": {"city": "an argument"}})
-    async with ToolStream(sources.text([text]), tools=[tool], **options) as events:
+    async with ToolStream(sources.text([text]), tools=[tool], **grouped(**options)) as events:
         async for _ in events:
             pass
     return events.result.outcomes[0]

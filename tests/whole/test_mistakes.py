@@ -21,6 +21,11 @@ from tests.support.loopback import Loopback
 pytestmark = pytest.mark.anyio
 
 
+def moved(name: str) -> Any:
+    """Return keyword arguments with a name that has become a field of an option object."""
+    return {name: 1}
+
+
 async def read(stream: ToolStream) -> list[UIEvent]:
     """Return the events of a stream."""
     async with stream as events:
@@ -69,8 +74,16 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         *(ValueError, "no dialect 'tilde_fense'; did you mean 'tilde_fence'?"),
     ),
     "a parameter of a stream": (
-        lambda: ToolStream(sources.text("a"), dialect="auto"),  # type: ignore[call-arg]
+        lambda: ToolStream(sources.text("a"), dialect="auto"),  # type: ignore[arg-type]
         *(TypeError, "ToolStream() has no parameter 'dialect'; did you mean 'dialects'?"),
+    ),
+    "a parameter of a stream that is an option of the runner": (
+        lambda: ToolStream(sources.text("a"), **moved("tool_timeout")),
+        *(TypeError, "ToolStream() has no parameter 'tool_timeout'; write runner=RunnerOptions(timeout=...)"),
+    ),
+    "a parameter of a chat that is an option of the output": (
+        lambda: chat(LOCAL, [], **moved("output_retries")),
+        *(TypeError, "chat() has no parameter 'output_retries'; write output=OutputOptions(Type, retries=...)"),
     ),
     "a parameter of a parser": (
         lambda: parse("a", dialect="auto"),  # type: ignore[call-arg]

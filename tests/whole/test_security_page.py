@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from streamtools import Guards, Limits, ToolStream, chat
+from streamtools import Guards, Limits, RunnerOptions, chat
 from streamtools.conversation import Timeouts
 from streamtools.events.event import AT_ONCE
 from streamtools.outputs.asgi import event_stream_response, read_body, serve_websocket, shutdown_signal
@@ -61,12 +61,12 @@ def defaults_table() -> str:
         ("tokens of a run", guards.tokens, "`Guards(tokens=…)`"),
         ("seconds of a run", guards.seconds, "`Guards(seconds=…)`"),
         ("characters that a stream says", guards.size, "`Guards(size=…)`"),
-        ("tools at once", default(ToolStream, "concurrency"), "`ToolStream(concurrency=…)`"),
-        ("seconds of a tool", default(ToolStream, "tool_timeout"), "`ToolStream(tool_timeout=…)`, `@tool(timeout=…)`"),
+        ("tools at once", RunnerOptions().concurrency, "`RunnerOptions(concurrency=…)`"),
+        ("seconds of a tool", RunnerOptions().timeout, "`RunnerOptions(timeout=…)`, `@tool(timeout=…)`"),
         (
             "characters of a result for the model",
-            default(ToolStream, "result_limit"),
-            "`ToolStream(result_limit=…)`",
+            RunnerOptions().result_limit,
+            "`RunnerOptions(result_limit=…)`",
         ),
         ("calls need approval", function.requires_approval, "`@tool(requires_approval=…)`"),
         ("calls in text are trusted", function.trust == "text", "`@tool(trust=…)`"),

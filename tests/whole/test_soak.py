@@ -17,7 +17,7 @@ from benchmarks.soaking.served import application
 from benchmarks.soaking.soak import Report, Settings, soak
 from benchmarks.soaking.verdict import judge
 from benchmarks.soaking.witness import Witness, Wrong
-from streamtools import ToolStream
+from streamtools import RunnerOptions, ToolStream
 from streamtools.events import CallStart, UIEvent, UsageReport, Warning
 from streamtools.runs import Runs
 
@@ -94,7 +94,9 @@ _FREE = (CallStart, UsageReport, Warning)
 
 async def read(plan: Plan) -> list[UIEvent]:
     """Return the events of a plan's stream, without a network."""
-    async with ToolStream(SOURCES[plan.format](plan.chunks()), tools=registry, tool_state=Counter()) as events:
+    async with ToolStream(
+        SOURCES[plan.format](plan.chunks()), tools=registry, runner=RunnerOptions(state=Counter())
+    ) as events:
         return [event async for event in events]
 
 

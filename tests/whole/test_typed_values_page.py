@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs" / "typed-values.md").read_text(encoding="utf-8")
 
 
 def test_its_programs_print_what_it_says() -> None:
-    """One behind the other."""
+    """They run in order, in one namespace."""
     programs = [block for block in read_blocks(PAGE) if block.language == "python"]
     assert len(programs) == 3
     namespace: dict[str, Any] = {"__name__": "typed_values"}

@@ -20,10 +20,14 @@ from streamtools import (
     Dialect,
     Emulation,
     Limits,
+    OutputOptions,
     Parser,
+    ParserOptions,
+    RunnerOptions,
     StreamMachine,
     StreamToolsError,
     TextJudge,
+    TextOptions,
     Tool,
     ToolCall,
     ToolError,
@@ -46,6 +50,7 @@ from streamtools import (
     tool,
 )
 from streamtools import history as histories_of
+from streamtools.conversation import RequestOptions
 from streamtools.errors import ToolCallFailed
 from streamtools.events import (
     ApprovalRequested,
@@ -378,32 +383,35 @@ async def stream(client: httpx.AsyncClient, url: str, send: Callable[[str], Awai
             sources.latitude(source, limits=Limits(frame=1_000_000)),
             tools=await register(),
             dialects=("tilde_fence",),
-            execute="eager",
+            runner=RunnerOptions(
+                execute="eager",
+                on_result=save_outcome,
+                on_error=lambda call, error: (assert_type(call, ToolCall), assert_type(error, BaseException)),
+                concurrency=2,
+                timeout=10,
+            ),
             tool_choice={"type": "function", "function": {"name": "add"}},
-            on_tool_result=save_outcome,
-            on_tool_error=lambda call, error: (assert_type(call, ToolCall), assert_type(error, BaseException)),
             native_tool_calls=False,
-            concurrency=2,
-            tool_timeout=10,
             run_id="mine",
-            after_call="stop",
-            new_id=lambda: "call_1",
-            text_rules=[assert_type(rules.email(), Rule), rules.replace("a", str.upper), rules.stop(["END", "STOP"])],
-            history="as_shown",
-            pace="words",
-            rules_in_reasoning=True,
-            rules_in_arguments=True,
-            text_judge=TextJudge(is_fine, release=300, unanswered="open"),
-            output=dict[str, int],
+            parser=ParserOptions(after_call="stop", new_id=lambda: "call_1"),
+            text=TextOptions(
+                rules=[assert_type(rules.email(), Rule), rules.replace("a", str.upper), rules.stop(["END", "STOP"])],
+                history="as_shown",
+                pace="words",
+                rules_in_reasoning=True,
+                rules_in_arguments=True,
+                judge=TextJudge(is_fine, release=300, unanswered="open"),
+            ),
+            output=OutputOptions(dict[str, int]),
         ) as run,
     ):
         assert_type(run.run_id, str)
         assert_type(await anext(run), UIEvent)
         await run.aclose()
-    text = ToolStream(sources.text(["a", "b"]), tools=add, on_tool_result=log_outcome)
+    text = ToolStream(sources.text(["a", "b"]), tools=add, runner=RunnerOptions(on_result=log_outcome))
     async with text as events, ToolStream(sources.events([TextDelta("a")])):
         pass
-    ToolStream(sources.text("a"), exekute="never")  # type: ignore[call-arg]
+    ToolStream(sources.text("a"), exekute="never")  # type: ignore[arg-type]
     return result_of(events.result)
 
 
@@ -426,10 +434,18 @@ async def converse(client: httpx.AsyncClient, send: Callable[[str], Awaitable[No
     assert_type(events.history, list[conversation.Message])
     later = [*events.history, conversation.User("And tomorrow?")]
     emulation = Emulation(mode="force", keep_system="quote")
-    async with chat(model, later, tools=add, emulation=emulation, review=approve, max_steps=3, concurrency=2) as events:
+    async with chat(
+        model,
+        later,
+        tools=add,
+        request=RequestOptions(emulation=emulation),
+        follow_up=approve,
+        max_steps=3,
+        runner=RunnerOptions(concurrency=2),
+    ) as events:
         assert_type(await anext(events), UIEvent)
     chat(model, later, folow_up="never")  # type: ignore[call-arg]
-    chat(model, later, emulation="always")  # type: ignore[arg-type]
+    chat(model, later, request=RequestOptions(emulation="always"))  # type: ignore[arg-type]
     return events.messages("anthropic")
 
 

@@ -16,6 +16,8 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from streamtools import (
+    ApprovalOptions,
+    RunnerOptions,
     StreamOptions,
     Tool,
     ToolOutcome,
@@ -73,10 +75,19 @@ async def decide(model: ScriptedModel, ledger: Path) -> None:
         assert_type(kept.trace if kept else "", str)
     assert kept is not None
     decisions: dict[str, Decision | bool] = {"a": True, "b": Approve(), "c": Deny("no"), "d": Answer({"x": 1})}
-    again = chat(model, events.history, resume=kept.to_json(), decisions=decisions, ledger=SQLiteLedger(ledger))
+    again = chat(
+        model,
+        events.history,
+        resume=kept.to_json(),
+        approvals=decisions,
+        runner=RunnerOptions(ledger=SQLiteLedger(ledger)),
+    )
     async with again as events:
         ...
-    now: StreamOptions = {"ask": "now", "decision_timeout": 60.0, "ledger": MemoryLedger()}
+    now: StreamOptions = {
+        "approvals": ApprovalOptions(ask="now", timeout=60.0),
+        "runner": RunnerOptions(ledger=MemoryLedger()),
+    }
     async with ToolStream(sources.text("Hello"), tools=[pay], **now) as stream:
         assert_type(stream.questions, list[Question])
         stream.approve("a", digest=stream.questions[0].digest)
@@ -113,7 +124,7 @@ async def respond(request: Request, websocket: WebSocket, run: Run, model: Scrip
     """A response, and the two kinds of websocket."""
 
     async def answer(message: dict[str, object], session: asgi.Session) -> Chat:
-        return chat(model, [], tool_state=session)
+        return chat(model, [], runner=RunnerOptions(state=session))
 
     await asgi.send_events(websocket, run, after=asgi.last_event_id(request))
     await asgi.serve_websocket(websocket, answer, owner="ann")

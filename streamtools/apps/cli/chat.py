@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO
 import anyio
 import httpx
 
+from streamtools import RunnerOptions
 from streamtools.apps.cli import arguments
 from streamtools.apps.cli.complaints import Complaints, Refused, one_line, reason_of
 from streamtools.apps.cli.named_model import NamedModel, import_tools, proxy_for, refusals
@@ -156,7 +157,7 @@ class _Conversation:
         ran = _ran(result)
         while self.decide is not None and (waiting := self._waiting) is not None:
             try:
-                resumed = {"resume": waiting, "decisions": self.decide(waiting)}
+                resumed = {"resume": waiting, "approvals": self.decide(waiting)}
             except KeyboardInterrupt:  # stops the answer, and not the chat
                 break
             result = self._run(self._history, resumed)
@@ -245,7 +246,9 @@ class _Conversation:
         start = time.perf_counter()
         with refusals():
             async with self._client() as client:
-                events = self._named.chat(before, self._named.model(client), ledger=self._ledger, **resumed)
+                events = self._named.chat(
+                    before, self._named.model(client), runner=RunnerOptions(ledger=self._ledger), **resumed
+                )
                 with anyio.CancelScope() as scope, stopped_by_interrupt(scope):
                     async with events, self._kept_up_to_date():
                         async for event in events:

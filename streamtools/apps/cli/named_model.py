@@ -17,7 +17,7 @@ import httpx
 
 from streamtools.apps.cli.arguments import ModelArguments
 from streamtools.apps.cli.complaints import Refused
-from streamtools.conversation import Message, System, chat, models
+from streamtools.conversation import Message, RequestOptions, System, chat, models
 from streamtools.conversation.models import HTTPModel
 from streamtools.recording.redact import redact_url
 from streamtools.tools import Tool, ToolRegistry
@@ -81,10 +81,12 @@ class NamedModel:
             history,
             tools=self._tools,
             dialects=None if asked.dialect is None else (asked.dialect,),
-            teach="always" if taught else "auto",
-            few_shot=asked.few_shot,
-            emulation=asked.emulate,
-            request={**(request or {}), **asked.options},
+            request=RequestOptions(
+                body={**(request or {}), **asked.options},
+                teach="always" if taught else "auto",
+                few_shot=asked.few_shot,
+                emulation=asked.emulate,
+            ),
             **options,
         )
 

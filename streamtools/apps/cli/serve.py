@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import anyio
 import httpx
 
-from streamtools import sources
+from streamtools import ApprovalOptions, ParserOptions, RunnerOptions, StreamOptions, sources
 from streamtools.apps.cli.arguments import Serve
 from streamtools.apps.cli.complaints import Complaints, Refused
 from streamtools.apps.cli.demo import TOOLS, models_of
@@ -95,7 +95,8 @@ class _Model:
         before = [*named.beginning, *history, User(question)]
         path = self._directory / f"{secrets.token_hex(8)}.jsonl"
         client: Any = _Recorder(path, named.model())  # a model asks by `stream` alone
-        answer = named.chat(before, named.model(client), request=request, ask="now", call_deltas=True)
+        options: StreamOptions = {"approvals": ApprovalOptions(ask="now"), "parser": ParserOptions(call_deltas=True)}
+        answer = named.chat(before, named.model(client), request=request, **options)
         self._files[answer] = path
         self._written.append(path)
         if len(self._written) > MOST_ANSWERS:
@@ -195,9 +196,9 @@ class Recorded:
             [User(question)],
             tools=self._tools,
             follow_up=follow_up,
-            ask="now",
-            call_deltas=True,
-            tool_state=self._speed,
+            parser=ParserOptions(call_deltas=True),
+            runner=RunnerOptions(state=self._speed),
+            approvals=ApprovalOptions(ask="now"),
         )
         if isinstance(found, Path):
             self._played[answer] = found
