@@ -1,12 +1,24 @@
-"""Grammars of bodies, the text behind a marker: each for one kind of body, shared by dialects.
+"""Grammars of bodies: they read the text after a marker, one kind of body each, and dialects share them.
 
-A body reads a span from behind its marker to its end. It reports where calls begin and end and what their names are,
-and writes their arguments as JSON text if they are not JSON. It does not read the JSON itself: that is done once, for
-all dialects, when a call is complete.
+A grammar is a generator that takes a `Span`. It reads from the end of the marker to the end of the span and yields when
+it needs more text. It reports where calls begin and end and their names. Arguments that are not JSON it writes to the
+span as JSON text. It does not decode JSON: that happens once for all dialects, when a call is complete.
 
-This module has what the grammars share. Models forget closing tags: a call that lacks only its own, because something
-else begins there, is a call all the same. A call that is cut or broken is an error, which ends with the next tag of the
-dialect.
+| module | bodies |
+| --- | --- |
+| `json_bodies` | JSON calls: one, an array, or several in a row |
+| `named_json` | a name, and then the JSON of the arguments |
+| `function_tags` | `<function=NAME><parameter=KEY>…` |
+| `pairs` | `NAME<arg_key>KEY</arg_key><arg_value>…` |
+| `named_tag` | `<tool: NAME>` around text or JSON |
+| `invocations`, `xtml` | `<invoke name="NAME"><parameter name="KEY">…`, and the same with tokens |
+| `elements` | `<NAME><KEY>…</KEY></NAME>` |
+| `keyword_calls` | `NAME(KEY=…)`, and the notation of the Gemma models |
+| `values`, `literals`, `syntax`, `xml_text` | how values and tags become JSON |
+
+This module has the parts that the grammars share. Models forget closing tags: a call that lacks only its closing tag,
+because something else begins there, is a call. A call that is cut off or malformed is an error, which ends with the
+next tag of the dialect.
 """
 
 from __future__ import annotations
@@ -20,96 +32,113 @@ from typing import Any, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.json_values import compact
+from streamtools.parsing.json_text import ENDED, OPEN
 from streamtools.parsing.markers import Marker, Part
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Body, Span
 
-Begun: TypeAlias = Callable[[str, int], "re.Match[str] | None"]
+CutTag: TypeAlias = Callable[[str, int], "re.Match[str] | None"]
 
 
-def begun(*tags: tuple[Part, ...]) -> Begun:
-    """Return what matches a beginning of one of `tags` at the end of a text."""
+def cut_tag(*tags: tuple[Part, ...]) -> CutTag:
+    """Return a function that matches the beginning of one of `tags` at the end of a text."""
     markers = [Marker(tag) for tag in tags]
 
     @cache
-    def compiled() -> Begun:
+    def compiled() -> CutTag:
         return re.compile("|".join(marker.begun_pattern() for marker in markers)).match
 
     return lambda text, at: compiled()(text, at)
 
 
-class End(Enum):
+class CallEnd(Enum):
     """How a call ends."""
 
     CLOSED = "closed"
-    UNCLOSED = "unclosed"  # something else begins where its closing tag should stand
+    UNCLOSED = "unclosed"  # something else begins in the place of its closing tag
     INSIDE = "inside"  # its closing tag came inside a value
-    BROKEN = "broken"  # something stands in it that has no place there
+    BROKEN = "broken"  # something stands where it has no place
     BROKEN_JSON = "broken JSON"
-    CUT = "cut"
+    CUT = "cut"  # the stream ends inside it
 
     @property
     def code(self) -> Code | None:
-        """What is wrong with the call; None if it is one."""
+        """The error code. None if the call is good."""
         return _CODES.get(self)
 
 
 _CODES = {
-    End.INSIDE: Code.UNRECOGNISED_TOOL_CALL,
-    End.BROKEN: Code.UNRECOGNISED_TOOL_CALL,
-    End.BROKEN_JSON: Code.INVALID_JSON,
-    End.CUT: Code.TRUNCATED,
+    CallEnd.INSIDE: Code.UNRECOGNISED_TOOL_CALL,
+    CallEnd.BROKEN: Code.UNRECOGNISED_TOOL_CALL,
+    CallEnd.BROKEN_JSON: Code.INVALID_JSON,
+    CallEnd.CUT: Code.TRUNCATED,
 }
 
 
-def complete(span: Span, end: End) -> End:
-    """Return how a call ends whose arguments are complete: where it is cut, it lacks its closing tag."""
-    if end is End.CUT:
+def read_arguments(span: Span) -> Generator[None, None, CallEnd | None]:
+    """Read the JSON object of all arguments. Returns None if it is complete, or else how the call ends."""
+    state = yield from span.arguments()
+    return None if state is ENDED else CallEnd.CUT if state is OPEN else CallEnd.BROKEN_JSON
+
+
+def unclosed_if_cut(span: Span, end: CallEnd) -> CallEnd:
+    """Return the end of a call whose arguments are complete: if the stream cut it, only its closing tag is missing."""
+    if end is CallEnd.CUT:
         span.at = len(span.text)
-        return End.UNCLOSED
+        return CallEnd.UNCLOSED
     return end
 
 
-def cut_or_broken(span: Span, *, cut: bool) -> End:
-    """Return how a call ends where something stands that has no place in it; if it is `cut`, that is read."""
+def cut_or_broken(span: Span, *, cut: bool) -> CallEnd:
+    """Return CUT after reading the rest of the text, or BROKEN."""
     if cut:
         span.at = len(span.text)
-    return End.CUT if cut else End.BROKEN
+    return CallEnd.CUT if cut else CallEnd.BROKEN
 
 
-def skip_rest(span: Span, end: End, behind: Closing) -> Generator[None, None, bool]:
-    """Read what is left of a call that is broken, to a closing `behind` it; return False if the stream ends in it."""
-    if end is End.CUT:
+def cut_in_tag(span: Span, *tags: str) -> CallEnd:
+    """Return CUT if the stream ends here or inside one of `tags`, else BROKEN."""
+    return CallEnd.CUT if span.at_end_in(*tags) else CallEnd.BROKEN
+
+
+def skip_broken(span: Span, end: CallEnd, closing: Closing) -> Generator[None, None, bool]:
+    """Read through `closing` if the call is malformed. Returns False if the stream ends in the call."""
+    if end is CallEnd.CUT:
         return False
-    return end not in (End.BROKEN, End.BROKEN_JSON) or (yield from span.recover_at(behind))
+    return end not in (CallEnd.BROKEN, CallEnd.BROKEN_JSON) or (yield from span.recover_at(closing))
 
 
-def cut(span: Span, begin: int, closing: Closing) -> End:
-    """Return how a call ends in whose value, from a place on, the message ends.
+def cut_in_value(span: Span, begin: int, closing: Closing) -> CallEnd:
+    """Return CUT for a call whose message ends in a value that began at `begin`.
 
-    If a closing tag stands in the value that did not count, since text follows it, that text is most likely the rest of
-    the answer, and no part of a file that was being written: the call ends with the last such tag.
+    The value may hold a closing tag that did not count, because text follows it. That text is most likely the rest of
+    the answer, not part of a file. So the call ends with the last such tag.
     """
-    behind = closing.lost(span.kept_since(begin)) if span.stores else None
-    if behind is not None:
-        span.rewind(begin + behind)
-    return End.CUT
+    length = closing.lost(span.kept_since(begin)) if span.stores else None
+    if length is not None:
+        span.rewind(begin + length)
+    return CallEnd.CUT
 
 
-def settle(span: Span, end: End, tag: str, *, last: bool = True) -> None:
-    """Report the call that ends here, with `tag` as its closing tag; close the span if it is the `last`."""
+def report_end(span: Span, end: CallEnd, tag: str, *, last: bool = True) -> None:
+    """Report the call that ends here. `tag` is its closing tag. Closes the span after the `last` call."""
     if last:
         span.close(end.code)
     else:
         span.finish(end.code)
-    if end is End.UNCLOSED:
-        span.warn(Code.MISSING_CLOSE, f"the call lacks its closing {tag}")
+    if end is CallEnd.UNCLOSED:
+        warn_unclosed(span, tag)
+
+
+def warn_unclosed(span: Span, tag: str) -> None:
+    """Warn that the call lacks its closing `tag`."""
+    span.warn(Code.MISSING_CLOSE, f"the call lacks its closing {tag}")
 
 
 class Members:
-    """Writes the arguments of the last call of a span, which come one by one, as a JSON object.
+    """Writes the arguments of the last call, which arrive one by one, as a JSON object.
 
-    A key that comes twice is found when the call is complete.
+    A key that occurs twice is found when the call is complete.
     """
 
     def __init__(self, span: Span) -> None:
@@ -119,41 +148,47 @@ class Members:
         span.write("{")
 
     def key(self, name: str) -> None:
-        """Begin a member; its value is written to the span next, as JSON text."""
+        """Begin a member. The caller then writes its value to the span as JSON text."""
         self._span.write(("" if self._first else ",") + encode_basestring(name) + ":")
         self._first = False
 
     def end(self) -> None:
-        """The object is complete."""
+        """End the object."""
         self._span.write("}")
 
 
-def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]]) -> Body:
-    """Return the grammar of a call that is no JSON: `read` takes its whole text, and returns its name and arguments.
+def end_without_arguments(span: Span) -> None:
+    """Complete the last call with an empty object as its arguments."""
+    Members(span).end()
+    span.end_call()
 
-    The text is what stands between the opener and `close`. What `read` raises as ValueError, LookupError, TypeError or
-    AttributeError says that it is no call (`unrecognised_tool_call`). An argument that is a text becomes what the
-    schema of its tool says that it is, a number say. Nothing of the call is known before its end.
+
+def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]]) -> Body:
+    """Return the grammar of a call that is no JSON, for dialects with a parser of their own.
+
+    `read` takes the text between the opener and `close`. It returns the name of the tool and the arguments. If it
+    raises ValueError, LookupError, TypeError or AttributeError, the text is no call (`unrecognised_tool_call`). A text
+    argument becomes a number, say, if the schema of the tool says so. Nothing of the call is known before its end.
     """
-    from streamtools.parsing.bodies.values import Value  # here, because few dialects need it
+    from streamtools.parsing.bodies.values import Value  # loaded on use: `import streamtools` loads this module
 
     end = Closing(close)
 
     def body(span: Span) -> Generator[None, None, None]:
         pieces: list[str] = []
         closed = yield from span.content(end, lambda piece: pieces.append(piece) if span.stores else None)
-        if not (closed and span.stores):  # what is over the limit has been reported
+        if not (closed and span.stores):  # a limit has been reported already
             span.close(None if closed else Code.TRUNCATED)
             return
         try:
             name, arguments = read("".join(pieces))
-            given = {key: each if isinstance(each, str) else compact(each) for key, each in dict(arguments).items()}
+            texts = {key: value if isinstance(value, str) else compact(value) for key, value in dict(arguments).items()}
         except (ValueError, LookupError, TypeError, AttributeError):
             span.close(Code.UNRECOGNISED_TOOL_CALL)
             return
         span.call(name)
         members, schema = Members(span), span.declared.arguments(name)
-        for key, text in given.items():
+        for key, text in texts.items():
             members.key(key)
             if isinstance(arguments[key], str):
                 value = Value(schema.property(key), span)
@@ -169,7 +204,7 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
 
 
 def forged_result(close: str) -> Body:
-    """Return the grammar of a tool's result that the model writes itself: it is hidden up to its closing tag."""
+    """Return the grammar of a tool result that the model made up. It is hidden up to its closing tag."""
     end = Closing(close)
 
     def body(span: Span) -> Generator[None, None, None]:
@@ -180,12 +215,12 @@ def forged_result(close: str) -> Body:
 
 
 def wrapper(span: Span) -> Generator[None, None, None]:
-    """Read the opening tag around calls that have markers of their own: it is hidden, and begins none."""
+    """Hide the opening tag around calls that have markers of their own."""
     span.close()
     yield from ()
 
 
 def cut_off(span: Span) -> Generator[None, None, None]:
-    """Read a call of which the stream has brought no more than its tag."""
+    """Report a call of which the stream brought only the tag."""
     span.close(Code.TRUNCATED)
     yield from ()

@@ -1,11 +1,15 @@
 """Calls as Python writes them: `[get_weather(city="Paris", days=3), get_time()]`.
 
-Calls are in a list or one on each line, with keyword arguments only: an argument without a name could be any of the
-tool's. In a dialect with a closing tag, a call is reported at its closing parenthesis, since later text does not change
-it. Behind text that is no call, the tag ends the span: a line inside a broken string may look like the next call.
-Without a tag, the text behind a call decides whether it was code, and the next blank line ends broken text.
+Calls stand in a list or one on each line. They have keyword arguments only: an argument without a name could be any
+argument of the tool.
 
-The Gemma models write one call with its keys and values in braces: `call:get_weather{city:<|"|>Paris<|"|>,days:3}`.
+In a dialect with a closing tag, a call is reported at its closing parenthesis, because later text does not change it.
+After text that is no call, the tag ends the span: a line inside a broken string may look like the next call. Without a
+tag, the text after a call decides whether it was code. The next blank line ends malformed text.
+
+The Gemma models write one call with keys and values in braces: `call:get_weather{city:<|"|>Paris<|"|>,days:3}`. Their
+keys have no quotes. The delimiter around a string is a token, so nothing inside needs an escape. These models also fall
+back to values in plain quotes, or in none.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from collections.abc import Generator
 from dataclasses import replace
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import Members
+from streamtools.parsing.bodies import Members, warn_unclosed
 from streamtools.parsing.bodies.literals import Literals
 from streamtools.parsing.bodies.syntax import PYTHON, PYTHON_WORDS, Quotes, Syntax
 from streamtools.parsing.json_text import BROKEN, DEEP, ENDED, OPEN, State
@@ -22,70 +26,82 @@ from streamtools.parsing.markers import BLANKS, LINE_END, Pattern, Some
 from streamtools.parsing.reader import Closing, Word, always
 from streamtools.parsing.span import Body, Span
 
-_PYTHON_CLASS = r"""^ \t\r\n()\[\]{}<>"'`=,;"""
-NAME = Some(_PYTHON_CLASS, 1, 128)
-"""The name of a tool, which may have dots in it; behind it comes a parenthesis."""
+_NAME_CHARACTERS = r"""^ \t\r\n()\[\]{}<>"'`=,;"""
+NAME = Some(_NAME_CHARACTERS, 1, 128)
+"""The name of a tool, which may have dots in it. A parenthesis follows it."""
 
-_name = Word(_PYTHON_CLASS, 128)
+_name = Word(_NAME_CHARACTERS, 128)
 _STARS, _FENCE = Pattern("**"), Pattern("```")
 _BLANK_LINE = Closing(blank_line=True)
 _REST_OF_LINE = Pattern(BLANKS, LINE_END)
 
 
-def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False) -> Body:
-    """Return the grammar of calls between two tags, or, without tags, of a list of them.
+def is_writable(name: str) -> bool:
+    """Whether a tool or an argument of this name can be written in this syntax."""
+    return _name.matches(name)
 
-    If they are `fenced`, a fence of back-ticks may end before the closing tag. If they are `loose`, so are their
-    literals.
+
+def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False) -> Body:
+    """Return the grammar of calls between two tags, or without tags of a list of calls.
+
+    With `fenced`, a fence of back-ticks may end before the closing tag. With `loose`, literals may be written loosely.
     """
     syntax = replace(PYTHON, loose=close) if loose else PYTHON
     opener, closer = Pattern(opening), Pattern(close)
-    end = Closing(close) if close else _BLANK_LINE
+    closing = Closing(close) if close else _BLANK_LINE
 
     def body(span: Span) -> Generator[None, None, None]:
-        return _Calls(span, opener, closer, close, end, syntax, fenced=fenced).read()
+        return _PythonicCalls(span, opener, closer, close, closing, syntax, fenced=fenced).read()
 
     return body
 
 
-class _Calls:
+class _PythonicCalls:
     """Reads the calls of one span."""
 
     def __init__(
-        self, span: Span, opener: Pattern, closer: Pattern, close: str, end: Closing, syntax: Syntax, *, fenced: bool
+        self,
+        span: Span,
+        opener: Pattern,
+        closer: Pattern,
+        close: str,
+        closing: Closing,
+        syntax: Syntax,
+        *,
+        fenced: bool,
     ) -> None:
         self._span, self._syntax = span, syntax
         self._opener, self._closer = opener, closer
-        self._close, self._end = close, end
+        self._close, self._closing = close, closing
         self._fenced = fenced
-        self._listed = False  # a bracket is open
+        self._in_list = False
 
     def read(self) -> Generator[None, None, None]:
         span = self._span
-        self._listed = span.marker == "["
+        self._in_list = span.marker == "["
         if (yield from span.peek()) == "[":
             span.at += 1
-            self._listed = True
+            self._in_list = True
             yield from span.peek()
-        more = True
-        while more:
+        another = True
+        while another:
             span.begin_call(span.place)
-            literal = ArgumentReader(span, self._syntax)
-            state = yield from _read_call(span, literal)
+            literals = ArgumentReader(span, self._syntax)
+            state = yield from _read_call(span, literals)
             if state is not ENDED:
-                yield from give_up(span, state, literal, self._end)
+                yield from give_up(span, state, literals, self._closing)
                 return
             span.end_call()
-            more = yield from (self._tagged() if self._close else self._untagged())
+            another = yield from (self._after_tagged() if self._close else self._after_untagged())
 
-    def _tagged(self) -> Generator[None, None, bool]:
-        """Read what stands behind a call; return whether that is one more."""
+    def _after_tagged(self) -> Generator[None, None, bool]:
+        """Read the text after a call between tags. Returns whether another call follows."""
         span = self._span
         span.finish()
         comma = False
-        while (char := (yield from span.peek())) and ((char == "]" and self._listed) or (char in ",;" and not comma)):
+        while (char := (yield from span.peek())) and ((char == "]" and self._in_list) or (char in ",;" and not comma)):
             if char == "]":
-                self._listed = False
+                self._in_list = False
             else:
                 comma = True
             span.at += 1
@@ -96,17 +112,17 @@ class _Calls:
             span.close()
             return False
         if found < 0 and char and not span.at_end_in(self._close, "```" if self._fenced else self._close):
-            if char == "[" and not self._listed:
-                self._listed = True
+            if char == "[" and not self._in_list:
+                self._in_list = True
                 span.at += 1
                 yield from span.peek()
             return True
         span.close()
-        span.warn(Code.MISSING_CLOSE, f"the call lacks its closing {self._close}")
+        warn_unclosed(span, self._close)
         return False
 
-    def _untagged(self) -> Generator[None, None, bool]:
-        """Read what stands behind a call of a list; return whether that is one more."""
+    def _after_untagged(self) -> Generator[None, None, bool]:
+        """Read the text after a call of a list. Returns whether another call follows."""
         span = self._span
         char = yield from span.peek()
         comma = char == ","
@@ -124,7 +140,7 @@ class _Calls:
         if comma:
             span.finish()
             return True
-        yield from span.until(self._end)
+        yield from span.until(self._closing)
         span.close(Code.UNRECOGNISED_TOOL_CALL)
         return False
 
@@ -135,11 +151,12 @@ class ArgumentReader:
     def __init__(self, span: Span, syntax: Syntax) -> None:
         self._span = span
         self._syntax = syntax
-        self.string_begin = -1  # the place where the string begins that was read last
+        self.string_begin = -1  # the place where the last string begins
 
     def read(self, *, depth: int, named: bool = True) -> Generator[None, None, State]:
-        """Read one value, which nests `depth` levels at most; write it to the call if it is `named`, and return how it
-        ended.
+        """Read one value, nested up to `depth` levels. Returns how it ends.
+
+        The value is written to the call if it is `named`.
         """
         span = self._span
         written: list[str] = span.current.pieces if named and span.current is not None else []
@@ -161,11 +178,10 @@ class ArgumentReader:
         return literals.state
 
 
-def give_up(span: Span, state: State, reader: ArgumentReader, end: Closing) -> Generator[None, None, None]:
-    """Close the span, of which the last call came to an end that is none.
+def give_up(span: Span, state: State, literals: ArgumentReader, closing: Closing) -> Generator[None, None, None]:
+    """Close the span after a call that did not end well.
 
-    Where a quote was missing, the string that was read last may have begun in the wrong place, so it is searched for
-    the end of the span as well.
+    If a quote is missing, the last string may have begun in the wrong place. So it is searched for `closing` too.
     """
     if state is OPEN:
         span.close(Code.TRUNCATED)
@@ -173,79 +189,79 @@ def give_up(span: Span, state: State, reader: ArgumentReader, end: Closing) -> G
     if state is DEEP:
         if span.stores:
             span.exceed(Code.TOO_DEEP, span.place)
-    elif span.stores and 0 <= reader.string_begin < span.place:
-        span.rewind(reader.string_begin)
-    yield from span.until(end)
+    elif span.stores and 0 <= literals.string_begin < span.place:
+        span.rewind(literals.string_begin)
+    yield from span.until(closing)
     span.close(Code.UNRECOGNISED_TOOL_CALL)
 
 
-def _read_call(span: Span, literal: ArgumentReader) -> Generator[None, None, State]:
-    """Read a call; return ENDED, OPEN at the end of the stream, or what else its text has come to."""
+def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, State]:
+    """Read a call. Returns ENDED, OPEN at the end of the stream, or the state of the malformed text."""
     name = yield from span.word(_name)
     if not name or span.text[span.at : span.at + 1] != "(":
-        return _stuck(span)
+        return _broken_or_open(span)
     span.at += 1
     span.call(name)
     if (yield from span.peek()) == "*" and (yield from span.accept(_STARS)):
         span.convert()
         if (yield from span.peek()) != "{":
-            return _stuck(span)
-        state = yield from literal.read(depth=span.depth)
-        return (yield from _end_of_list(span)) if state is ENDED else state
+            return _broken_or_open(span)
+        state = yield from literals.read(depth=span.depth)
+        return (yield from _end_starred(span)) if state is ENDED else state
     members = Members(span)
     while (char := (yield from span.peek())) != ")":
         if not char:
             return OPEN
-        state = yield from _read_argument(span, literal, members)
+        state = yield from _read_argument(span, literals, members)
         if state is not ENDED:
             return state
         char = yield from span.peek()
         if char == ",":
             span.at += 1
         elif char != ")":
-            return _stuck(span)
+            return _broken_or_open(span)
     span.at += 1
     members.end()
     return ENDED
 
 
-def _read_argument(span: Span, literal: ArgumentReader, members: Members) -> Generator[None, None, State]:
-    """Read one argument, which ought to have a name."""
+def _read_argument(span: Span, literals: ArgumentReader, members: Members) -> Generator[None, None, State]:
+    """Read one argument. Without a name, it makes the call an error."""
     name = yield from span.word(_name)
     char = yield from span.peek()
     if name and char == "=":
         span.at += 1
         members.key(name)
         yield from span.peek()
-        return (yield from literal.read(depth=span.depth - 1))
+        return (yield from literals.read(depth=span.depth - 1))
     span.blame(Code.INVALID_ARGUMENTS, "an argument has no name")
     if name:
         return ENDED if char else OPEN
-    return (yield from literal.read(depth=span.depth - 1, named=False))
+    return (yield from literals.read(depth=span.depth - 1, named=False))
 
 
-def _end_of_list(span: Span) -> Generator[None, None, State]:
-    """Read the end of the arguments."""
+def _end_starred(span: Span) -> Generator[None, None, State]:
+    """Read the end of a call after `**{…}`."""
     if (yield from span.peek()) == ",":
         span.at += 1
     if (yield from span.peek()) != ")":
-        return _stuck(span)
+        return _broken_or_open(span)
     span.at += 1
     return ENDED
 
 
-def _stuck(span: Span) -> State:
-    """Return what it means that what comes next is not what should come."""
+def _broken_or_open(span: Span) -> State:
+    """Return BROKEN if text follows that has no place here, or OPEN at the end of the stream."""
     return BROKEN if span.at < len(span.text) else OPEN
 
 
 def call_line(span: Span) -> Generator[None, None, None]:
-    """Read one call that has a line to itself, from where its marker begins: what stands behind it makes it code."""
+    """Read one call on a line of its own, from where its marker begins. More text on the line makes it code."""
     span.rewind(0)
-    literal = ArgumentReader(span, PYTHON)
-    state = yield from _read_call(span, literal)
+    literals = ArgumentReader(span, PYTHON)
+    state = yield from _read_call(span, literals)
     if state is not ENDED:
-        yield from give_up(span, state, literal, _BLANK_LINE)
+        yield from give_up(span, state, literals, _BLANK_LINE)
         return
     span.end_call()
     if (yield from span.accept(_REST_OF_LINE)):
@@ -255,15 +271,6 @@ def call_line(span: Span) -> Generator[None, None, None]:
     span.close(Code.UNRECOGNISED_TOOL_CALL)
 
 
-def readable(name: str) -> bool:
-    """Whether a tool or an argument of this name can be written."""
-    return _name.matches(name)
-
-
-# The Gemma models have a notation of their own: keys without quotes, and a delimiter around strings that is a token of
-# its own, so that nothing inside needs an escape. Values in plain quotes, or in none, are what they fall back to.
-
-
 def _gemma(mark: str) -> Syntax:
     quotes = (Quotes(mark, escapes=False), Quotes('"'), Quotes("'"))
     return Syntax(quotes, words=PYTHON_WORDS, bare_keys=True, bare_strings=True)
@@ -271,25 +278,25 @@ def _gemma(mark: str) -> Syntax:
 
 GEMMA, FUNCTION_GEMMA = _gemma('<|"|>'), _gemma("<escape>")
 
-_GEMMA_CLASS = r"""^ \t\r\n(){}\[\]<>"'`=,;:"""
-GEMMA_NAME = Some(_GEMMA_CLASS, 1, 128)
-"""The name of a tool; behind it comes a brace."""
+_GEMMA_CHARACTERS = r"""^ \t\r\n(){}\[\]<>"'`=,;:"""
+GEMMA_NAME = Some(_GEMMA_CHARACTERS, 1, 128)
+"""The name of a tool. A brace follows it."""
 
-_gemma_name = Word(_GEMMA_CLASS, 128)
+_gemma_name = Word(_GEMMA_CHARACTERS, 128)
 
 
 def gemma_call(syntax: Syntax, opening: str, close: str) -> Body:
-    """Return the grammar of what follows `call:`, between two tags."""
-    opener, closer, end = Pattern(opening), Pattern(close), Closing(close)
+    """Return the grammar of the text after `call:`, between two tags."""
+    opener, closer, closing = Pattern(opening), Pattern(close), Closing(close)
 
     def body(span: Span) -> Generator[None, None, None]:
         span.begin_call(span.place)
         span.call((yield from span.word(_gemma_name)))
         span.convert()
-        arguments = ArgumentReader(span, syntax)
-        state = yield from arguments.read(depth=span.depth)
+        literals = ArgumentReader(span, syntax)
+        state = yield from literals.read(depth=span.depth)
         if state is not ENDED:
-            yield from give_up(span, state, arguments, end)
+            yield from give_up(span, state, literals, closing)
             return
         span.end_call()
         char = yield from span.peek()
@@ -298,9 +305,9 @@ def gemma_call(syntax: Syntax, opening: str, close: str) -> Body:
             span.close()
             return
         if found < 0 and char and not span.at_end_in(close):
-            yield from give_up(span, BROKEN, arguments, end)
+            yield from give_up(span, BROKEN, literals, closing)
             return
         span.close()
-        span.warn(Code.MISSING_CLOSE, f"the call lacks its closing {close}")
+        warn_unclosed(span, close)
 
     return body

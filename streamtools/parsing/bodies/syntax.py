@@ -1,7 +1,7 @@
-"""The syntax of literals: how strings, escapes, words and numbers of a language become JSON.
+"""The syntax of literals: how the strings, escapes, words and numbers of a language become JSON.
 
-The marks around strings and the words are parameters. Models mostly write those of Python, which include those of JSON
-but for three words.
+The quotes and the words are parameters. Models mostly write those of Python, which include those of JSON except for
+three words.
 """
 
 from __future__ import annotations
@@ -15,30 +15,32 @@ from json.encoder import encode_basestring
 from streamtools.parsing.markers import beginning
 from streamtools.parsing.reader import matcher
 
-# NaN and Infinity are JSON for Python only: the decoding of a complete call names them.
+# Only Python reads NaN and Infinity as JSON. They pass here, and the decoding of the complete call reports them.
 JSON_WORDS = {word: word for word in ("true", "false", "null", "NaN", "Infinity", "-Infinity")}
 PYTHON_WORDS = JSON_WORDS | {"True": "true", "False": "false", "None": "null"}
 
 _is_json = re.compile(r'(?:[^"\\\x00-\x1f]++|\\.)*+').fullmatch
-_pieces = re.compile(r"\\.|[^\\]+", re.DOTALL).findall
+_escapes_and_texts = re.compile(r"\\.|[^\\]+", re.DOTALL).findall
 
 
 @dataclass(frozen=True)
 class Quotes:
-    """The marks around a string, and whether a back-slash in it begins an escape, or only protects a quote."""
+    """The marks around a string."""
 
     mark: str
     escapes: bool = True
+    """Whether a back-slash begins an escape."""
     raw: bool = False
+    """Whether a back-slash only keeps a quote from ending the string."""
 
     @cached_property
     def content(self) -> Callable[[str, int], re.Match[str]]:
-        """Matches content up to the mark, a beginning of it at the end of the text, or what needs a closer look."""
+        """Matches content up to the mark, to a part of the mark at the end of the text, or to an escape."""
         return matcher(self._content)
 
     @cached_property
     def leaves(self) -> Callable[[str], object]:
-        """Finds nothing in text that is content, whatever comes next."""
+        """Returns None for text that is content, whatever comes next."""
         return re.compile(f"(?!{self._content}\\Z)").match
 
     @property
@@ -47,10 +49,10 @@ class Quotes:
         slash = r"\\" if self.escapes or self.raw else ""
         plain = f"[^{first}{slash}]++"
         if self.escapes:
-            plain += r'|\\[\\"/bfnrt]'  # what means the same behind a back-slash in JSON as here
-        if rest:  # a beginning of the mark that it is not
-            begun = f"(?:{beginning(rest)})?" if len(rest) > 1 else ""
-            plain += f"|{first}(?!{re.escape(rest)}|{begun}\\Z)"
+            plain += r'|\\[\\"/bfnrt]'  # escapes with the same meaning in JSON
+        if rest:  # the first character of the mark, where the mark does not follow
+            part = f"(?:{beginning(rest)})?" if len(rest) > 1 else ""
+            plain += f"|{first}(?!{re.escape(rest)}|{part}\\Z)"
         return f"(?:{plain})*+"
 
     def convert(self, content: str) -> str:
@@ -61,36 +63,37 @@ class Quotes:
             return quoted(content)
         if _is_json(content):
             return content
-        return "".join(each if each[0] == "\\" else quoted(each) for each in _pieces(content))
+        return "".join(part if part[0] == "\\" else quoted(part) for part in _escapes_and_texts(content))
 
 
 @dataclass(frozen=True)
 class Syntax:
-    """The forms of literals. Of quotes that begin with one another, the longest counts."""
+    """The forms of literals."""
 
     quotes: tuple[Quotes, ...]
+    """The longest mark comes first among marks that begin with one another."""
     words: Mapping[str, str]
     """JSON for each word that is no number."""
     raw_quotes: tuple[Quotes, ...] = ()
-    """Strings behind the letter r."""
+    """Quotes after the letter r."""
     tuples: bool = False
     bare_keys: bool = False
-    """Keys are what stands before the colon, and may be quoted; else they are strings or numbers."""
+    """Whether a key is the text before the colon, with or without quotes. Otherwise it is a string or a number."""
     bare_strings: bool = False
-    """A value without quotes that is no word and no number is a string, up to the next comma, bracket or line."""
-
+    """Whether a value without quotes that is no word and no number is a string, up to a comma, bracket or line end."""
     loose: str = ""
-    """The closing tag of calls that are written loosely: numbers may begin with zeros, sets are arrays, and quotes may
-    stand in strings unescaped.
+    """The closing tag of calls that are written loosely.
+
+    Their numbers may begin with zeros, sets are arrays, and quotes may stand in strings unescaped.
     """
 
     @cached_property
-    def firsts(self) -> frozenset[str]:
+    def first_characters(self) -> frozenset[str]:
         """The characters with which a string begins."""
         return frozenset(quotes.mark[0] for quotes in self.quotes)
 
     def find_quotes(self, text: str, at: int, *, raw: bool = False, ended: bool = False) -> Quotes | bool:
-        """Return what begins a string here, True if the text is too short to tell, or False if nothing does."""
+        """Return the quotes that begin a string here, True if the text is too short to tell, or False for none."""
         for quotes in self.raw_quotes if raw else self.quotes:
             if text.startswith(quotes.mark, at):
                 return quotes
@@ -99,22 +102,22 @@ class Syntax:
         return False
 
 
-_MARKS = ('"""', "'''", '"', "'")
+_PYTHON_MARKS = ('"""', "'''", '"', "'")
 PYTHON = Syntax(
-    quotes=tuple(map(Quotes, _MARKS)),
+    quotes=tuple(map(Quotes, _PYTHON_MARKS)),
     words=PYTHON_WORDS | {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"},
-    raw_quotes=tuple(Quotes(mark, escapes=False, raw=True) for mark in _MARKS),
+    raw_quotes=tuple(Quotes(mark, escapes=False, raw=True) for mark in _PYTHON_MARKS),
     tuples=True,
 )
 """Literals of Python and of JSON."""
 
-_DIGITS = r"\d++(?:_\d++)*+"  # possessive: digits that no point divides are not divided in every possible way
+_DIGITS = r"\d++(?:_\d++)*+"  # possessive, so that a long number is not split in every possible way
 _decimal = re.compile(rf"([-+]?)({_DIGITS})?(\.)?({_DIGITS})?(?:[eE]([-+]?{_DIGITS}))?", re.ASCII).fullmatch
 _prefixed = re.compile(r"[-+]?0(?:[xX][0-9a-fA-F]{1,128}|[oO][0-7]{1,128}|[bB][01]{1,128})").fullmatch
 
 
 def number(word: str, *, zeros: bool = False) -> str | None:
-    """Return a number as JSON, or None if `word` is none; with `zeros` it may begin with some."""
+    """Return a number as JSON, or None if `word` is no number. With `zeros`, it may begin with zeros."""
     if _prefixed(word):
         return str(int(word, 0))
     found = _decimal(word)
@@ -138,20 +141,22 @@ _escape = re.compile(
     rf"\\(?:x({_HEX}{{2}})|u({_HEX}{{4}})|U({_HEX}{{8}})|([0-7]{{3}}|[0-7]{{1,2}}(?=[^0-7]))"
     r"|(\r\n|\r(?=[^\n])|\n)|([^xuUN0-7\r\n]))"
 ).match
-escape_begun = matcher(rf"\\(?:x{_HEX}?|u{_HEX}{{0,3}}|U{_HEX}{{0,7}}|[0-7]{{1,2}}|\r)?|")
+cut_escape = matcher(rf"\\(?:x{_HEX}?|u{_HEX}{{0,3}}|U{_HEX}{{0,7}}|[0-7]{{1,2}}|\r)?|")
+"""Matches an escape that more text may complete."""
 
 
 def escape(text: str, at: int) -> tuple[str, int] | None:
-    """Return what the escape that begins here means, inside a JSON string, and its end; None if it is none.
+    """Return the meaning of the escape here, as JSON string content, and its end. Returns None if it is no escape.
 
-    Python's and JSON's, which agree but for `\\/`: JSON's meaning counts. Like Python, an unknown one is itself.
+    Escapes are those of Python and JSON. The two differ only in `\\/`, which is read as in JSON. As in Python, an
+    unknown escape means itself.
     """
     found = _escape(text, at)
     if found is None:
         return None
     two, four, eight, octal, line, other = found.groups()
     if four is not None:
-        return f"\\u{four}", found.end()  # as it is: two of them may make a pair
+        return f"\\u{four}", found.end()  # unchanged: two of them may make a surrogate pair
     if line is not None:
         meaning = ""
     elif other is not None:

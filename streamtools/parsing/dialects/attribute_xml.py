@@ -1,10 +1,10 @@
-"""Calls in XML: names are attributes, in tags of brackets or in tags that are put together of tokens, or the tags.
+"""Calls in XML with names as attributes or as tags. The tags have brackets, or they are made of tokens.
 
     <function_calls><invoke name="get_weather"><parameter name="city">Paris</parameter></invoke></function_calls>
     <|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris<|close|>…
     <get_weather><city>Paris</city></get_weather>
 
-Values are text, which the tool's JSON schema gives its type, where no attribute says it.
+Values are text. The JSON schema of the tool gives them their types, unless an attribute does.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from typing import Any
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
-from streamtools.parsing.bodies.attributes import Invocations, xtml_call
-from streamtools.parsing.bodies.elements import ElementCall, attribute, section
+from streamtools.parsing.bodies.elements import ElementCall
+from streamtools.parsing.bodies.invocations import Invocations
 from streamtools.parsing.bodies.json_bodies import json_calls
+from streamtools.parsing.bodies.xml_text import attribute, section
+from streamtools.parsing.bodies.xtml import xtml_call
 from streamtools.parsing.dialects.base import (
     AFTER_WRAPPER,
     Dialect,
     Opener,
     Tag,
+    as_text,
     both_tags,
     closed_again,
     ends_of_turn,
@@ -33,10 +36,10 @@ from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
 def anthropic_xml() -> Dialect:
-    """Return the dialect that the first Claude models were taught by a prompt, and that many models imitate.
+    """Return the dialect that a prompt taught to the first Claude models, and that many models imitate.
 
-    Another dialect has the same wrapper: what follows it tells them apart. Source: the prompt format of Anthropic's
-    tool use cookbook.
+    Another dialect has the same wrapper, and the text after it distinguishes them. Source: the prompt format of
+    Anthropic's tool use cookbook.
     """
     form = Invocations("function_calls")
     return Dialect(
@@ -57,14 +60,14 @@ def anthropic_xml() -> Dialect:
 
 
 def atem_xml() -> Dialect:
-    """Return the dialect of Muse Glimmer; its headers hold what those of other dialects do, so "auto" goes without it.
+    """Return the dialect of Muse Glimmer, by its chat template.
 
-    Each message of the model begins with a header that names whom it is for: `to=self` is reasoning, `to=user` the
-    answer, and that of a call the tool. Without that header, what looks like a call is an example. The prompt ends in
-    the first header, before a space. Source: the chat template of the model.
+    Each message begins with a header that names its recipient: `to=self` is reasoning, `to=user` the answer, and a call
+    goes to its tool. Without that header, text that looks like a call is an example. The prompt contains the beginning
+    of the first header, up to a space. Other dialects have such headers too, so "auto" does not include this one.
     """
     ends, name, start = ("<|eom|>", "<|eot|>"), Some(r"^\s<>|", 1, 128), "<|start|>assistant "
-    form = Invocations("function_calls", prefix="atem:", ends=ends, read_name=_once)
+    form = Invocations("function_calls", prefix="atem:", ends=ends, read_name=_without_namespace)
     body, write = form.addressed(*ends), _writer("<atem:function_calls>\n", "\n</atem:function_calls>", prefix="atem:")
     return Dialect(
         id="atem_xml",
@@ -87,8 +90,8 @@ def atem_xml() -> Dialect:
     )
 
 
-def _once(name: str) -> str:
-    """Return the name of a tool without a namespace that only repeats it: `f.f` is `f`."""
+def _without_namespace(name: str) -> str:
+    """Remove a namespace that only repeats the name: `f.f` is `f`."""
     half = name[: len(name) // 2]
     return half if half and name == f"{half}.{half}" else name
 
@@ -96,7 +99,7 @@ def _once(name: str) -> str:
 def minicpm5_xml() -> Dialect:
     """Return the dialect of openbmb/MiniCPM5, by its chat template: calls stand alone.
 
-    A value that could be taken for tags stands in a CDATA section.
+    A value that could be read as tags stands in a CDATA section.
     """
     end = "<|im_end|>"
     form = Invocations(invoke="function", parameter="param", ends=(end,), xml=True)
@@ -110,12 +113,12 @@ def minicpm5_xml() -> Dialect:
 
 
 def deepseek_dsml() -> Dialect:
-    """Return the dialect of DeepSeek V3.2, V4 and V4.1, in which an attribute says whether a value is text or JSON.
+    """Return the dialect of DeepSeek V3.2, V4 and V4.1. An attribute says whether a value is text or JSON.
 
-    The wrapper is `function_calls` in V3.2, and in V4.1 `calls`, where a space stands before the name of each tag. The
-    bars are full-width, U+FF5C. Source: the encoding scripts beside deepseek-ai/DeepSeek-V3.2 and its successors.
+    The wrapper is `function_calls` in V3.2. In V4.1 it is `calls`, and a space stands before the name of each tag. The
+    bars are full-width, U+FF5C. Source: the encoding scripts of deepseek-ai/DeepSeek-V3.2 and its successors.
     """
-    dialect = _marked("deepseek_dsml", "DSML", "<｜end▁of▁sentence｜>", "function_calls", "calls", line_feeds=2)
+    dialect = _with_mark("deepseek_dsml", "DSML", "<｜end▁of▁sentence｜>", "function_calls", "calls", line_feeds=2)
     return replace(
         dialect,
         write_result=lambda name, text: f"<tool_result>{text}</tool_result>",
@@ -125,12 +128,12 @@ def deepseek_dsml() -> Dialect:
 
 
 def gigachat35() -> Dialect:
-    """Return the dialect of GigaChat 3.5, by what SGLang reads: deepseek_dsml with a mark of its own."""
-    return _marked("gigachat35", "GCML", "</s>", line_feeds=1)
+    """Return the dialect of GigaChat 3.5, by SGLang's parser: deepseek_dsml with another mark."""
+    return _with_mark("gigachat35", "GCML", "</s>", line_feeds=1)
 
 
-def _marked(id: str, word: str, end: str, *wrappers: str, line_feeds: int) -> Dialect:
-    """Return a dialect in whose tags a mark stands before the name: a word between two full-width bars."""
+def _with_mark(id: str, word: str, end: str, *wrappers: str, line_feeds: int) -> Dialect:
+    """Return a dialect with a mark before the name in each tag: `word` between two full-width bars."""
     mark = f"\uff5c{word}\uff5c"
     form = Invocations("tool_calls", *wrappers, prefix=mark, spaced=bool(wrappers), ends=(end,))
     return Dialect(
@@ -146,7 +149,7 @@ def _marked(id: str, word: str, end: str, *wrappers: str, line_feeds: int) -> Di
 
 
 def dots_xml() -> Dialect:
-    """Return the dialect of the dots models of rednote-hilab, by what vLLM and SGLang read; JSON is read as well."""
+    """Return the dialect of the dots models of rednote-hilab, by the parsers of vLLM and SGLang. It reads JSON too."""
     opening, close = "<dots_function_call>", "</dots_function_call>"
     form = Invocations("dots_function_call")
     return Dialect(
@@ -164,7 +167,7 @@ def dots_xml() -> Dialect:
 def step3_xml() -> Dialect:
     """Return the dialect of stepfun-ai/step3, by its chat template: a call in XML between tokens.
 
-    Models leave out the type of the call, which is always `function`. A line feed behind a call is the template's.
+    Models leave out the type of the call, which is always `function`. A line feed after a call belongs to the template.
     """
     begin, end = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"
     begin_call, kind, end_call = "<｜tool_call_begin｜>", "function<｜tool_sep｜>", "<｜tool_call_end｜>"
@@ -181,32 +184,35 @@ def step3_xml() -> Dialect:
     )
 
 
+_MINIMAX_END = "[e~["
+
+
 def minimax_m2_xml() -> Dialect:
     """Return the dialect of MiniMaxAI/MiniMax-M2, by its chat template and its tool calling guide."""
-    end = "[e~["
-    form = Invocations("minimax:tool_call", ends=(end,))
+    opening, close = "<minimax:tool_call>", "</minimax:tool_call>"
+    form = Invocations("minimax:tool_call", ends=(_MINIMAX_END,))
     return Dialect(
         id="minimax_m2_xml",
-        openers=(Opener(("<minimax:tool_call>", SPACES), form.wrapped, ahead=("<",), line_feeds=1),),
-        write_call=_writer("<minimax:tool_call>\n", "\n</minimax:tool_call>"),
+        openers=(Opener((opening, SPACES), form.wrapped, ahead=("<",), line_feeds=1),),
+        write_call=_writer(f"{opening}\n", f"\n{close}"),
         write_result=_write_minimax_result,
         reserved=both_tags("minimax:", "invoke", "parameter", "response"),
-        tags=(Tag(("</minimax:tool_call>",)), *ends_of_turn(end)),
+        tags=(Tag((close,)), *ends_of_turn(_MINIMAX_END)),
     )
 
 
 def minimax_m3_xml() -> Dialect:
-    """Return the dialect of MiniMax M3, whose tags have a token before them, and the names of parameters in them.
+    """Return the dialect of MiniMaxAI/MiniMax-M3, by its chat template.
 
+    A token stands before each tag, and the names of parameters are tags:
     `]<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</invoke>…`.
-    Source: the chat template of MiniMaxAI/MiniMax-M3.
     """
     lead = "]<]minimax[>["
     form = Invocations("tool_call", lead=lead, elements=True)
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
-        values = {key: value if isinstance(value, str) else compact(value) for key, value in arguments.items()}
-        inside = "".join(f"{lead}<{key}>{keep_from(text, lead)}{lead}</{key}>" for key, text in values.items())
+        values = {key: keep_from(as_text(value), lead) for key, value in arguments.items()}
+        inside = "".join(f"{lead}<{key}>{text}{lead}</{key}>" for key, text in values.items())
         invoke = f"{lead}<invoke name={attribute(name)}>{inside}{lead}</invoke>"
         return f"{lead}<tool_call>\n{invoke}\n{lead}</tool_call>"
 
@@ -219,7 +225,7 @@ def minimax_m3_xml() -> Dialect:
         tags=(
             Tag((f"{lead}</tool_call>",)),
             Tag(("<mm:think>",), closings=("</mm:think>",)),
-            *ends_of_turn("[e~["),
+            *ends_of_turn(_MINIMAX_END),
         ),
     )
 
@@ -229,7 +235,7 @@ def _write_minimax_result(name: str, text: str) -> str:
 
 
 def _bare_openers(form: Invocations, *inner: str) -> tuple[Opener, ...]:
-    """Return the openers of a call without a wrapper. It takes the first tag inside to tell it from a mere mention."""
+    """Return the openers of a call without a wrapper. One of the `inner` tags distinguishes it from a mere mention."""
     named = ("name=", Some("^<>", 1, 160))
     return (
         Opener(form.invoke, form.bare, ahead=(*named, ">", SPACES, OneOf(inner))),
@@ -239,7 +245,7 @@ def _bare_openers(form: Invocations, *inner: str) -> tuple[Opener, ...]:
 
 def _writer(
     before: str = "",
-    behind: str = "",
+    after: str = "",
     *,
     prefix: str = "",
     invoke: str = "invoke",
@@ -249,11 +255,11 @@ def _writer(
     xml: bool = False,
     line: str = "\n",
 ) -> Callable[[str, dict[str, Any]], str]:
-    """Return what writes one call, with what stands `before` and `behind` it.
+    """Return a `write_call` that puts a call between two texts.
 
-    If `typed`, an attribute says what is a string. With `xml`, CDATA sections hold what could be taken for a tag.
-    Without, the closing tags of a value and of a call, or what `end` says that these begin with, cannot stand in the
-    value, and get a word joiner (U+2060).
+    With `typed`, an attribute says whether a value is a string. With `xml`, CDATA sections hold text that could be read
+    as a tag. Otherwise the closing tags of a value and of a call cannot stand in the value, and get a word joiner
+    (U+2060). `end` is a common beginning of these closing tags.
     """
     invoke, parameter = prefix + invoke, prefix + parameter
     closes = (end,) if end else (f"</{parameter}", f"</{invoke}")
@@ -261,22 +267,20 @@ def _writer(
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         written = [f"<{invoke} name={attribute(name)}>"]
         for key, value in arguments.items():
-            text = value if isinstance(value, str) else compact(value)
-            text = section(text) if xml else keep_from(text, *closes)
+            text = section(as_text(value)) if xml else keep_from(as_text(value), *closes)
             kind = f' string="{str(isinstance(value, str)).lower()}"' if typed else ""
             written.append(f"<{parameter} name={attribute(key)}{kind}>{text}</{parameter}>")
-        return before + line.join([*written, f"</{invoke}>"]) + behind
+        return before + line.join([*written, f"</{invoke}>"]) + after
 
     return write_call
 
 
 def kimi_k3_xtml() -> Dialect:
-    """Return the dialect of moonshotai/Kimi-K3, by its chat template, which calls this XTML.
+    """Return the dialect of moonshotai/Kimi-K3, by its chat template, which calls it XTML.
 
-    A turn is a `think`, a `response` and perhaps a `tools` element. The first is reasoning, and mostly opened by the
-    template; the tags of the others are hidden, and each call is a span of its own. The tags count in code, too: that
-    of the response's end stands directly behind its text, so that a fence in its last line would else hide it, and the
-    calls behind it.
+    A turn is a `think`, a `response` and perhaps a `tools` element. The first one is reasoning, and the template has
+    mostly opened it. The tags of the others are hidden, and each call is a span. The tags count in code too: the end of
+    the response follows its text directly. So a fence in the last line would otherwise hide it and the calls after it.
     """
     attributes, end = Some("^<", 0, 192), "<|close|>message<|sep|>"
     result = ('<|open|>message role="tool"', attributes, "<|sep|>")
@@ -308,19 +312,19 @@ def kimi_k3_xtml() -> Dialect:
     )
 
 
-_TYPES = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+_XTML_TYPES = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
 
 
 def _write_xtml(name: str, arguments: dict[str, Any]) -> str:
-    """Return a call; where a value holds the end of a value, all of them are one JSON object."""
+    """Write a call. If a value holds the closing tag of a value, all arguments are one JSON object."""
     end = "<|close|>argument<|sep|>"
     inside = ""
     for key, value in arguments.items():
-        text = value if isinstance(value, str) else compact(value)
+        text = as_text(value)
         if end in text:
             inside = f'<|open|>json type="object"<|sep|>{compact(arguments)}<|close|>json<|sep|>'
             break
-        kind = _TYPES.get(type(value), "null")
+        kind = _XTML_TYPES.get(type(value), "null")
         inside += f'<|open|>argument key={_quote(key)} type="{kind}"<|sep|>{text}{end}'
     call = f'<|open|>call tool={_quote(name)} index="1"<|sep|>{inside}<|close|>call<|sep|>'
     return f"<|open|>tools<|sep|>{call}<|close|>tools<|sep|>"
@@ -333,21 +337,21 @@ def _quote(text: str) -> str:
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
-_BEHIND_NAME = (">", "/", " ", "\n", "\r", "\t")
+_AFTER_NAME = (">", "/", " ", "\n", "\r", "\t")
 _is_name = re.compile(r"[^\W\d][\w.\-]{0,127}").fullmatch
 
 
 def morph_xml() -> Dialect:
-    """Return a dialect that is taught by a prompt, to models that know no other.
+    """Return a dialect for models that know no other. A prompt teaches it.
 
-    `<get_weather><city>Paris</city><days><item>1</item></days></get_weather>`: the name of the tag is that of the tool,
-    those in it are names of its parameters. Only declared tools have tags, and where a tool declares parameters, the
-    first tag inside has to be one of them: else it is an answer that holds HTML.
+    `<get_weather><city>Paris</city><days><item>1</item></days></get_weather>`: the name of the outer tag is the name of
+    the tool, and the inner tags are its parameters. Only declared tools have tags. If a tool declares parameters, the
+    first inner tag must be one of them. Otherwise the text is an answer that holds HTML.
     """
     return Dialect(
         id="morph_xml",
         openers=(),
-        openers_of=_openers_of,
+        openers_of=_element_openers,
         write_call=_write_elements,
         reserved=both_tags("tool_response"),
         unmarked=(("<", r"[\w.-]{1,128}[ \t\r\n]{0,32}/?>"),),
@@ -356,24 +360,24 @@ def morph_xml() -> Dialect:
     )
 
 
-def _openers_of(name: str, parameters: tuple[str, ...]) -> tuple[Opener, ...]:
-    """Return how a call of one tool begins."""
+def _element_openers(name: str, parameters: tuple[str, ...]) -> tuple[Opener, ...]:
+    """Return the openers of the calls of one tool."""
     if not _is_name(name):
         return ()
-    words = [parameter + behind for parameter in parameters if _is_name(parameter) for behind in _BEHIND_NAME]
+    words = [parameter + following for parameter in parameters if _is_name(parameter) for following in _AFTER_NAME]
     first = OneOf(tuple(words)) if parameters else OneOf(tuple(_LETTERS))
-    opened: tuple[Part, ...] = (f"<{name}", SPACES, ">", SPACES)
+    begin: tuple[Part, ...] = (f"<{name}", SPACES, ">", SPACES)
     body = ElementCall(name)
     openers = [
-        Opener(opened, body.read, ahead=("{", SPACES, '"')),
-        Opener(opened, body.read, ahead=("</", SPACES, name, SPACES, ">")),
-        Opener((f"<{name}", SPACES, "/>"), body.end),
+        Opener(begin, body.read, ahead=("{", SPACES, '"')),
+        Opener(begin, body.read, ahead=("</", SPACES, name, SPACES, ">")),
+        Opener((f"<{name}", SPACES, "/>"), body.empty),
     ]
     if words or not parameters:
-        openers.append(Opener(opened, body.read, ahead=("<", first)))
+        openers.append(Opener(begin, body.read, ahead=("<", first)))
     return tuple(openers)
 
 
 def _write_elements(name: str, arguments: dict[str, Any]) -> str:
-    values = {key: value if isinstance(value, str) else compact(value) for key, value in arguments.items()}
-    return f"<{name}>" + "".join(f"<{key}>{section(text)}</{key}>" for key, text in values.items()) + f"</{name}>"
+    elements = (f"<{key}>{section(as_text(value))}</{key}>" for key, value in arguments.items())
+    return f"<{name}>{''.join(elements)}</{name}>"

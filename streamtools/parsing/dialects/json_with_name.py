@@ -1,11 +1,11 @@
-"""Calls that are JSON with the name of the tool in it: between tags, behind one, or with nothing around them.
+"""Calls that are JSON with the name of the tool in it: between tags, after a tag, or with nothing around them.
 
     <tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>
     functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]
     {"name": "get_weather", "parameters": {"city": "Paris"}}
 
-The sources are the chat templates of the models that are named with each. Where a dialect reads the tag of another one
-too, that opener, or all of the dialect, is `auto=False`: the other one reads it where all are enabled.
+The sources are the chat templates of the models that each dialect names. If a dialect reads the tag of another dialect
+too, that opener, or the whole dialect, has `auto=False`: in "auto" the other dialect reads it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS
 from streamtools.json_values import compact
-from streamtools.parsing.bodies import forged_result, json_bodies
-from streamtools.parsing.bodies.json_bodies import json_calls
+from streamtools.parsing.bodies import forged_result
+from streamtools.parsing.bodies.json_bodies import CallsInContainer, chained_json, from_its_marker, json_calls
 from streamtools.parsing.dialects.base import (
     ALONE,
     NO_JSON,
@@ -36,15 +36,15 @@ from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
 def hermes_json() -> Dialect:
-    """Return the dialect of Hermes, Qwen 2.5 and 3, and most models that are taught by a prompt.
+    """Return the dialect of Hermes, Qwen 2.5 and 3, and most models that a prompt teaches.
 
-    The tag is that of other dialects, too: what follows it tells them apart, here a brace or a bracket. Source: the
-    chat templates of NousResearch/Hermes-3 and Qwen/Qwen3.
+    Other dialects have the tag too. The text after it distinguishes them, here a brace or a bracket. Source: the chat
+    templates of NousResearch/Hermes-3 and Qwen/Qwen3.
     """
     return _tagged(
         "hermes_json",
         ("<tool_call>\n", "\n</tool_call>"),
-        ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),  # of all models that write so
+        ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),  # of all models that write this dialect
         reserved=both_tags("tool_call", "tool_response"),
         line_feeds=1,
         tags=(ROLE_END,),
@@ -52,10 +52,10 @@ def hermes_json() -> Dialect:
 
 
 def ernie45_json() -> Dialect:
-    """Return the dialect of baidu/ERNIE-4.5-21B-A3B-Thinking: that of Hermes, and an answer in tags."""
+    """Return the dialect of baidu/ERNIE-4.5-21B-A3B-Thinking: hermes_json, and an answer in tags."""
     hermes = hermes_json()
     openers = tuple(replace(opener, auto=False) for opener in hermes.openers)
-    tags = (*_on_lines("<response>", "</response>"), *hermes.tags)
+    tags = (*_answer_tags("<response>", "</response>"), *hermes.tags)
     return replace(hermes, id="ernie45_json", openers=openers, tags=tags, auto=False)
 
 
@@ -66,30 +66,27 @@ def granite20b_function_call() -> Dialect:
 
 
 def granite_list() -> Dialect:
-    """Return the dialect of ibm-granite/granite-3.0-8b-instruct; 3.1 to 3.3 write the tag of Hermes.
+    """Return the dialect of ibm-granite/granite-3.0-8b-instruct. Granite 3.1 to 3.3 write the tag of Hermes.
 
-    Phi-4-mini closes it, with `<|/tool_call|>`.
+    Phi-4-mini closes it with `<|/tool_call|>`. Granite 3.2 writes its reasoning after a sentence, and 3.3 puts tags
+    around its answer.
     """
-    thoughts = Tag(  # of 3.2, and what stands around the answers of 3.3
+    reasoning = Tag(
         ("Here", OneOf((" is", "'s")), " my thought process:"),
         closings=("Here is my response:", "Here's my response:"),
         where="start",
         auto=False,
     )
+    response = (Tag((tag,), auto=False) for tag in ("<response>", "</response>"))
     dialect = _tagged(
         "granite_list",
         ("<|tool_call|>[", "]"),
         ("<|end_of_text|>",),
         reserved=("<|tool_call|>", "<tool_call"),
-        tags=(
-            thoughts,
-            Tag(("<|/tool_call|>",)),
-            *(Tag((each,), auto=False) for each in ("<response>", "</response>")),
-        ),
+        tags=(reasoning, Tag(("<|/tool_call|>",)), *response),
     )
-    return replace(
-        dialect, openers=(*dialect.openers, Opener(("<tool_call>", SPACES), json_calls(), ahead=("[",), auto=False))
-    )
+    hermes = Opener(("<tool_call>", SPACES), json_calls(), ahead=("[",), auto=False)
+    return replace(dialect, openers=(*dialect.openers, hermes))
 
 
 def longcat_json() -> Dialect:
@@ -100,24 +97,24 @@ def longcat_json() -> Dialect:
 
 
 def lm_studio() -> Dialect:
-    """Return the dialect that LM Studio teaches models whose template knows no tools."""
+    """Return the dialect that LM Studio teaches to models whose template has no tools."""
     return _tagged("lm_studio", ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"), ())
 
 
 def tool_calls_list() -> Dialect:
     """Return the dialect of ai21labs/AI21-Jamba and ServiceNow-AI/Apriel."""
-    thoughts, answer, end = "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"
+    reasoning, answer, end = "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"
     tags = (
-        Tag((thoughts,), closings=(answer,), where="start", auto=False),
-        *(Tag((each,), auto=False, line_feeds=each is end) for each in (answer, end)),
+        Tag((reasoning,), closings=(answer,), where="start", auto=False),
+        Tag((answer,), auto=False),
+        Tag((end,), auto=False, line_feeds=1),
     )
-    layout = "<tool_calls>[", "]</tool_calls>"
-    return _tagged("tool_calls_list", layout, ("<|end|>",), tags=tags)
+    return _tagged("tool_calls_list", ("<tool_calls>[", "]</tool_calls>"), ("<|end|>",), tags=tags)
 
 
 def hunyuan_a13b_list() -> Dialect:
     """Return the dialect of tencent/Hunyuan-A13B-Instruct."""
-    layout, tags = ("<tool_calls>[", "]</tool_calls>"), _on_lines("<answer>", "</answer>")
+    layout, tags = ("<tool_calls>[", "]</tool_calls>"), _answer_tags("<answer>", "</answer>")
     return _tagged("hunyuan_a13b_list", layout, ("<|eos|>",), tags=tags, auto=False)
 
 
@@ -131,21 +128,18 @@ def toolcall_list() -> Dialect:
 def internlm2() -> Dialect:
     """Return the dialect of internlm/internlm2_5-7b-chat and internlm/Intern-S1."""
     begin, end, ends = "<|action_start|>", "<|action_end|>", ("<|im_end|>",)
-    call = json_calls(end, ends=ends)
+    opening, call = (begin, SPACES, "<|plugin|>", SPACES), json_calls(end, ends=ends)
     return Dialect(
         id="internlm2",
-        openers=(
-            Opener((begin, SPACES, "<|plugin|>", SPACES), call, ahead=("{",)),
-            Opener((begin, SPACES, "<|plugin|>", SPACES), call, ahead=(NO_JSON,), auto=False),
-        ),
-        write_call=_between(f"{begin}<|plugin|>\n", end, keys=("name", "parameters")),
+        openers=(Opener(opening, call, ahead=("{",)), Opener(opening, call, ahead=(NO_JSON,), auto=False)),
+        write_call=_json_writer(f"{begin}<|plugin|>\n", end, keys=("name", "parameters")),
         reserved=(begin, end),
         tags=(*closed_again(end), *ends_of_turn(*ends)),
     )
 
 
 def interns1() -> Dialect:
-    """Return the same dialect under the name that Intern-S1 has in other tables."""
+    """Return internlm2 under the name that Intern-S1 has in the tables of inference servers."""
     return replace(internlm2(), id="interns1", auto=False)
 
 
@@ -154,7 +148,7 @@ def functools_list() -> Dialect:
     return Dialect(
         id="functools_list",
         openers=(Opener(("functools",), json_calls(), ahead=("[", SPACES, "{"), auto="line_start"),),
-        write_call=_between("functools[", "]"),
+        write_call=_json_writer("functools[", "]"),
         reserved=("functools[",),
         tags=ends_of_turn("<|end|>", "<|endoftext|>", "<|eot_id|>"),
     )
@@ -162,24 +156,24 @@ def functools_list() -> Dialect:
 
 def cohere_legacy_action() -> Dialect:
     """Return the dialect of CohereForAI/c4ai-command-r-v01."""
-    call = json_calls("```")
+    opening, call = ("Action:", SPACES, "```json", SPACES), json_calls("```")
     return Dialect(
         id="cohere_legacy_action",
-        openers=(Opener(("Action:", SPACES, "```json", SPACES), call, ahead=("[",), where="line_start"),),
-        write_call=_between("Action:\n```json\n[\n", "\n]\n```", keys=("tool_name", "parameters")),
+        openers=(Opener(opening, call, ahead=("[",), where="line_start"),),
+        write_call=_json_writer("Action:\n```json\n[\n", "\n]\n```", keys=("tool_name", "parameters")),
         reserved=("Action:",),
         tags=ends_of_turn("<|END_OF_TURN_TOKEN|>"),
-        auto=False,  # a word that other forms of agents write before their JSON, too
+        auto=False,  # other forms of agents write this word before their JSON too
     )
 
 
 def cohere_action_json() -> Dialect:
-    """Return the dialect of Command R7B and Command A, with thoughts and answers between tokens, too.
+    """Return the dialect of Command R7B and Command A. Tokens surround reasoning and answers too.
 
     `<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>`
 
-    The tokens count in code, too: the one that ends an answer stands directly behind it, so that a fence or a quote in
-    its last line would else hide it. Source: the chat templates of CohereLabs/c4ai-command-r7b-12-2024 and
+    The tokens count in code too: the end of an answer follows its text directly. So a fence or a quote in the last line
+    would otherwise hide it. Source: the chat templates of CohereLabs/c4ai-command-r7b-12-2024 and
     CohereLabs/c4ai-command-a-03-2025.
     """
     call, end_of_result = json_calls("<|END_ACTION|>"), "<|END_TOOL_RESULT|>"
@@ -220,16 +214,16 @@ def cohere_action_json() -> Dialect:
 def hyperclovax_think() -> Dialect:
     """Return the dialect of naver-hyperclovax/HyperCLOVAX-SEED-Think-14B, by its maker's plugin for vLLM.
 
-    A turn is a chain of messages whose headers say what they are: thoughts, calls, or else the answer.
+    A turn is a chain of messages with headers: reasoning, calls, or the answer.
     """
     header, tool, think, end = "<|im_start|>assistant", " -> tool/function_call\n", "/think\n", "<|im_end|>"
     return Dialect(
         id="hyperclovax_think",
         openers=(
             Opener((header + tool,), json_calls(), ahead=("[",), tag=1),
-            Opener((tool[1:],), json_calls(), ahead=("[",), where="start", tag=1),  # behind the prompt's header
+            Opener((tool[1:],), json_calls(), ahead=("[",), where="start", tag=1),  # the prompt contains the header
         ),
-        write_call=_between(f"{header}{tool}[", f"]{end}"),
+        write_call=_json_writer(f"{header}{tool}[", f"]{end}"),
         reserved=(header, tool[1:]),
         tags=(
             Tag((think,), closings=(end,), where="start", auto=False),
@@ -242,14 +236,16 @@ def hyperclovax_think() -> Dialect:
 
 
 def json_begin_end() -> Dialect:
-    """Return a dialect that is taught by a prompt."""
-    calls = json_calls("JSON_END", envelope=json_bodies.CallsInContainer)
+    """Return a dialect with words as its tags. A prompt teaches it."""
+    calls = json_calls("JSON_END", envelope=CallsInContainer)
+
+    def write_call(name: str, arguments: dict[str, Any]) -> str:
+        return f"JSON_BEGIN\n{compact({'tools': [{'tool': name, 'arguments': arguments}]})}\nJSON_END"
+
     return Dialect(
         id="json_begin_end",
         openers=(Opener(("JSON_BEGIN", SPACES), calls, ahead=("{",), where="line_start", tag=1),),
-        write_call=lambda name, arguments: (
-            f"JSON_BEGIN\n{compact({'tools': [{'tool': name, 'arguments': arguments}]})}\nJSON_END"
-        ),
+        write_call=write_call,
         reserved=("JSON_BEGIN", "JSON_END"),
     )
 
@@ -265,10 +261,10 @@ def _tagged(
     tags: tuple[Tag, ...] = (),
     auto: bool = True,
 ) -> Dialect:
-    """Return a dialect of JSON between two tags, or behind one.
+    """Return a dialect of JSON between two tags, or after one.
 
-    The `layout` is what the template writes before and behind a call, and `ends` are its tokens that end a message.
-    What is `reserved` are the beginnings of the two tags, unless it is named.
+    `layout` is what the template writes before and after a call, and `ends` are its tokens that end a message. `firsts`
+    are the characters that may begin the JSON. `reserved` defaults to the beginnings of the two tags.
     """
     opening, close = layout[0].rstrip("[ \n"), layout[1].lstrip("] \n")
     body = json_calls(close, ends=ends)
@@ -277,41 +273,41 @@ def _tagged(
         openers=tuple(
             Opener((opening, SPACES), body, ahead=(first,), line_feeds=line_feeds, auto=auto) for first in firsts
         ),
-        write_call=_between(*layout),
+        write_call=_json_writer(*layout),
         reserved=reserved or (opening[:-1], close[:-1]),
         tags=(*tags, *closed_again(close), *ends_of_turn(*ends)),
         auto=auto,
     )
 
 
-def _on_lines(opening: str, close: str) -> tuple[Tag, ...]:
-    """Return the tags around an answer; one line feed inside each of them is the template's, and one behind both."""
+def _answer_tags(opening: str, close: str) -> tuple[Tag, ...]:
+    """Return the tags around an answer. The template adds a line feed inside each of them, and one after both."""
     return Tag((opening, OneOf(("\n", "")))), Tag((close, OneOf(("\n", ""))), line_feeds=1)
 
 
-def _between(
-    before: str, behind: str, *, keys: tuple[str, str] = ("name", "arguments")
+def _json_writer(
+    before: str, after: str, *, keys: tuple[str, str] = ("name", "arguments")
 ) -> Callable[[str, dict[str, Any]], str]:
-    return lambda name, arguments: before + compact({keys[0]: name, keys[1]: arguments}) + behind
+    return lambda name, arguments: before + compact({keys[0]: name, keys[1]: arguments}) + after
 
 
-# An answer in JSON looks like a call that nothing marks. So that counts only at the start of a message, or behind one
-# another with white space or a semicolon between; only for declared tools; and only where the name comes first, but for
-# a type or an id, so that it is soon certain: behind it, the key of the arguments or the end of the object commits. An
-# object that begins with its arguments is text. `dialects="auto"` reads none of them bare.
+# An answer in JSON looks like a call without a marker. So such a call counts only at the start of a message, or after
+# another call with white space or a semicolon between them. It counts only for declared tools. To be certain soon, its
+# name must come first, or only a type or an id before it. After the name, the key of the arguments or the end of the
+# object is the commit point. An object that begins with its arguments is text. `"auto"` reads no bare JSON.
 
 
 def llama3_json() -> Dialect:
-    """Return the dialect of Llama 3.1 to 4 where it is not pythonic: bare, or behind a token that counts anywhere.
+    """Return the dialect of Llama 3.1 to 4 where it is not pythonic: bare, or after a token that counts anywhere.
 
     Source: the chat template of meta-llama/Llama-3.1.
     """
     keys = OneOf(_quoted(("type", "id", "function", *NAME_FIELDS)))
     return Dialect(
         id="llama3_json",
-        openers=(Opener(("<|python_tag|>", SPACES), json_bodies.chained_json([("{", _GAP, keys)]), ahead=("{",)),),
+        openers=(Opener(("<|python_tag|>", SPACES), chained_json([("{", _GAP, keys)]), ahead=("{",)),),
         openers_for=lambda names: _bare(_call(names)),
-        write_call=_between("", "", keys=("name", "parameters")),
+        write_call=_json_writer("", "", keys=("name", "parameters")),
         reserved=("<|python_tag|>",),
         unmarked=UNMARKED_JSON,
         tags=ends_of_turn("<|eot_id|>", "<|eom_id|>"),
@@ -326,7 +322,7 @@ def raw_json() -> Dialect:
         id="raw_json",
         openers=(),
         openers_for=lambda names: _bare(_call(names)) + _fenced(_call(names)),
-        write_call=_between("", ""),
+        write_call=_json_writer("", ""),
         unmarked=UNMARKED_JSON,
         auto=False,
         notes=ALONE,
@@ -335,19 +331,19 @@ def raw_json() -> Dialect:
 
 def json_array() -> Dialect:
     """Return the dialect of an array of calls, bare or in a fence."""
-    return replace(raw_json(), id="json_array", openers_for=_arrays, write_call=_between("[", "]"))
+    return replace(raw_json(), id="json_array", openers_for=_array_openers, write_call=_json_writer("[", "]"))
 
 
 def xlam_json() -> Dialect:
-    """Return the dialect of Salesforce/Llama-xLAM-2-8b-fc-r, which writes bare arrays, and tags of others."""
+    """Return the dialect of Salesforce/Llama-xLAM-2-8b-fc-r, which writes bare arrays, and the tags of others."""
     return Dialect(
         id="xlam_json",
         openers=(
             Opener(("[TOOL_CALLS]", SPACES), json_calls(), ahead=("[",), auto=False),
             *(replace(opener, auto=False) for opener in hermes_json().openers),
         ),
-        openers_for=_arrays,
-        write_call=_between("[", "]"),
+        openers_for=_array_openers,
+        write_call=_json_writer("[", "]"),
         reserved=(*both_tags("tool_call"), "[TOOL_CALLS]"),
         unmarked=UNMARKED_JSON,
         tags=(*closed_again("</tool_call>"), *ends_of_turn("<|eot_id|>", "<|im_end|>")),
@@ -356,14 +352,14 @@ def xlam_json() -> Dialect:
     )
 
 
-def _arrays(names: tuple[str, ...]) -> tuple[Opener, ...]:
+def _array_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
     begin = ("[", _GAP, *_call(names))
     return _bare(begin) + _fenced(begin)
 
 
 def _bare(begin: tuple[Part, ...]) -> tuple[Opener, ...]:
     return (
-        Opener(begin[:1], json_bodies.from_its_marker(json_calls()), ahead=begin[1:], where="start"),
+        Opener(begin[:1], from_its_marker(json_calls()), ahead=begin[1:], where="start"),
         Opener((";", SPACES), json_calls(), ahead=begin, where="start"),
     )
 
@@ -373,25 +369,25 @@ def _fenced(begin: tuple[Part, ...]) -> tuple[Opener, ...]:
 
 
 def _call(names: tuple[str, ...]) -> tuple[Part, ...]:
-    """Return the beginning of an object that calls one of these tools, up to where that is certain.
+    """Return the beginning of an object that calls one of these tools, up to its commit point.
 
-    Names take their time to compile, so they stand in it once; a colon right behind one (broken JSON) commits too.
+    Names take time to compile, so they occur once. A colon directly after a name, which is broken JSON, commits too.
     """
     return (
-        *("{", _GAP, _IDENTIFIED, _TYPED, _IDENTIFIED, _NESTED),
+        *("{", _GAP, _ID, _TYPE, _ID, _NESTED),
         *(OneOf(_quoted((*NAME_FIELDS, "function"))), _GAP, ":", _GAP),
         *(OneOf(_quoted(names)), _GAP, Maybe((",", _GAP, _ARGUMENTS, _GAP)), OneOf((":", "}"))),
     )
 
 
 def _quoted(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words as JSON strings: with characters as they are, and escaped."""
+    """Return the words as JSON strings, each with characters beyond ASCII as they are and escaped."""
     return tuple(dict.fromkeys(json.dumps(word, ensure_ascii=ascii) for word in words for ascii in (True, False)))
 
 
 _GAP = Some(r" \t\r\n", 0, 16)
 _ARGUMENTS = OneOf(_quoted(ARGUMENT_FIELDS))
-_ID: tuple[str | Some, ...] = ('"', Some(r'^"\\\n', 0, 64), '"')
-_IDENTIFIED = Maybe((OneOf(_quoted(ID_FIELDS)), _GAP, ":", _GAP, *_ID, _GAP, ",", _GAP))
-_TYPED = Maybe(('"type"', _GAP, ":", _GAP, '"function"', _GAP, ",", _GAP))
+_ID_VALUE: tuple[str | Some, ...] = ('"', Some(r'^"\\\n', 0, 64), '"')
+_ID = Maybe((OneOf(_quoted(ID_FIELDS)), _GAP, ":", _GAP, *_ID_VALUE, _GAP, ",", _GAP))
+_TYPE = Maybe(('"type"', _GAP, ":", _GAP, '"function"', _GAP, ",", _GAP))
 _NESTED = Maybe(('"function"', _GAP, ":", _GAP, "{", _GAP))

@@ -1,9 +1,11 @@
-"""Calls in tags that hold names, behind an equals sign, or between which names stand.
+"""Calls in tags with a name after an equals sign, or as a name and pairs of tags.
 
     <tool_call><function=get_weather><parameter=city>Paris</parameter></function></tool_call>
+    <function=get_weather>{"city": "Paris"}</function>
     <tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>
+    <tool: get_weather>{"city": "Paris"}</tool>
 
-Values are text, which the tool's JSON schema gives its type.
+Values are text. The JSON schema of the tool gives them their types.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from streamtools.json_values import compact
+from streamtools.parsing.bodies.function_tags import FunctionTags
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import NAME, PROSE, WORD_FIRST, Enclosed, NamedCall
-from streamtools.parsing.bodies.parameters import Functions, Named, Pairs
+from streamtools.parsing.bodies.named_tag import NamedTag
+from streamtools.parsing.bodies.pairs import ArgumentPairs
 from streamtools.parsing.dialects.base import (
     ROLE_END,
     Dialect,
@@ -25,22 +28,22 @@ from streamtools.parsing.dialects.base import (
     both_tags,
     closed_again,
     ends_of_turn,
+    name_and_json,
     write_value,
 )
 from streamtools.parsing.markers import SPACES, OneOf, Part, Some
 from streamtools.parsing.span import Span
 
-# `reserved` of Qwen3-Coder and its kin.
 _FUNCTION_TAGS = ("<function=", "</function", "<parameter=", "</parameter")
 
 
 def qwen3_coder_xml() -> Dialect:
     """Return the dialect of Qwen/Qwen3-Coder and nvidia/Nemotron-3-Nano, by their chat templates.
 
-    Qwen3-Coder often forgets the wrapper, and then closes it all the same.
+    Qwen3-Coder often forgets the opening tag of the wrapper, and then writes the closing tag.
     """
     ends = ("<|im_end|>", "<|endoftext|>")
-    functions = Functions(ends=ends)
+    functions = FunctionTags(ends=ends)
     alone: tuple[Part, ...] = (Some(r"^<>{}\r\n", 1, 96), ">", SPACES, OneOf(("<parameter=", "</function>")))
     return Dialect(
         id="qwen3_coder_xml",
@@ -48,7 +51,7 @@ def qwen3_coder_xml() -> Dialect:
             Opener(("<tool_call>", SPACES), functions.wrapped, ahead=("<function=",), line_feeds=2),
             Opener(("<function=",), functions.alone, ahead=alone, line_feeds=2),
         ),
-        write_call=_writer("<tool_call>", "</tool_call>", lambda value: f"\n{value}\n"),
+        write_call=_function_writer("<tool_call>", "</tool_call>", lambda value: f"\n{value}\n"),
         in_reasoning="call",
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
         tags=(Tag(("</tool_call>",), where="behind_call", line_feeds=1), *ends_of_turn(*ends)),
@@ -63,14 +66,14 @@ def k_exaone2_xml() -> Dialect:
 def seed_oss_xml() -> Dialect:
     """Return the dialect of ByteDance-Seed/Seed-OSS, by its chat template, which puts no line feeds around values."""
     end = "<seed:eos>"
-    functions = Functions("seed:tool_call", ends=(end,), verbatim=True)
+    functions = FunctionTags("seed:tool_call", ends=(end,), verbatim=True)
     return Dialect(
         id="seed_oss_xml",
         openers=(Opener(("<seed:tool_call>", SPACES), functions.wrapped, ahead=("<function=",)),),
-        write_call=_writer(
+        write_call=_function_writer(
             "<seed:tool_call>",
             "</seed:tool_call>",
-            # A line feed of its own would be taken for one of the tags.
+            # a line feed at an end of the value would be read as part of the tags
             lambda value: f"\n{value}\n" if value.startswith("\n") or value.endswith("\n") else value,
         ),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
@@ -88,43 +91,65 @@ def llama31_function_tag() -> Dialect:
     return Dialect(
         id="llama31_function_tag",
         openers=(Opener(("<function=",), body, ahead=(*WORD_FIRST, ">", SPACES, "{")),),
-        write_call=lambda name, arguments: f"<function={name}>{compact(arguments)}</function>",
+        write_call=name_and_json("<function=", ">", "</function>"),
         reserved=("<function=", "</function"),
         tags=(*closed_again("</function>"), *ends_of_turn("<|eom_id|>", "<|eot_id|>")),
     )
 
 
-def _writer(opening: str, end: str, lay_out: Callable[[str], str]) -> Callable[[str, dict[str, Any]], str]:
-    closes = ("</parameter", "<parameter=", "</function", end[:-1])
+def _function_writer(opening: str, close: str, lay_out: Callable[[str], str]) -> Callable[[str, dict[str, Any]], str]:
+    """Return a `write_call` that puts a function between two tags. `lay_out` adds line feeds around a value."""
+    tags = ("</parameter", "<parameter=", "</function", close[:-1])
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
-        values = {key: lay_out(write_value(value, *closes)) for key, value in arguments.items()}
+        values = {key: lay_out(write_value(value, *tags)) for key, value in arguments.items()}
         parameters = [f"<parameter={key}>{text}</parameter>" for key, text in values.items()]
-        return "\n".join((opening, f"<function={name}>", *parameters, "</function>", end))
+        return "\n".join((opening, f"<function={name}>", *parameters, "</function>", close))
 
     return write_call
 
 
-# The tag of pairs is that of other dialects, too: a name, and what may stand behind one, tells them apart.
+# Other dialects have the tag of pairs too. A name, and the tag after it, distinguish this form.
 
 _PAIR_TAGS = (*both_tags("tool_call", "tool_response"), "<arg_", "</arg_")
+_AS_NAMED: Mapping[str, str] = MappingProxyType({})
 
 
-def _name_and(behind: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return a name and what follows it; JSON is none, and so is `...`."""
-    return (SPACES, Some(rf"^<>{{}}\[\]\s{PROSE}", 1, 1), Some(r"^<>\s", 0, 95), SPACES, *behind)
+def _name_and(following: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return the parts of a name and what follows it. JSON is no name, and neither is `...`."""
+    return (SPACES, Some(rf"^<>{{}}\[\]\s{PROSE}", 1, 1), Some(r"^<>\s", 0, 95), SPACES, *following)
+
+
+def _pairs_writer(
+    before: str, between: str, after: str, spelled: Mapping[str, str] = _AS_NAMED
+) -> Callable[[str, dict[str, Any]], str]:
+    """Return a `write_call` that writes the name and the pairs between three texts.
+
+    `spelled` is as in `ArgumentPairs`.
+    """
+    names = ("arg_key", "/arg_key", "arg_value", "/arg_value", "/tool_call")
+    key_tag, end_key, value_tag, end_value, end = (spelled.get(name, f"<{name}>") for name in names)
+    line_feed = "\n" if value_tag else ""
+    stop = -1 if value_tag else None  # a tag may have a suffix before its last character, a token has none
+
+    def write_call(name: str, arguments: dict[str, Any]) -> str:
+        values = {key: write_value(value, end_value[:stop], end[:stop]) for key, value in arguments.items()}
+        pairs = (f"{key_tag}{key}{end_key}{line_feed}{value_tag}{text}{end_value}\n" for key, text in values.items())
+        return f"{before}{name}{between}{''.join(pairs)}{after}"
+
+    return write_call
 
 
 def glm_xml() -> Dialect:
     """Return the dialect of zai-org/GLM-4.5 and GLM-4.7 (without line feeds), by their chat templates."""
     ends = ("<|observation|>", "<|user|>", "<|endoftext|>")
-    pairs = Pairs(ends=ends)
+    pairs = ArgumentPairs(ends=ends)
     return Dialect(
         id="glm_xml",
         openers=tuple(
-            Opener(("<tool_call>",), pairs.single, ahead=_name_and(each), line_feeds=1) for each in pairs.first
+            Opener(("<tool_call>",), pairs.single, ahead=_name_and(tag), line_feeds=1) for tag in pairs.after_name
         ),
-        write_call=lambda name, arguments: f"<tool_call>{name}\n{_write_pairs(arguments)}</tool_call>",
+        write_call=_pairs_writer("<tool_call>", "\n", "</tool_call>"),
         in_reasoning="call",
         reserved=_PAIR_TAGS,
         tags=(ROLE_END, *closed_again("</tool_call>"), *ends_of_turn(*ends)),
@@ -133,16 +158,16 @@ def glm_xml() -> Dialect:
 
 def poolside_xml() -> Dialect:
     """Return the dialect of poolside/Laguna, by its chat template: glm_xml, and JSON between the same tags."""
-    body, pairs = json_calls("</tool_call>"), Pairs()
+    json_body, pairs = json_calls("</tool_call>"), ArgumentPairs()
 
-    def read(span: Span) -> Generator[None, None, None]:
+    def body(span: Span) -> Generator[None, None, None]:
         char = yield from span.peek()
-        yield from (body if char and char in "{[" else pairs.single)(span)
+        yield from (json_body if char and char in "{[" else pairs.single)(span)
 
     return replace(
         glm_xml(),
         id="poolside_xml",
-        openers=(Opener(("<tool_call>",), read, line_feeds=1),),
+        openers=(Opener(("<tool_call>",), body, line_feeds=1),),
         in_reasoning="text",
         tags=closed_again("</tool_call>"),
         auto=False,
@@ -152,15 +177,13 @@ def poolside_xml() -> Dialect:
 def hunyuan_xml() -> Dialect:
     """Return the dialect of tencent/Hunyuan 3, by its chat template.
 
-    In its published vocabulary all tags end with `:opensource`, those of its thoughts as well.
+    In its published vocabulary all tags end with `:opensource`, including those of its reasoning.
     """
-    pairs = Pairs(separator="tool_sep", wrapper="tool_calls", suffixed=True)
+    pairs = ArgumentPairs(separator="tool_sep", wrapper="tool_calls", suffixed=True)
     return Dialect(
         id="hunyuan_xml",
         openers=(Opener((*pairs.wrapper, SPACES), pairs.wrapped, ahead=pairs.opening),),
-        write_call=lambda name, arguments: (
-            f"<tool_calls>\n<tool_call>{name}<tool_sep>\n{_write_pairs(arguments)}</tool_call>\n</tool_calls>"
-        ),
+        write_call=_pairs_writer("<tool_calls>\n<tool_call>", "<tool_sep>\n", "</tool_call>\n</tool_calls>"),
         reserved=(*both_tags("tool_calls"), "<tool_sep", *_PAIR_TAGS),
         tags=(
             Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
@@ -171,74 +194,58 @@ def hunyuan_xml() -> Dialect:
 
 
 def iquest_q1() -> Dialect:
-    """Return the dialect of IQuest Q1, by what SGLang reads: glm_xml, with a name of its own for the call."""
+    """Return the dialect of IQuest Q1, by SGLang's parser: glm_xml with another tag around the call."""
     opening, close = "<iquest_tool_call>", "</iquest_tool_call>"
     spelled = {"tool_call": opening, "/tool_call": close}
-    pairs = Pairs(spelled=spelled)
+    pairs = ArgumentPairs(spelled=spelled)
     return Dialect(
         id="iquest_q1",
-        openers=tuple(Opener((opening,), pairs.single, ahead=_name_and(each)) for each in pairs.first),
-        write_call=lambda name, arguments: f"{opening}{name}\n{_write_pairs(arguments, spelled)}{close}",
+        openers=tuple(Opener((opening,), pairs.single, ahead=_name_and(tag)) for tag in pairs.after_name),
+        write_call=_pairs_writer(opening, "\n", close, spelled),
         reserved=(*both_tags("iquest_tool_call", "tool_response"), "<arg_", "</arg_"),
         tags=closed_again(close),
     )
 
 
 def k2_horizon() -> Dialect:
-    """Return the dialect of K2 Horizon and Jais 3, by what vLLM and SGLang read.
+    """Return the dialect of K2 Horizon and Jais 3, by the parsers of vLLM and SGLang.
 
-    A tag may tell the type of a value, and JSON with the name in it may stand in the place of name and pairs.
+    A tag may give the type of a value. JSON that contains the name may stand in the place of the name and the pairs.
     """
-    tags = ("tool_calls", "tool_call", "arg_key", "arg_type", "arg_value")
-    spelled = {slash + each: f"<{slash}ifm|{each}>" for each in tags for slash in ("", "/")}
-    wrap, opening, close = (spelled[each] for each in ("tool_calls", "tool_call", "/tool_call"))
-    pairs, body = Pairs(wrapper="tool_calls", spelled=spelled), json_calls(close)
+    names = ("tool_calls", "tool_call", "arg_key", "arg_type", "arg_value")
+    spelled = {slash + name: f"<{slash}ifm|{name}>" for name in names for slash in ("", "/")}
+    wrap, unwrap, opening, close = (spelled[name] for name in ("tool_calls", "/tool_calls", "tool_call", "/tool_call"))
+    pairs, json_body = ArgumentPairs(wrapper="tool_calls", spelled=spelled), json_calls(close)
     return Dialect(
         id="k2_horizon",
         openers=(
-            *(Opener((wrap, SPACES), pairs.wrapped, ahead=(opening, *_name_and(each))) for each in pairs.first),
-            *(Opener((opening,), pairs.single, ahead=_name_and(each)) for each in pairs.first),
-            *(Opener((wrap, SPACES, opening, SPACES), body, ahead=(first,)) for first in "{["),
-            *(Opener((opening, SPACES), body, ahead=(first,)) for first in "{["),
+            *(Opener((wrap, SPACES), pairs.wrapped, ahead=(opening, *_name_and(tag))) for tag in pairs.after_name),
+            *(Opener((opening,), pairs.single, ahead=_name_and(tag)) for tag in pairs.after_name),
+            *(Opener((wrap, SPACES, opening, SPACES), json_body, ahead=(first,)) for first in "{["),
+            *(Opener((opening, SPACES), json_body, ahead=(first,)) for first in "{["),
         ),
-        write_call=lambda name, arguments: (
-            f"{wrap}\n{opening}{name}\n{_write_pairs(arguments, spelled)}{close}\n{spelled['/tool_calls']}"
-        ),
+        write_call=_pairs_writer(f"{wrap}\n{opening}", "\n", f"{close}\n{unwrap}", spelled),
         reserved=("<ifm|", "</ifm|", *both_tags("tool_response")),
         tags=(
-            Tag((spelled["/tool_calls"],)),
+            Tag((unwrap,)),
             *(
-                Tag((f"<ifm|{each}>",), closings=(f"</ifm|{each}>",), where="start")
-                for each in ("think", "think_fast", "think_faster")
+                Tag((f"<ifm|{name}>",), closings=(f"</ifm|{name}>",), where="start")
+                for name in ("think", "think_fast", "think_faster")
             ),
         ),
     )
 
 
 def solar_open2() -> Dialect:
-    """Return the dialect of upstage/Solar-Open2, by what vLLM reads: tokens in the place of tags."""
-    begin, end, key, behind, end_value = (
-        f"<|tool_{each}|>" for each in ("call:start", "call:end", "arg:start", "arg:value", "arg:end")
-    )
-    pairs = Pairs(
-        spelled={
-            "tool_call": begin,
-            "/tool_call": end,
-            "arg_key": key,
-            "/arg_key": behind,
-            "arg_value": "",
-            "/arg_value": end_value,
-        }
-    )
-
-    def write_call(name: str, arguments: dict[str, Any]) -> str:
-        values = {each: write_value(value, end_value, end) for each, value in arguments.items()}
-        return f"{begin}{name}\n" + "".join(f"{key}{each}{behind}{values[each]}{end_value}\n" for each in values) + end
-
+    """Return the dialect of upstage/Solar-Open2, by vLLM's parser: tokens in the place of tags."""
+    names = ("tool_call", "/tool_call", "arg_key", "/arg_key", "/arg_value")
+    tokens = ("call:start", "call:end", "arg:start", "arg:value", "arg:end")
+    spelled = {name: f"<|tool_{token}|>" for name, token in zip(names, tokens, strict=True)} | {"arg_value": ""}
+    pairs, begin, end = ArgumentPairs(spelled=spelled), spelled["tool_call"], spelled["/tool_call"]
     return Dialect(
         id="solar_open2",
-        openers=tuple(Opener((begin,), pairs.single, ahead=_name_and(each)) for each in pairs.first),
-        write_call=write_call,
+        openers=tuple(Opener((begin,), pairs.single, ahead=_name_and(tag)) for tag in pairs.after_name),
+        write_call=_pairs_writer(begin, "\n", end, spelled),
         reserved=("<|tool_call:", "<|tool_arg:", *both_tags("tool_response")),
         tags=closed_again(end),
     )
@@ -252,21 +259,10 @@ def cwm_tool() -> Dialect:
     opening, close, end = "<tool: ", "</tool>", "<|eot_id|>"
     return Dialect(
         id="cwm_tool",
-        openers=(Opener((opening, NAME, ">"), Named(opening, close)),),
-        write_call=lambda name, arguments: f"{opening}{name}>\n{compact(arguments)}\n{close}",
+        openers=(Opener((opening, NAME, ">"), NamedTag(opening, close)),),
+        write_call=name_and_json(opening, ">\n", f"\n{close}"),
         reserved=(opening.rstrip(), close, *both_tags("tool_response")),
         tags=(*closed_again(close), *ends_of_turn(end)),
-        auto=False,  # people write it as a name for a tool
+        auto=False,  # people use it as a name for a tool
         notes="Between the tags stands one JSON object, the arguments.",
-    )
-
-
-def _write_pairs(arguments: dict[str, Any], spelled: Mapping[str, str] = MappingProxyType({})) -> str:
-    tags = ("arg_key", "/arg_key", "arg_value", "/arg_value", "/tool_call")
-    tag = {each: spelled.get(each, f"<{each}>") for each in tags}
-    closes = tag["/arg_value"][:-1], tag["/tool_call"][:-1]
-    values = {key: write_value(value, *closes) for key, value in arguments.items()}
-    return "".join(
-        f"{tag['arg_key']}{key}{tag['/arg_key']}\n{tag['arg_value']}{text}{tag['/arg_value']}\n"
-        for key, text in values.items()
     )

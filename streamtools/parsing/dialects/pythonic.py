@@ -22,8 +22,8 @@ from streamtools.parsing.bodies.keyword_calls import (
     NAME,
     call_line,
     gemma_call,
+    is_writable,
     pythonic_calls,
-    readable,
 )
 from streamtools.parsing.bodies.syntax import Syntax
 from streamtools.parsing.dialects.base import (
@@ -38,12 +38,14 @@ from streamtools.parsing.dialects.base import (
 )
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
 
+_LITERALS_ONLY = "Arguments are literals and always have names."
+
 
 def pythonic() -> Dialect:
-    """Return the dialect without a tag, of meta-llama/Llama-3.2, by its model card, and ToolACE.
+    """Return the dialect without a tag, of ToolACE and, by its model card, of meta-llama/Llama-3.2.
 
-    Only a list at the start of a message that begins with a declared name is one. Peers read the tags of Llama 4 under
-    this name as well.
+    Only a list at the start of a message that begins with a declared name is a call. Inference servers read the tags of
+    Llama 4 under this name too.
     """
     return replace(
         pythonic_llama4(),
@@ -56,18 +58,18 @@ def pythonic() -> Dialect:
 def pythonic_llama4() -> Dialect:
     """Return the dialect of meta-llama/Llama-4, by its model card.
 
-    The tags, as those of LFM 2, are tokens, which the model forgets, or a tokenizer drops: a list without them is read
-    where `pythonic` reads it. Where the prompt has JSON, the model writes that between the tags.
+    The tags are tokens, as those of LFM 2. The model may forget them, and a tokenizer may drop them. A list without
+    tags is read as in `pythonic`. If the prompt has JSON, the model writes JSON between the tags.
     """
-    ends = ("<|eot|>", "<|eom|>", "<|eot_id|>", "<|eom_id|>")
-    dialect = _tagged("pythonic_llama4", "<|python_start|>", "<|python_end|>", ends=ends)
-    return replace(dialect, openers=(*dialect.openers, *_json("<|python_start|>", "<|python_end|>")))
+    opening, close = "<|python_start|>", "<|python_end|>"
+    dialect = _tagged("pythonic_llama4", opening, close, ends=("<|eot|>", "<|eom|>", "<|eot_id|>", "<|eom_id|>"))
+    return replace(dialect, openers=(*dialect.openers, *_json_openers(opening, close)))
 
 
 def olmo3_pythonic() -> Dialect:
     """Return the dialect of allenai/Olmo-3, by its chat template.
 
-    One call stands on each line, with JSON's words in the place of Python's.
+    One call stands on each line, with the words of JSON in the place of Python's.
     """
     opening, close = "<function_calls>", "</function_calls>"
     dialect = _tagged("olmo3_pythonic", opening, close, ends=("<|im_end|>", "<|endoftext|>"))
@@ -80,9 +82,9 @@ def olmo3_pythonic() -> Dialect:
 
 
 def lfm2_pythonic() -> Dialect:
-    """Return the dialect of LiquidAI/LFM2, by its chat template; it writes JSON between its tags as well.
+    """Return the dialect of LiquidAI/LFM2, by its chat template. The model also writes JSON between its tags.
 
-    It writes Python loosely: months that begin with a zero, sets, and quotes in commands that it does not escape.
+    It writes Python loosely: months that begin with a zero, sets, and unescaped quotes in commands.
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
@@ -91,11 +93,12 @@ def lfm2_pythonic() -> Dialect:
         dialect,
         openers=(
             *dialect.openers,
-            *_json(opening, close),
+            *_json_openers(opening, close),
             Opener((begin,), forged_result(end), kind="result"),
         ),
         tags=(
-            *(Tag((opening, SPACES, *inside, close)) for inside in ((), ("[", SPACES, "]", SPACES))),  # around nothing
+            Tag((opening, SPACES, close)),
+            Tag((opening, SPACES, "[", SPACES, "]", SPACES, close)),
             *dialect.tags,
         ),
         write_result=lambda name, text: f"{begin}{text}{end}",
@@ -106,7 +109,8 @@ def lfm2_pythonic() -> Dialect:
 def minicpm4_python() -> Dialect:
     """Return the dialect of openbmb/MiniCPM3-4B and MiniCPM4-8B, by their chat templates: Python between tokens.
 
-    The calls stand in a fence, which models leave out, one on each line, and thoughts between tokens before them.
+    The calls stand in a fence, one on each line. Models leave out the fence. Reasoning stands between tokens before
+    them.
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     fenced, bare = pythonic_calls(opening, close, fenced=True), pythonic_calls(opening, close)
@@ -123,18 +127,18 @@ def minicpm4_python() -> Dialect:
             *closed_again(close),
             *ends_of_turn("<|im_end|>"),
         ),
-        notes="Arguments are literals and always have names.",
+        notes=_LITERALS_ONLY,
     )
 
 
 def tool_code() -> Dialect:
-    """Return the dialect that Google's guide to function calling teaches to Gemma 3: a fence of its own.
+    """Return the dialect that Google's guide to function calling teaches to Gemma 3: a fence called `tool_code`.
 
-    Other answers hold such fences as well, so only calls of declared tools count.
+    Other answers hold such fences too, so only calls of declared tools count.
     """
 
     def openers_for(names: tuple[str, ...]) -> tuple[Opener, ...]:
-        known, body = OneOf(tuple(filter(readable, names))), pythonic_calls("```tool_code", "```")
+        known, body = OneOf(tuple(filter(is_writable, names))), pythonic_calls("```tool_code", "```")
         begin = ("```tool_code", BLANKS, LINE_END, SPACES)
         return (Opener(begin, body, ahead=(known, "("), where="line_start"),) if known.words else ()
 
@@ -147,46 +151,44 @@ def tool_code() -> Dialect:
         reserved=("```tool_",),
         tags=ends_of_turn("<end_of_turn>"),
         auto=False,
-        notes="Arguments are literals and always have names.",
+        notes=_LITERALS_ONLY,
     )
 
 
 def granite_lines() -> Dialect:
-    """Return what Granite 3.3 and 4.0 write in the place of their own dialects: a call on each line, without a tag.
+    """Return the form that Granite 3.3 and 4.0 sometimes write: a call on each line, without a tag.
 
-    Source: a parser for them in a pull request of vLLM. Code looks like that, too, so only lines at the start of a
-    message count that begin with a declared tool and an argument with a name.
+    Source: a parser for them in a pull request of vLLM. Code looks like that too. So only lines at the start of a
+    message count, and only with a declared tool and a named argument.
     """
+    word = NAME.characters
+    key = rf"[{word}]{{1,128}}[ \t\r\n]{{0,32}}"
     return Dialect(
         id="granite_lines",
         openers=(),
-        openers_for=_lines_of,
+        openers_for=_line_openers,
         write_call=lambda name, arguments: f"{_write(name, arguments, _python)}\n",
-        unmarked=((f"(?<![{_WORD}])[{_WORD}]", rf"[{_WORD}]{{0,127}}\([ \t\r\n]{{0,32}}(?:\)|{_KEY}=)"),),
+        unmarked=((f"(?<![{word}])[{word}]", rf"[{word}]{{0,127}}\([ \t\r\n]{{0,32}}(?:\)|{key}=)"),),
         tags=ends_of_turn("<|end_of_text|>"),
         auto=False,
         notes=f"{ALONE} Each has a line to itself, and its arguments always have names.",
     )
 
 
-_WORD = NAME.characters
-_KEY = rf"[{_WORD}]{{1,128}}[ \t\r\n]{{0,32}}"
-
-
-def _lines_of(names: tuple[str, ...]) -> tuple[Opener, ...]:
-    """Return the openers; names take time to compile, so all that begin alike stand in one."""
-    known = [name for name in names if readable(name)]
+def _line_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
+    """Return openers for all names with the same first letter together, because names take time to compile."""
+    known = [name for name in names if is_writable(name)]
     argument = (NAME, SPACES, "=")
     return tuple(
-        Opener((first,), call_line, ahead=(rest, "(", SPACES, *behind), where="start")
+        Opener((first,), call_line, ahead=(rest, "(", SPACES, *following), where="start")
         for first in dict.fromkeys(name[0] for name in known)
         for rest in [OneOf(tuple(name[1:] for name in known if name[0] == first))]
-        for behind in ((")", BLANKS, LINE_END), argument)
+        for following in ((")", BLANKS, LINE_END), argument)
     )
 
 
 def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: bool = False) -> Dialect:
-    """Return a dialect with a list of calls, or calls without one, between two tags, or a list without tags."""
+    """Return a dialect with calls between two tags, in a list or not, or with a list without tags."""
     body = pythonic_calls(opening, close, loose=loose)
     return Dialect(
         id=id,
@@ -194,36 +196,36 @@ def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: 
             Opener((opening, SPACES), body, ahead=(NAME, "(")),
             Opener((opening, SPACES), body, ahead=("[", SPACES, NAME, "(")),
         ),
-        openers_for=_list_of,
+        openers_for=_list_openers,
         write_call=lambda name, arguments: f"{opening}[{_write(name, arguments, _python)}]{close}",
         reserved=(opening, close),
         unmarked=((r"\[", r"[ \t\r\n]{0,32}[^\s()\[\]{}<>\"'`=,;]{1,128}\("),),
         tags=(*closed_again(close), *ends_of_turn(*ends)),
-        notes="Arguments are literals and always have names.",
+        notes=_LITERALS_ONLY,
     )
 
 
-def _json(opening: str, close: str) -> tuple[Opener, ...]:
+def _json_openers(opening: str, close: str) -> tuple[Opener, ...]:
     """Return the openers of JSON between the same tags."""
     body = json_calls(close)
-    return tuple(Opener((opening, SPACES), body, ahead=each) for each in (("{",), ("[", SPACES, "{")))
+    return tuple(Opener((opening, SPACES), body, ahead=ahead) for ahead in (("{",), ("[", SPACES, "{")))
 
 
-def _list_of(names: tuple[str, ...]) -> tuple[Opener, ...]:
-    known = OneOf(tuple(filter(readable, names)))
+def _list_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
+    known = OneOf(tuple(filter(is_writable, names)))
     return (Opener(("[",), pythonic_calls(), ahead=(SPACES, known, "("), where="start"),) if known.words else ()
 
 
 def _write(name: str, arguments: dict[str, Any], literal: Callable[[Any], str]) -> str:
-    if all(map(readable, arguments)):
+    if all(map(is_writable, arguments)):
         return f"{name}({', '.join(f'{key}={literal(value)}' for key, value in arguments.items())})"
-    return f"{name}(**{literal(arguments)})"  # no other form has room for such a name
+    return f"{name}(**{literal(arguments)})"  # the only form that allows such a name
 
 
 def _python(value: Any) -> str:
     """Return a JSON value as Python writes it, with strings in double quotes."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_python(key)}: {_python(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{_python(key)}: {_python(member)}" for key, member in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_python, value)) + "]"
     if value is None or isinstance(value, bool):
@@ -232,9 +234,9 @@ def _python(value: Any) -> str:
 
 
 def gemma4() -> Dialect:
-    """Return the dialect of google/gemma-4, by its chat template: strings stand between tokens of their own.
+    """Return the dialect of google/gemma-4, by its chat template: tokens surround strings and reasoning.
 
-    So do its thoughts. A message ends with the tag that opens a result, for the backend to go on from.
+    A message ends with the tag that opens a result. The backend writes the result after it.
     """
     return _gemma(
         "gemma4",
@@ -247,7 +249,7 @@ def gemma4() -> Dialect:
 
 
 def functiongemma() -> Dialect:
-    """Return the dialect of google/functiongemma-270m-it, by its chat template; its messages end as Gemma's do.
+    """Return the dialect of google/functiongemma-270m-it, by its chat template. Its messages end like those of Gemma.
 
     `<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>`
     """
@@ -259,9 +261,9 @@ def functiongemma() -> Dialect:
     )
 
 
-def _gemma(id: str, syntax: Syntax, between: tuple[str, str, str, str], *tags: Tag) -> Dialect:
-    """Return a dialect whose calls and results stand `between` two tags each."""
-    opening, close, result, end_of_result = between
+def _gemma(id: str, syntax: Syntax, around: tuple[str, str, str, str], *tags: Tag) -> Dialect:
+    """Return a dialect in Gemma's notation. The first two tags stand `around` calls, the others around results."""
+    opening, close, result, end_of_result = around
     mark = syntax.quotes[0].mark
     literal = _gemma_writer(mark)
     return Dialect(
@@ -269,7 +271,7 @@ def _gemma(id: str, syntax: Syntax, between: tuple[str, str, str, str], *tags: T
         openers=(Opener((opening, SPACES, "call:"), gemma_call(syntax, opening, close), ahead=(GEMMA_NAME, "{")),),
         write_call=lambda name, arguments: f"{opening}call:{name}{literal(arguments)}{close}",
         write_result=lambda name, text: f"{result}response:{name}{literal(as_object(text, 'value'))}{end_of_result}",
-        reserved=(*between, mark),
+        reserved=(*around, mark),
         tags=(Tag((close,)), Tag((result,)), *tags),
         notes=f"Strings stand between two {mark}, keys without quotes.",
     )
@@ -279,11 +281,11 @@ _plain_key = re.compile(r"[^\W\d][\w.-]*").fullmatch
 
 
 def _gemma_writer(mark: str) -> Callable[[Any], str]:
-    """Return what writes values with strings between two marks; what the form has no room for is written as JSON."""
+    """Return a function that writes values with strings between two marks. Strings that hold the mark become JSON."""
 
     def write(value: Any) -> str:
         if isinstance(value, dict):
-            members = ((key if _plain_key(key) else compact(key), write(each)) for key, each in value.items())
+            members = ((key if _plain_key(key) else compact(key), write(member)) for key, member in value.items())
             return "{" + ",".join(f"{key}:{text}" for key, text in members) + "}"
         if isinstance(value, list):
             return "[" + ",".join(map(write, value)) + "]"

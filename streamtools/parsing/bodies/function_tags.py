@@ -1,0 +1,197 @@
+"""Calls in tags with a name after an equals sign: `<function=f><parameter=a>1</parameter></function>`.
+
+Functions stand in a wrapper or alone. A value is the text up to the first closing tag that structure follows: the next
+parameter, the end of the function, or the end of its wrapper. Other closing tags are part of the value, as in a file
+that a model writes. One line feed at each end of a value belongs to the tags. The JSON schema of the tool gives a value
+its type.
+
+Models forget closing tags. The call still counts if the next tag leaves no doubt:
+
+- a parameter begins that the tool has and the call does not have yet;
+- the function ends before its wrapper does;
+- another function begins;
+- the wrapper ends, and the message with it.
+
+If structure follows no closing tag, the value goes on to the end of the message. The call is an error then, and it ends
+with the last closing tag in the value. So a forgotten tag costs the call, not the rest of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from streamtools.parsing.bodies import CallEnd, Members, cut_in_tag, cut_in_value, report_end, warn_unclosed
+from streamtools.parsing.bodies.values import Value
+from streamtools.parsing.declared import UNKNOWN
+from streamtools.parsing.markers import SPACES, Marker, OneOf, Pattern
+from streamtools.parsing.reader import Closing, Word
+from streamtools.parsing.span import Span
+
+_FUNCTION, _END_FUNCTION, _PARAMETER, _END_PARAMETER = "<function=", "</function>", "<parameter=", "</parameter>"
+_NAME = Word(r"^<>\r\n", 256)
+_END_OF_TAG = Pattern(">")
+_LINE_FEED = Pattern("\n")
+_BEGIN_FUNCTION, _CLOSE_FUNCTION = Pattern(_FUNCTION), Pattern("</function", SPACES, ">")
+_BEGIN_PARAMETER = Pattern(_PARAMETER)
+_END_OF_BROKEN = Closing(_END_FUNCTION, blank_line=True)
+
+
+class FunctionTags:
+    """The grammar of functions and their parameters.
+
+    `wrapper` is the name of the tag around functions, and `ends` are the tokens that end a message. With `verbatim`, a
+    line feed after a value belongs to the tags only if there is one before the value.
+    """
+
+    def __init__(self, wrapper: str = "tool_call", *, ends: tuple[str, ...] = (), verbatim: bool = False) -> None:
+        open_, close = f"<{wrapper}>", f"</{wrapper}>"
+        self._close = close
+        self._next = Pattern(close), _BEGIN_FUNCTION, Pattern(open_)
+        value = Marker((_END_PARAMETER,), ahead=(SPACES, OneOf((_PARAMETER, "</function", close, _FUNCTION, open_))))
+        inside = Marker((_END_FUNCTION,), ahead=(SPACES, OneOf((close, _FUNCTION))))
+        unclosed = Marker((close,), ahead=(SPACES, OneOf((open_, _FUNCTION, *ends))))
+        alone = Marker((_END_FUNCTION,), ahead=(SPACES, OneOf((close, _FUNCTION, open_, *ends))))
+        last = OneOf((close, _END_FUNCTION))
+        # each list: what ends a value that begins without a line feed, and one that begins with it
+        self._value_ends = [
+            Closing(value, _PARAMETER, inside, unclosed, line_feed=line_feed, last=(last,))
+            for line_feed in (not verbatim, True)
+        ]
+        self._value_ends_alone = [
+            Closing(value, _PARAMETER, alone, line_feed=line_feed, last=(_END_FUNCTION,))
+            for line_feed in (not verbatim, True)
+        ]
+        self._end_of_broken = Closing(_END_FUNCTION, before=(_FUNCTION, close))
+        self._end_of_junk = Closing(_END_FUNCTION, before=(_FUNCTION, open_, close), blank_line=True)
+
+    def alone(self, span: Span) -> Generator[None, None, None]:
+        """Read one function, from the end of its marker."""
+        end = yield from _Function(span, self._value_ends_alone, *self._next[1:]).read()
+        if end is CallEnd.BROKEN:
+            yield from span.until(_END_OF_BROKEN)
+        report_end(span, end, _END_FUNCTION)
+
+    def wrapped(self, span: Span) -> Generator[None, None, None]:
+        """Read functions, from the end of the opening tag of their wrapper. The first one is certain."""
+        while True:
+            yield from span.peek()
+            place = span.place
+            found = yield from span.choose(*self._next)
+            if found == 0:
+                span.close()
+                return
+            if found == 2 or span.at_end_in(self._close):
+                if found == 2:
+                    span.go_back(place)  # it opens the next wrapper
+                span.close()
+                warn_unclosed(span, self._close)
+                return
+            span.begin_call(place)
+            if found == 1:
+                end = yield from _Function(span, self._value_ends, *self._next).read()
+                if end is CallEnd.BROKEN:
+                    yield from span.until(self._end_of_broken)
+            else:
+                end = _cut_or_broken(span)
+                at_closing = end is CallEnd.BROKEN and (yield from span.until(self._end_of_junk))
+                if at_closing and span.place == span.before_closing + 1:
+                    break  # a blank line: this is prose
+            if end is CallEnd.CUT:
+                break
+            report_end(span, end, _END_FUNCTION, last=False)
+        span.close(end.code)
+
+
+class _Function:
+    """Reads one function, from the end of `<function=`."""
+
+    def __init__(self, span: Span, value_ends: list[Closing], *instead: Pattern) -> None:
+        """`value_ends` end a value without and with a line feed before it.
+
+        `instead` may come in the place of the closing tag of the function.
+        """
+        self._span = span
+        self._value_ends = value_ends
+        self._instead = instead
+        self._given: set[str] = set()
+        self._schema = UNKNOWN
+
+    def read(self) -> Generator[None, None, CallEnd]:
+        """Read the function and return how it ends."""
+        span = self._span
+        name = yield from span.word(_NAME)
+        if not (yield from span.accept(_END_OF_TAG)):
+            return _cut_or_broken(span)
+        empty = name.endswith("/")  # <function=f/>
+        name = _bare(name.removesuffix("/"))
+        span.call(name)
+        self._schema = span.declared.arguments(name)
+        members = Members(span)
+        parameter: str | None = None  # set if its opening tag has been read
+        while not empty:
+            if parameter is None:
+                yield from span.peek()
+                place = span.place
+                found = yield from span.choose(_BEGIN_PARAMETER, _CLOSE_FUNCTION, *self._instead)
+                if found > 1:
+                    span.go_back(place)
+                    members.end()
+                    span.end_call()
+                    return CallEnd.UNCLOSED
+                if found == 1:
+                    break
+                if found < 0:
+                    return _cut_or_broken(span)
+                parameter = yield from span.word(_NAME)
+                if not (yield from span.accept(_END_OF_TAG)):
+                    return _cut_or_broken(span)
+            key = _bare(parameter.removesuffix("/"))
+            self._given.add(key)
+            members.key(key)
+            value = Value(self._schema.property(key), span)
+            if parameter.endswith("/"):  # <parameter=a/>
+                parameter = None
+            else:
+                line_feed = yield from span.accept(_LINE_FEED)
+                closed, parameter = yield from self._read_value(value, self._value_ends[line_feed])
+                if not closed:
+                    return CallEnd.CUT
+            value.end()
+        members.end()
+        span.end_call()
+        return CallEnd.CLOSED
+
+    def _read_value(self, value: Value, closing: Closing) -> Generator[None, None, tuple[bool, str | None]]:
+        """Read a value and its closing tag.
+
+        Returns whether the closing tag came, and the name of the next parameter if its opening tag came instead.
+        """
+        span = self._span
+        begin = span.place
+        while (yield from span.content(closing, value.take)):
+            found = span.read_since(span.before_closing)
+            if not found.endswith("="):
+                if _END_PARAMETER not in found:  # it ends the function or its wrapper, which is read again
+                    span.at -= len(found.removeprefix("\n"))
+                return True, None
+            name = yield from span.word(_NAME)
+            if self._may_begin(name) and (yield from span.accept(_END_OF_TAG)):
+                return True, name
+            value.take(found + name)
+        cut_in_value(span, begin, closing)
+        return False, None
+
+    def _may_begin(self, name: str) -> bool:
+        """Whether a parameter of this name may begin before the last one is closed."""
+        known = self._schema.properties
+        return bool(name) and name not in self._given and (not known or name in known)
+
+
+def _bare(name: str) -> str:
+    """Return a name without the white space and quotes around it."""
+    name = name.strip()
+    return name[1:-1] if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'" else name
+
+
+def _cut_or_broken(span: Span) -> CallEnd:
+    return cut_in_tag(span, _END_FUNCTION, _PARAMETER, _FUNCTION, ">")

@@ -1,0 +1,220 @@
+"""Calls with names in attributes: `<invoke name="f"><parameter name="a">1</parameter></invoke>`.
+
+Calls stand alone or in a wrapper. A value is the text up to its closing tag, which counts if structure follows it. The
+JSON schema of the tool gives the value its type, or an attribute does: `string="true"` is text, `string="false"` is
+JSON. Some models write all arguments of a call as one JSON object, which begins with a brace in the place of the first
+tag.
+
+Text in a wrapper that is no call is an error of its own, up to the next tag of the dialect. A call that lacks only its
+closing tag, because another call or the end of the wrapper stands there, is a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from streamtools.errors import Code
+from streamtools.parsing.bodies import (
+    CallEnd,
+    CutTag,
+    Members,
+    cut_in_value,
+    cut_or_broken,
+    cut_tag,
+    read_arguments,
+    report_end,
+    skip_broken,
+    unclosed_if_cut,
+)
+from streamtools.parsing.bodies.elements import Elements
+from streamtools.parsing.bodies.values import NO_STRING, STRING, Value
+from streamtools.parsing.bodies.xml_text import BEFORE_ATTRIBUTE, Content, read_attributes
+from streamtools.parsing.declared import Schema
+from streamtools.parsing.markers import SPACES, Marker, OneOf, Part, Pattern, Some
+from streamtools.parsing.reader import Closing
+from streamtools.parsing.span import Body, Span
+
+_TYPES_BY_ATTRIBUTE = {"true": STRING, "false": NO_STRING}
+
+
+class Invocations:
+    """The grammar of calls in such tags, with their names as data.
+
+    `invoke` is the opening tag of a call up to its attributes. `wrapper` and `unwrap` are the tags around calls.
+    """
+
+    def __init__(
+        self,
+        *wrapper: str,
+        invoke: str = "invoke",
+        parameter: str = "parameter",
+        lead: str = "",
+        prefix: str = "",
+        spaced: bool = False,
+        ends: tuple[str, ...] = (),
+        xml: bool = False,
+        elements: bool = False,
+        read_name: Callable[[str], str] = str,
+    ) -> None:
+        """Configure the tags.
+
+        `wrapper` are the names of the tags around calls, and `invoke` and `parameter` those of calls and arguments.
+        `lead` stands before the angle bracket of each tag and `prefix` after it. With `spaced`, a space may follow the
+        prefix. `ends` end a message or follow a call. With `xml`, entities and CDATA sections are read in values. With
+        `elements`, arguments are elements named like the parameters. `read_name` turns the attribute into the name of
+        the tool.
+        """
+        gap: tuple[Part, ...] = (Some(" ", 0, 1),) if spaced else ()
+        begin, end = (f"{lead}<{prefix}", *gap), (f"{lead}</{prefix}", *gap)
+        self.invoke: tuple[Part, ...] = (*begin, invoke, BEFORE_ATTRIBUTE)
+        self.wrapper: tuple[Part, ...] = (*begin, OneOf(wrapper), ">")
+        self.unwrap: tuple[Part, ...] = (*end, OneOf(wrapper), ">") if wrapper else ("<>",)  # which no model writes
+        close: tuple[Part, ...] = (*end, invoke, SPACES, ">")
+        parameter_begin: tuple[Part, ...] = (*begin, parameter, BEFORE_ATTRIBUTE)
+        close_value: tuple[Part, ...] = (*end, parameter, SPACES, ">")
+        self._open, self._close, self._unwrap = Pattern(*self.invoke), Pattern(*close), Pattern(*self.unwrap)
+        self._parameter = Pattern(*parameter_begin)
+        # what follows the closing tag of a call, and of a value
+        opened, closed = ([f"{bracket}{prefix}{' ' * n}" for n in range(1 + spaced)] for bracket in ("<", "</"))
+        after_call = [f"{start}{invoke}{blank}" for start in opened for blank in " \n"]
+        after_call += [*(start + name for start in closed for name in wrapper), *ends]
+        after_value = [f"{start}{parameter}{blank}" for start in opened for blank in " \n"]
+        after_value += [*(start + invoke for start in closed), *after_call]
+        value_ends = [
+            Marker(close_value, ahead=(SPACES, OneOf(tuple(after_value)))),
+            Marker(close, ahead=(SPACES, OneOf(tuple(after_call)))),
+        ]
+        self._ends = [Pattern(token) for token in ends]
+        self._value = Content(*close_value, xml=xml, ends=value_ends, last=close)
+        self._end_of_broken = Closing(close, before=((*self.invoke, "name"), self.unwrap))
+        self._invoke_name, self._read_name = invoke, read_name
+        self._elements = Elements(lead, xml=xml) if elements else None
+        self._close_text, self._unwrap_text = f"</{prefix}{invoke}>", f"</{prefix}{'|'.join(wrapper)}>"
+        self._cut_wrapper, self._cut_unwrap = cut_tag(self.wrapper), cut_tag(self.unwrap)
+        self._cut_inside = cut_tag(self.unwrap, close, (*self.invoke, "name"), (*parameter_begin, "name"))
+
+    def bare(self, span: Span) -> Generator[None, None, None]:
+        """Read one call, from the end of its opening tag."""
+        end = yield from self._read_call(span)
+        yield from skip_broken(span, end, self._end_of_broken)
+        report_end(span, end, self._close_text)
+
+    def addressed(self, *ends: str) -> Body:
+        """Return the grammar of a message to a tool, from the end of its header.
+
+        It reads a wrapper of calls. Anything else is an error up to one of `ends`.
+        """
+        wrapper, closing = Pattern(*self.wrapper), Closing(before=ends)
+
+        def body(span: Span) -> Generator[None, None, None]:
+            yield from span.peek()
+            if (yield from span.accept(wrapper)):
+                yield from self.wrapped(span)
+                return
+            cut = _is_cut(span, self._cut_wrapper)
+            if cut:
+                span.at = len(span.text)
+            has_end = not cut and (yield from span.until(closing))
+            span.close(Code.UNRECOGNISED_TOOL_CALL if has_end else Code.TRUNCATED)
+
+        return body
+
+    def wrapped(self, span: Span) -> Generator[None, None, None]:
+        """Read calls, from the end of the opening tag of their wrapper."""
+        calls = False
+        while True:
+            char = yield from span.peek()
+            place = span.place
+            found = yield from span.choose(self._open, self._unwrap, *self._ends)
+            if found == 1:
+                span.close()
+                return
+            if not char or found > 1 or _is_cut(span, self._cut_unwrap):
+                if found > 1:
+                    span.go_back(place)
+                else:
+                    span.at = len(span.text)
+                span.close(None if calls else Code.TRUNCATED)
+                if calls:
+                    span.warn(Code.MISSING_CLOSE, f"the calls lack their closing {self._unwrap_text}")
+                return
+            calls = True
+            span.begin_call(place)
+            end = (yield from self._read_call(span)) if found == 0 else self._end_broken(span)
+            continues = yield from skip_broken(span, end, self._end_of_broken)
+            report_end(span, end, self._close_text, last=not continues)
+            if not continues:
+                return
+
+    def _read_call(self, span: Span) -> Generator[None, None, CallEnd]:
+        attributes, end_of_tag = yield from read_attributes(span)
+        if not end_of_tag:
+            return _end_in_tag(span)
+        name = self._read_name(attributes.get("name", ""))
+        span.call(name)
+        empty = end_of_tag == "/>"
+        if not empty and (yield from span.peek()) == "{":
+            end = yield from read_arguments(span)
+            if end is not None:
+                return end
+            yield from span.peek()
+            return unclosed_if_cut(span, (yield from self._end_call(span)))
+        schema = span.declared.arguments(name)
+        if self._elements is not None and not empty:
+            end = yield from self._elements.read(span, self._invoke_name, schema)
+            if end is CallEnd.UNCLOSED:
+                end = yield from self._end_call(span)
+            span.end_call()
+            return end
+        members = Members(span)
+        while not empty and (yield from span.accept(self._parameter)):
+            broken = yield from self._read_parameter(span, members, schema)
+            if broken is not None:
+                return broken
+            yield from span.peek()
+        members.end()
+        end = CallEnd.CLOSED if empty else (yield from self._end_call(span))
+        span.end_call()
+        return end
+
+    def _end_call(self, span: Span) -> Generator[None, None, CallEnd]:
+        """Read the closing tag of a call. A tag that stands there instead is not read."""
+        found = yield from span.expect(self._close, self._open, self._unwrap)
+        if found < 0:
+            return self._end_broken(span)
+        return CallEnd.UNCLOSED if found else CallEnd.CLOSED
+
+    def _read_parameter(self, span: Span, members: Members, schema: Schema) -> Generator[None, None, CallEnd | None]:
+        """Read one argument, from the end of the name of its tag. Returns how the call ends, if it ends in here."""
+        attributes, end_of_tag = yield from read_attributes(span)
+        if not end_of_tag:
+            return _end_in_tag(span)
+        key = attributes.get("name", "")
+        if not key:
+            span.blame(Code.INVALID_ARGUMENTS, "an argument has no name")
+        members.key(key)
+        value = Value(schema.property(key), span, _TYPES_BY_ATTRIBUTE.get(attributes.get("string", "")))
+        if end_of_tag == ">":
+            begin = span.place
+            tag = yield from self._value.read(span, value.take)
+            if not tag:
+                return cut_in_value(span, begin, self._value.closing)
+            if self._close.match(tag, 0, True):  # the call ends with the value
+                span.go_back(span.before_closing)
+        value.end()
+        return None
+
+    def _end_broken(self, span: Span) -> CallEnd:
+        """Return how the call ends at something that has no place in it."""
+        at_end = span.ended and span.at == len(span.text)
+        return cut_or_broken(span, cut=at_end or _is_cut(span, self._cut_inside))
+
+
+def _is_cut(span: Span, tag: CutTag) -> bool:
+    """Whether the stream ends in the tag here."""
+    return span.ended and tag(span.text, span.at) is not None
+
+
+def _end_in_tag(span: Span) -> CallEnd:
+    """Return how a call ends after the attributes of a tag that does not end there."""
+    return cut_or_broken(span, cut=span.ended and not span.text[span.at :].strip(" \t\r\n/"))

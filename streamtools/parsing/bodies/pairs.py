@@ -1,0 +1,162 @@
+"""Calls as a name and pairs of tags: `f<arg_key>a</arg_key><arg_value>1</arg_value>`.
+
+White space between the tags is ignored. Other text there makes the call an error, up to its end. The closing tag of a
+value counts if another pair follows it, or the end of the call. If it is missing, the closing tag of the call ends the
+value too, but only at the end of the message or before another call. A call that lacks only its closing tag, because
+another call or the end of the wrapper stands there, is a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from streamtools.errors import Code
+from streamtools.parsing.bodies import CallEnd, Members, cut_in_value, cut_tag, report_end
+from streamtools.parsing.bodies.values import TYPES, Value
+from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
+from streamtools.parsing.reader import Closing, Word
+from streamtools.parsing.span import Span
+
+_TOOL_NAME = Word(r"^<>\s", 256)
+_KEY = Word("^<", 256)
+_SUFFIX = Maybe((":", Some(r"A-Za-z0-9_\-", 1, 32)))
+_NO_TAG = ("<>",)
+"""A tag that no model writes."""
+_AS_NAMED: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class ArgumentPairs:
+    """The grammar of a name and pairs of tags, which are `<tool_call>`, `<arg_key>` and `<arg_value>` by default.
+
+    `opening` and `close` are the tags around a call. `wrapper` and `unwrap` are the tags around calls. One of
+    `after_name` follows the name.
+    """
+
+    def __init__(
+        self,
+        *,
+        separator: str = "",
+        wrapper: str = "",
+        suffixed: bool = False,
+        spelled: Mapping[str, str] = _AS_NAMED,
+        ends: tuple[str, ...] = (),
+    ) -> None:
+        """Configure the tags.
+
+        `separator` is the name of a tag after the name of the tool, and `wrapper` that of the tag around calls. With
+        `suffixed`, the name of each tag may have a suffix: `<arg_key:opensource>`. `spelled` maps the names of tags to
+        other spellings, "" for a tag that does not exist. A spelled `arg_type` may stand between a key and its value,
+        but the schema of the tool takes precedence. `ends` end a message.
+        """
+
+        def tag(name: str) -> tuple[Part, ...]:
+            if name in spelled:
+                return (spelled[name],)
+            return ("<" + name, _SUFFIX, ">") if suffixed else (f"<{name}>",)
+
+        def start(name: str) -> str:
+            """Return a tag without its end, before which a suffix may stand."""
+            return spelled.get(name, f"<{name}>")[:-1]
+
+        self.opening, self.close = tag("tool_call"), tag("/tool_call")
+        self.wrapper, self.unwrap = tag(wrapper), tag("/" + wrapper) if wrapper else _NO_TAG
+        self.after_name = (tag(separator),) if separator else (tag("arg_key"), self.close)
+        self._close = spelled.get("/tool_call", "</tool_call>")
+        self._separator = Pattern(*tag(separator)) if separator else None
+        self._tags = [Pattern(*parts) for parts in (tag("arg_key"), self.close, self.opening, self.unwrap)]
+        self._end_key = Pattern(*tag("/arg_key"))
+        self._begin_value = None if tag("arg_value") == ("",) else Pattern(*tag("arg_value"))
+        self._type_tags = [Pattern(spelled[name]) for name in ("arg_type", "/arg_type") if name in spelled]
+        self._start_of_end_value = start("/arg_value")
+        after_value = OneOf((start("arg_key"), start("/tool_call"), start("tool_call")))
+        self._end_value = Closing(
+            Marker(tag("/arg_value"), ahead=(SPACES, after_value)),
+            Marker(self.close, ahead=(SPACES, OneOf((start("tool_call"), start("/tool_calls"), *ends)))),
+            last=self.close,
+        )
+        self._end_of_broken = Closing(self.close, before=(self.opening, self.unwrap))
+        inside = (tag(name) for name in ("arg_key", "/arg_key", "arg_value") if tag(name) != ("",))
+        self._cut_tag = cut_tag(*inside, *self.after_name, self.opening, self.unwrap)
+
+    def single(self, span: Span) -> Generator[None, None, None]:
+        """Read one call, from the end of its opening tag."""
+        end = yield from self._read_call(span)
+        if end is CallEnd.BROKEN:
+            yield from span.until(self._end_of_broken)
+        report_end(span, end, self._close)
+
+    def wrapped(self, span: Span) -> Generator[None, None, None]:
+        """Read calls, from the end of the opening tag of their wrapper. The first one is certain."""
+        while True:
+            yield from span.peek()
+            place = span.place
+            found = yield from span.choose(*self._tags)
+            if found == 3 or self._read_if_cut(span):
+                span.close()
+                if found != 3:
+                    span.warn(Code.MISSING_CLOSE, "the calls lack the closing tag of their wrapper")
+                return
+            span.begin_call(place)
+            end = (yield from self._read_call(span)) if found == 2 else CallEnd.BROKEN
+            if end is CallEnd.BROKEN:
+                yield from span.until(self._end_of_broken)
+            report_end(span, end, self._close, last=end is CallEnd.CUT)
+            if end is CallEnd.CUT:
+                return
+
+    def _read_call(self, span: Span) -> Generator[None, None, CallEnd]:
+        """Read a call and return how it ends."""
+        yield from span.peek()
+        name = yield from span.word(_TOOL_NAME)
+        span.call(name)
+        members, schema = Members(span), span.declared.arguments(name)
+        yield from span.peek()
+        if self._separator is not None and not (yield from span.accept(self._separator)):
+            return self._cut_or_broken(span)
+        while True:
+            yield from span.peek()
+            place = span.place
+            found = yield from span.choose(*self._tags)
+            if found < 0:
+                return self._cut_or_broken(span)
+            if found:
+                members.end()
+                span.end_call()
+                if found == 1:
+                    return CallEnd.CLOSED
+                span.go_back(place)
+                return CallEnd.UNCLOSED
+            key = yield from span.word(_KEY)
+            if not (yield from span.accept(self._end_key)):
+                return self._cut_or_broken(span)
+            key, types = key.strip(), None
+            if self._begin_value is not None:
+                yield from span.peek()
+                if self._type_tags and (yield from span.accept(self._type_tags[0])):
+                    word = yield from span.word(_KEY)
+                    types = None if key in schema.properties else TYPES.get(word.strip())
+                    if not (yield from span.accept(self._type_tags[1])):
+                        return self._cut_or_broken(span)
+                    yield from span.peek()
+                if not (yield from span.accept(self._begin_value)):
+                    return self._cut_or_broken(span)
+            members.key(key)
+            value = Value(schema.property(key), span, types)
+            begin = span.place
+            if not (yield from span.content(self._end_value, value.take)):
+                return cut_in_value(span, begin, self._end_value)
+            if not span.read_since(span.before_closing).startswith(self._start_of_end_value):
+                span.go_back(span.before_closing)
+            value.end()
+
+    def _cut_or_broken(self, span: Span) -> CallEnd:
+        return CallEnd.CUT if self._read_if_cut(span) else CallEnd.BROKEN
+
+    def _read_if_cut(self, span: Span) -> bool:
+        """Read the rest of the text if the stream ends in it, here or inside a tag."""
+        cut = span.ended and (span.at == len(span.text) or self._cut_tag(span.text, span.at) is not None)
+        if cut:
+            span.at = len(span.text)
+        return cut
