@@ -20,7 +20,7 @@ from streamtools.parsing.span import Body, Span
 
 _NAME_CHARACTERS = r"^ \t\r\n<>{}\[\]\"`"  # all but these
 NAME = Some(_NAME_CHARACTERS, 1, 96)
-"""A name in a marker. Most providers allow 64 characters. A higher limit would delay reasoning that resembles a call."""
+"""A name in a marker. Most providers allow 64 characters. A higher limit would delay reasoning that looks like one."""
 PROSE = r".,;:!?'()*/\\|"
 """Punctuation of a sentence. If people write about a marker, one of these follows it, so no name begins with them."""
 WORD_FIRST = Some(_NAME_CHARACTERS + PROSE, 1, 1), Some(_NAME_CHARACTERS, 0, 95)
