@@ -20,7 +20,6 @@ import anyio
 import httpx
 from anyio.abc import TaskGroup
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Send
 
 from streamtools.gateway.exchange import Exchange, PassThrough
@@ -35,7 +34,7 @@ from streamtools.gateway.http import (
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.encoder import EVENT_STREAM, KEEP_ALIVE
 from streamtools.outputs.whole_answers import write_fault
-from streamtools.serving.connection import Outlet, attend
+from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.long_work import in_thread, in_thread_if
 
@@ -89,7 +88,7 @@ class Delivery:
         self._deadline = anyio.CancelScope()
         self._timeout = HTTPException(504, "the answer takes too long")
         self._begun = self._broken = self._head_sent = self._streams = self._sending = False
-        self._outlet: Outlet
+        self._writer: ResponseWriter
         self._pieces: list[bytes] = []  # sent together
         self._size = 0  # of the pieces
         self._has_pieces = anyio.Event()
@@ -98,25 +97,19 @@ class Delivery:
         self, receive: Receive, send: Send, shutdown: Shutdown | None, *, keep_alive: float | None, send_timeout: float
     ) -> None:
         """Ask and send until everything is sent or the client has left. Raises errors of this server only."""
-        outlet = Outlet(send, keep_alive=keep_alive, send_timeout=send_timeout)
-        self._outlet = outlet
+        self._writer = writer = ResponseWriter(send, keep_alive=keep_alive, send_timeout=send_timeout)
 
         async def listen(group: TaskGroup) -> None:
             group.start_soon(self._send_together)
             while (await receive())["type"] != "http.disconnect":
                 pass
 
-        async def fill() -> None:
+        async def send_keep_alive() -> None:
             if self._streams:
-                await outlet.put({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
+                await writer.send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
 
-        fault = await attend(
-            self._deliver,
-            listen=listen,
-            watch=lambda: outlet.watch(fill),
-            leave=lambda: None,
-            shutdown=shutdown,
-            stop=self._stop,
+        fault = await writer.deliver(
+            self._deliver, listen=listen, heartbeat=send_keep_alive, shutdown=shutdown, on_shutdown=self._stop
         )
         if fault is not None:
             raise fault
@@ -127,20 +120,19 @@ class Delivery:
 
     async def _deliver(self) -> None:
         exchange = self._exchange
-        with suppress(OSError, ClientDisconnect):  # servers since ASGI 2.4 report so that the client has left
-            self._deadline.deadline = anyio.current_time() + self._route.longest
-            with self._deadline:
-                while exchange.request is not None and not self._broken:
-                    await self._ask(exchange.request)
-            if self._deadline.cancelled_caught and not self._sending:
-                if exchange.judge is not None:
-                    exchange.judge.give_up()
-                ends = await in_thread(partial(self._end, self._timeout))
-                while exchange.request is not None:  # it is not asked again
-                    self._begun = False
-                    ends += self._end(self._timeout)
-                if not self._broken:
-                    await self._send(ends, more=False)
+        self._deadline.deadline = anyio.current_time() + self._route.longest
+        with self._deadline:
+            while exchange.request is not None and not self._broken:
+                await self._ask(exchange.request)
+        if self._deadline.cancelled_caught and not self._sending:
+            if exchange.judge is not None:
+                exchange.judge.give_up()
+            ends = await in_thread(partial(self._end, self._timeout))
+            while exchange.request is not None:  # it is not asked again
+                self._begun = False
+                ends += self._end(self._timeout)
+            if not self._broken:
+                await self._send(ends, more=False)
 
     async def _ask(self, request: UpstreamRequest) -> None:
         """Send one request to the upstream, and send the client what follows from the answer."""
@@ -198,11 +190,10 @@ class Delivery:
 
     async def _send_together(self) -> None:
         """Send waiting pieces whenever the reading waits."""
-        with suppress(OSError, ClientDisconnect):  # the reading task gets the same error
-            while True:
-                await self._has_pieces.wait()
-                self._has_pieces = anyio.Event()
-                await self._outlet.put(self._together)
+        while True:
+            await self._has_pieces.wait()
+            self._has_pieces = anyio.Event()
+            await self._writer.send(self._together)
 
     def _together(self, *, more: bool = True) -> Message | None:
         if more and not self._pieces:
@@ -224,7 +215,7 @@ class Delivery:
     async def _put(self, message: Any) -> None:
         """Send a message. If the deadline passes meanwhile, nothing can follow."""
         self._sending = True
-        await self._outlet.put(message)
+        await self._writer.send(message)
         self._sending = False
 
     async def _send(self, piece: bytes, *, more: bool = True) -> None:

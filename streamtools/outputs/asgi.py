@@ -16,7 +16,7 @@ except ImportError as error:
         name=error.name,
     ) from error
 
-from streamtools.serving.connection import OnDisconnect, Readable
+from streamtools.serving.event_reader import OnDisconnect, Readable
 from streamtools.serving.event_response import AnyRequest, EventStreamResponse, event_stream_response, last_event_id
 from streamtools.serving.requests import exception_handlers, read_body
 from streamtools.serving.shutdown import Shutdown, shutdown_signal

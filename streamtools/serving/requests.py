@@ -1,8 +1,8 @@
-"""Bodies of requests within a bound, and the responses to what a server refuses: 503 while it begins nothing new.
+"""Bodies of requests within limits, and the responses to refused requests: 503 during a shutdown, for example.
 
-Reading a body blocks the event loop, and with it all other clients. JSON and messages are read at some megabytes a
-second, so a long body is read in a thread, which Python interrupts for the loop: but not while a single call reads its
-JSON, looks for garbage among its values or lets go of them, so these have a bound of their own.
+Parsing a body blocks the event loop, and with it all other clients. A long body is therefore parsed in a thread, which
+Python interrupts for the loop. But Python does not interrupt a single call that parses JSON, collects garbage or frees
+values, so the number of values has a limit of its own.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from streamtools.serving.shutdown import RETRY_AFTER
 from streamtools.stream.long_work import IN_THREAD, in_thread
 
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes of a request's body."""
+"""Bytes of the body of a request."""
 
 MAX_VALUES = 100_000
-"""Values of its JSON."""
+"""JSON values in the body of a request."""
 
-MOST_BODIES = 256 * 1024 * 1024
-"""Bytes of all bodies that a process receives, or reads, at the same time."""
+MAX_TOTAL_BODIES = 256 * 1024 * 1024
+"""Bytes of all bodies that a process receives or parses at the same time."""
+
+CLIENT_ERRORS = (ValueError, LookupError, TypeError, RecursionError)
+"""Exceptions that mean an invalid body or message, unless they are errors of this package."""
 
 _log = Logger(__name__)
 
-_coming = 0  # of these
+_total_bytes = 0  # of the bodies that are received or parsed
 
-UNWANTED_BY = (ValueError, LookupError, TypeError, RecursionError)
-"""What reading raises where a client has sent what is not wanted; our own errors are none of these faults."""
-
-_LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}
+_RETRY_LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}
 _Read = TypeVar("_Read")
 
 
 class AnyBody(Protocol):
-    """A request, of whichever framework."""
+    """A request of any framework."""
 
     @property
     def headers(self) -> Any: ...
@@ -59,24 +59,23 @@ async def read_body(
     max_values: int | None = MAX_VALUES,
     timeout: float | None = 60.0,
 ) -> _Read:
-    """Return what `read` makes of the body of a request, as `json.loads` does.
+    """Return `read(body)` for the body of a request; `read` may be `json.loads`.
 
-    A body of more than 64 KiB is read in a thread, so that other clients are answered meanwhile: let `read` do all that
-    takes long, such as `chat(…)` itself, which reads the messages, and wait for nothing, because the process collects
-    no garbage as long. What it raises as ValueError, as pydantic and msgspec do too, or as LookupError or TypeError,
-    counts as the client's fault, and the log has its type and line (`body_refused`), as it may be a mistake in `read`;
-    our own errors are raised as they are.
+    A body of more than 64 KiB is read in a thread, so that other clients are served meanwhile. Let `read` do everything
+    that takes long, such as `chat(…)`, which reads the messages. It must not wait for anything, because the process
+    collects no garbage meanwhile. A ValueError (pydantic's and msgspec's are ValueErrors), a LookupError or a TypeError
+    of `read` means that the body is invalid. The log has its type and line (`body_refused`), as it may also be a
+    mistake in `read`. Errors of this package are raised unchanged.
 
-    Raises Starlette's HTTPException, with which its frameworks answer: 413 for more than `max_body` bytes, or, in a
-    long one, more than `max_values` values of JSON (None: they are not counted, as in a body that is something else);
-    408 for one that has not come in `timeout` seconds (None: no bound), 400 for one that breaks off or that `read`
-    refuses; 503, with `Retry-After`, where all bodies that the process receives and reads have more than 256 MiB, or
-    than `max_body`.
+    Raises Starlette's HTTPException, which its frameworks answer. 413: the body has more than `max_body` bytes, or, if
+    it is long, more than `max_values` JSON values (None: any number, as for a body that is not JSON). 408: it did not
+    arrive within `timeout` seconds (None: no limit). 400: it is incomplete or invalid. 503 with `Retry-After`: all
+    bodies of the process together exceed 256 MiB, or `max_body`.
     """
-    global _coming
+    global _total_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and (len(declared) > 18 or int(declared) > max_body):
-        raise _too_large(max_body)
+        raise _too_large(max_body, "bytes")
     body = bytearray()
     try:
         try:
@@ -84,25 +83,25 @@ async def read_body(
                 async with aclosing(request.stream()) as chunks:
                     async for chunk in chunks:
                         body += chunk
-                        _coming += len(chunk)
+                        _total_bytes += len(chunk)
                         if len(body) > max_body:
-                            raise _too_large(max_body)
-                        if _coming > max(MOST_BODIES, max_body):
-                            raise HTTPException(503, "too many bodies come at the same time", _LATER)
+                            raise _too_large(max_body, "bytes")
+                        if _total_bytes > max(MAX_TOTAL_BODIES, max_body):
+                            raise HTTPException(503, "Too many request bodies at the same time.", _RETRY_LATER)
         except TimeoutError:
-            raise HTTPException(408, "the body has not come in time", {"connection": "close"}) from None
+            raise HTTPException(408, "The request body did not arrive in time.", {"connection": "close"}) from None
         except ClientDisconnect:
-            raise HTTPException(400, "the request breaks off") from None
+            raise HTTPException(400, "The request body is incomplete.") from None
         if len(body) > IN_THREAD:
             return await in_thread(partial(_count_and_read, read, bytes(body), max_values))
         return read(bytes(body))
     except (HTTPException, StreamToolsError):
         raise
-    except UNWANTED_BY as fault:
-        _log.warning("body_refused", **loggable(fault))
-        raise HTTPException(400, "the body is not what is wanted here") from None
+    except CLIENT_ERRORS as error:
+        _log.warning("body_refused", **loggable(error))
+        raise HTTPException(400, "Invalid request body.") from None
     finally:
-        _coming -= len(body)
+        _total_bytes -= len(body)
 
 
 def _count_and_read(read: Callable[[bytes], _Read], body: bytes, max_values: int | None) -> _Read:
@@ -111,25 +110,25 @@ def _count_and_read(read: Callable[[bytes], _Read], body: bytes, max_values: int
     return read(body)
 
 
-def _too_large(most: int, of: str = "bytes") -> HTTPException:
-    return HTTPException(413, f"the body may have {most} {of}")
+def _too_large(limit: int, unit: str) -> HTTPException:
+    return HTTPException(413, f"The request body may have at most {limit} {unit}.")
 
 
-def unavailable(message: str = "the server is about to end") -> Response:
-    """Return the response to a client that may come again in a moment: 503, with `Retry-After`."""
+def unavailable(message: str = "The server is about to end.") -> Response:
+    """Return a 503 with `Retry-After`."""
     return PlainTextResponse(message, 503, {"retry-after": str(RETRY_AFTER)})
 
 
-async def _refuse(answer: Callable[[str], Response], message: str, request: Any, error: Exception) -> Response:
-    return answer(message or str(error))
+async def _respond(make: Callable[[str], Response], message: str, request: Any, error: Exception) -> Response:
+    return make(message or str(error))
 
 
 exception_handlers: dict[Any, Any] = {
-    Draining: partial(_refuse, unavailable, "the server is about to end"),
-    TooManyRuns: partial(_refuse, unavailable, "too many answers are being given at the same time"),
-    RunNotFound: partial(_refuse, partial(PlainTextResponse, status_code=404), ""),
-    DecisionRefused: partial(_refuse, partial(PlainTextResponse, status_code=409), ""),
+    Draining: partial(_respond, unavailable, "The server is about to end."),
+    TooManyRuns: partial(_respond, unavailable, "Too many answers are in progress."),
+    RunNotFound: partial(_respond, partial(PlainTextResponse, status_code=404), ""),
+    DecisionRefused: partial(_respond, partial(PlainTextResponse, status_code=409), ""),
 }
-"""For an application of Starlette or FastAPI: what `Runs.start` raises because of others is answered with 503, a run
-that is not there with 404, and what is decided about a call that does not wait for it with 409.
+"""Exception handlers for Starlette and FastAPI: 503 while no run can start, 404 for an unknown run, and 409 for a
+decision about a call that does not wait for it.
 """

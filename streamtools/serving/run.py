@@ -19,9 +19,9 @@ from streamtools import observing
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.logs import Logger
-from streamtools.serving.client_frames import Mailbox
 from streamtools.serving.event_log import EventLog
 from streamtools.serving.journal import Attachment, Journal
+from streamtools.serving.mailbox import Mailbox
 from streamtools.stream.driver import Driver, Flag, Startable, close, read_into
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools.at_most_once import DRIVEN_RUN

@@ -1,8 +1,7 @@
-"""A conversation over one websocket: messages come in, runs go out, one after the other.
+"""A conversation over one websocket: the client sends messages, and the server answers them in order.
 
-One task reads the client's frames, so that it is heard while a run goes on; another asks the application for the answer
-to each message and sends it. What the client says wrongly is answered, and only a client that says nothing else is sent
-away.
+One task reads the frames of the client, also while an answer is being sent. Another task calls the handler for each
+message and sends its answer. An invalid frame gets an error as its answer; too many of them close the connection.
 """
 
 from __future__ import annotations
@@ -20,45 +19,62 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, StreamToolsError
 from streamtools.logs import Logger, loggable
 from streamtools.outputs.encoder import HIDDEN, read_exclude
-from streamtools.serving import client_frames
-from streamtools.serving.client_frames import BadFrame, Mailbox, MessageFrame, RefusedFrame, ResumeFrame
-from streamtools.serving.connection import OnDisconnect, Readable, attend
-from streamtools.serving.requests import UNWANTED_BY
+from streamtools.serving.client_frames import (
+    ApprovalFrame,
+    CallNotPending,
+    CancelFrame,
+    FrameError,
+    MessageFrame,
+    ResultFrame,
+    ResumeFrame,
+    read_frame,
+)
+from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
+from streamtools.serving.mailbox import Mailbox
+from streamtools.serving.requests import CLIENT_ERRORS
 from streamtools.serving.run import Run
 from streamtools.serving.run_group import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
-from streamtools.serving.websockets import FAULT, GOING_AWAY, NORMAL, UNWANTED, AnyWebSocket, Socket, SocketReading
+from streamtools.serving.websockets import (
+    GOING_AWAY,
+    INTERNAL_ERROR,
+    NORMAL,
+    POLICY_VIOLATION,
+    AnyWebSocket,
+    Socket,
+    SocketSink,
+)
 from streamtools.tools.decisions import Decidable
 
 _log = Logger(__name__)
 
-_FAULTS = 32  # wrong frames that a connection may send
+_MAX_INVALID_FRAMES = 32
 
 
 class Session:
-    """One message's side of a websocket, for the handler that answers it and the tools of that answer."""
+    """The websocket as the handler of one message, and the tools of its answer, see it."""
 
     def __init__(self, websocket: AnyWebSocket, socket: Socket, mailbox: Mailbox) -> None:
         self.websocket = websocket
-        """As the framework made it: headers, user, state."""
+        """The websocket of the framework, with headers, user and state."""
         self._socket = socket
         self._mailbox = mailbox
 
     async def tool_result(self, call_id: str) -> Any:
-        """Wait for the client's result of a call, and return it; for tools that run in the browser.
+        """Wait for the client's result of a call, and return it. For tools that run in the browser.
 
-        The client sees the call's `executing` event and answers with `{"tool_result": {"call_id": …, "result": …}}`.
-        Raises `ToolError` if it answers with an `error`. How long to wait is the tool's own timeout.
+        The client sees the `executing` event of the call and sends `{"tool_result": {"call_id": …, "result": …}}`.
+        Raises `ToolError` if it sends an `error` instead. The timeout is that of the tool.
         """
         return await self._mailbox.wait(call_id)
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Send the client a JSON object of the application's own; events have a `type`, so it better has none."""
+        """Send the client a JSON object of the application. Events have a `type`, so omit that key."""
         await self._socket.send_object(message)
 
 
 Handler: TypeAlias = Callable[[dict[str, Any], Session], "Coroutine[Any, Any, Readable | None] | Readable | None"]
-"""Gets a message and its session, and returns the run or stream that answers it, or None."""
+"""Takes a message and its session. Returns the run or the stream that answers it, or None."""
 
 
 async def serve_websocket(
@@ -75,39 +91,40 @@ async def serve_websocket(
     send_timeout: float | None = 60.0,
     shutdown: Shutdown | None = None,
 ) -> None:
-    """Answer the messages of a websocket's client until it goes; the websocket is accepted if it is not yet.
+    """Answer the messages of a websocket's client until it leaves. Accepts the websocket if necessary.
 
-    A frame is a JSON object. `{"cancel": true}` stops the run that is being sent; `{"approval": …}` lets a call of it
-    run that waits for that, or denies it; `{"tool_result": …}` is for a call that the client carries out, or for a tool
-    that waits in `session.tool_result`; `{"resume": seq, "run_id": id}` sends a run of `owner`'s out of `runs` again,
-    behind the event with that number, and without `run_id` the last run of this connection. Any other object is a
-    message, for which `handler(message, session)` returns a run, a stream, or None. Its events are sent as they come,
-    one a frame, but for the types that `exclude` names; at most `max_waiting` messages wait until they have been.
+    A frame is a JSON object. `{"cancel": true}` stops the run that is being sent. `{"approval": …}` approves or denies
+    a call of it. `{"tool_result": …}` is the result of a call that the client carries out, or that a tool awaits in
+    `session.tool_result`. `{"resume": seq, "run_id": id}` sends a run of `owner` in `runs` again, after the event with
+    that number; without `run_id`, it is the last run of this connection. For any other object,
+    `handler(message, session)` returns a run, a stream or None. Each event is one frame, except the types in `exclude`.
+    At most `max_waiting` messages wait for their answer.
 
-    What cannot be read, or is wrong, is answered with `{"error": {"code": …, "message": …}}`, and the connection goes
-    on; after 32 of these it is closed, with 1008, or 1003 or 1009 if the last was binary or larger than `max_frame`
-    characters, or than `max_values` values of JSON (None: they are not counted), which are read in the event loop. What
-    is said about a call that does not wait for it is answered in the same way, with its `call_id`, and does not count.
-    What the handler raises as ValueError, LookupError or TypeError, or its stream before the first event, counts as the
-    client's fault: it closes the websocket with 1008, and the log has its type and line (`message_refused`). All else
-    that they raise closes it with 1011 and is raised. When `shutdown` begins, the answer that is
-    being given may finish for as long as that lets it; other messages are answered with the code `ending` and the
-    seconds of `retry_after`, and then the websocket is closed with 1001.
-    When the client goes, a stream is stopped, and a run goes on unless `on_disconnect` is `"stop"`.
+    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. After 32 of them the connection is closed
+    with 1008, or with 1003 or 1009 if the last one was binary or larger than `max_frame` characters or `max_values`
+    JSON values (None: unlimited). Frames are parsed in the event loop. A frame about a call that does not wait for it
+    is answered in the same way, with its `call_id`, but not counted.
+
+    A ValueError, LookupError or TypeError of the handler, or of its stream before the first event, means that the
+    message is invalid. It closes the websocket with 1008, and the log has its type and line (`message_refused`). Other
+    exceptions close it with 1011 and are raised. When `shutdown` begins, the current answer may finish within its
+    drain. Other messages are answered with the code `ending` and the seconds of `retry_after`, and then the websocket
+    is closed with 1001. When the client leaves, a stream is stopped, and a run continues unless `on_disconnect` is
+    `"stop"`.
     """
     if runs is not None and owner is None:
-        raise ValueError("runs have owners: serve_websocket(…, runs=runs, owner=…)")
+        raise ValueError("`runs` needs `owner`, whose runs the client may resume.")
     if max_frame < 1 or max_waiting < 1 or (max_values is not None and max_values < 1):
-        raise ValueError("max_frame, max_values and max_waiting are at least 1")
+        raise ValueError("max_frame, max_values and max_waiting must be at least 1.")
     socket = Socket(websocket, send_timeout=send_timeout)
     excluded = read_exclude(exclude)
-    bounds = max_frame, max_values
-    conversation = _Conversation(websocket, socket, handler, runs, owner or "", excluded, on_disconnect, bounds)
+    limits = max_frame, max_values
+    conversation = _SocketConversation(websocket, socket, handler, runs, owner or "", excluded, on_disconnect, limits)
     await conversation.serve(max_waiting, shutdown)
 
 
 @dataclass
-class _Conversation:
+class _SocketConversation:
     websocket: AnyWebSocket
     socket: Socket
     handler: Handler
@@ -115,150 +132,150 @@ class _Conversation:
     owner: str
     exclude: Collection[str]
     on_disconnect: OnDisconnect | None
-    bounds: tuple[int, int | None]  # characters and values of a frame
-    reading: SocketReading | None = None
-    mailbox: Mailbox | None = None  # of the message that is being answered, of which there may be no reading yet
-    run: Run | None = None  # the last of this connection
+    frame_limits: tuple[int, int | None]  # characters and values
+    reader: EventReader | None = None  # of the current answer
+    mailbox: Mailbox | None = None  # of the current message, which may not have a reader yet
+    last_run: Run | None = None
     unanswered: int = 0  # messages
-    is_cancelled: bool = False  # what it is busy with
+    is_cancelled: bool = False  # the current answer
     is_ending: bool = False
-    has_begun: bool = False  # to answer what came last
-    code: int = NORMAL
+    answer_has_begun: bool = False  # a later exception is not an error of the client
+    close_code: int = NORMAL
 
     async def serve(self, max_waiting: int, shutdown: Shutdown | None) -> None:
         if shutdown is not None and shutdown.begun:
             await self.socket.refuse()
             return
-        give, take = anyio.create_memory_object_stream[MessageFrame | ResumeFrame](max_waiting)
+        sender, receiver = anyio.create_memory_object_stream[MessageFrame | ResumeFrame](max_waiting)
 
-        async def begin_end(shutdown: Shutdown) -> None:
+        async def end_on_shutdown(shutdown: Shutdown) -> None:
             await shutdown.wait()
-            self.code = GOING_AWAY
+            self.close_code = GOING_AWAY
             self.is_ending = True
-            give.close()  # so that the other task, if it waits for a message, waits no more
+            sender.close()  # the other task must not wait for another message
 
         async def listen(group: TaskGroup) -> None:
             if shutdown is not None:
-                group.start_soon(begin_end, shutdown)
-            await self._listen(give, group)
+                group.start_soon(end_on_shutdown, shutdown)
+            await self._read_frames(sender, group)
 
-        async def end() -> None:
+        async def stop() -> None:
             self.is_cancelled = True
-            if self.reading is not None:
-                await self.reading.stop()
+            if self.reader is not None:
+                await self.reader.stop()
 
         def leave() -> None:
-            if self.reading is not None:
-                self.reading.leave()
+            if self.reader is not None:
+                self.reader.leave()
 
         await self.socket.accept()
-        with give, take:
-            fault = await attend(
-                partial(self._answer_all, take),
+        with sender, receiver:
+            error = await self.socket.writer.deliver(
+                partial(self._answer_messages, receiver),
                 listen=listen,
-                watch=self.socket.watch,
-                leave=leave,
+                on_disconnect=leave,
                 shutdown=shutdown,
-                stop=end,
+                on_shutdown=stop,
             )
-        if isinstance(fault, UNWANTED_BY) and not (self.has_begun or isinstance(fault, StreamToolsError)):
-            _log.warning("message_refused", **loggable(fault))
-            await self.socket.close(UNWANTED, "the message is not what is wanted here")
+        if isinstance(error, CLIENT_ERRORS) and not (self.answer_has_begun or isinstance(error, StreamToolsError)):
+            _log.warning("message_refused", **loggable(error))
+            await self.socket.close(POLICY_VIOLATION, "Invalid message.")
             return
-        await self.socket.close(self.code if fault is None else FAULT)
-        if fault is not None:
-            raise fault
+        await self.socket.close(self.close_code if error is None else INTERNAL_ERROR)
+        if error is not None:
+            raise error
 
-    # What comes in.
+    # Frames of the client.
 
-    async def _listen(self, give: MemoryObjectSendStream[MessageFrame | ResumeFrame], group: TaskGroup) -> None:
-        faults = 0
+    async def _read_frames(
+        self, messages: MemoryObjectSendStream[MessageFrame | ResumeFrame], group: TaskGroup
+    ) -> None:
+        invalid = 0
         while (received := await self.socket.receive()) is not None:
             try:
-                match client_frames.read_frame(received[0], *self.bounds):
-                    case client_frames.CancelFrame():
+                match read_frame(received[0], *self.frame_limits):
+                    case CancelFrame():
                         if self.unanswered and not self.is_cancelled:
                             self.is_cancelled = True
-                            if self.reading is not None:
-                                group.start_soon(self.reading.stop)
-                    case client_frames.ResultFrame() as result:
-                        await self._hand_over(result)
-                    case client_frames.ApprovalFrame() as approval:
+                            if self.reader is not None:
+                                group.start_soon(self.reader.stop)
+                    case ResultFrame() as result:
+                        await self._deliver_result(result)
+                    case ApprovalFrame() as approval:
                         await self._decide(approval)
                     case message:
                         try:
-                            give.send_nowait(message)
+                            messages.send_nowait(message)
                             self.unanswered += 1
                         except anyio.WouldBlock:
-                            raise BadFrame("too_many", "too many messages wait; this one is dropped") from None
+                            raise FrameError("too_many", "Too many messages wait; this one is dropped.") from None
                         except anyio.ClosedResourceError:
                             raise _ending() from None
-            except BadFrame as error:
-                await self._complain(error)
-                faults += not isinstance(error, RefusedFrame)
-                if faults >= _FAULTS:
-                    self.code = error.closing
+            except FrameError as error:
+                await self._send_error(error)
+                invalid += not isinstance(error, CallNotPending)
+                if invalid >= _MAX_INVALID_FRAMES:
+                    self.close_code = error.close_code
                     return
 
-    async def _complain(self, error: BadFrame) -> None:
+    async def _send_error(self, error: FrameError) -> None:
         await self.socket.send_object({"error": error.answer})
 
     @property
     def _decidable(self) -> Run | Decidable | None:
-        return self.reading.decidable if self.reading is not None else None
+        return self.reader.decidable if self.reader is not None else None
 
-    async def _decide(self, approval: client_frames.ApprovalFrame) -> None:
-        """Approve or deny a call. Raises `RefusedFrame` if nothing waits for this."""
+    async def _decide(self, approval: ApprovalFrame) -> None:
+        """Approve or deny a call. Raises `CallNotPending` if the call does not wait for a decision."""
         call_id = approval.call_id
         decidable = self._decidable
         try:
             if decidable is None:
-                raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision: there is nothing that asks")
+                raise DecisionRefused(f"Call {call_id[:64]!r} does not wait for a decision: no run is being sent.")
             decided = decidable.decide(call_id, approval.decision)
             if decided is not None:
                 await decided
         except (DecisionRefused, OwnerUnreachable) as error:
-            raise RefusedFrame("decision_refused", str(error), call_id) from None
+            raise CallNotPending("decision_refused", str(error), call_id) from None
 
-    async def _hand_over(self, frame: client_frames.ResultFrame) -> None:
-        """Give a call its result, or what went wrong. Raises `RefusedFrame` if none waits for it.
+    async def _deliver_result(self, frame: ResultFrame) -> None:
+        """Give the result of a call to the run if the client carries the call out, otherwise to the tool that waits.
 
-        It is for the run itself if the call is one that the front end carries out, and else for the tool of ours that
-        waits in `Session.tool_result`.
+        Raises `CallNotPending` if neither waits for it.
         """
         call_id = frame.call_id
         decidable = self._decidable
-        wrong: str | None = "no call of this id waits for a result"
         questions = await decidable.questions() if isinstance(decidable, Run) else decidable and decidable.questions
-        if decidable and any(each.call.id == call_id and not each.approval for each in questions or ()):
+        if decidable and any(question.call.id == call_id and not question.approval for question in questions or ()):
             assert self.mailbox is not None
             answered = decidable.answer(call_id, frame.result, error=frame.error)
             if answered is not None:
                 await answered
             self.mailbox.close(call_id)
             return
+        refusal: str | None = "no call with this id waits for a result"
         if self.mailbox is not None:
-            wrong = self.mailbox.put(call_id, frame.result, frame.error)
-        if wrong:
-            raise RefusedFrame("unknown_call", f"{wrong}: {call_id}", call_id)
+            refusal = self.mailbox.put(call_id, frame.result, frame.error)
+        if refusal:
+            raise CallNotPending("unknown_call", f"{refusal}: {call_id}", call_id)
 
-    # What goes out.
+    # Answers of the server.
 
-    async def _answer_all(self, take: MemoryObjectReceiveStream[MessageFrame | ResumeFrame]) -> None:
-        async for frame in take:
+    async def _answer_messages(self, messages: MemoryObjectReceiveStream[MessageFrame | ResumeFrame]) -> None:
+        async for frame in messages:
             try:
                 if self.is_ending:
                     raise _ending()
                 await self._answer(frame)
-            except BadFrame as error:
-                await self._complain(error)
+            except FrameError as error:
+                await self._send_error(error)
             self.mailbox = None
             self.unanswered -= 1
             self.is_cancelled = False
 
     async def _answer(self, frame: MessageFrame | ResumeFrame) -> None:
         after = 0
-        self.has_begun = isinstance(frame, ResumeFrame)
+        self.answer_has_begun = isinstance(frame, ResumeFrame)
         if isinstance(frame, ResumeFrame):
             readable: Readable | None = await self._find(frame.run_id)
             after = frame.after
@@ -272,36 +289,34 @@ class _Conversation:
         if readable is None:
             return
         if isinstance(readable, Run):
-            self.run = readable
+            self.last_run = readable
             readable.mailbox = self.mailbox = readable.mailbox or self.mailbox or Mailbox()
-        self.reading = reading = SocketReading(
-            self.socket, self.exclude, readable, self.mailbox, after=after, on_disconnect=self.on_disconnect
-        )
+        self.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
         try:
             if self.is_cancelled:
-                await reading.stop()
-            await reading.read()
+                await reader.stop()
+            await reader.read(SocketSink(self.socket, self.exclude, self.mailbox))
         finally:
-            if self.socket.gone:
-                reading.leave()
-            self.has_begun = self.has_begun or reading.last is not None
-            self.reading = None
-            await reading.close()
+            if self.socket.closed:
+                reader.leave()
+            self.answer_has_begun = self.answer_has_begun or reader.last is not None
+            self.reader = None
+            await reader.close()
 
     async def _find(self, run_id: str | None) -> Run:
-        if run_id is None and self.run is not None:
-            return self.run
+        if run_id is None and self.last_run is not None:
+            return self.last_run
         if self.runs is None:
-            raise BadFrame("run_not_found", "this server keeps no runs: only the last of this connection is resumed")
+            raise FrameError("run_not_found", "The server keeps no runs; only the last run of this connection resumes.")
         if run_id is None:
-            raise BadFrame("run_not_found", "there is no run to resume: say which with run_id")
+            raise FrameError("run_not_found", "There is no run to resume; name one with run_id.")
         try:
             return await self.runs.find(run_id, owner=self.owner)
         except RunNotFound:
-            raise BadFrame("run_not_found", "there is no such run") from None
+            raise FrameError("run_not_found", "There is no such run.") from None
 
 
-def _ending() -> BadFrame:
-    error = BadFrame("ending", "the server is about to end")
+def _ending() -> FrameError:
+    error = FrameError("ending", "The server is about to end.")
     error.answer["retry_after"] = RETRY_AFTER
     return error

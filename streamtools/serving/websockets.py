@@ -1,12 +1,13 @@
-"""One websocket, of Starlette, FastAPI or Litestar: sends frames one at a time, and notices when the client has gone.
+"""A websocket of Starlette, FastAPI or Litestar: sends one frame at a time, and notices when the client leaves.
 
-Whatever a framework raises when it cannot send or receive, it means that the client has gone.
+Any exception that a framework raises from `send` or `receive` means that the client has left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import AsyncIterable, Awaitable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
@@ -17,18 +18,19 @@ from starlette.websockets import WebSocketState
 
 from streamtools.events import UIEvent
 from streamtools.outputs.encoder import HIDDEN, read_exclude
-from streamtools.serving.client_frames import Mailbox
-from streamtools.serving.connection import OnDisconnect, Outlet, Readable, Reading, attend
+from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
+from streamtools.serving.mailbox import Mailbox
+from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
 
-_GOODBYE = 5.0  # seconds that the close frame may take to get out
+_CLOSE_TIMEOUT_S = 5.0
 
-NORMAL, GOING_AWAY, UNWANTED, FAULT = 1000, 1001, 1008, 1011
-"""Close codes: the end, the server's end, a fault of the client, a fault of the server."""
+NORMAL, GOING_AWAY, POLICY_VIOLATION, INTERNAL_ERROR = 1000, 1001, 1008, 1011
+"""Close codes: the end, the end of the server, an error of the client, an error of the server."""
 
 
 class AnyWebSocket(Protocol):
-    """What the websockets of the frameworks have in common."""
+    """The methods that the websockets of all frameworks share."""
 
     def accept(self) -> Awaitable[None]: ...
     def receive(self) -> Awaitable[Any]: ...
@@ -36,12 +38,60 @@ class AnyWebSocket(Protocol):
 
 
 class Socket:
-    """A websocket that is accepted when it is used; `send_timeout` is in seconds, None for never."""
+    """A websocket whose frames go through `writer`."""
 
     def __init__(self, websocket: AnyWebSocket, *, send_timeout: float | None) -> None:
+        self.writer = ResponseWriter(
+            websocket.send, keep_alive=None, send_timeout=send_timeout, disconnect_errors=(Exception,)
+        )  # no heartbeat: servers send pings
         self._websocket = websocket
-        self._outlet = Outlet(websocket.send, keep_alive=None, send_timeout=send_timeout)
-        self.gone = False
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the websocket was closed here, or the client has left."""
+        return self._closed or self.writer.client_left
+
+    async def accept(self) -> None:
+        """Accept the websocket, unless the application has done so."""
+        if self._is_new:
+            await self._websocket.accept()
+
+    async def refuse(self) -> None:
+        """Refuse the client during a shutdown: with 503 if the websocket is not accepted and the server can do so."""
+        scope: Any = getattr(self._websocket, "scope", {})
+        if self._is_new and "websocket.http.response" in (scope.get("extensions") or ()):
+            headers = [(b"retry-after", str(RETRY_AFTER).encode()), (b"content-length", b"0")]
+            with suppress(Exception):
+                await self._websocket.send({"type": "websocket.http.response.start", "status": 503, "headers": headers})
+                await self._websocket.send({"type": "websocket.http.response.body", "body": b""})
+            self._closed = True
+        await self.close(GOING_AWAY)
+
+    async def receive(self) -> tuple[str | None] | None:
+        """Return the text of the next frame in a tuple, `(None,)` for a binary frame, None if the client has left."""
+        with suppress(Exception):
+            message = await self._websocket.receive()
+            if message["type"] == "websocket.receive":
+                return (message.get("text"),)
+        self._closed = True
+        return None
+
+    async def send_text(self, text: str) -> None:
+        """Send one text frame, unless the websocket is closed."""
+        if not self.closed:
+            await self.writer.send({"type": "websocket.send", "text": text})
+
+    async def send_object(self, value: Mapping[str, Any]) -> None:
+        """Send one frame that is not an event."""
+        await self.send_text(msgspec.json.encode(value).decode())
+
+    async def close(self, code: int, reason: str = "") -> None:
+        """Close the websocket, unless it is closed."""
+        if not self.closed:
+            self._closed = True
+            with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
+                await self.writer.send({"type": "websocket.close", "code": code, "reason": reason})
 
     @property
     def _is_new(self) -> bool:
@@ -49,81 +99,30 @@ class Socket:
         state = getattr(socket, "application_state", None) or getattr(socket, "connection_state", None)
         return state in (WebSocketState.CONNECTING, "init")
 
-    async def accept(self) -> None:
-        if self._is_new:
-            await self._websocket.accept()
 
-    async def refuse(self) -> None:
-        """Turn away a client for whom nothing is begun any more: with 503, where it is not too late for that."""
-        scope: Any = getattr(self._websocket, "scope", {})
-        if self._is_new and "websocket.http.response" in (scope.get("extensions") or ()):
-            headers = [(b"retry-after", str(RETRY_AFTER).encode()), (b"content-length", b"0")]
-            with suppress(Exception):
-                await self._websocket.send({"type": "websocket.http.response.start", "status": 503, "headers": headers})
-                await self._websocket.send({"type": "websocket.http.response.body", "body": b""})
-            self.gone = True
-        await self.close(GOING_AWAY)
+class SocketSink:
+    """Sends each event as one text frame, except the types in `exclude`; an `EventSink`.
 
-    async def receive(self) -> tuple[str | None] | None:
-        """Return the text of the next frame, in a tuple, (None,) for one of bytes, or None if the client has gone."""
-        with suppress(Exception):
-            message = await self._websocket.receive()
-            if message["type"] == "websocket.receive":
-                return (message.get("text"),)
-        self.gone = True
-        return None
-
-    async def send_text(self, text: str) -> None:
-        """Send one frame; to a client that has gone, nothing."""
-        if not self.gone:
-            try:
-                await self._outlet.put({"type": "websocket.send", "text": text})
-            except Exception:
-                self.gone = True
-
-    async def send_object(self, value: Mapping[str, Any]) -> None:
-        """Send one frame that is no event."""
-        await self.send_text(msgspec.json.encode(value).decode())
-
-    async def watch(self) -> None:
-        """Return when a frame takes too long, and the client counts as gone."""
-        await self._outlet.watch(anyio.lowlevel.checkpoint)  # nothing is sent in silence: servers ping by themselves
-        self.gone = True
-
-    async def close(self, code: int, reason: str = "") -> None:
-        """Close the websocket, unless the client has gone."""
-        if not self.gone:
-            self.gone = True
-            with anyio.move_on_after(_GOODBYE, shield=True):
-                try:
-                    await self._outlet.put({"type": "websocket.close", "code": code, "reason": reason})
-                except Exception:
-                    await anyio.lowlevel.checkpoint()
-
-
-class SocketReading(Reading):
-    """A reading whose events go over a websocket, one a frame, but for those of the types in `exclude`.
-
-    The `mailbox`, if there is one, is kept informed of the calls that are at work.
+    A `mailbox` is informed of the calls that run.
     """
 
-    def __init__(
-        self, socket: Socket, exclude: Collection[str], readable: Readable, mailbox: Mailbox | None = None, **more: Any
-    ) -> None:
-        super().__init__(readable, **more)
+    def __init__(self, socket: Socket, exclude: Collection[str], mailbox: Mailbox | None = None) -> None:
         self._socket = socket
         self._exclude = exclude
         self._mailbox = mailbox
 
-    async def take(self, event: UIEvent, /) -> None:
-        self.last = event
-        if self._mailbox is not None:
-            self._mailbox.follow(event)
-        if event.type not in self._exclude:
-            await self._socket.send_text(event.to_json())
-        if self._socket.gone:
-            self.leave()
-            await anyio.lowlevel.checkpoint()
+    async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
+        pass
+
+    async def send(self, events: Sequence[UIEvent], /) -> None:
+        for event in events:
+            if self._mailbox is not None:
+                self._mailbox.follow(event)
+            if event.type not in self._exclude:
+                await self._socket.send_text(event.to_json())
+
+    async def finish(self) -> None:
+        pass
 
 
 async def send_events(
@@ -136,33 +135,38 @@ async def send_events(
     send_timeout: float | None = 60.0,
     shutdown: Shutdown | None = None,
 ) -> None:
-    """Send the events of a run or a stream, each as one text frame, and close the websocket behind the last.
+    """Send the events of a run or a stream, each as one text frame, then close the websocket.
 
-    `exclude` names types of events that are not sent, by default `follow-up`, which holds what the model gets. The
-    other parameters are those of `event_stream_response`; the websocket is accepted if it is not yet, and what its
-    client says is not listened to. Returns when it is closed, or the client has gone. The close code is 1000 at the
-    end, 1001 when `shutdown` has begun, and 1011 if the stream raises, which is then raised. A stream that would be
-    begun behind that is closed, and a client that has not been accepted gets 503 where the server can send it.
+    `exclude` names types of events that are not sent, by default `follow-up`, which holds messages for the model. The
+    other parameters are those of `event_stream_response`. The websocket is accepted if the application has not done so,
+    and frames of its client are ignored. Returns when the websocket is closed or the client has left. The close code is
+    1000 at the end, 1001 after `shutdown` has begun, and 1011 if the stream raises; the exception is raised then. A
+    stream that would start after the shutdown is closed, and a client that is not accepted yet receives 503 if the
+    server can send it.
     """
     excluded = read_exclude(exclude)
     socket = Socket(websocket, send_timeout=send_timeout)
-    reading = SocketReading(socket, excluded, run_or_stream, after=after, on_disconnect=on_disconnect)
+    reader = EventReader(run_or_stream, after=after, on_disconnect=on_disconnect)
 
     async def listen(group: TaskGroup) -> None:
         while await socket.receive() is not None:
             pass
 
     try:
-        if shutdown is not None and shutdown.begun and not reading.has_begun:
+        if shutdown is not None and shutdown.begun and not reader.has_begun:
             await socket.refuse()
             return
         await socket.accept()
-        fault = await attend(
-            reading.read, listen=listen, watch=socket.watch, leave=reading.leave, shutdown=shutdown, stop=reading.stop
+        error = await socket.writer.deliver(
+            partial(reader.read, SocketSink(socket, excluded)),
+            listen=listen,
+            on_disconnect=reader.leave,
+            shutdown=shutdown,
+            on_shutdown=reader.stop,
         )
     finally:
-        await reading.close()
-    ending = shutdown is not None and shutdown.begun
-    await socket.close(FAULT if fault is not None else GOING_AWAY if ending else NORMAL)
-    if fault is not None:
-        raise fault
+        await reader.close()
+    is_ending = shutdown is not None and shutdown.begun
+    await socket.close(INTERNAL_ERROR if error is not None else GOING_AWAY if is_ending else NORMAL)
+    if error is not None:
+        raise error

@@ -16,7 +16,7 @@ from streamtools import outputs
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Start, UIEvent
 from streamtools.outputs.asgi import Shutdown, event_stream_response, send_events, serve_websocket
-from streamtools.serving.connection import Outlet
+from streamtools.serving.response_writer import ResponseWriter
 from tests.support.serving import Exchange, read_frames
 
 pytestmark = pytest.mark.anyio
@@ -130,10 +130,10 @@ async def test_messages_go_out_one_at_a_time() -> None:
         begun.append(name)
         await gates[name].wait()
 
-    outlet = Outlet(send, keep_alive=None, send_timeout=None)
+    writer = ResponseWriter(send, keep_alive=None, send_timeout=None)
     async with anyio.create_task_group() as group:
         for name in "abc":
-            group.start_soon(outlet.put, name)
+            group.start_soon(writer.send, name)
         for expected in (1, 2, 3):
             await anyio.wait_all_tasks_blocked()
             assert expected == len(begun)
@@ -153,11 +153,11 @@ async def test_no_comment_while_a_message_is_under_way() -> None:
         filled.append("filled")
 
     clock = HandClock()
-    outlet = Outlet(send, keep_alive=15, send_timeout=None, now=clock.now, sleep=clock.sleep)
+    writer = ResponseWriter(send, keep_alive=15, send_timeout=None, now=clock.now, sleep=clock.sleep)
     async with anyio.create_task_group() as group:
-        group.start_soon(outlet.put, "message")
+        group.start_soon(writer.send, "message")
         await anyio.wait_all_tasks_blocked()
-        group.start_soon(outlet.watch, fill)
+        group.start_soon(writer.watch, fill)
         await anyio.wait_all_tasks_blocked()
         await clock.advance(60)
         assert [] == filled

@@ -21,7 +21,7 @@ from streamtools.errors import ClosedError, RunNotFound
 from streamtools.events import Done, ProviderCompleted, Start, Text, TextDelta, UIEvent
 from streamtools.outputs import asgi
 from streamtools.runs import Runs
-from streamtools.serving import connection as reading
+from streamtools.serving import event_reader
 from streamtools.serving.event_response import EventStreamResponse, event_stream_response
 from tests.support.serving import Exchange, read_frames
 from tests.support.stories import Script
@@ -244,7 +244,7 @@ async def test_a_stream_that_never_waits() -> None:
 
 async def test_what_closes_is_shielded_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a context manager awaits when it is left is not cancelled with the client, and does not last for ever."""
-    monkeypatch.setattr(reading, "_CLOSING", 0.01)
+    monkeypatch.setattr(event_reader, "_CLOSE_TIMEOUT_S", 0.01)
     steps: list[str] = []
 
     @asynccontextmanager
@@ -329,13 +329,28 @@ async def test_no_keep_alive(options: dict[str, Any]) -> None:
     assert exchange.ended
 
 
-@pytest.mark.parametrize("stuck", [0, 1, 2, 4, 7])
+@pytest.mark.parametrize("stuck", [0, 1, 2, 4])
 async def test_a_client_that_takes_nothing(stuck: int) -> None:
-    """Wherever it stops to take, it counts as gone after a while: at the head, in the middle, at the last chunk."""
+    """A client that stops reading at the head or in the middle counts as gone after `send_timeout`."""
     events, source = stream(*texts("a"), [STOP])
     exchange = Exchange(stuck=stuck, silent=True)
     await answer(event_stream_response(events, send_timeout=0.01), exchange)
     assert (stuck, 1) == (len(exchange.sent), source.closed)
+
+
+async def test_a_client_that_does_not_take_the_end() -> None:
+    """A client that stops reading at the last chunk counts as gone after `send_timeout`."""
+    events, source = stream(*texts("a"), [STOP])
+    exchange = Exchange(silent=True)
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message.get("more_body") is False:
+            await anyio.sleep_forever()
+        await exchange.send(message)
+
+    with anyio.fail_after(5):
+        await event_stream_response(events, send_timeout=0.01)(exchange.scope, exchange.receive, send)
+    assert (False, 1) == (exchange.ended, source.closed)
 
 
 async def test_a_client_that_takes_no_comment() -> None:
@@ -684,15 +699,15 @@ async def test_a_request_tells_the_position_of_a_run_alone() -> None:
     ("options", "words"),
     [
         ({"format": "morse"}, "format is one of"),
-        ({"after": -1}, "after is the seq of an event"),
-        ({"after": "3"}, "after is the seq of an event"),
-        ({"after": 3}, "only a run can be read from a position"),
-        ({"on_disconnect": "detach"}, "only a run goes on without its readers"),
+        ({"after": -1}, "`after` must be the seq of an event"),
+        ({"after": "3"}, "`after` must be the seq of an event"),
+        ({"after": 3}, "`after` needs a run"),
+        ({"on_disconnect": "detach"}, "on_disconnect='detach' needs a run"),
         ({"on_disconnect": "wave"}, "on_disconnect is"),
         ({"on_disconnect": ""}, "on_disconnect is"),
-        ({"keep_alive": 0}, "keep_alive is a positive number"),
-        ({"keep_alive": True}, "keep_alive is a positive number"),
-        ({"send_timeout": math.nan}, "send_timeout is a positive number"),
+        ({"keep_alive": 0}, "keep_alive must be a positive number"),
+        ({"keep_alive": True}, "keep_alive must be a positive number"),
+        ({"send_timeout": math.nan}, "send_timeout must be a positive number"),
     ],
 )
 def test_wrong_values(options: dict[str, Any], words: str) -> None:
@@ -703,7 +718,7 @@ def test_wrong_values(options: dict[str, Any], words: str) -> None:
 
 def test_what_gives_no_events() -> None:
     """Is a TypeError at once."""
-    with pytest.raises(TypeError, match="neither a run nor a stream"):
+    with pytest.raises(TypeError, match="Expected a run, a stream"):
         event_stream_response(["no", "events"])  # type: ignore[arg-type]
 
 

@@ -443,8 +443,8 @@ async def test_a_tool_of_the_browser(answer: dict[str, Any], kind: str, told: An
 @pytest.mark.parametrize(
     ("message", "closed", "logged"),
     [
-        ({"no": "text"}, (1008, "the message is not what is wanted here"), ["KeyError"]),
-        ({"opened": True}, (1008, "the message is not what is wanted here"), ["TypeError"]),
+        ({"no": "text"}, (1008, "Invalid message."), ["KeyError"]),
+        ({"opened": True}, (1008, "Invalid message."), ["TypeError"]),
         ({"text": "a"}, (1011, ""), []),
         ({"ours": True}, (1011, ""), []),
     ],
@@ -604,9 +604,9 @@ async def test_what_there_is_no_run_to_resume_of() -> None:
     """A client is told whether it has to say which run, or whether the server keeps none."""
     async with running(*texts("a"), STOP) as (server, _), visiting(server) as client:
         await say(client, {"resume": 0})
-        expected = {"code": "run_not_found", "message": "there is no run to resume: say which with run_id"}
+        expected = {"code": "run_not_found", "message": "There is no run to resume; name one with run_id."}
         assert [{"error": expected}] == await hear(client, "error")
-    expected["message"] = "this server keeps no runs: only the last of this connection is resumed"
+    expected["message"] = "The server keeps no runs; only the last run of this connection resumes."
     async with talking(answering("a")) as client:
         for frame in ({"resume": 0, "run_id": "r"}, {"resume": 0}):
             await say(client, frame)

@@ -84,7 +84,7 @@ async def test_a_body_that_is_too_long() -> None:
 
 async def test_bodies_that_come_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is too many is told to come again; when others have been read, broken off or refused, it may."""
-    monkeypatch.setattr("streamtools.serving.requests.MOST_BODIES", 100)
+    monkeypatch.setattr("streamtools.serving.requests.MAX_TOTAL_BODIES", 100)
     ends = [anyio.Event(), anyio.Event()]
     async with anyio.create_task_group() as group:
         for one in (Posted(b"x" * 50, ends[0]), Posted(b"x" * 50, ends[1], ClientDisconnect())):

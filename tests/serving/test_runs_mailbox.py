@@ -8,12 +8,12 @@ import anyio
 import pytest
 
 from streamtools import ToolError
-from streamtools.serving.client_frames import Mailbox
+from streamtools.serving.mailbox import Mailbox
 
 pytestmark = pytest.mark.anyio
 
-UNKNOWN = "no call of this id waits for a result"
-ANSWERED = "this call has a result already"
+UNKNOWN = "no call with this id waits for a result"
+ANSWERED = "this call already has a result"
 
 
 async def test_a_result_that_is_waited_for() -> None:

@@ -352,7 +352,7 @@ def test_modules_know_one_another_in_one_direction() -> None:
         "parsing",
         "machine.state_machine",
         "stream.tool_stream",
-        "serving.connection",
+        "serving.event_response",
         "apps.cli",
     )
     assert [*stages] == sorted(stages, key=order.index)

@@ -18,7 +18,7 @@ from streamtools.events.event import AT_ONCE
 from streamtools.outputs.asgi import event_stream_response, read_body, serve_websocket, shutdown_signal
 from streamtools.outputs.shared import TOGETHER
 from streamtools.runs import MemoryEventLog, Runs
-from streamtools.serving.requests import MOST_BODIES
+from streamtools.serving.requests import MAX_TOTAL_BODIES
 from streamtools.stream.handover import BUFFERED, BUFFERED_BYTES
 from streamtools.stream.long_work import IN_THREAD
 from streamtools.tools import MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger, Tool, mcp
@@ -113,7 +113,7 @@ def defaults_table() -> str:
         ("values of its JSON", default(read_body, "max_values"), "`read_body(max_values=…)`"),
         (
             "bytes of all bodies that a process receives, or reads, at a time",
-            MOST_BODIES,
+            MAX_TOTAL_BODIES,
             "fixed; one body always fits",
         ),
         ("bytes of a body that is read in the event loop", IN_THREAD, "fixed"),

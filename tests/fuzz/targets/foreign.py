@@ -26,7 +26,7 @@ from streamtools.history import (
 )
 from streamtools.outputs import validate
 from streamtools.parsing.dialects import hash_marker, tilde_fence
-from streamtools.serving.client_frames import BadFrame, Frame, MessageFrame, ResumeFrame, read_frame
+from streamtools.serving.client_frames import Frame, FrameError, MessageFrame, ResumeFrame, read_frame
 from streamtools.sources.detection import finished
 from tests.fuzz import loose
 from tests.fuzz.target import Input, Target, encode, seeds
@@ -155,7 +155,7 @@ def _check_client(given: Input) -> Iterator[object]:
     """A frame says something, or it is bad and the client can be told why."""
     said = _read_frame(given.text if given.choose(0, (True, True, False)) else json.dumps(loose.read(given.text)))
     match said:
-        case BadFrame():
+        case FrameError():
             assert len(json.dumps(said.answer)) < 2 * _LONGEST
             yield said.code, str(said)[:30]
         case ResumeFrame():
@@ -165,10 +165,10 @@ def _check_client(given: Input) -> Iterator[object]:
     yield type(said)
 
 
-def _read_frame(text: str) -> Frame | BadFrame:
+def _read_frame(text: str) -> Frame | FrameError:
     try:
         return read_frame(text, _LONGEST)
-    except BadFrame as bad:
+    except FrameError as bad:
         return bad
 
 

@@ -27,7 +27,7 @@ from streamtools.recording import redact
 from streamtools.recording.file_reader import find_exchanges, read_recordings
 from streamtools.recording.file_writer import import_stream
 from streamtools.recording.scrubbing import Scrubber
-from streamtools.serving.client_frames import BadFrame, read_frame
+from streamtools.serving.client_frames import FrameError, read_frame
 from streamtools.sources import ADAPTERS
 from streamtools.sources.frames import LineDecoder, SSEDecoder
 from streamtools.stream.result import Collector
@@ -267,7 +267,7 @@ def _recording(parts: list[Any]) -> None:
 
 def _client(parts: list[Any]) -> None:
     for text in ("".join(parts), json.dumps(parts), json.dumps(dict.fromkeys(parts, 1))):
-        with contextlib.suppress(BadFrame):
+        with contextlib.suppress(FrameError):
             read_frame(text, 10**9)
 
 

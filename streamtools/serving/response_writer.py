@@ -1,0 +1,177 @@
+"""Delivery of one response to one client, over HTTP, a websocket or the gateway.
+
+A `ResponseWriter` sends messages in order, keeps an idle connection alive, and gives up a client that accepts nothing.
+Its `deliver` runs the work behind a response until the work returns or the client leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from math import inf
+from time import monotonic
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+from starlette.requests import ClientDisconnect
+
+from streamtools.serving.shutdown import Shutdown
+
+DISCONNECT_ERRORS: tuple[type[Exception], ...] = (OSError, ClientDisconnect)
+"""Exceptions with which an ASGI server or a middleware reports that the client has left."""
+
+_SENDS_PER_CHECKPOINT = 4
+"""Consecutive messages without a checkpoint. A server notices a lost client only when the event loop runs, and asyncio
+logs a warning for the sixth message after that."""
+
+
+class ResponseWriter:
+    """Sends the messages of one response through `send`, one at a time, from any task.
+
+    After `keep_alive` seconds without a message, `deliver` sends a heartbeat. A message that takes more than
+    `send_timeout` seconds means that the client has left. None disables either. An exception of `disconnect_errors`
+    from `send` means that the client has left, too. `now` and `sleep` are the clock.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Any], Awaitable[None]],
+        *,
+        keep_alive: float | None,
+        send_timeout: float | None,
+        disconnect_errors: tuple[type[Exception], ...] = DISCONNECT_ERRORS,
+        now: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self.client_left = False
+        """True after a message that failed or took too long. Nothing is sent from then on."""
+        self._send = send
+        self._keep_alive = check_seconds("keep_alive", keep_alive)
+        self._send_timeout = check_seconds("send_timeout", send_timeout)
+        self._disconnect_errors = disconnect_errors
+        self._now = now
+        self._sleep = sleep
+        self._sending = False
+        self._last_send_at = now()
+        self._sends_since_checkpoint = 0
+        self._send_finished: anyio.Event | None = None  # only while a task waits: a lock costs more for each message
+        self._scope: anyio.CancelScope | None = None  # of `deliver`
+        self._on_disconnect: Callable[[], object] = lambda: None
+
+    async def send(self, message: Any) -> None:
+        """Send one message after the messages that are being sent. Does nothing after the client has left.
+
+        `message` may be a function. It is called when the message can be sent, and returns None to send nothing.
+        """
+        while self._sending:
+            if self._send_finished is None:
+                self._send_finished = anyio.Event()
+            await self._send_finished.wait()
+        if self.client_left:
+            await anyio.lowlevel.checkpoint()
+            return
+        if callable(message) and (message := message()) is None:
+            return
+        self._last_send_at = self._now()
+        self._sending = True
+        try:
+            await self._send(message)
+            self._sends_since_checkpoint += 1
+            if self._sends_since_checkpoint >= _SENDS_PER_CHECKPOINT:
+                self._sends_since_checkpoint = 0
+                await anyio.lowlevel.checkpoint()
+        except self._disconnect_errors:
+            self._lose_client()
+            await anyio.lowlevel.checkpoint()
+        finally:
+            self._sending = False
+            if self._send_finished is not None:
+                self._send_finished.set()
+                self._send_finished = None
+
+    async def deliver(
+        self,
+        work: Callable[[], Awaitable[object]],
+        *,
+        listen: Callable[[TaskGroup], Awaitable[object]],
+        heartbeat: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint,
+        on_disconnect: Callable[[], object] = lambda: None,
+        shutdown: Shutdown | None = None,
+        on_shutdown: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint,
+    ) -> Exception | None:
+        """Run `work` until it returns or the client leaves. Returns the exception that `work` raised.
+
+        When `listen` returns or a message fails, the client has left, and `work` is cancelled. `listen` may start tasks
+        in the group that it receives. `on_disconnect` is called, possibly repeatedly, unless `work` has returned. After
+        the drain of `shutdown`, `on_shutdown` is called, and `work` has to return by itself. `heartbeat` is called when
+        the connection is idle.
+        """
+        error: Exception | None = None
+        returned = False
+        self._on_disconnect = on_disconnect
+
+        async def run_work() -> None:
+            nonlocal error, returned
+            try:
+                await work()
+                returned = True
+            except Exception as raised:  # a task group would wrap it
+                error = raised
+            finally:
+                group.cancel_scope.cancel()
+
+        async def watch() -> None:
+            await self.watch(heartbeat)
+            self._lose_client()
+
+        async def wait_for_shutdown(shutdown: Shutdown) -> None:
+            await shutdown.wait_over()
+            await on_shutdown()
+
+        async with anyio.create_task_group() as group:
+            self._scope = group.cancel_scope
+            group.start_soon(run_work)
+            group.start_soon(watch)
+            if shutdown is not None:
+                group.start_soon(wait_for_shutdown, shutdown)
+            try:
+                await listen(group)
+            finally:
+                if not returned:
+                    on_disconnect()
+            group.cancel_scope.cancel()
+        return error
+
+    async def watch(self, heartbeat: Callable[[], Awaitable[object]]) -> None:
+        """Call `heartbeat` after each `keep_alive` seconds of silence. Returns when a message takes too long."""
+        longest_sleep = min(self._keep_alive, self._send_timeout)
+        while longest_sleep < inf:
+            now = self._now()
+            due = self._last_send_at + (self._send_timeout if self._sending else self._keep_alive)
+            if due > now:
+                await self._sleep(min(due - now, longest_sleep))
+                continue
+            if self._sending:
+                return
+            with anyio.move_on_after(self._send_timeout) as scope:
+                await heartbeat()
+            if scope.cancelled_caught:
+                return
+            self._last_send_at = now
+        await anyio.sleep_forever()
+
+    def _lose_client(self) -> None:
+        self.client_left = True
+        self._on_disconnect()
+        if self._scope is not None:
+            self._scope.cancel()
+
+
+def check_seconds(name: str, value: float | None) -> float:
+    """Return a number of seconds, infinity for None. Raises ValueError for any other value."""
+    if value is None:
+        return inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"{name} must be a positive number of seconds or None, got {value!r}.")
+    return value
