@@ -25,8 +25,8 @@ from streamtools.history import System, calls_as_text, plain_quotations
 from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.parsing import parse
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.base import write_json
 from streamtools.parsing.dialects.neutralising import neutralise_all, restore
+from streamtools.parsing.dialects.writing import write_json
 from streamtools.tools import Tool, ToolChoice
 
 LENGTH = 256 * 1024

@@ -8,9 +8,8 @@ span as JSON text. It does not decode JSON: that happens once for all dialects, 
 | --- | --- |
 | `json_bodies` | JSON calls: one, an array, or several in a row |
 | `named_json` | a name, and then the JSON of the arguments |
-| `function_tags` | `<function=NAME><parameter=KEY>…` |
+| `function_tags` | `<function=NAME><parameter=KEY>…`, and `<tool: NAME>` around text or JSON |
 | `pairs` | `NAME<arg_key>KEY</arg_key><arg_value>…` |
-| `named_tag` | `<tool: NAME>` around text or JSON |
 | `invocations`, `xtml` | `<invoke name="NAME"><parameter name="KEY">…`, and the same with tokens |
 | `elements` | `<NAME><KEY>…</KEY></NAME>` |
 | `keyword_calls` | `NAME(KEY=…)`, and the notation of the Gemma models |

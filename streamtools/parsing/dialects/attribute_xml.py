@@ -21,17 +21,8 @@ from streamtools.parsing.bodies.invocations import Invocations
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.xml_text import attribute, section
 from streamtools.parsing.bodies.xtml import xtml_call
-from streamtools.parsing.dialects.base import (
-    AFTER_WRAPPER,
-    Dialect,
-    Opener,
-    Tag,
-    as_text,
-    both_tags,
-    closed_again,
-    ends_of_turn,
-    keep_from,
-)
+from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, closed_again, ends_of_turn
+from streamtools.parsing.dialects.writing import as_text, both_tags, keep_from
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 

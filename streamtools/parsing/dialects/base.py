@@ -1,31 +1,23 @@
-"""The parts of a dialect, and what the families of dialects share.
+"""The parts of a dialect.
 
 A `Dialect` reads calls with its openers: each is a marker and the grammar of the text after it. It writes calls and
-results with two functions, and it reads what it writes.
-
-The second half of this module holds what many chat templates have in common: how they write values and results, and the
-tokens that they put after a call.
+results with two functions, and it reads what it writes. At the end of this module are parts that many dialects have.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from streamtools.json_values import compact
-from streamtools.parsing.dialects.neutralising import JOINER, finds_structure
+from streamtools.parsing.dialects.neutralising import finds_structure
+from streamtools.parsing.dialects.writing import write_response
 from streamtools.parsing.markers import Marker, Part, Some, Where
 from streamtools.parsing.span import Body
 
 ALONE = "A call is the whole answer: nothing comes before it."
-
-
-def write_response(name: str, text: str) -> str:
-    """Write a result as most templates do, without the name of the tool."""
-    return f"<tool_response>\n{text}\n</tool_response>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,60 +197,13 @@ def _show(parts: tuple[Part, ...]) -> str:
     return repr("".join(part if isinstance(part, str) else "…" for part in parts))
 
 
-# What chat templates have in common.
+# Parts that many dialects have.
 
 AFTER_WRAPPER: Final = (Some(r"^ \t\r\n", 1, 1),)
 """Any character after the opening tag of a wrapper. If the message ends there instead, a call was cut off."""
 
 NO_JSON: Final = Some(r"^ \t\r\n\[{<", 1, 1)
 """A character that begins no JSON. After a special token, which certainly begins a call, the call is malformed."""
-
-UNMARKED_JSON: Final = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
-"""How the name of a call in bare JSON begins, for `Dialect.unmarked`."""
-
-
-def write_json(name: str, arguments: dict[str, Any]) -> str:
-    """Write a call as JSON, with the keys that most templates use."""
-    return compact({"name": name, "arguments": arguments})
-
-
-def name_and_json(before: str, between: str, after: str = "") -> Callable[[str, dict[str, Any]], str]:
-    """Return a `write_call` for calls whose arguments follow the name as JSON."""
-    return lambda name, arguments: f"{before}{name}{between}{compact(arguments)}{after}"
-
-
-def as_text(value: Any) -> str:
-    """Return a string unchanged, anything else as JSON."""
-    return value if isinstance(value, str) else compact(value)
-
-
-def write_value(value: Any, *tags: str) -> str:
-    """Return `as_text(value)` without `tags`: a string gets word joiners, JSON gets escaped angle brackets."""
-    if isinstance(value, str):
-        return keep_from(value, *tags)
-    text = compact(value)
-    return text.replace("<", "\\u003c") if any(tag in text for tag in tags) else text
-
-
-def keep_from(text: str, *tags: str) -> str:
-    """Put a word joiner after the first character of each of `tags` in the text, as `neutralise` does."""
-    for tag in tags:
-        text = text.replace(tag, tag[0] + JOINER + tag[1:])
-    return text
-
-
-def as_object(text: str, key: str) -> dict[str, Any]:
-    """Return the JSON object in `text`. Any other text becomes an object with that value under `key`."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = text
-    return value if isinstance(value, dict) else {key: value}
-
-
-def both_tags(*names: str) -> tuple[str, ...]:
-    """Return the beginnings of the opening and closing tags of these names, for `Dialect.reserved`."""
-    return tuple(bracket + name for name in names for bracket in ("<", "</"))
 
 
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:

@@ -19,19 +19,8 @@ from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.json_bodies import CallsInContainer, chained_json, from_its_marker, json_calls
-from streamtools.parsing.dialects.base import (
-    ALONE,
-    NO_JSON,
-    ROLE_END,
-    UNMARKED_JSON,
-    Dialect,
-    Opener,
-    Tag,
-    as_object,
-    both_tags,
-    closed_again,
-    ends_of_turn,
-)
+from streamtools.parsing.dialects.base import ALONE, NO_JSON, ROLE_END, Dialect, Opener, Tag, closed_again, ends_of_turn
+from streamtools.parsing.dialects.writing import as_object, both_tags
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
@@ -297,6 +286,10 @@ def _json_writer(
 # object is the commit point. An object that begins with its arguments is text. `"auto"` reads no bare JSON.
 
 
+_UNMARKED = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
+"""How the name of a call in bare JSON begins, for `Dialect.unmarked`."""
+
+
 def llama3_json() -> Dialect:
     """Return the dialect of Llama 3.1 to 4 where it is not pythonic: bare, or after a token that counts anywhere.
 
@@ -309,7 +302,7 @@ def llama3_json() -> Dialect:
         openers_for=lambda names: _bare(_call(names)),
         write_call=_json_writer("", "", keys=("name", "parameters")),
         reserved=("<|python_tag|>",),
-        unmarked=UNMARKED_JSON,
+        unmarked=_UNMARKED,
         tags=ends_of_turn("<|eot_id|>", "<|eom_id|>"),
         auto="marked",
         notes=ALONE,
@@ -323,7 +316,7 @@ def raw_json() -> Dialect:
         openers=(),
         openers_for=lambda names: _bare(_call(names)) + _fenced(_call(names)),
         write_call=_json_writer("", ""),
-        unmarked=UNMARKED_JSON,
+        unmarked=_UNMARKED,
         auto=False,
         notes=ALONE,
     )
@@ -345,7 +338,7 @@ def xlam_json() -> Dialect:
         openers_for=_array_openers,
         write_call=_json_writer("[", "]"),
         reserved=(*both_tags("tool_call"), "[TOOL_CALLS]"),
-        unmarked=UNMARKED_JSON,
+        unmarked=_UNMARKED,
         tags=(*closed_again("</tool_call>"), *ends_of_turn("<|eot_id|>", "<|im_end|>")),
         auto=False,
         notes=ALONE,

@@ -15,7 +15,8 @@ from collections.abc import Generator, Iterator
 from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, AddressedCall, Identity, NamedCall, bare
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn, name_and_json
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn
+from streamtools.parsing.dialects.writing import name_and_json
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Some, Where
 from streamtools.parsing.span import Span
 

@@ -26,16 +26,8 @@ from streamtools.parsing.bodies.keyword_calls import (
     pythonic_calls,
 )
 from streamtools.parsing.bodies.syntax import Syntax
-from streamtools.parsing.dialects.base import (
-    ALONE,
-    Dialect,
-    Opener,
-    Tag,
-    as_object,
-    both_tags,
-    closed_again,
-    ends_of_turn,
-)
+from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, closed_again, ends_of_turn
+from streamtools.parsing.dialects.writing import as_object, both_tags
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
 
 _LITERALS_ONLY = "Arguments are literals and always have names."

@@ -1,7 +1,7 @@
 """The table of all dialects: `DIALECTS` maps an id to its dialect.
 
 To make a dialect takes a module and some compiled patterns. So the table lists only ids and family modules, and makes a
-dialect when it is requested. The order of the ids is the order of the documentation.
+dialect when it is requested. The documentation lists them in this order.
 """
 
 from __future__ import annotations
@@ -11,74 +11,33 @@ from importlib import import_module
 
 from streamtools.parsing.dialects.base import Dialect
 
-_FAMILY_OF = {
-    "hash_marker": "hash_and_tilde",
-    "tilde_fence": "hash_and_tilde",
-    "hermes_json": "json_with_name",
-    "qwen3_coder_xml": "parameter_xml",
-    "harmony": "message_headers",
-    "kimi_k3_xtml": "attribute_xml",
-    "cohere_action_json": "json_with_name",
-    "llama3_json": "json_with_name",
-    "llama31_function_tag": "parameter_xml",
-    "mistral_list": "json_after_name",
-    "mistral_args": "json_after_name",
-    "deepseek_v3": "json_after_name",
-    "deepseek_v31": "json_after_name",
-    "deepseek_dsml": "attribute_xml",
-    "glm_xml": "parameter_xml",
-    "kimi_k2": "json_after_name",
-    "pythonic": "pythonic",
-    "pythonic_llama4": "pythonic",
-    "olmo3_pythonic": "pythonic",
-    "lfm2_pythonic": "pythonic",
-    "gemma4": "pythonic",
-    "functiongemma": "pythonic",
-    "minimax_m2_xml": "attribute_xml",
-    "minimax_m3_xml": "attribute_xml",
-    "seed_oss_xml": "parameter_xml",
-    "anthropic_xml": "attribute_xml",
-    "granite_list": "json_with_name",
-    "granite20b_function_call": "json_with_name",
-    "internlm2": "json_with_name",
-    "interns1": "json_with_name",
-    "tool_calls_list": "json_with_name",
-    "toolcall_list": "json_with_name",
-    "functools_list": "json_with_name",
-    "functionary_v32": "message_headers",
-    "cohere_legacy_action": "json_with_name",
-    "hunyuan_a13b_list": "json_with_name",
-    "hunyuan_xml": "parameter_xml",
-    "step3_xml": "attribute_xml",
-    "poolside_xml": "parameter_xml",
-    "minicpm5_xml": "attribute_xml",
-    "morph_xml": "attribute_xml",
-    "k_exaone2_xml": "parameter_xml",
-    "gigachat3": "json_after_name",
-    "ernie45_json": "json_with_name",
-    "xlam_json": "json_with_name",
-    "longcat_json": "json_with_name",
-    "apertus_list": "json_after_name",
-    "inkling": "message_headers",
-    "atem_xml": "attribute_xml",
-    "json_begin_end": "json_with_name",
-    "raw_json": "json_with_name",
-    "json_array": "json_with_name",
-    "gigachat35": "attribute_xml",
-    "dots_xml": "attribute_xml",
-    "iquest_q1": "parameter_xml",
-    "k2_horizon": "parameter_xml",
-    "solar_open": "json_after_name",
-    "solar_open2": "parameter_xml",
-    "plamo3": "json_after_name",
-    "hyperclovax_think": "json_with_name",
-    "minicpm4_python": "pythonic",
-    "tool_code": "pythonic",
-    "granite_lines": "pythonic",
-    "cwm_tool": "parameter_xml",
-    "lm_studio": "json_with_name",
+_FAMILIES = {
+    "hash_and_tilde": "hash_marker tilde_fence",
+    "json_with_name": """
+        hermes_json cohere_action_json llama3_json granite_list granite20b_function_call internlm2 interns1
+        tool_calls_list toolcall_list functools_list cohere_legacy_action hunyuan_a13b_list ernie45_json
+        xlam_json longcat_json json_begin_end raw_json json_array hyperclovax_think lm_studio
+    """,
+    "json_after_name": """
+        mistral_list mistral_args deepseek_v3 deepseek_v31 kimi_k2 gigachat3 apertus_list solar_open plamo3
+    """,
+    "parameter_xml": """
+        qwen3_coder_xml llama31_function_tag glm_xml seed_oss_xml hunyuan_xml poolside_xml k_exaone2_xml
+        iquest_q1 k2_horizon solar_open2 cwm_tool
+    """,
+    "attribute_xml": """
+        kimi_k3_xtml deepseek_dsml minimax_m2_xml minimax_m3_xml anthropic_xml step3_xml minicpm5_xml morph_xml
+        atem_xml gigachat35 dots_xml
+    """,
+    "message_headers": "harmony functionary_v32 inkling",
+    "pythonic": """
+        pythonic pythonic_llama4 olmo3_pythonic lfm2_pythonic gemma4 functiongemma minicpm4_python tool_code
+        granite_lines
+    """,
 }
-"""The family module of each dialect. A function in it with the name of the id returns the dialect."""
+"""The ids of the dialects by family module. A function in the module with the name of the id returns the dialect."""
+
+_FAMILY_OF = {id: family for family, ids in _FAMILIES.items() for id in ids.split()}
 
 
 class _LazyDialects(Mapping[str, Dialect]):
