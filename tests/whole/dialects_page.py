@@ -1,4 +1,4 @@
-"""The pages about dialects and models, made from their tables: `python -m tests.whole.dialects_page` writes them."""
+"""Writes the pages about dialects and models from their tables: `python -m tests.whole.dialects_page`."""
 
 from __future__ import annotations
 
@@ -26,38 +26,45 @@ _TOOLS = [
 _INTRODUCTION = """\
 # Dialects
 
-A dialect is one way in which models write calls into their text. These are the dialects that `streamtools` reads and
-writes, by their ids. What writes this page is `python -m tests.whole.dialects_page`.
+A dialect is one way in which models write calls into their text. This page lists the dialects that `streamtools` reads
+and writes. `python -m tests.whole.dialects_page` generates it.
 
-Does your model write a form that is known? Search the table for its tag (⏎ is a line feed). If it is not
-there, make [a dialect of your own](parser.md#a-dialect-of-your-own).
+Does your model write a known form? Search the table for its tag (⏎ is a line feed). If it is not there, write
+[your own dialect](parser.md#a-dialect-of-your-own).
 
-A dialect is *enabled* if its markers are looked for. `dialects=["hermes_json", …]` enables some, `dialects="auto"` all
-that have a marker which is hardly ever written by chance. `dialects_for(model_name)` names those that a model is known
-to write; [models.md](models.md) lists the models. Where nobody chooses, `"auto"` is what is enabled, but nothing for a
-model that makes native calls: from its first one on, text that looks like a call is a near miss. A prompt teaches
-{default} then, or what models of that name write.
+**Choosing dialects.** A parser looks for the markers of *enabled* dialects. `dialects=["hermes_json", …]` enables the
+dialects that you name. `dialects="auto"` enables every dialect whose marker is hardly ever written by chance.
+`dialects_for(model_name)` returns the dialects that a model is known to write. [models.md](models.md) lists the models.
 
-A call counts outside of Markdown code and quotes; in them too, if that is said here and the dialect is enabled by its
-id. Values that are no JSON by themselves are read by the JSON schemas of the declared tools. A prompt can teach those
-dialects that hold no tokens of a chat template; `instructions()` of a dialect writes what to say.
+If you choose nothing, `"auto"` is enabled until the model makes a native call. After that, no dialect is enabled, and
+text that looks like a call is a near miss. Prompts then teach {default}, or the dialect of the model if its name is
+known. A prompt can teach a dialect whose calls hold no tokens of a chat template. `instructions()` of a dialect returns
+the text for the prompt.
 
-Where an answer ends with a complete tag that begins a call, the call was cut off: it is an error, `truncated`, and the
-tag is not shown. A closing tag ends a value that stands between tags only where structure follows it, since files that
-a model writes hold such tags, too; behind text it is a part of the value. If none is ever found, the call is an error
-up to the last of them, and what follows that is text once the answer has ended. Where the tags are the names of values,
-as in `morph_xml`, the first one ends it. A closing tag that comes once more behind a call is not shown.
+**Where calls count.** A call counts outside of Markdown code and quotes. Some dialects below count inside them too, if
+you enable the dialect by its id. Values that are not JSON get their types from the JSON schemas of the declared tools.
 
-Some models forget to end their reasoning. In their dialects a run of calls in reasoning is decided by what follows its
-last call: where the answer ends there, they are calls, and else reasoning. Until then none is told, and nothing runs.
+**Cut answers.** If an answer ends with a complete tag that begins a call, the call was cut off. It is an error,
+`truncated`, and the tag is hidden.
 
-White space that the templates write is markup, and not shown: a line feed inside each end of reasoning and, at the
-start of an answer, before it; up to two behind it; and what is said of each dialect. A space before a call is shown.
+**Closing tags in values.** A file that a model writes may hold the closing tag of a value. So a closing tag ends a
+value only if structure follows it. If text follows, the tag is part of the value. If no such tag arrives, the call is
+an error. It ends with the last closing tag in the value, and the rest is text once the answer has ended. If tags have
+the names of values, as in `morph_xml`, the first closing tag ends the value. A closing tag that is repeated after a
+call is hidden.
+
+**Calls in reasoning.** Some models forget to end their reasoning. In their dialects, the text after a run of calls
+decides. If the answer ends there, they are calls. Otherwise they are reasoning. Until that is known, no call is
+reported and none runs.
+
+**White space.** White space that a template writes is hidden. This is a line feed inside each end of reasoning, one
+before it at the start of an answer, and up to two after it. Each dialect below lists more. A space before a call is
+shown.
 """
 
 
 def openers(dialect: Dialect) -> list[Opener]:
-    """Return what begins calls of a dialect, where one tool is declared."""
+    """Return the openers of calls, with one tool declared."""
     named = dialect.openers_for((_NAME,)) if dialect.openers_for is not None else ()
     made = dialect.openers_of(_NAME, tuple(_ARGUMENTS)) if dialect.openers_of is not None else ()
     return [opener for opener in (*dialect.openers, *named, *made) if opener.kind == "call"]
@@ -66,12 +73,12 @@ def openers(dialect: Dialect) -> list[Opener]:
 def places(dialect: Dialect) -> str:
     """Return where calls of a dialect count."""
     found = {opener.where for opener in openers(dialect)}
-    where = " or ".join(_PLACES[each] for each in _PLACES if each in found)
+    where = " or ".join(text for place, text in _PLACES.items() if place in found)
     return where + (", in code too" if dialect.in_code == "call" else "")
 
 
 def needs_tools(dialect: Dialect) -> str:
-    """Return what a dialect needs declared tools for."""
+    """Return why a dialect needs declared tools, or "no"."""
     calls = parse(dialect.write_call(_NAME, _ARGUMENTS), dialects=[dialect]).calls
     if not calls:
         return "to find calls"
@@ -79,26 +86,26 @@ def needs_tools(dialect: Dialect) -> str:
 
 
 def white_space(dialect: Dialect) -> Iterator[str]:
-    """Yield what white space belongs to the tags of a dialect."""
+    """Yield sentences about the white space that is hidden with the tags of a dialect."""
     for count in {opener.line_feeds for opener in openers(dialect)} - {0}:
         yield (
-            "A line feed before a call is markup."
+            "A line feed before a call is hidden."
             if count == 1
-            else f"Up to {count} line feeds before a call are markup."
+            else f"Up to {count} line feeds before a call are hidden."
         )
     for tag in dialect.tags:
         first, *others = tag.parts
         if tag.line_feeds:
-            stray = "a stray " * (tag.where == "behind_call")
-            yield f"A line feed before {stray}`{first}` is markup{', and one behind it' * bool(others)}."
+            repeated = "a repeated " * (tag.where == "behind_call")
+            yield f"A line feed before {repeated}`{first}` is hidden{', and one after it' * bool(others)}."
         elif OneOf(("\n", "")) in others:
-            yield f"A line feed behind `{first}` is markup."
+            yield f"A line feed after `{first}` is hidden."
     if dialect.space_at_start:
-        yield "A space before the first header of an answer is markup."
+        yield "A space before the first header of an answer is hidden."
 
 
 def beginning(dialect: Dialect) -> str:
-    """Return what the example of a call begins with, up to the name of its tool."""
+    """Return the beginning of a call, up to the name of its tool."""
     text = dialect.write_call(_NAME, _ARGUMENTS).strip().partition(_NAME)[0].replace("\n", "⏎")
     if not text:
         return "the tool's name"
@@ -106,7 +113,7 @@ def beginning(dialect: Dialect) -> str:
 
 
 def fenced(text: str) -> str:
-    """Return a text as a block of code."""
+    """Return a text in a code fence."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}text\n{text}\n{fence}\n"
@@ -124,7 +131,7 @@ def _write_parts() -> Iterator[str]:
             f"[`{dialect.id}`](#{dialect.id})",
             beginning(dialect),
             places(dialect),
-            {True: "yes", False: "no", "marked": "behind its marker"}[dialect.auto],
+            {True: "yes", False: "no", "marked": "with its marker"}[dialect.auto],
             needs_tools(dialect),
             "yes" if dialect.teachable else "no",
         ]
@@ -135,8 +142,8 @@ def _write_parts() -> Iterator[str]:
         yield f"## {dialect.id}\n"
         if known := [family.name for family in MODELS if dialect.id in family.dialects]:
             yield "Models: " + ", ".join(known) + ".\n"
-        if said := [each for each in (dialect.notes, *white_space(dialect)) if each]:
-            yield " ".join(said) + "\n"
+        if notes := [note for note in (dialect.notes, *white_space(dialect)) if note]:
+            yield " ".join(notes) + "\n"
         yield "A call, and a result:\n"
         yield fenced(dialect.write_call(_NAME, _ARGUMENTS))
         yield fenced(dialect.write_result(_NAME, _RESULT))
@@ -145,21 +152,22 @@ def _write_parts() -> Iterator[str]:
 _MODELS_INTRODUCTION = """\
 # Your model and its dialect
 
-These are the families of models that `dialects_for(model_name)` and `families_for(model_name)` know: the dialects that
-they write, the best first, and where that was looked up. What writes this page is
-`python -m tests.whole.dialects_page`.
+`dialects_for(model_name)` and `families_for(model_name)` know these families of models. Each row has the dialects that
+the models write, the best first, and the source of that information. `python -m tests.whole.dialects_page` generates
+this page.
 
 A name is known in any spelling: `Qwen/Qwen3-8B`, `qwen3:8b`, `unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A
-fine-tune is known by the name of its base, where its own holds that.
+fine-tune is known if its name contains the name of its base.
 
-**Reasoning** is what opens it. **Begins inside** says whether the chat template writes that, so that an answer holds
-only its end: a parser takes `in_reasoning=True` then. It is "maybe" where the request switches thinking on or off.
-**Calls** are "text" where the model writes them into its answer: a server with a parser for the dialect makes them
-native, any other one hands them on. They are "native" where only the maker serves the model.
+- **Reasoning** is the text that opens reasoning.
+- **Begins inside** says whether the chat template writes that text. If it does, an answer holds only the end of the
+  reasoning, and a parser takes `in_reasoning=True`. "maybe" means that the request switches thinking on or off.
+- **Calls** are "text" if the model writes them into its answer. A server with a parser for the dialect makes them
+  native, and any other server passes the text on. Calls are "native" if only the maker serves the model.
 
-Two forms are left out. TeleChat 4: no chat template and no server's parser of its calls could be looked up. YAML in
-tags that have the name of a tool (`yaml_xml` of the AI SDK's tool parser): it takes a loader of YAML on what a model
-writes, and a small subset of it would read other values than the model meant.
+Two forms are missing. TeleChat 4 has neither a published chat template nor a server with a parser for its calls.
+`yaml_xml` of the AI SDK's tool parser writes YAML in tags with the name of a tool. Reading it takes a YAML loader for
+text that a model writes, and a small subset of YAML would read other values than the model meant.
 """
 
 _BEGINS = {True: "yes", False: "no", None: "maybe"}
@@ -175,7 +183,7 @@ def write_models() -> str:
 def _describe(family: ModelFamily) -> list[str]:
     return [
         family.name,
-        ", ".join(f"[`{each}`](dialects.md#{each})" for each in family.dialects) or "none",
+        ", ".join(f"[`{id}`](dialects.md#{id})" for id in family.dialects) or "none",
         f"`{family.reasoning}`" if family.reasoning else "none",
         _BEGINS[family.in_reasoning],
         "native" if family.native else "text",
@@ -184,9 +192,9 @@ def _describe(family: ModelFamily) -> list[str]:
 
 
 def read_example(dialect: Dialect) -> list[tuple[str, object]]:
-    """Return what the example of a dialect is read as, where its tool is declared."""
-    answer = parse(dialect.write_call(_NAME, _ARGUMENTS), dialects=[dialect], tools=_TOOLS)
-    return [(call.name, call.arguments) for call in answer.calls]
+    """Return the calls that are read from the example of a dialect, with its tool declared."""
+    result = parse(dialect.write_call(_NAME, _ARGUMENTS), dialects=[dialect], tools=_TOOLS)
+    return [(call.name, call.arguments) for call in result.calls]
 
 
 EXAMPLE = [(_NAME, _ARGUMENTS)]

@@ -1,13 +1,16 @@
-"""Which dialects a model writes, by its name: a table of model families, each with the source that says so.
+"""Which dialects a model writes, by its name: a table of model families with their sources.
 
 Names are written in many ways: `Qwen/Qwen3-8B`, `qwen3:8b`, `accounts/fireworks/models/qwen3-8b`, `llama-v3p1-8b`,
-`unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A name begins with what the model is and goes on with what it is
-made of, and the pattern that says more knows it better: so of the families that a name fits, the earliest match comes
-first, and of those the longest. A fine-tune that nobody lists is known by the name of its base, if it holds that.
+`unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A name begins with the model and then says what it is based on. So
+of the families that match a name, the earliest match comes first, and the longest of those. An unlisted fine-tune is
+known by the name of its base, if its name contains that.
 
-A source is where the form was looked up: a chat template that llama.cpp has, a parser in the registries of vLLM 0.33 or
-SGLang 0.5.23, what their recipes and cookbooks start a model with, the tables of Dynamo, prime-rl and smg, or what the
-model's maker publishes.
+A source is where the form was looked up:
+
+- a chat template in llama.cpp;
+- a parser in the registries of vLLM 0.33 or SGLang 0.5.23, or the options in their recipes and cookbooks;
+- the tables of Dynamo, prime-rl and smg;
+- a publication of the maker of the model.
 """
 
 from __future__ import annotations
@@ -27,21 +30,21 @@ class ModelFamily(NamedTuple):
 
     name: str
     pattern: str
-    """Of their names, in lower case, with dashes for underscores and blanks."""
+    """A pattern for their names in lower case, with dashes in the place of underscores and blanks."""
     dialects: tuple[str, ...]
-    """The ids of the dialects that they write, the best first; () for those whose calls are always native."""
+    """The ids of the dialects that they write, the best first. () if their calls are always native."""
     reasoning: str
-    """What opens their reasoning, or "" where they do not think aloud."""
+    """The text that opens their reasoning. "" if they write none."""
     in_reasoning: bool | None
-    """Whether an answer begins inside the reasoning, as `in_reasoning` of a parser says.
+    """Whether an answer begins inside the reasoning, like `in_reasoning` of a parser.
 
-    None where that depends on the request, which switches thinking on or off.
+    None if that depends on the request, which switches thinking on or off.
     """
     source: str
 
     @property
     def native(self) -> bool:
-        """Whether only their makers serve them, so that their calls come apart from the text."""
+        """Whether only their makers serve them, so that their calls arrive separately from the text."""
         return self.source.endswith(" API")
 
 
@@ -76,7 +79,7 @@ _ROWS: tuple[tuple[str, str, str, str, bool | None, str], ...] = (
      "vLLM pull request 21456: hermes"),
     ("DeepSeek's own names", "deepseek-(?:chat|reasoner)(?!-v)", "", "", False, "DeepSeek API"),
     ("Cogito", "cogito", "deepseek_v3", THINK, None, "Ollama parser cogito"),
-    # Llama, and what is made of it
+    # Llama, and models based on it
     ("Llama 3.1", "llama-?v?3[.-]1", "llama3_json", "", False, "llama.cpp template meta-llama-Llama-3.1-8B-Instruct"),
     ("Llama 3.2", "llama-?v?3[.-]2", "llama3_json pythonic", "", False,
      "llama.cpp template meta-llama-Llama-3.2-3B-Instruct"),
@@ -286,32 +289,32 @@ MODELS: Final = tuple(
     ModelFamily(name, pattern, tuple(dialects.split()), reasoning, inside, source)
     for name, pattern, dialects, reasoning, inside, source in _ROWS
 )
-"""The families of models that are known, by vendor."""
+"""The known families of models, by vendor."""
 
 _point = re.compile(r"(?<=\d)p(?=\d)")
 
 
 def families_for(model_name: str) -> tuple[ModelFamily, ...]:
-    """Return the families that a name fits, the best first; () for one that says nothing.
+    """Return the families that a name matches, the best first. Returns () for an unknown name.
 
     >>> families_for("unsloth/Qwen3.5-4B-GGUF")[0].in_reasoning
     True
     """
     name = _point.sub(".", model_name.lower()).replace("_", "-").replace(" ", "-")
-    fits = [((found.start(), -len(found[0])), family) for find, family in _finders() if (found := find(name))]
-    return tuple(family for _, family in sorted(fits, key=lambda fit: fit[0]))
+    matches = [((found.start(), -len(found[0])), family) for find, family in _finders() if (found := find(name))]
+    return tuple(family for _, family in sorted(matches, key=lambda match: match[0]))
 
 
 def dialects_for(model_name: str) -> tuple[str, ...]:
-    """Return the ids of the dialects that a model of this name is known to write, the best first; () if none is known.
+    """Return the ids of the dialects that a model of this name is known to write, the best first.
 
     >>> dialects_for("Qwen/Qwen3-8B")
     ('hermes_json',)
     """
-    return tuple(dict.fromkeys(each for family in families_for(model_name) for each in family.dialects))
+    return tuple(dict.fromkeys(id for family in families_for(model_name) for id in family.dialects))
 
 
 @cache
 def _finders() -> list[tuple[_Find, ModelFamily]]:
-    """Return what finds a part of a name that a family has: whole numbers, from where a word begins."""
-    return [(re.compile(rf"(?<![a-z0-9])(?:{each.pattern})(?:(?<!\d)|(?!\d))").search, each) for each in MODELS]
+    """Return a search for each family. A match begins at a word, and does not split a number."""
+    return [(re.compile(rf"(?<![a-z0-9])(?:{family.pattern})(?:(?<!\d)|(?!\d))").search, family) for family in MODELS]
