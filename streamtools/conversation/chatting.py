@@ -290,14 +290,14 @@ class Chat(ToolStream):
     def _take_back(self, name: str, whole_step: bool) -> str | None:
         """Take back what cannot stand of an answer in which a model broke off: see `TakeBack`."""
         machine = self._machine
-        if machine.has_run:
+        if machine.has_run_calls:
             self._hand_out(machine.discard())
             return None
         if whole_step:
-            self._hand_out(machine.supersede(name))
+            self._hand_out(machine.restart_step(name))
             self._step.check_limits()
             return ""
-        events, written = machine.go_on_behind(self.result.text[self._answer_at :] + self._in_doubt, name)
+        events, written = machine.switch_model(self.result.text[self._answer_at :] + self._in_doubt, name)
         self._hand_out(events)
         return written
 
@@ -326,11 +326,11 @@ class Chat(ToolStream):
         if not self._follows_up or not (goes_on or wrong or (self._executes and self._wish.mode != "none")):
             return None
         steps = self.result.steps[self._sent :]
-        if machine.pending or not steps or not (goes_on or (machine.may_go_on and (steps[-1].results or wrong))):
+        if machine.pending or not steps or not (goes_on or (machine.may_continue and (steps[-1].results or wrong))):
             return None
         await self._close_source()  # somebody may take a long time over the review
-        machine.go_on()
-        self._watch.count_tokens(machine.spent)
+        machine.expect_answer()
+        self._watch.count_tokens(machine.tokens_used)
         if self._steps_left == 0:
             self._watch.trip("max_steps")
         if self._watch.why is not None:
@@ -348,7 +348,7 @@ class Chat(ToolStream):
             if isawaitable(reviewed):
                 reviewed = await reviewed
             if reviewed is None:
-                machine.rest()
+                machine.expect_no_answer()
                 return None
             if reviewed != messages:
                 new = _read_reviewed(reviewed, messages, new)

@@ -103,7 +103,7 @@ class ClientAnswer:
         """Return the bytes of events that the judge has approved. If it refused text, the answer ends."""
         written = self._write([])
         if self.judge is not None and self.judge.gate.drops:
-            self._machine.refuse()
+            self._machine.refuse_text()
         return written
 
     def write_logprobs(self, logprobs: dict[str, Any]) -> bytes:
@@ -121,7 +121,7 @@ class ClientAnswer:
         Returns the text that the other model continues. Calls that are open, and complete native calls, are discarded.
         """
         shown = None if self.forced_call else "".join(self.shown)
-        events, written = self._machine.go_on_behind(shown, model)
+        events, written = self._machine.switch_model(shown, model)
         for event in events:
             if self.watch is not None:
                 self.watch(event)

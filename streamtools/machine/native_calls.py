@@ -1,9 +1,9 @@
 """Native calls: turns the pieces that an adapter reports into calls and their events. Sans-IO.
 
-An adapter reports to which call a piece belongs (its `key`) and where the provider ends a call. The pieces become calls
-by the same rules as in text (`streamtools.calls`), with the same order of events. A call is complete when its provider
-says so. If the turn ends before, a call whose JSON object has closed is complete too, because nothing could continue
-it, and any other is truncated. `Turn.choose` decides which calls of a turn count.
+An adapter reports the `key` of each piece's call, and the end of each call. The pieces become calls by the same rules
+as calls in text (`streamtools.calls`), with the same order of events. A call is complete when its
+provider says so. At the end of the turn, a call whose JSON object has closed is complete too, because nothing could
+continue it. Any other call is truncated. `Turn.choose_calls` decides which calls of a turn count.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ import msgspec
 
 from streamtools.calls import NATIVE, ToolCall, read_arguments
 from streamtools.errors import Code
-from streamtools.events import Call, Error, NativeToolCall, Raw, ToolCallDelta, ToolCallStart, UIEvent, Warning
+from streamtools.events import (
+    Call,
+    CallDelta,
+    Error,
+    NativeToolCall,
+    Raw,
+    ToolCallDelta,
+    ToolCallStart,
+    UIEvent,
+    Warning,
+)
 from streamtools.json_values import Rejected, compact
 from streamtools.parsing.call_events import CallDraft, CallEvents
 from streamtools.parsing.policies import Options
@@ -32,31 +42,34 @@ _FAULTS = {
     Code.TOO_MANY_CALLS: "the turn holds too many calls",
 }
 _EXECUTED = "the provider runs this tool itself"
-_LONGEST_ID = 200  # characters of a provider's id that is used as ours; a longer one is only kept
-_string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)  # group 1: it is left open
+_MAX_ID_LENGTH = 200  # characters of a provider's id that may become the id of the call
+_string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)  # group 1 matches if the string is open
 
 
 class NativeCalls:
-    """The native calls of one turn after the other; every method returns the events that it makes certain.
+    """The native calls of one turn after another. Each method returns the events that are now certain.
 
-    `calls` holds the complete calls of the turn in the order in which they ended; `output.count` is the number of calls
-    that have begun, malformed ones included, and `unanswerable` holds the ids of those whose provider takes no result
-    from us. `emulated` is True if the calls come from a request for a decision and not from the model's own answer.
+    `calls` holds the complete calls of the turn in the order in which they ended. `unanswerable` holds the ids of calls
+    whose provider takes no result from us. `emulated` is True if the calls come from a request for a decision, and not
+    from the model's own answer. `salvaged` holds the ids of calls that were found in a text.
     """
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self.output = CallEvents(options)
-        # Where others have sets, here are dicts: an empty set is four times as large, and most runs make no call.
-        self.salvaged: dict[str, None] = {}  # ids of calls of the run that were found in a text
-        self._ids: dict[str, int] = {}  # of the run, and how often each has come: some providers number each turn anew
+        self._call_events = CallEvents(options)
+        # These are dicts, because an empty set is four times as large and most runs make no call.
+        self.salvaged: dict[str, None] = {}
+        self._ids: dict[str, int] = {}  # how often each id of the run was used: some providers number each turn from 1
         self.open: dict[str, CallDraft] = {}
-        """The calls that are being written, by the adapter's key. A caller may add a piece of the arguments to `pieces`
-        by itself, as `add` does, while it fits into `room`.
-        """
-        # By the keys of calls without a fault: with how many pieces their JSON object was closed; 0 while it is open.
+        """The calls that are being written, by the adapter's key."""
+        # For each open call without a fault, the number of pieces with which its JSON object was closed; 0 while open.
         self._closed_at: dict[str, int] = {}
         self.begin_turn()
+
+    @property
+    def count(self) -> int:
+        """The number of calls that have begun in this turn, malformed ones included."""
+        return self._call_events.count
 
     def reserve(self, ids: Iterable[str]) -> None:
         """Register ids that calls of this run have already."""
@@ -64,8 +77,8 @@ class NativeCalls:
 
     def begin_turn(self) -> None:
         """Reset for a new turn."""
-        self.output.begin()
-        self.calls = self.output.calls
+        self._call_events.begin()
+        self.calls = self._call_events.calls
         self.unanswerable: dict[str, None] = {}
         self.emulated = False
         self.open.clear()
@@ -78,7 +91,7 @@ class NativeCalls:
         if event.key in self.ended:
             return [self._pass(event)]
         events: list[UIEvent] = []
-        self.output.events = events
+        self._call_events.events = events
         call = self.open.get(event.key) or self._begin(event.key, event.id)
         if event.id:
             call.provider_id = call.provider_id or event.id
@@ -86,22 +99,31 @@ class NativeCalls:
             self._set_name(call, event.name)
         return events
 
+    def add_plain(self, key: str, text: str) -> list[UIEvent] | None:
+        """Add a piece of arguments if it makes a call-delta at most. Returns None, and does nothing, otherwise."""
+        call = self.open.get(key)
+        if call is None or call.room < len(text) or self._options.call_partials:
+            return None
+        call.room -= len(text)
+        call.pieces.append(text)
+        return [CallDelta(call.id, text)] if call.flows and text else []
+
     def add(self, event: ToolCallDelta) -> list[UIEvent]:
         """Add a piece of a call's arguments."""
         if event.key in self.ended:
             return [self._pass(event)]
         events: list[UIEvent] = []
-        self.output.events = events
+        self._call_events.events = events
         self._add(self.open.get(event.key) or self._begin(event.key, None), event.text)
         return events
 
     def take_back(self, event: NativeToolCall) -> list[UIEvent]:
-        """Take back a complete call that its provider turns out to have run itself, if there is one."""
-        call = next((each for each in self.calls if event.id is not None and each.provider_id == event.id), None)
+        """End a complete call as superseded if its provider has run the tool itself."""
+        call = next((call for call in self.calls if event.id is not None and call.provider_id == event.id), None)
         if call is None:
             return [self._pass(event)]
         self.calls.remove(call)
-        self.output.count -= 1
+        self._call_events.count -= 1
         return [Error(Code.SUPERSEDED, _EXECUTED, call_id=call.id, call=call)]
 
     def finish(self, event: NativeToolCall) -> list[UIEvent]:
@@ -109,12 +131,12 @@ class NativeCalls:
         if event.key in self.ended or (event.provider_executed and event.key not in self.open):
             return [self._pass(event)]
         events: list[UIEvent] = []
-        self.output.events = events
+        self._call_events.events = events
         call = self.open.get(event.key) or self._begin(event.key, event.id)
         call.provider_id = event.id or call.provider_id
         if event.name:
             self._set_name(call, event.name)
-        given = self._settle_arguments(call, event.arguments)
+        given = self._complete_arguments(call, event.arguments)
         if event.provider_executed:
             call.fault = Rejected(Code.SUPERSEDED, _EXECUTED)
         if event.fault is not None:
@@ -126,24 +148,26 @@ class NativeCalls:
         return events
 
     def reconcile(self, completed: Iterable[NativeToolCall]) -> list[UIEvent]:
-        """Compare the calls of a completed turn with those that were streamed. One with the same id, or else with the
-        same name and arguments, is the same call; a call that is open ends; the others are new.
+        """Compare the calls of a completed turn with the streamed ones.
+
+        A call with the same id, or else with the same name and arguments, is the same call. Open calls end. All other
+        calls are new.
         """
         events: list[UIEvent] = []
-        left = [(call, _Spelled(call.arguments)) for call in self.calls]
+        unmatched = [(call, _CanonicalArguments(call.arguments)) for call in self.calls]
         opened = {call.provider_id: key for key, call in self.open.items() if call.provider_id}
         for number, event in enumerate(completed):
-            meaning = _Spelled(event.arguments)
-            seen = next((each for each in left if _is_same(*each, event, meaning)), None)
+            arguments = _CanonicalArguments(event.arguments)
+            seen = next((known for known in unmatched if _is_same(*known, event, arguments)), None)
             if seen is not None:
-                left.remove(seen)
+                unmatched.remove(seen)
             elif not event.id or event.id not in self._bad:
                 key = opened.pop(event.id or "", None) or f"completed {number}"
                 events += self.finish(msgspec.structs.replace(event, key=key))
         return events
 
     def adopt(self, events: Iterable[UIEvent]) -> list[UIEvent]:
-        """Return `events`, of calls that were found in a text, with the calls as native ones; errors are malformed."""
+        """Add calls that were found in a text as native ones, and return their events. Errors are malformed calls."""
         adopted: list[UIEvent] = []
         for event in events:
             if isinstance(event, Call):
@@ -151,22 +175,23 @@ class NativeCalls:
                 self.calls.append(call)
                 self.salvaged[call.id] = None
                 event = Call(call)
-            self.output.count += isinstance(event, Call | Error)
+            self._call_events.count += isinstance(event, Call | Error)
             adopted.append(event)
         return adopted
 
-    def give_up(self, why: str) -> list[UIEvent]:
-        """End the calls that are open as superseded."""
+    def supersede(self, why: str) -> list[UIEvent]:
+        """End the open calls as superseded."""
         events: list[UIEvent] = []
-        self.output.events = events
+        self._call_events.events = events
         for key, call in list(self.open.items()):
             call.fault = Rejected(Code.SUPERSEDED, why)
             self._end(key, "", None)
         return events
 
-    def lose(self) -> None:
-        """Mark the calls that are open as damaged: a part of the stream is missing. A call whose JSON object has closed
-        stays good, because no piece of it can be missing.
+    def mark_gap(self) -> None:
+        """Mark the open calls as damaged, because a part of the stream is missing.
+
+        A call whose JSON object has closed stays good: no piece of it can be missing.
         """
         for key, read in list(self._closed_at.items()):
             call = self.open[key]
@@ -178,9 +203,9 @@ class NativeCalls:
                 del self._closed_at[key]
 
     def close(self) -> list[UIEvent]:
-        """End the calls that are open at the end of the turn."""
+        """End the calls that are still open at the end of the turn."""
         events: list[UIEvent] = []
-        self.output.events = events
+        self._call_events.events = events
         for key, call in list(self.open.items()):
             text = "".join(call.pieces)
             if not text.strip() or is_cut(text):
@@ -192,16 +217,16 @@ class NativeCalls:
 
     def _begin(self, key: str, provider_id: str | None) -> CallDraft:
         limits = self._options.limits
-        self.open[key] = call = self.output.begin_call(0, self._make_id(provider_id), provider_id)
+        self.open[key] = call = self._call_events.begin_call(0, self._make_id(provider_id), provider_id)
         call.room = limits.call
-        if self.output.count > limits.calls:
+        if self._call_events.count > limits.calls:
             call.fault = Rejected(Code.TOO_MANY_CALLS, f"the turn holds more than {limits.calls} calls")
         else:
             self._closed_at[key] = 0
         return call
 
     def _make_id(self, provider_id: str | None) -> str:
-        if not provider_id or len(provider_id) > _LONGEST_ID:
+        if not provider_id or len(provider_id) > _MAX_ID_LENGTH:
             return self._options.new_id()
         made, times = provider_id, self._ids.get(provider_id, 0)
         while made in self._ids:
@@ -215,9 +240,9 @@ class NativeCalls:
         if call.name is None:
             call.name = name
             if name.strip() and call.dropped is None:
-                if self.output.call_deltas and (written := "".join(call.pieces)):
+                if self._call_events.call_deltas and (written := "".join(call.pieces)):
                     call.waiting.append(written)
-                self.output.start_call(call, name)
+                self._call_events.start_call(call, name)
         elif call.name != name:
             call.fault = call.fault or Rejected(Code.CONFLICTING_FIELDS, "the call holds two different tool names")
 
@@ -234,13 +259,13 @@ class NativeCalls:
             call.pieces.clear()
             return
         call.pieces.append(text)
-        if call.started and self.output.call_deltas:
-            self.output.report_arguments(call, text)
+        if call.started and self._call_events.call_deltas:
+            self._call_events.report_arguments(call, text)
 
-    def _settle_arguments(self, call: CallDraft, given: Any) -> str:
+    def _complete_arguments(self, call: CallDraft, given: Any) -> str:
         """Return the arguments as JSON text: those `given` at the end of the call, or else those of its deltas.
 
-        Where both are there and differ, the end counts, with a warning.
+        If both exist and differ, those at the end count, with a warning.
         """
         streamed = "".join(call.pieces)
         if given is None or given == "" or call.dropped is not None:
@@ -254,7 +279,7 @@ class NativeCalls:
             self._add(call, text)
         elif text != streamed and _canonical(text) != _canonical(streamed):
             message = "the arguments at the end of a call differ from those that were streamed; the end counts"
-            self.output.add(Warning, Code.ARGUMENTS_MISMATCH, message)
+            self._call_events.add(Warning, Code.ARGUMENTS_MISMATCH, message)
             if text.startswith(streamed):
                 self._add(call, text[len(streamed) :])
         return text
@@ -265,17 +290,17 @@ class NativeCalls:
         self.ended[key] = None
         if call.dropped is not None:
             message = f"{call.dropped} characters of a call over the limit were skipped"
-            self.output.add(Warning, Code.SKIPPED, message, count=call.dropped)
+            self._call_events.add(Warning, Code.SKIPPED, message, count=call.dropped)
             return
         try:
             result = self._read(call, text, signature, own)
         except Rejected as fault:
             self._reject(call, fault)
         else:
-            self.output.complete_call(call, result)
+            self._call_events.complete_call(call, result)
 
     def _read(self, call: CallDraft, text: str, signature: str | None, own: dict[str, Any] | None) -> ToolCall:
-        """Return the finished call. Raises `Rejected` for one that is malformed."""
+        """Return the finished call. Raises `Rejected` if it is malformed."""
         if call.fault is not None:
             raise call.fault
         if call.name is None or not call.name.strip():
@@ -298,10 +323,10 @@ class NativeCalls:
     def _reject(self, call: CallDraft, fault: Rejected) -> None:
         if call.provider_id:
             self._bad[call.provider_id] = None
-        self.output.reject_call(call, fault, "".join(call.pieces), NATIVE)
+        self._call_events.reject_call(call, fault, "".join(call.pieces), NATIVE)
 
     def _pass(self, event: ToolCallStart | ToolCallDelta | NativeToolCall) -> Raw:
-        """Pass an event on unread: it is of a call that the provider runs itself, or of one that has ended."""
+        """Pass on an event of a call that the provider runs itself, or that has ended."""
         data = msgspec.to_builtins(event)
         own = data.pop("own", None)
         if own and isinstance(event, NativeToolCall) and event.provider_executed:
@@ -311,13 +336,13 @@ class NativeCalls:
 
 
 def is_cut(text: str) -> bool:
-    """Return whether a string or a bracket is left open, so that the rest of the JSON is missing."""
+    """Return whether a string or a bracket is open, so that the rest of the JSON is missing."""
     rest = _string.sub(lambda found: "" if found[1] is None else "{", text)
     return rest.count("{") + rest.count("[") > rest.count("}") + rest.count("]")
 
 
-class _Spelled:
-    """Arguments in the spelling of `_canonical`, computed on first use."""
+class _CanonicalArguments:
+    """Arguments of a call, as `_canonical` spells them. The text is computed when it is needed."""
 
     def __init__(self, arguments: Any) -> None:
         self._arguments = arguments
@@ -327,14 +352,14 @@ class _Spelled:
         return _canonical(self._arguments)
 
 
-def _is_same(call: ToolCall, streamed: _Spelled, event: NativeToolCall, completed: _Spelled) -> bool:
+def _is_same(call: ToolCall, streamed: _CanonicalArguments, event: NativeToolCall, given: _CanonicalArguments) -> bool:
     if call.provider_id and event.id:
         return call.provider_id == event.id
-    return call.name == event.name and streamed.text == completed.text
+    return call.name == event.name and streamed.text == given.text
 
 
 def _canonical(arguments: Any) -> str:
-    """Return a text that is equal for two spellings of the same arguments, as text or as an object."""
+    """Return a text that is equal for all spellings of the same arguments, given as text or as an object."""
     try:
         return json.dumps(read_arguments(arguments).value, sort_keys=True)
     except (Rejected, RecursionError):
@@ -342,7 +367,7 @@ def _canonical(arguments: Any) -> str:
 
 
 def _write(value: Any) -> str:
-    """Return `value` as JSON text. Raises `Rejected` for one that nests too deep."""
+    """Return `value` as JSON text. Raises `Rejected` if it nests too deep."""
     try:
         return compact(value)
     except RecursionError:

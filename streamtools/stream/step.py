@@ -95,14 +95,14 @@ class StepCalls:
         """
         machine, runner = self.machine, self._runner or self.runner
         calls = machine.take_runnable()
-        admitted = self.watch.admit(calls, machine.spent if self._counts_tokens else None)
+        admitted = self.watch.admit(calls, machine.tokens_used if self._counts_tokens else None)
         if admitted < len(calls):
-            machine.put_back(calls[admitted:])
+            machine.leave_pending(calls[admitted:])
             calls = calls[:admitted]
         self.running += calls
         # The model may have repeated, in its arguments, what was done to texts that looked like calls.
         calls = [replace(call, arguments=restore(call.arguments, dialects=self.dialects)) for call in calls]
-        if not machine.waiting:
+        if not machine.awaits_outcomes:
             self._beside += 1
             beside.start_soon(self._run_beside, runner, calls, send)
             return []
@@ -139,7 +139,7 @@ class StepCalls:
 
     def settle(self) -> list[UIEvent]:
         """End the step, whose calls have been run, and check the limits of the run; return how the step ends."""
-        events = self.machine.settle()
+        events = self.machine.end_step()
         self.check_limits()
         return events
 
@@ -152,7 +152,7 @@ class StepCalls:
             self.watch.end_turn(self._last_outcomes, ended.malformed)
             self._last_outcomes = []
         if ended.continues:
-            self.watch.count_tokens(self.machine.spent if self._counts_tokens else None)
+            self.watch.count_tokens(self.machine.tokens_used if self._counts_tokens else None)
         if self.watch.why is not None:
             self.machine.end_run(self.watch.why)
 
@@ -194,7 +194,7 @@ class StepCalls:
 
     def _put_back(self, calls: list[ToolCall]) -> None:
         """Let calls that have not begun be pending."""
-        self.machine.put_back(calls)
+        self.machine.leave_pending(calls)
         held = {call.id for call in calls}
         for call_id in held:
             self._outcomes.pop(call_id, None)

@@ -295,7 +295,7 @@ class ToolStream(TypedOutput, Decidable):
         self._bound.cancel()
 
     def _refuse(self) -> None:  # the judge has refused some of the text
-        self._machine.refuse()
+        self._machine.refuse_text()
         self._bound.cancel()
 
     def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]:
@@ -310,7 +310,7 @@ class ToolStream(TypedOutput, Decidable):
             try:
                 for source_event in rest:
                     events += feed(source_event)
-                    if machine.runnable or (step.running and machine.waiting):
+                    if machine.runnable or (step.running and machine.awaits_outcomes):
                         hand_out(events)
                         return run(rest)
                     if machine.ended_step is not None:
@@ -327,7 +327,7 @@ class ToolStream(TypedOutput, Decidable):
                 hand_out(await step.run_calls(tools, self._send))
                 for source_event in rest:
                     events += feed(source_event)
-                    if machine.runnable or (step.running and machine.waiting):
+                    if machine.runnable or (step.running and machine.awaits_outcomes):
                         hand_out(events)
                         events = []
                         await self._settle()

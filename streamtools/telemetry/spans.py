@@ -243,7 +243,7 @@ class RunSpans:
                 self._request.record_event(event, settings.content)
 
     def held(self) -> None:
-        self._longest_buffered = max(self._longest_buffered, self.machine.held)
+        self._longest_buffered = max(self._longest_buffered, self.machine.buffered)
 
     def tool(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
         return _ToolSpan(self._settings, self._context, call, tool, self._resumed_links, self.machine.without_matches)
@@ -367,7 +367,7 @@ def instrument(
     meter = metrics.get_meter(_LIBRARY, library_version, meter_provider, SCHEMA_URL)
     live_runs: dict[int, RunSpans] = {}
     # The gauge is read in a thread of the exporter, so it needs a copy.
-    instruments = Instruments(meter, lambda: sum(run.machine.held for run in list(live_runs.values())))
+    instruments = Instruments(meter, lambda: sum(run.machine.buffered for run in list(live_runs.values())))
     observing.install(Instrumentation(tracer, instruments, agent, content, by_chunk, live_runs))
 
 

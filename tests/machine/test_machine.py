@@ -1,7 +1,7 @@
 """The state machine, step by step: turns, endings, what is reconciled, what may run, and in which order it is told.
 
 A run is written as source events and read as a story, one line an event, told by somebody who runs the calls that are
-due ("run c1") and settles the step. `c1`, `c2` are the ids of the calls.
+due ("run c1") and ends the step. `c1`, `c2` are the ids of the calls.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Driver:
             self.take(self.machine.feed(event))
             if due := self.machine.take_runnable():
                 self.story.append(f"run {names(due)}")
-            if self.machine.waiting:
-                self.take(self.machine.settle())
+            if self.machine.awaits_outcomes:
+                self.take(self.machine.end_step())
 
     def take(self, events: list[UIEvent]) -> None:
         self.events += events
@@ -376,7 +376,7 @@ def test_nothing_follows_done() -> None:
         made.feed(STOP)
         before, last, after = made.closed, end(made)[-1], made.closed
         assert (False, Done, True) == (before, type(last), after)
-        assert made.close() == made.cancel() == made.start() == made.settle() == made.reset() == []
+        assert made.close() == made.cancel() == made.start() == made.end_step() == []
         with pytest.raises(ClosedError, match="the run has ended"):
             made.feed(TextDelta("a"))
 
@@ -687,49 +687,6 @@ def test_each_turn_is_read_anew() -> None:
     assert "text '1}}'" in story(*texts(ADD[:-3]), TURN, *texts(ADD[-3:]), STOP)
 
 
-# A turn that is broken off.
-
-
-def test_reset_breaks_a_turn_off() -> None:
-    """What is open ends, what is complete stays pending, and the next turn begins as if nothing had been."""
-    driver = Driver()
-    driver.feed(*texts("a ", ADD, "\n", CUT), SourceUsage(Usage(input=1)))
-    driver.take(driver.machine.reset())
-    driver.take(driver.machine.reset())
-    driver.feed(*texts(NOW + "b"), STOP)
-    driver.take(driver.machine.reset())
-    driver.take(driver.machine.close())
-
-    assert driver.story == [
-        "start",
-        "step 1",
-        "text 'a '",
-        *called("c1"),
-        "text '\\n'",
-        "thinking c2",
-        "c2 is add",
-        "error c2 truncated",
-        "not thinking c2",
-        "usage 1",
-        "step 1 ends: None",
-        "step 2",
-        *called("c3", "now"),
-        "text 'b'",
-        "run c3",
-        "step 2 ends: stop",
-        "done finished: stop (end_turn), pending c1",
-    ]
-
-
-def test_reset_of_nothing() -> None:
-    """Before, between and after turns there is nothing to break off."""
-    made = machine()
-    assert made.reset() == []
-    made.feed(STOP)
-    assert made.reset() == []
-    assert "done finished: stop (end_turn)" == tell(made.close()[-1])
-
-
 # What may run.
 
 
@@ -737,14 +694,14 @@ def test_calls_are_due_when_their_turn_is_complete() -> None:
     """Not before; then they stand there until somebody takes them, and the step waits."""
     made = machine()
     made.feed(TextDelta(ADD + "\n" + NOW))
-    assert (made.runnable, made.waiting) == ([], False)
+    assert (made.runnable, made.awaits_outcomes) == ([], False)
     assert made.feed(STOP) == []
-    assert (["c1", "c2"], True) == ([call.id for call in made.runnable], made.waiting)
+    assert (["c1", "c2"], True) == ([call.id for call in made.runnable], made.awaits_outcomes)
     assert ["c1", "c2"] == [call.id for call in made.take_runnable()]
-    assert ([], True) == (made.take_runnable(), made.waiting)
+    assert ([], True) == (made.take_runnable(), made.awaits_outcomes)
 
-    assert [ENDED] == [tell(event) for event in made.settle()]
-    assert (made.settle(), made.waiting, made.pending) == ([], False, [])
+    assert [ENDED] == [tell(event) for event in made.end_step()]
+    assert (made.end_step(), made.awaits_outcomes, made.pending) == ([], False, [])
 
 
 def test_calls_that_nobody_takes_are_pending() -> None:
@@ -798,14 +755,14 @@ def test_eager_calls_of_a_turn_that_fails() -> None:
     for made in (taken, left):
         made.feed(TextDelta(ADD))
         assert ["c1"] == [call.id for call in made.runnable]
-    assert not taken.waiting
+    assert not taken.awaits_outcomes
     taken.take_runnable()
     told = [tell(event) for event in taken.feed(SourceError("no"))]
-    assert (["error upstream_error"], True) == (told, taken.waiting)
+    assert (["error upstream_error"], True) == (told, taken.awaits_outcomes)
     assert ["step 1 ends: None", "done failed: None (None)"] == [tell(event) for event in taken.close()]
 
     told = [tell(event) for event in left.feed(SourceError("no"))]
-    assert (["error upstream_error", "step 1 ends: None"], [], False) == (told, left.runnable, left.waiting)
+    assert (["error upstream_error", "step 1 ends: None"], [], False) == (told, left.runnable, left.awaits_outcomes)
     assert ["done failed: None (None), pending c1"] == [tell(event) for event in left.close()]
 
 
@@ -934,10 +891,14 @@ def test_stop_after_a_call() -> None:
         "text '\\n'",
     ] == told
     assert made.feed(TextDelta(" The result is 4.")) == []
-    assert (True, ["c1", "c2"], True) == (made.stopped, [call.id for call in made.take_runnable()], made.waiting)
+    assert (True, ["c1", "c2"], True) == (
+        made.stopped,
+        [call.id for call in made.take_runnable()],
+        made.awaits_outcomes,
+    )
     assert made.feed(TextDelta(ADD)) == made.feed(SourceError("closed")) == made.feed(STOP) == []
 
-    assert [f"step 1 ends: {STOPPED_AFTER_CALL}"] == [tell(event) for event in made.settle()]
+    assert [f"step 1 ends: {STOPPED_AFTER_CALL}"] == [tell(event) for event in made.end_step()]
     assert [f"done finished: {STOPPED_AFTER_CALL} (None)"] == [tell(event) for event in made.close()]
 
 
@@ -1001,7 +962,7 @@ def test_usage_before_the_next_answer() -> None:
     made = machine()
     for event in (*texts("a"), SourceUsage(Usage(output=1)), STOP):
         made.feed(event)
-    made.go_on()
+    made.expect_answer()
     told = [tell(event) for event in made.feed(SourceUsage(Usage(input=2)))]
 
     assert ["step 2"] == told

@@ -130,7 +130,7 @@ def run(source: Iterable[SourceEvent], *, cancel: bool = False, idle: bool = Fal
             for call in machine.take_runnable():
                 events.append(Executing(call, seq=machine.number()))
                 events.append(Executed(call, None, None, 0.0, seq=machine.number()))
-            events += machine.settle()
+            events += machine.end_step()
     return events + (machine.cancel() if cancel else machine.close())
 
 

@@ -82,7 +82,7 @@ def test_other_native_calls(text: str) -> None:
         driver = Driver()
         driver.machine.resume([ToolCall(id=call_id, name="add", arguments={}, dialect=NATIVE)])
         driver.machine.take_runnable()
-        driver.machine.settle()
+        driver.machine.end_step()
         driver.feed(*says(text))
         assert found == calls_in_text(driver)
 

@@ -250,7 +250,7 @@ def test_stop_ends_the_turn_as_a_stop_sequence_does(
     machine = StreamMachine(text_rules=[rules.stop("END")], native_tool_calls=native, execute="eager")
     events = [event for delta in deltas for event in machine.feed(TextDelta(delta))]
     due = machine.take_runnable()
-    events += machine.feed(ProviderCompleted(text="".join(deltas))) + machine.settle() + machine.close()
+    events += machine.feed(ProviderCompleted(text="".join(deltas))) + machine.end_step() + machine.close()
 
     assert machine.stopped
     assert calls == [call.name for call in due]

@@ -100,7 +100,7 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
             raise TooManySteps(f"this cut makes more than {MAX_STEPS} steps: choose a coarser cut")
         body.add(decode(data))
         feed(adapter.take(data))
-        steps.append(DebuggerStep(at, body.length, written.content.length, len(events_json), machine.held))
+        steps.append(DebuggerStep(at, body.length, written.content.length, len(events_json), machine.buffered))
     body.add(decode(b"", final=True))
     end = recording.end.kind if recording.end is not None else ""
     feed(adapter.close() if end in ("", "end") else adapter.close(end))
