@@ -127,7 +127,7 @@ def test_references_are_written_out(schema: Schema, written_out: Schema) -> None
 )
 def test_a_schema_that_nobody_could_read_is_refused(odd: Any) -> None:
     """When it is defined, and not with each prompt."""
-    with pytest.raises(ValueError, match="(in|of) the schema must be"):
+    with pytest.raises(ValueError, match=r"(in|of) the schema must be"):
         snapshot(odd)
 
 

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "tools": {*VOCABULARY, "loading", "logs", "observing"},
     "recording": {"errors", "json_values", "rules"},
     # what is built of them, each on those above
-    "machine": {*VOCABULARY, "logs", "rules", "parsing", "typed"},
+    "machine": {*VOCABULARY, "logs", "parsing", "typed"},
     "history": {"errors", "limits", "loading", "json_values", "calls", "parsing"},
     "stream": {*VOCABULARY, "logs", "observing", "sources", "parsing", "tools", "machine", "history", "rules", "typed"},
     "recording.event_replay": {"errors", "events", "sources", "tools", "stream", "recording"},
