@@ -34,13 +34,13 @@ from streamtools.history import (
     Results,
     System,
     User,
-    answered_by_user,
     calls_as_text,
-    plain_quotations,
+    close_answered_calls,
+    neutralise_quotations,
+    pair_results,
     read_messages,
-    settle,
     steps_to_history,
-    write_behind,
+    write_continuation,
     write_messages,
 )
 from streamtools.logs import Logger
@@ -199,7 +199,7 @@ class Chat(ToolStream):
         # The probe of an emulation reads text as it was written, and its calls get ids of their own.
         probed = replace(options.get("parser", DEFAULT_PARSER), new_id=new_call_id)
         self._parsing = parser_keywords(probed, DEFAULT_TEXT)
-        self._messages = answered_by_user(history, self._dialects)
+        self._messages = close_answered_calls(history, self._dialects)
         self._sent = 0  # steps that are among the messages
         self._request = deepcopy(dict(asked.body))
         self._follows_up = follow_up != "never"
@@ -228,7 +228,7 @@ class Chat(ToolStream):
         """
         history = [*self._messages, *steps_to_history(self.result.steps[self._sent :])]
         goes_on = self.suspension is not None or self.result.reason in (None, "finished")
-        return settle(history, None if goes_on else "cancelled")
+        return pair_results(history, None if goes_on else "cancelled")
 
     def messages(self, format: Format = "openai") -> list[Any]:
         """Return the history in the form of a provider; see `write_messages`, also for its errors."""
@@ -245,7 +245,7 @@ class Chat(ToolStream):
         """Return the source of the answer to the conversation as it stands."""
         self._steps_left -= 1
         self._watch.last_turn = self._steps_left == 0
-        history = plain_quotations(settle(self._messages, "cancelled"), self._dialects)
+        history = neutralise_quotations(pair_results(self._messages, "cancelled"), self._dialects)
         mode = self._emulation.mode  # whose requests differ in what stands before the history
         ask = Ask(tuple(history), tuple(self._registry), self._wish, self._request, self._dialects, mode != "off")
         if mode == "off" and self._fallback is not None:
@@ -342,7 +342,7 @@ class Chat(ToolStream):
             wrong = neutralise(wrong, self._dialects)  # it may name a member, which is the model's own word
             new.append(User(f"{wrong}. Answer again, with the JSON value alone."))
         behind = () if self._sent else self.result.resumed  # only the first of them answers what was resumed
-        messages = write_behind(behind, new, "openai", dialects=self._dialects)
+        messages = write_continuation(behind, new, "openai", dialects=self._dialects)
         if self._review is not None and not goes_on:
             reviewed = self._review(deepcopy(messages))
             if isawaitable(reviewed):
@@ -385,7 +385,7 @@ def _check_open(calls: Iterable[ToolCall], history: list[Message]) -> None:
     """Raise ValueError if a history does not go on with the answers to these calls."""
     results = tuple(CallResult(call.dialect, call.name, "", call.id) for call in calls)
     try:
-        settle([*history, Results(results)])
+        pair_results([*history, Results(results)])
     except ValueError as error:
         raise ValueError(f"the run that is resumed does not go on with these messages: {error}") from None
 

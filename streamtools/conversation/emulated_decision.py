@@ -21,7 +21,7 @@ from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.conversation.models.http_model import AUTO, Ask
 from streamtools.errors import Code
 from streamtools.events import SourceError
-from streamtools.history import System, calls_as_text, plain_quotations
+from streamtools.history import System, calls_as_text, neutralise_quotations
 from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.parsing import parse
 from streamtools.parsing.dialects import Dialect
@@ -227,7 +227,7 @@ def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]
     """Return the request whether tools are needed to answer `ask`; its own `options` come last."""
     system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
     question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
-    history = plain_quotations(ask.history, [_DECISIONS])
+    history = neutralise_quotations(ask.history, [_DECISIONS])
     history = calls_as_text(history, reserved=[_DECISIONS])  # what a call repeats was restored for it
     kept = without(ask.options, _OF_TOOLS + _OF_THE_ANSWER)
     return Ask(

@@ -32,7 +32,7 @@ from streamtools.events import (
 from streamtools.gateway.client_requests import Client, ClientRequest
 from streamtools.gateway.judge import AnswerJudge
 from streamtools.gateway.upstream_requests import TEXT_CALL_ID
-from streamtools.history.messages import fit
+from streamtools.history.writing import fit
 from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.anthropic_events import AnthropicEncoder

@@ -32,9 +32,9 @@ from streamtools.history import (
     System,
     User,
     calls_as_text,
-    plain_said,
+    neutralise_turn,
+    pair_results,
     read_messages,
-    settle,
     write_messages,
 )
 from streamtools.limits import DEFAULT_LIMITS
@@ -241,7 +241,7 @@ def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequen
         history = [_neutralised(message, plan.dialects) for message in history]
     if plan.taught is None:
         return history
-    taught = _teach(settle(history, "cancelled"), request, plan.dialects, examples)
+    taught = _teach(pair_results(history, "cancelled"), request, plan.dialects, examples)
     return calls_as_text(taught, plan.taught, reserved=plan.dialects)
 
 
@@ -255,7 +255,7 @@ def _neutralised(message: Message, dialects: Sequence[Dialect]) -> Message:
         parts = [part | {"text": neutralise(text, dialects)} if isinstance(text, str) else part for part, text in texts]
         return replace(message, content=parts)
     if isinstance(message, Assistant):
-        return plain_said(message, dialects)
+        return neutralise_turn(message, dialects)
     return message
 
 

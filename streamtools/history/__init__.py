@@ -1,23 +1,15 @@
-"""What was said so far: read from wherever a caller has it, and written as each provider wants it; sans-IO.
+"""Conversation histories: read from any provider's messages, and written as any provider's messages; sans-IO.
 
-`read_messages` makes one canonical history of it, and `write_messages` the messages of one provider's request. In
-between there is one form (`parts`), so that a conversation may go on with another provider. Each format is a module,
-which both reads and writes it. They are loaded when a history is read or written: a stream needs only what it tells of
-itself in `parts`.
+`read_messages` returns a history in one canonical form (`parts`), and `write_messages` writes it for a request. So a
+conversation can continue with another provider. Each format is one module, which reads and writes it. The formats are
+imported on first use, because a stream only needs `parts`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamtools.history.messages import (
-    ReasoningField,
-    SendReasoning,
-    Unanswered,
-    settle,
-    system_prompt,
-    without_reasoning,
-)
+from streamtools.history.pairing import Unanswered, pair_results
 from streamtools.history.parts import (
     Assistant,
     CallResult,
@@ -32,28 +24,62 @@ from streamtools.history.parts import (
     User,
     steps_to_history,
 )
+from streamtools.history.provider_view import without_reasoning
+from streamtools.history.reasoning_fields import ReasoningField, SendReasoning
+from streamtools.history.writing import system_prompt
 from streamtools.loading import load_later
 
 if TYPE_CHECKING:
     from streamtools.history.anthropic_messages import container_of
-    from streamtools.history.formats import Format, read_messages, write_behind, write_messages
-    from streamtools.history.in_text import answered_by_user, calls_as_text, plain_between, plain_quotations, plain_said
+    from streamtools.history.calls_in_text import (
+        calls_as_text,
+        close_answered_calls,
+        neutralise_between,
+        neutralise_quotations,
+        neutralise_turn,
+    )
+    from streamtools.history.formats import Format, read_messages, write_continuation, write_messages
 
 __all__ = [
-    "Assistant", "CallResult", "Format", "Message", "Origin", "ProviderItem", "ReasoningField", "Results",
-    "SendReasoning", "Step", "System", "TextPart", "Thought", "Unanswered", "User", "answered_by_user", "calls_as_text",
-    "container_of", "plain_between", "plain_quotations", "plain_said", "read_messages", "settle", "steps_to_history",
-    "system_prompt", "without_reasoning", "write_behind", "write_messages",
+    "Assistant",
+    "CallResult",
+    "Format",
+    "Message",
+    "Origin",
+    "ProviderItem",
+    "ReasoningField",
+    "Results",
+    "SendReasoning",
+    "Step",
+    "System",
+    "TextPart",
+    "Thought",
+    "Unanswered",
+    "User",
+    "calls_as_text",
+    "close_answered_calls",
+    "container_of",
+    "neutralise_between",
+    "neutralise_quotations",
+    "neutralise_turn",
+    "pair_results",
+    "read_messages",
+    "steps_to_history",
+    "system_prompt",
+    "without_reasoning",
+    "write_continuation",
+    "write_messages",
 ]  # fmt: skip
 
 _LATER = {
-    **dict.fromkeys(("Format", "read_messages", "write_behind", "write_messages"), "formats"),
+    **dict.fromkeys(("Format", "read_messages", "write_continuation", "write_messages"), "formats"),
     **dict.fromkeys(
-        ("answered_by_user", "calls_as_text", "plain_between", "plain_quotations", "plain_said"), "in_text"
+        ("close_answered_calls", "calls_as_text", "neutralise_between", "neutralise_quotations", "neutralise_turn"),
+        "calls_in_text",
     ),
     "container_of": "anthropic_messages",
 }
-"""The modules in which the names stand that are loaded when they are used."""
+"""Names that are imported on first use, with their modules."""
 
-if not TYPE_CHECKING:  # to a type checker it would say that every name is there
+if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = load_later(__name__, _LATER)

@@ -1,9 +1,9 @@
 """UIMessages of the AI SDK (versions 5, 6 and 7), as `useChat` posts them: each is a list of parts, in order.
 
-A step begins with a part `step-start`; its texts, reasoning and tool parts are one turn of the model, with the results
-beside their calls. All of it is a client's: an approval in it decides nothing, as the answer to a question goes by the
-suspension that the server keeps; tools that the provider ran are left out; what is for the interface alone (data,
-sources, files that the model has made) is no part of a history.
+A step starts with a part `step-start`. Its texts, reasoning and tool parts are one turn, with the results inside the
+tool parts. Everything in them comes from a client. An approval in them decides nothing, because decisions are checked
+against the suspension that the server stores. Calls that the provider executed are left out. So are data, sources and
+files of the model, which are for the interface.
 
 Source: the packages `ai` 5.0.277, 6.0.326 and 7.0.173 (`ui-messages`, `convert-to-model-messages`).
 """
@@ -16,49 +16,49 @@ from typing import Any
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.content import encrypted, given
 from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
-from streamtools.history.messages import NOT_RUN
+from streamtools.history.pairing import NOT_RUN
 from streamtools.history.parts import CallResult, ProviderItem, Thought, User, fault_of
 from streamtools.json_values import compact, fits, writable
 from streamtools.limits import DEFAULT_LIMITS
 
 _ROLES = ("system", "user", "assistant")
-_BEGUN = ("input-streaming", "partial-call")  # of version 4, too: a call that was never whole
-_FORMATS = {each: each for each in ("anthropic", "bedrock", "interactions", "cohere", "ollama")}
+_INCOMPLETE = ("input-streaming", "partial-call")  # the second in version 4
+_FORMATS = {name: name for name in ("anthropic", "bedrock", "interactions", "cohere", "ollama")}
 _FORMATS |= {"openai": "responses", "azure": "responses", "google": "gemini", "vertex": "gemini"}
 _FORMATS |= {"openaiCompatible": "openai", "openrouter": "openai"}
 
 
 def is_one(message: Mapping[str, Any]) -> bool:
-    """Return whether a message is one of these: its parts have types, which Gemini's have not."""
+    """Return whether a message has this format. Its parts have types, unlike Gemini's."""
     parts = message.get("parts")
     if not isinstance(parts, list | tuple) or message.get("role") not in _ROLES:
         return False
-    typed = any(isinstance(each, Mapping) and isinstance(each.get("type"), str) for each in parts)
+    typed = any(isinstance(part, Mapping) and isinstance(part.get("type"), str) for part in parts)
     return typed or (not parts and "id" in message)
 
 
 def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
-    """Add what a message says. Raises ValueError for words of the system's that are not allowed."""
-    parts = [each for each in message["parts"] if isinstance(each, Mapping)]
+    """Add a message. Raises ValueError for a system message that is not allowed."""
+    parts = [part for part in message["parts"] if isinstance(part, Mapping)]
     role = message["role"]
     if role == "system":
-        reader.instruct("".join(given(each, "text") for each in parts if each.get("type") == "text"))
+        reader.add_system("".join(given(part, "text") for part in parts if part.get("type") == "text"))
     elif role == "user":
-        heard = [each for each in map(_user_part, parts) if each is not None]
-        only = heard[0].get("text") if len(heard) == 1 and heard[0]["type"] == "text" else None
-        reader.hear(User(only if isinstance(only, str) else heard))
+        content = [part for part in map(_user_part, parts) if part is not None]
+        only = content[0].get("text") if len(content) == 1 and content[0]["type"] == "text" else None
+        reader.add_message(User(only if isinstance(only, str) else content))
     else:
-        step = _Step(reader)
+        step = _UIStep(reader)
         for part in parts:
             if part.get("type") == "step-start":
                 step.end()
-                step = _Step(reader)
+                step = _UIStep(reader)
             step.read(part)
         step.end()
 
 
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what the model may see of a part; data and sources are for the interface."""
+    """Return a part for the model, or None for data and sources, which are for the interface."""
     if part.get("type") == "text":
         return {"type": "text", "text": given(part, "text")}
     url, kind = given(part, "url"), given(part, "mediaType") or given(part, "mimeType")
@@ -69,15 +69,18 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
     named = {"filename": name} if (name := given(part, "filename")) else {}
     if url.startswith("data:"):
         return {"type": "file", "file": {**named, "file_data": url}}
-    return {"type": "text", "text": f"[{given(part, 'filename') or kind}: {url}]"}  # whom the model may ask a tool for
+    return {
+        "type": "text",
+        "text": f"[{given(part, 'filename') or kind}: {url}]",
+    }  # for a tool
 
 
-class _Step:
-    """The step of a message that is being read."""
+class _UIStep:
+    """One step of a message."""
 
     def __init__(self, reader: HistoryReader) -> None:
         self._reader = reader
-        self._said = TurnDraft(reader.place, reader.budget, client=True)
+        self._said = TurnDraft(reader.index, reader.budget, client=True)
         self._results: list[CallResult] = []
         self._ids: set[str] = set()
 
@@ -87,22 +90,22 @@ class _Step:
             format, held = self._metadata(part, "providerMetadata")
             self._said.add_text(given(part, "text"), held if format == "gemini" else None)
         elif kind == "reasoning":
-            self._think(part)
+            self._read_reasoning(part)
         elif kind.startswith("tool-") or kind == "dynamic-tool":
             name = given(part, "toolName") if kind == "dynamic-tool" else kind.removeprefix("tool-")
             invocation = part.get("toolInvocation")  # of version 4
             if isinstance(invocation, Mapping):
                 name, part = given(invocation, "toolName"), {"input": invocation.get("args"), **invocation}
-            self._call(name, part)
+            self._read_call(name, part)
 
     def end(self) -> None:
         """Add the step to the history."""
         if self._said.parts:
-            self._reader.say(self._said.close())
+            self._reader.add_turn(self._said.finish())
             for result in self._results:
-                self._reader.add(result)
+                self._reader.add_result(result)
 
-    def _think(self, part: Mapping[str, Any]) -> None:
+    def _read_reasoning(self, part: Mapping[str, Any]) -> None:
         text = given(part, "text") or given(part, "reasoning")
         format, held = self._metadata(part, "providerMetadata")
         if hidden := given(held, "redactedData"):
@@ -115,16 +118,16 @@ class _Step:
             self._said.add_thought(text, given(held, "signature") or given(held, "thoughtSignature"))
 
     def _metadata(self, part: Mapping[str, Any], name: str) -> tuple[str | None, Mapping[str, Any]]:
-        """Return what a provider has put beside a part; the first is the turn's, and others count for nothing in it."""
+        """Return the format and the metadata of the turn's provider; metadata of other providers is ignored."""
         metadata = part.get(name)
         for provider, held in metadata.items() if isinstance(metadata, Mapping) else ():
             if isinstance(held, Mapping) and (format := _FORMATS.get(provider)) and self._said.is_of(format):
                 return format, held
         return None, {}
 
-    def _call(self, name: str, part: Mapping[str, Any]) -> None:
+    def _read_call(self, name: str, part: Mapping[str, Any]) -> None:
         state, id = given(part, "state"), given(part, "toolCallId")
-        if state in _BEGUN or not id or id in self._ids or part.get("providerExecuted") is True:
+        if state in _INCOMPLETE or not id or id in self._ids or part.get("providerExecuted") is True:
             return
         self._ids.add(id)
         _, held = self._metadata(part, "callProviderMetadata")
@@ -137,7 +140,7 @@ class _Step:
 
 
 def _result(call: ToolCall, state: str, part: Mapping[str, Any]) -> CallResult | None:
-    """Return what became of a call; None if nobody has run it, whoever may have allowed it."""
+    """Return the result of a call, or None if it has not run, even if it was approved."""
     approval = part.get("approval")
     if state in ("output-available", "result") and part.get("preliminary") is not True:
         output = part.get("output", part.get("result"))
@@ -148,7 +151,7 @@ def _result(call: ToolCall, state: str, part: Mapping[str, Any]) -> CallResult |
         text = given(part, "errorText") or fault_of(call) or NOT_RUN
     elif state == "output-denied":
         reason = given(approval, "reason")
-        text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"  # as the runner says it
+        text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"  # as in tools/runner.py
     else:
         return None
     return CallResult(NATIVE, call.name, text, call.id, is_error=True)

@@ -1,8 +1,8 @@
-"""Messages of Anthropic: a turn is a list of blocks, and the results of its calls come first in the one that follows.
+"""Messages of Anthropic: a turn is a list of blocks, and the results of its calls start the user message after it.
 
-User and assistant alternate, so neighbours are joined. Blank text is refused, as is white space at the end of a last
-turn of the assistant's. Ids of calls are unique in the whole history and of few characters. The system prompt stands
-elsewhere in the request, and so does the container in which code is run.
+User and assistant messages alternate, so neighbors are joined. Anthropic refuses blank text, and white space at the end
+of a final assistant message. Call ids must be unique in the whole history, with few allowed characters. The system
+prompt and the container of the code execution tool have their own places in the request.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, without, write_parts
-from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
-from streamtools.history.messages import NOT_IN_NAMES, beside, beside_call, in_order
+from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Origin, Results, System, TextPart, Thought
+from streamtools.history.writing import INVALID_IN_NAMES, beside, beside_call, in_order
 
 FORMAT = "anthropic"
-_FAILED = "the call failed"  # an error without words is refused
+_FAILED = "the call failed"  # an error must have text
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
-_IN_RESULTS = ("text", "image", "document", "search_result")
-_CONTAINER = "container"  # of an item that is no block
-_BESIDE = ("cache_control", "transformations", "context", "citations")  # an image or a document
+_RESULT_BLOCKS = ("text", "image", "document", "search_result")
+_CONTAINER = "container"  # the type of our item for the container, which is no block
+_MEMBERS = ("cache_control", "transformations", "context", "citations")  # of an image or a document
 
 
 def is_change(message: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a message of the system's changes tools or settings from here on: it says nothing, and stays."""
-    return "output_config" in message or any(each.get("type") in ("tool_addition", "tool_removal") for each in parts)
+    """Return whether a system message changes tools or settings for the later messages; it is kept as it is."""
+    return "output_config" in message or any(part.get("type") in ("tool_addition", "tool_removal") for part in parts)
 
 
 def read_block(part: Mapping[str, Any], said: TurnDraft) -> None:
-    """Add a block of an assistant's message."""
-    if part.get("type") != "thinking" or "signature" in part:  # without one it may be Cohere's
+    """Add a block of an assistant message."""
+    if part.get("type") != "thinking" or "signature" in part:  # without a signature it may be Cohere's
         said.format = FORMAT
     match part:
         case {"type": "thinking", "thinking": str() as text}:
@@ -45,25 +45,27 @@ def read_block(part: Mapping[str, Any], said: TurnDraft) -> None:
 
 
 def read_result(part: Any, reader: HistoryReader) -> bool:
-    """Add a block of a user's message, if it is a result."""
+    """Add a block of a user message if it is a result, and return whether it is."""
     if not isinstance(part, Mapping) or part.get("type") != "tool_result":
         return False
     content = part.get("content")
-    held = {} if content is None or isinstance(content, str) or _are_plain(content) else {"content": content}
+    members = {} if content is None or isinstance(content, str) or _are_plain(content) else {"content": content}
     is_error = part.get("is_error") is True
-    own = keep(FORMAT, without(part, "type", "tool_use_id", "content", *(["is_error"] if is_error else [])) | held)
-    reader.answer(part.get("tool_use_id"), content, is_error=is_error, own=own)
+    own = provider_item(
+        FORMAT, without(part, "type", "tool_use_id", "content", *(["is_error"] if is_error else [])) | members
+    )
+    reader.add_native_result(part.get("tool_use_id"), content, is_error=is_error, own=own)
     return True
 
 
 def _are_plain(content: object) -> bool:
-    """Return whether a content is one text, written as a list."""
+    """Return whether the content is a list of one plain text."""
     block = content[0] if isinstance(content, list) and len(content) == 1 else None
     return isinstance(block, Mapping) and is_text(block) and len(block) == 2
 
 
 def container_of(history: Sequence[Message], provider: Origin) -> dict[str, Any]:
-    """Return the container in which the model last ran code, as Anthropic told it; empty if there is none."""
+    """Return the container in which the model last ran code, as Anthropic reported it; empty if there is none."""
     for message in reversed(history):
         for part in message.items if isinstance(message, Assistant) and message.origin.is_same(provider) else ():
             if part.format == FORMAT and part.data.get("type") == _CONTAINER:
@@ -72,7 +74,7 @@ def container_of(history: Sequence[Message], provider: Origin) -> dict[str, Any]
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the messages of a settled history, in which answers to calls in text are the user's."""
+    """Write messages. In the history, calls are paired and results of calls in text are user messages."""
     ids = _Ids()
     messages: list[dict[str, Any]] = []
     for message in history:
@@ -94,9 +96,9 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _without_open_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages without calls of Anthropic's own tools whose turn broke off before their result, and went on.
+    """Remove calls of Anthropic's own tools that have no result, because their turn was interrupted.
 
-    One at the end is gone on with, and one that waits for a call which its program has made.
+    A call in the last message stays, because the turn may continue. So does one whose program waits for another call.
     """
     blocks = [block for message in messages for block in message["content"]]
     if not any(block.get("type") in _SERVER_TOOLS for block in blocks):
@@ -131,30 +133,30 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
 
 
 def _parts(content: Content) -> list[dict[str, Any]]:
-    return write_parts(content, lambda part: part if part["text"].strip() else None, _image, _file, _BESIDE)
+    return write_parts(content, lambda part: part if part["text"].strip() else None, _image, _file, _MEMBERS)
 
 
 def _assistant(message: Assistant, ids: _Ids) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
-    for each in in_order(message):
-        if isinstance(each, TextPart):
-            blocks += [{"type": "text", "text": each.text, **beside(each)}] if each.text.strip() else []
-        elif isinstance(each, ToolCall):
-            block = {"type": "tool_use", "id": ids.of_turn[each.id], "name": each.name, "input": each.arguments}
-            blocks.append(block | beside_call(each, FORMAT))
-        elif isinstance(each, Thought):
-            blocks += _thought(each)
-        elif each.data.get("type") != _CONTAINER:
-            blocks.append(dict(each.data))
-    while blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):  # a blank text stood behind it
+    for part in in_order(message):
+        if isinstance(part, TextPart):
+            blocks += [{"type": "text", "text": part.text, **beside(part)}] if part.text.strip() else []
+        elif isinstance(part, ToolCall):
+            block = {"type": "tool_use", "id": ids.of_turn[part.id], "name": part.name, "input": part.arguments}
+            blocks.append(block | beside_call(part, FORMAT))
+        elif isinstance(part, Thought):
+            blocks += _thought(part)
+        elif part.data.get("type") != _CONTAINER:
+            blocks.append(dict(part.data))
+    while blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):  # only blank text followed
         blocks.pop()
     return blocks
 
 
 def _thought(thought: Thought) -> list[dict[str, Any]]:
-    if thought.own and "reasoningContent" in thought.own.data:  # of Converse, where it need not be signed
+    if thought.own and "reasoningContent" in thought.own.data:  # of Converse, which accepts it without a signature
         return [dict(thought.own.data)]
-    if not thought.signature or thought.id:  # others give their blocks an id
+    if not thought.signature or thought.id:  # another provider's
         return []
     if thought.redacted:
         return [{"type": "redacted_thinking", "data": thought.signature}]
@@ -162,27 +164,27 @@ def _thought(thought: Thought) -> list[dict[str, Any]]:
 
 
 def _result(result: CallResult, ids: _Ids) -> dict[str, Any]:
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.of_turn[result.call_id]}
-    if content := [each for each in _parts(list(result.parts)) if each.get("type") in _IN_RESULTS]:
-        block["content"] = content
+    written: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.of_turn[result.call_id]}
+    if content := [block for block in _parts(list(result.parts)) if block.get("type") in _RESULT_BLOCKS]:
+        written["content"] = content
     elif text := result.text or (_FAILED if result.is_error else ""):
-        block["content"] = text
-    return block | ({"is_error": True} if result.is_error else {}) | beside(result)
+        written["content"] = text
+    return written | ({"is_error": True} if result.is_error else {}) | beside(result)
 
 
 class _Ids:
-    """The ids of calls as they are taken: others than the provider's own may hold dots, or begin anew in each turn."""
+    """Valid call ids. Ids of other providers may contain dots, or repeat in each turn."""
 
     def __init__(self) -> None:
-        self._used: dict[str, int] = {}  # and how often each was asked for: a client may give all its calls the same id
+        self._used: dict[str, int] = {}  # ids, and the last number appended to each: many calls may share an id
         self.of_turn: dict[str, str] = {}
 
     def begin_turn(self, message: Assistant) -> None:
         self.of_turn = {}
         for call in message.calls:
-            fitting = made = NOT_IN_NAMES.sub("_", call.id) or "call"
-            while made in self._used:
-                self._used[fitting] += 1
-                made = f"{fitting}_{self._used[fitting]}"
-            self._used[made] = 1
-            self.of_turn[call.id] = made
+            valid = unique = INVALID_IN_NAMES.sub("_", call.id) or "call"
+            while unique in self._used:
+                self._used[valid] += 1
+                unique = f"{valid}_{self._used[valid]}"
+            self._used[unique] = 1
+            self.of_turn[call.id] = unique

@@ -1,7 +1,7 @@
-"""Messages of Bedrock's Converse: Anthropic's in all but the spelling of their blocks, which are objects of one member.
+"""Messages of Bedrock's Converse: Anthropic's with another spelling of the blocks, as objects with one member.
 
-So they are written as those are, block by block, and read as them. A block that has no counterpart goes back as it
-came. Converse wants words in each result, and takes ids of calls of up to 64 characters.
+So they are written from Anthropic's blocks, and read like them. A block without a counterpart is sent back unchanged.
+Converse requires text in each result, and call ids of at most 64 characters.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 from streamtools.history import anthropic_messages as anthropic
 from streamtools.history.content import file_of, given, without
-from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
+from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Message
 from streamtools.json_values import compact, writable
 
 FORMAT = "bedrock"
-_NO_WORDS = "(nothing)"
+_EMPTY_RESULT = "(nothing)"
 _DOCUMENTS = {
     "pdf": "application/pdf",
     "csv": "text/csv",
@@ -32,12 +32,12 @@ _KINDS = {kind: name for name, kind in _DOCUMENTS.items()}
 
 
 def is_block(part: object) -> bool:
-    """Return whether a part is a block of Converse's: an object of one member, which names its kind."""
+    """Return whether a part is a block of Converse: an object whose only member names its kind."""
     return isinstance(part, Mapping) and "type" not in part and len(part) == 1
 
 
 def read_block(part: Mapping[str, Any], said: TurnDraft) -> bool:
-    """Add a block of an assistant's message, if it is Converse's."""
+    """Add a block of an assistant message if it is one of Converse, and return whether it is."""
     if not is_block(part):
         return False
     said.format = FORMAT
@@ -51,29 +51,29 @@ def read_block(part: Mapping[str, Any], said: TurnDraft) -> bool:
         case {"reasoningContent": {"redactedContent": str() as data}}:
             said.add_thought("", data, redacted=True)
         case {"citationsContent": {"content": list() as content}}:
-            said.add_text("".join(given(each, "text") for each in content), part)
+            said.add_text("".join(given(block, "text") for block in content), part)
         case _:
             said.add_item(part)
     return True
 
 
 def read_result(part: object, reader: HistoryReader) -> bool:
-    """Add a block of a user's message, if it is a result."""
+    """Add a block of a user message if it is a result, and return whether it is."""
     result = part.get("toolResult") if isinstance(part, Mapping) and is_block(part) else None
     if not isinstance(result, Mapping):
         return False
     blocks = result.get("content")
-    content = [as_part(each) for each in blocks] if isinstance(blocks, list | tuple) else blocks
+    content = [as_part(block) for block in blocks] if isinstance(blocks, list | tuple) else blocks
     plain = isinstance(blocks, list) and len(blocks) == 1 and is_block(blocks[0]) and "text" in blocks[0]
     is_error = result.get("status") == "error"
     own = without(result, "toolUseId", "content", "type", *(["status"] if is_error else []))
-    kept = keep(FORMAT, own if plain or not blocks else own | {"content": blocks})
-    reader.answer(result.get("toolUseId"), content, is_error=is_error, own=kept)
+    data = provider_item(FORMAT, own if plain or not blocks else own | {"content": blocks})
+    reader.add_native_result(result.get("toolUseId"), content, is_error=is_error, own=data)
     return True
 
 
 def as_part(part: Any) -> Any:
-    """Return a part of a user's message as others spell it, and what is none of Converse's as it is."""
+    """Return a block of a user message as a part of a history; other parts stay."""
     match part if is_block(part) else None:
         case {"text": str() as text}:
             return {"type": "text", "text": text}
@@ -88,9 +88,9 @@ def as_part(part: Any) -> Any:
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the messages of a settled history, in which answers to calls in text are the user's."""
+    """Write messages, like those of Anthropic."""
     return [
-        {"role": message["role"], "content": [_block(each) for each in message["content"]]}
+        {"role": message["role"], "content": [_block(block) for block in message["content"]]}
         for message in anthropic.write(history)
     ]
 
@@ -115,17 +115,17 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
         case {"type": "document", "source": {"type": "base64", "media_type": str() as kind, "data": data}}:
             title = given(block, "title")
             name = title.rpartition(".")[0] or title or "document"
-            fitting = "".join(each if each.isalnum() or each in " -()[]" else "-" for each in name)
+            valid = "".join(char if char.isalnum() or char in " -()[]" else "-" for char in name)
             format = _KINDS.get(kind) or kind.rpartition("/")[2]
-            return {"document": {"format": format, "name": fitting, "source": {"bytes": data}}}
+            return {"document": {"format": format, "name": valid, "source": {"bytes": data}}}
         case {"type": "search_result", "source": source, "title": title, "content": content}:
-            texts = [{"text": given(each, "text")} for each in content]
+            texts = [{"text": given(block, "text")} for block in content]
             return {"searchResult": {"source": source, "title": title, "content": texts}}
     return block
 
 
 def _content(content: Any) -> list[dict[str, Any]]:
     if not isinstance(content, list):
-        return [{"text": content or _NO_WORDS}]
-    blocks = [each for each in map(_block, content) if "type" not in each]
-    return blocks or [{"text": _NO_WORDS}]
+        return [{"text": content or _EMPTY_RESULT}]
+    blocks = [block for block in map(_block, content) if "type" not in block]
+    return blocks or [{"text": _EMPTY_RESULT}]

@@ -1,7 +1,7 @@
-"""Content: a text, or a list of parts, in a user's message or in the result of a call.
+"""Content of a user message or a result: a text, or a list of parts.
 
-Inside a history, parts are as OpenAI's chat writes them: texts, images, files. What is none of these is a provider's
-own: it goes to it as it is, and it is for the caller to know whether this provider takes it.
+In a history, parts have the form of OpenAI's chat: texts, images, files. Any other part belongs to one provider, and is
+sent unchanged. The caller must know whether the provider accepts it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from streamtools.limits import DEFAULT_LIMITS
 
 Content: TypeAlias = str | list[dict[str, Any]]
 
-# An address whose host all readers find alike: no backslash, no escape, no letter that is folded to another.
-_web = re.compile(
+# A URL whose host all parsers agree on: no backslash, no escape, no character that is mapped to another.
+_WEB_URL = re.compile(
     r"https?://(?:[\w.~!$&'()*+,;=:%-]*+@)?+([\w.-]++|\[[0-9a-f:.]++\])(?::\d*+)?+(?=[/?#]|\Z)",
     re.IGNORECASE | re.ASCII,
 )
-_FILES = "generativelanguage.googleapis.com"  # where Google keeps what was uploaded with the application's key
+_GOOGLE_FILES = "generativelanguage.googleapis.com"  # files uploaded with the application's key
 
 
 def read_content(content: object) -> Content:
-    """Return a content of any provider's as it is in a history; what is neither text nor list is its JSON, null ""."""
+    """Return content of any provider in the form of a history. Null becomes "", other values their JSON."""
     if isinstance(content, str):
         return content
     if content is None:
@@ -35,17 +35,19 @@ def read_content(content: object) -> Content:
 
 
 def text_in(content: Content) -> str:
-    """Return what a content says in text, the rest left out."""
-    return content if isinstance(content, str) else "".join(each["text"] for each in content if is_text(each))
+    """Return the text of the content, without other parts."""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content if is_text(part))
 
 
 def is_text(part: Mapping[str, Any]) -> bool:
+    """Return whether a part is a text."""
     return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 def of_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a client's part of a history, if it is a text, or holds its data or an open address, without what else
-    stands there; None for a reference to what a client need not be allowed to see.
+    """Return a client's part with its known members only: text, data, or an open URL.
+
+    Returns None for a reference to a file, because the client may not be allowed to read it.
     """
     match part:
         case {"type": "text", "text": str() as text}:
@@ -64,31 +66,31 @@ def _only(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _is_open(url: str) -> bool:
-    """Return whether an address holds the data, or is one of the web and not of a provider's file."""
-    found = _web.match(url)
-    return url.startswith("data:") or (found is not None and found[1].lower().rstrip(".") not in ("", _FILES))
+    """Return whether a URL holds data, or is a web address outside of a provider's file storage."""
+    found = _WEB_URL.match(url)
+    return url.startswith("data:") or (found is not None and found[1].lower().rstrip(".") not in ("", _GOOGLE_FILES))
 
 
 def given(value: object, key: str) -> str:
-    """Return a text in an object, "" if there is none."""
+    """Return the string `value[key]`, or "" if there is none."""
     found = value.get(key) if isinstance(value, Mapping) else None
     return found if isinstance(found, str) else ""
 
 
 def without(message: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """Return the members of an object other than those."""
+    """Return the other members of an object."""
     return {name: value for name, value in message.items() if name not in known}
 
 
 def encrypted(details: object) -> list[dict[str, Any]]:
-    """Return the entries of `reasoning_details` that are signed or encrypted."""
-    entries = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
-    signed = [each for each in entries if given(each, "data") or given(each, "signature")]
+    """Return the signed or encrypted entries of `reasoning_details`."""
+    entries = [entry for entry in details if isinstance(entry, dict)] if isinstance(details, list) else []
+    signed = [entry for entry in entries if given(entry, "data") or given(entry, "signature")]
     return signed if fits(signed, DEFAULT_LIMITS.depth) else []
 
 
 def read_part(part: object) -> dict[str, Any]:
-    """Return a part of a message, in any provider's spelling, as it is in a history."""
+    """Return a part of any provider in the form of a history."""
     if not isinstance(part, Mapping):
         return {"type": "text", "text": part if isinstance(part, str) else compact(writable(part))}
     match part.get("type"):
@@ -101,16 +103,16 @@ def read_part(part: object) -> dict[str, Any]:
                 detail = {"detail": part["detail"]} if given(part, "detail") else {}
                 return _with_rest(part, image | detail)
         case "image":
-            match part.get("source"):  # of Anthropic's
+            match part.get("source"):  # of Anthropic
                 case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
                     return _with_rest(part, {"url": f"data:{kind};base64,{data}"})
                 case {"type": "url", "url": str() as url}:
                     return _with_rest(part, {"url": url})
         case "document":
-            match part.get("source"):  # of Anthropic's, too
+            match part.get("source"):  # of Anthropic
                 case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
                     return without(part, "source", "title") | file_of(kind, data, given(part, "title"))
-        case "document_url" if found := data_of(given(part, "document_url")):  # of Mistral's
+        case "document_url" if found := data_of(given(part, "document_url")):  # of Mistral
             return without(part, "document_url", "document_name") | file_of(*found, given(part, "document_name"))
         case "input_file" if data_of(given(part, "file_data")):
             known = {name: part[name] for name in ("filename", "file_data") if given(part, name)}
@@ -119,13 +121,13 @@ def read_part(part: object) -> dict[str, Any]:
 
 
 def file_of(kind: str, data: str, name: str = "") -> dict[str, Any]:
-    """Return a file whose data, in Base64, is there."""
+    """Return a file part with Base64 data."""
     named = {"filename": name} if name else {}
     return {"type": "file", "file": {**named, "file_data": f"data:{kind};base64,{data}"}}
 
 
 def _with_rest(part: Mapping[str, Any], image: dict[str, Any]) -> dict[str, Any]:
-    rest = without(part, "source", "image_url", "detail")  # how it is cached
+    rest = without(part, "source", "image_url", "detail")  # such as cache control
     return rest | {"type": "image_url", "image_url": image}
 
 
@@ -136,13 +138,13 @@ def write_parts(
     file: Callable[[str, str, str], Any] | None = None,
     beside: tuple[str, ...] = (),
 ) -> list[dict[str, Any]]:
-    """Return a content with each text, image and file as these write it; what they make None is left out.
+    """Write content with these functions for texts, images and files. Parts for which they return None are left out.
 
-    A file is one whose data is there: it is given as its media type, its data in Base64, and its name or "". Of the
-    members beside an image and a file those go along that are named in `beside`.
+    `file` takes the media type, the Base64 data and the name or ""; a file without data is sent unchanged. The members
+    named in `beside` are copied to images and files.
     """
     written = []
-    for part in [read_part(each) for each in ([content] if isinstance(content, str) else content)]:
+    for part in [read_part(one) for one in ([content] if isinstance(content, str) else content)]:
         kind = part.get("type")
         if kind == "text":
             written.append(text(part))
@@ -157,7 +159,7 @@ def write_parts(
 
 
 def data_of(url: str) -> tuple[str, str] | None:
-    """Return the media type and the data that an address holds in Base64, None for one that leads elsewhere."""
+    """Return the media type and the Base64 data of a data URL, or None for another URL."""
     head, comma, data = url.removeprefix("data:").partition(",")
     if not (comma and url.startswith("data:") and head.endswith(";base64")):
         return None

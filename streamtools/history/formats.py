@@ -1,4 +1,4 @@
-"""Reading and writing of messages in any format: which one a message has, and whose rules hold for a request."""
+"""Reads and writes histories in any format: `read_messages`, `write_messages` and `write_continuation`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,13 @@ from streamtools.history import chat_messages as chat
 from streamtools.history import gemini_contents as gemini
 from streamtools.history import interactions_steps as interactions
 from streamtools.history import responses_items as responses
+from streamtools.history.calls_in_text import close_answered_calls, results_as_text
 from streamtools.history.content import read_content, text_in
-from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
-from streamtools.history.in_text import answered_by_user, tell_in_text
-from streamtools.history.messages import (
-    ReasoningField,
-    SendReasoning,
-    Unanswered,
-    choose_reasoning,
-    for_provider,
-    settle,
-    with_names_that_fit,
-)
+from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
+from streamtools.history.pairing import Unanswered, pair_results
 from streamtools.history.parts import Assistant, Message, Origin, ProviderItem, Results, System, User
+from streamtools.history.provider_view import view_for, with_valid_names
+from streamtools.history.reasoning_fields import ReasoningField, SendReasoning, select_reasoning
 from streamtools.json_values import writable
 from streamtools.parsing.dialects import Dialect
 
@@ -47,34 +41,35 @@ _WRITERS: dict[str, Callable[[Sequence[Message]], list[dict[str, Any]]]] = {
 def read_messages(
     messages: Iterable[Mapping[str, Any] | Message], *, system: bool = False, client: bool | None = None
 ) -> list[Message]:
-    """Return the history that `messages` are.
+    """Read messages of any format into a history.
 
-    Taken are OpenAI's chat messages, Anthropic's blocks and Converse's, the items of Responses, Gemini's contents, the
-    steps of Interactions, the messages of Ollama, Cohere and front ends
-    (UIMessages of the AI SDK, AG-UI's), and messages of a history; a list may mix them.
-    What is not interpreted is kept as it is, for the provider that it is from. A malformed call is kept as it was
-    written, and is answered by what is wrong with it.
+    The formats are: OpenAI's chat messages, Anthropic's and Converse's blocks, items of Responses, Gemini's contents,
+    steps of Interactions, messages of Ollama and Cohere, UIMessages of the AI SDK, AG-UI's messages, and messages of a
+    history. A list may mix them. Content that is not interpreted is kept for its provider. A malformed call is kept as
+    the model wrote it, and its result is the error message.
 
-    Messages of front ends are a `client`'s, and so is then the whole list; `client=True` says so of messages in any
-    form, False of none. What a client sends is read and never obeyed: words of the system's are refused unless
-    `system`; approvals decide nothing; of what providers have put into a turn only what they have signed or encrypted
-    counts.
+    `client` says whether a client sent the list. By default that is so if it contains a message of a front end. A
+    client is not trusted: its system messages are refused unless `system` is True, approvals in them decide nothing,
+    and provider data counts only if the provider has signed or encrypted it.
 
-    A result stands behind its call, wherever it came; one without a call, and a second one of the same, are left out,
-    as providers refuse them.
-    Raises ValueError for what is no message, for words of the system's that are refused, and for `Results` of a history
-    whose call does not stand in the turn before it. It says which message that is, counted from 0.
+    A result is moved after its call. A result without a call, and a second result of a call, are dropped, because
+    providers refuse them.
+
+    Raises ValueError for anything that is no message, for a refused system message, and for `Results` whose call is not
+    in the turn before them. The error names the index of the message, from 0.
     """
-    given = list(messages)
+    listed = list(messages)
     if client is None:
-        client = any(isinstance(each, Mapping) and (ui.is_one(each) or ag_ui.is_one(each)) for each in given)
+        client = any(
+            isinstance(message, Mapping) and (ui.is_one(message) or ag_ui.is_one(message)) for message in listed
+        )
     reader = HistoryReader(client=client, system=system)
-    for place, message in enumerate(given):
-        reader.place = place
+    for index, message in enumerate(listed):
+        reader.index = index
         try:
             _read(message, reader)
         except ValueError as error:
-            raise ValueError(f"message {place}: {error}") from None
+            raise ValueError(f"message {index}: {error}") from None
     return reader.finish()
 
 
@@ -82,12 +77,12 @@ def _read(message: Mapping[str, Any] | Message, reader: HistoryReader) -> None:
     if isinstance(message, System | User):
         reader.flush().append(message)
     elif isinstance(message, Assistant):
-        reader.say(message)
+        reader.add_turn(message)
     elif isinstance(message, Results):
         for result in message.results:
-            reader.add(result)
+            reader.add_result(result)
     elif not isinstance(message, Mapping):
-        raise ValueError(f"a message is an object, not {type(message).__name__}")
+        raise ValueError(f"a message must be an object, got {type(message).__name__}")
     elif ui.is_one(message):
         ui.read(message, reader)
     elif ag_ui.is_one(message):
@@ -102,58 +97,58 @@ def _read(message: Mapping[str, Any] | Message, reader: HistoryReader) -> None:
         content = message.get("content")
         match message["role"]:
             case "system" | "developer":
-                reader.shown = reader.shown or chat.FORMAT
-                reader.instruct(text_in(read_content(content)), _own(message))
+                reader.list_format = reader.list_format or chat.FORMAT
+                reader.add_system(text_in(read_content(content)), _own(message))
             case "user" if isinstance(content, list | tuple):
-                said = (part for part in content if not anthropic.read_result(part, reader))
-                parts = [bedrock.as_part(part) for part in said if not bedrock.read_result(part, reader)]
+                rest = (part for part in content if not anthropic.read_result(part, reader))
+                parts = [bedrock.as_part(part) for part in rest if not bedrock.read_result(part, reader)]
                 if parts or not content:
-                    reader.hear(User(read_content(parts), _own(message)))
+                    reader.add_message(User(read_content(parts), _own(message)))
             case "user":
-                reader.hear(User(read_content(chat.with_images(message, content)), _own(message)))
+                reader.add_message(User(read_content(chat.with_images(message, content)), _own(message)))
             case "assistant":
                 _read_assistant(message, reader)
             case "tool" | "function":
-                reader.shown = reader.shown or chat.FORMAT
+                reader.list_format = reader.list_format or chat.FORMAT
                 chat.read_result(message, reader)
             case role:
-                raise ValueError(f"the role {role!r} is none of system, developer, user, assistant and tool")
+                raise ValueError(f"the role must be system, developer, user, assistant or tool, got {role!r}")
 
 
 def _own(message: Mapping[str, Any]) -> ProviderItem | None:
-    """Return what stands beside the words of the system or a user; of the system's content what is more than text."""
+    """Return the provider members of a system or user message, with system content that is more than text."""
     content = message.get("content")
-    parts = [each for each in content if isinstance(each, Mapping)] if isinstance(content, list | tuple) else []
+    parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else []
     if anthropic.is_change(message, parts):
-        return keep(anthropic.FORMAT, message)
+        return provider_item(anthropic.FORMAT, message)
     names = responses.members_of(message, parts)
     own = {name: message[name] for name in names or ("name",) if message.get(name)}
-    if message["role"] != "user" and any(len(each) != 2 or "text" not in each for each in parts):
-        own["content"] = [dict(each) for each in parts]
-    return keep(responses.FORMAT if names else chat.FORMAT, own)
+    if message["role"] != "user" and any(len(part) != 2 or "text" not in part for part in parts):
+        own["content"] = [dict(part) for part in parts]
+    return provider_item(responses.FORMAT if names else chat.FORMAT, own)
 
 
 def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
-    said = TurnDraft(reader.place, reader.budget, client=reader.client)
+    said = TurnDraft(reader.index, reader.budget, client=reader.client)
     content = message.get("content")
     if responses.is_message(message):
         responses.read_message(message, said)
     else:
         chat.read_plan(message, said)
         calls = isinstance(message.get("tool_calls"), list | tuple)
-        shown = chat.FORMAT if calls else reader.shown or anthropic.FORMAT  # if a part may be of either
+        default_format = chat.FORMAT if calls else reader.list_format or anthropic.FORMAT  # if ambiguous
         for part in content if isinstance(content, list | tuple) else [content]:
             if isinstance(part, str):
                 said.add_text(part)
             elif isinstance(part, Mapping) and not (
-                chat.read_part_of(part, said, shown) or bedrock.read_block(part, said)
+                chat.read_part_of(part, said, default_format) or bedrock.read_block(part, said)
             ):
                 anthropic.read_block(part, said)
         chat.read_fields(message, said)
-    if reader.items is not None and not said.calls:
-        reader.items.parts += said.parts
+    if reader.turn is not None and not said.calls:
+        reader.turn.parts += said.parts
     else:
-        reader.say(said.close())
+        reader.add_turn(said.finish())
 
 
 def write_messages(
@@ -166,34 +161,35 @@ def write_messages(
     send_reasoning: SendReasoning = "with_calls",
     reasoning_field: ReasoningField | None = None,
 ) -> list[Any]:
-    """Return the messages of a request, dicts which share nothing with the history and are typed as SDKs take them.
+    """Write a history as the messages of a request: new dicts, typed as SDKs accept them.
 
-    `provider` is who is asked, as far as more is known than the format. What a provider has put into a turn (items that
-    nobody interprets, signatures, what stands beside texts and calls) goes back to it in its place, and to no other:
-    one of another format, or of another host where both are known. `send_reasoning` says in which turns the reasoning
-    of chat completions goes back, `reasoning_field` in which field where no turn of the history shows it.
+    - `provider` adds the host and the model of the request. The data of a provider (items, signatures, members of
+      parts) is sent back to that provider only: same format and, if both are known, same host.
+    - `send_reasoning` selects the exchanges whose reasoning chat completions send back, and `reasoning_field` the
+      field if the history does not show it.
+    - Results of calls in text become one user message, one block per call, in the form of the call's dialect, which
+      must be one of `dialects`. Text in them that looks like a call is neutralised. With `dialects`, so are the results
+      of native calls. The next user message is appended.
+    - `unanswered` handles calls without a result; see `Unanswered`. A call in text also counts as answered if a later
+      user message holds a result in the form of its dialect.
 
-    Answers to calls in text stand in one user message, one block a call, in the form of the call's dialect, which is
-    one of `dialects`; there what looks like structure is neutralised, and where there are `dialects` in
-    the answers to native calls too. What the user says next follows in the same message.
-    `unanswered` says what becomes of calls without an answer; a call in text has one too if a user's message behind it
-    holds a result in the form of its dialect. `"anthropic"`, `"bedrock"`, `"gemini"` and
-    `"interactions"` want the system's words outside of the messages: see `system_prompt`.
+    `"anthropic"`, `"bedrock"`, `"gemini"` and `"interactions"` take system messages outside of the messages; use
+    `system_prompt`.
 
-    Raises ValueError for another format, and as `settle` does; and for a part of a user's message that the provider has
-    no place for.
+    Raises ValueError for an unknown format, for a part of a user message that the provider cannot take, and what
+    `pair_results` raises.
     """
     if format not in _WRITERS:
-        raise ValueError(f"messages are written for {', '.join(get_args(Format))}, and not for {format!r}")
-    asked = (provider or Origin())._replace(format=format)
-    settled = for_provider(settle(answered_by_user(history, dialects), unanswered), asked)
+        raise ValueError(f"the format must be one of {', '.join(get_args(Format))}, got {format!r}")
+    recipient = (provider or Origin())._replace(format=format)
+    paired = view_for(pair_results(close_answered_calls(history, dialects), unanswered), recipient)
     if format == "openai":
-        settled = choose_reasoning(settled, send_reasoning, asked.host, reasoning_field)
-    messages: list[dict[str, Any]] = writable(_WRITERS[format](with_names_that_fit(tell_in_text(settled, dialects))))
+        paired = select_reasoning(paired, send_reasoning, recipient.host, reasoning_field)
+    messages: list[dict[str, Any]] = writable(_WRITERS[format](with_valid_names(results_as_text(paired, dialects))))
     return messages
 
 
-def write_behind(
+def write_continuation(
     said: Assistant | Sequence[ToolCall],
     history: Sequence[Message],
     format: Format | str,
@@ -201,9 +197,9 @@ def write_behind(
     unanswered: Unanswered = None,
     **how: Any,
 ) -> list[dict[str, Any]]:
-    """Return the messages of a history that goes on behind a turn, or one of these calls: their results, and more.
+    """Write the messages that follow a turn, or a turn with these calls: the results, and later messages.
 
-    The rules, the errors and the other parameters are those of `write_messages`.
+    The other parameters and the errors are those of `write_messages`.
     """
     if not isinstance(said, Assistant):
         native = tuple(call for call in said if call.dialect == NATIVE)

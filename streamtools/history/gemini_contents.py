@@ -1,7 +1,7 @@
-"""Contents of Gemini: a turn of the model is a list of parts, and results of its calls are objects.
+"""Contents of Gemini: a turn of the model is a list of parts, and the results of its calls are objects.
 
-A signature goes back on the part on which it came, be that a call, a text or an empty one. As many responses follow a
-turn as it holds calls, and nothing else is beside them. The system prompt has its own place in the request.
+A signature is sent back on the part that it came with: a call, a text, or an empty text. A turn must be followed by one
+content that holds exactly the results of its calls. The system prompt has its own place in the request.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, file_of, given, read_part, without, write_parts
-from streamtools.history.history_reader import HistoryReader, TurnDraft, keep
-from streamtools.history.messages import beside, beside_call, in_order
+from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
+from streamtools.history.writing import beside, beside_call, in_order
 from streamtools.json_values import Rejected, compact, decode_json, writable
 
 FORMAT = "gemini"
 
 
 def read_content(content: Mapping[str, Any], reader: HistoryReader) -> None:
-    """Add a content: a turn of the model's, or what a user says, with results of calls before it."""
+    """Add a content: a turn of the model, or results of calls and a user message."""
     listed = content.get("parts")
-    parts = [each for each in (listed if isinstance(listed, list) else [listed]) if isinstance(each, Mapping)]
+    parts = [part for part in (listed if isinstance(listed, list) else [listed]) if isinstance(part, Mapping)]
     if content.get("role") == "model":
-        said = TurnDraft(reader.place, reader.budget, format=FORMAT, client=reader.client)
+        said = TurnDraft(reader.index, reader.budget, format=FORMAT, client=reader.client)
         for part in parts:
             _read_part(part, said)
-        reader.say(said.close())
+        reader.add_turn(said.finish())
         return
-    heard: list[dict[str, Any]] = []
+    user: list[dict[str, Any]] = []
     for part in parts:
         if isinstance(answer := part.get("functionResponse"), Mapping):
             _read_response(answer, without(part, "functionResponse"), reader)
         elif isinstance(answer := part.get("function_response"), Mapping):
             _read_response(answer, dict(part), reader)
         else:
-            heard.append(_user_part(part))
-    if heard or not parts:
-        reader.hear(User(heard))
+            user.append(_user_part(part))
+    if user or not parts:
+        reader.add_message(User(user))
 
 
 def _read_part(part: Mapping[str, Any], said: TurnDraft) -> None:
@@ -49,7 +49,7 @@ def _read_part(part: Mapping[str, Any], said: TurnDraft) -> None:
         rest = without(call, "name", "args", "id")
         own = beside | ({"functionCall": rest} if rest else {})
         said.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), own, signature)
-    elif isinstance(call := part.get("function_call"), Mapping):  # as protobuf spells it: it goes back as it came
+    elif isinstance(call := part.get("function_call"), Mapping):  # the spelling of protobuf; sent back unchanged
         said.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), part)
     elif not isinstance(text := part.get("text"), str):
         said.add_item(part)
@@ -67,9 +67,9 @@ def _read_response(answer: Mapping[str, Any], beside: dict[str, Any], reader: Hi
         (value,) = response.values()
     text = value if isinstance(value, str) else compact(writable(value))
     inside = {"response": response, **without(answer, "name", "id", "response")}
-    own = keep(FORMAT, beside if "function_response" in beside else {**beside, "functionResponse": inside})
-    id = answer.get("id") or reader.find(answer.get("name"))
-    reader.answer(id, text, is_error=failed, own=own)
+    own = provider_item(FORMAT, beside if "function_response" in beside else {**beside, "functionResponse": inside})
+    id = answer.get("id") or reader.find_open_call(answer.get("name"))
+    reader.add_native_result(id, text, is_error=failed, own=own)
 
 
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,15 +88,15 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     """Return the contents of a settled history, in which answers to calls in text are the user's."""
     contents: list[dict[str, Any]] = []
-    joins = False  # more may stand in the last content, which holds no response
-    known: set[str] = set()  # calls of the last turn that have an id of their provider's
+    joins = False  # whether the last content may get more parts, because it holds no results
+    known: set[str] = set()  # calls of the last turn that have an id of their provider
     for message in history:
         if isinstance(message, System):
             continue
         if isinstance(message, Assistant):
             known = {call.id for call in message.calls if call.provider_id}
             ours = message.origin.format == FORMAT
-            parts = [part for each in _order(message) for part in _write(each, ours=ours)]
+            parts = [written for part in _ordered(message) for written in _write(part, ours=ours)]
             joins = _add("model", parts, contents, joins)
         elif isinstance(message, Results):
             responses = [_response(result, known) for result in message.results]
@@ -108,7 +108,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _add(role: str, parts: list[dict[str, Any]], contents: list[dict[str, Any]], joins: bool) -> bool:
-    """Add parts to the last content, if that `joins` and has the same role; return whether others may join them."""
+    """Add parts to the last content if `joins` and the role is the same. Returns whether more parts may be added."""
     if not parts:
         return joins
     if joins and contents[-1]["role"] == role:
@@ -119,7 +119,7 @@ def _add(role: str, parts: list[dict[str, Any]], contents: list[dict[str, Any]],
 
 
 def _user(content: Content) -> list[dict[str, Any]]:
-    """Return what a user says; a part goes back as it came, with all that stood beside its data."""
+    """Write user content. A part that came from Gemini is sent back unchanged."""
     parts: Sequence[Any] = [content] if isinstance(content, str) else content
     written = (
         [part[FORMAT]]
@@ -144,26 +144,26 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
     return {"inlineData": {"mimeType": kind, "data": data}}
 
 
-def _order(message: Assistant) -> Sequence[Part]:
-    """Return the parts of a turn; here, reasoning that is signed may stand at its end."""
-    signed = any(isinstance(each, Thought) and (each.signature or each.own) for each in message.parts)
+def _ordered(message: Assistant) -> Sequence[Part]:
+    """Return the parts of a turn in order. Unlike other providers, Gemini accepts signed reasoning at the end."""
+    signed = any(isinstance(part, Thought) and (part.signature or part.own) for part in message.parts)
     return message.parts if signed else tuple(in_order(message))
 
 
-def _write(said: Part, *, ours: bool) -> list[dict[str, Any]]:
-    """Return the parts of one; `ours`: its turn is known to be of Gemini's."""
-    if isinstance(said, TextPart):
-        return [{"text": said.text, **beside(said)}]
-    if isinstance(said, ToolCall):
-        return [_call(said)]
-    if not isinstance(said, Thought):
-        return [dict(said.data)]
-    if said.own:
-        return [dict(said.own.data)]
-    if not said.signature or said.id or said.redacted:
+def _write(part: Part, *, ours: bool) -> list[dict[str, Any]]:
+    """Write one part. `ours`: its turn is known to come from Gemini."""
+    if isinstance(part, TextPart):
+        return [{"text": part.text, **beside(part)}]
+    if isinstance(part, ToolCall):
+        return [_call(part)]
+    if not isinstance(part, Thought):
+        return [dict(part.data)]
+    if part.own:
+        return [dict(part.own.data)]
+    if not part.signature or part.id or part.redacted:
         return []
-    thought = {"text": said.text, "thought": True} if ours and said.text else {"text": ""}
-    return [{**thought, "thoughtSignature": said.signature}]
+    thought = {"text": part.text, "thought": True} if ours and part.text else {"text": ""}
+    return [{**thought, "thoughtSignature": part.signature}]
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _response(result: CallResult, known: set[str]) -> dict[str, Any]:
     value = value if isinstance(value, dict) else {"result": value}
     response: dict[str, Any] = {"name": result.name, "response": value}
     response |= {"id": result.call_id} if result.call_id in known else {}
-    held = [each for each in write_parts(result.parts, lambda _: None, _image, _file) if "inlineData" in each]
+    held = [part for part in write_parts(result.parts, lambda _: None, _image, _file) if "inlineData" in part]
     response = {**response, "parts": held} if held else response
     own = beside(result)
     if "function_response" in own:

@@ -1,9 +1,9 @@
-"""What a history consists of: messages, and the parts of a turn of the model's, in the order in which they came.
+"""The canonical form of a history: messages, and the parts of a model turn in their order.
 
-A turn is text, reasoning, native calls, and provider items: what the provider sent as a block or an output item that
-nobody here interprets. These go back verbatim, and in their place, to the provider that sent them. So does what stands
-beside a part that is interpreted (citations of a text, the phase of a message, the caller of a call): it is kept as the
-part's `own`, and laid over what is written for that provider. For another one both are left out, as are signatures.
+A turn consists of text, reasoning, native calls and provider items. An item is a block or output item that this library
+does not interpret. It goes back verbatim, and in its place, to the provider that sent it. So do the members that a
+provider sends with an interpreted part, such as citations or the phase of a message: they are the part's `own`. Other
+providers get neither, and no signatures.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from streamtools.json_values import Rejected
 
 
 class Origin(NamedTuple):
-    """Who said a turn, or who is asked: the format of the messages, the host, the model. None where it is not known.
+    """Where a turn comes from, or a request goes: message format, host and model; None if unknown.
 
-    `client`: one has kept the turn, to whom all calls look alike, those that the model wrote as text too.
+    `client`: a client has stored the turn. A client does not tell calls in text from native ones.
     """
 
     format: str | None = None
@@ -28,31 +28,31 @@ class Origin(NamedTuple):
     client: bool = False
 
     def is_same(self, other: Origin) -> bool:
-        """Return whether both are one provider: the same format, and the same host; unknown counts as same."""
+        """Return whether both are the same provider: same format and host. Unknown values count as the same."""
         return all(None in pair or pair[0] == pair[1] for pair in zip(self[:2], other[:2], strict=True))
 
 
-NOBODY = Origin()
+UNKNOWN_ORIGIN = Origin()
 
 
 class ProviderItem(NamedTuple):
-    """What a provider of this format sent and nobody here interprets: it goes back to it verbatim."""
+    """Data of a provider with this format that this library does not interpret."""
 
     format: str
     data: dict[str, Any]
 
 
 class TextPart(NamedTuple):
-    """A stretch of a turn's text. `own` are the members of its provider's beside the text."""
+    """A piece of a turn's text. `own` holds the other members that its provider sent with it."""
 
     text: str
     own: ProviderItem | None = None
 
 
 class Thought(NamedTuple):
-    """One block of reasoning that came in a channel of its own, with what goes back to the provider unchanged.
+    """One block of reasoning, with the data that goes back to its provider unchanged.
 
-    `own` are the members of its provider's beside those: of chat completions, the fields in which it came.
+    `own` holds further members; for chat completions, the fields that held the reasoning.
     """
 
     text: str
@@ -66,9 +66,9 @@ Part: TypeAlias = TextPart | Thought | ToolCall | ProviderItem
 
 
 class CallResult(NamedTuple):
-    """The result of one call, as the model reads it.
+    """The result of one call, for the model.
 
-    `parts` are its content where that is more than text, as in a user's message; `own` the members of its provider's.
+    `parts` is its content if that is more than text, as in a user message. `own` holds the members of its provider.
     """
 
     dialect: str | None
@@ -83,7 +83,7 @@ class CallResult(NamedTuple):
 
 @dataclass(frozen=True)
 class System:
-    """The system prompt, or a part of it. `own` are its provider's members, the content too if it is more than text."""
+    """The system prompt, or a part of it. `own` holds provider members, and the content if it is more than text."""
 
     text: str
     own: ProviderItem | None = None
@@ -91,10 +91,9 @@ class System:
 
 @dataclass(frozen=True)
 class User:
-    """What the user says: a text, or parts of it with images and the like, as OpenAI's chat writes them.
+    """A user message: text, or a list of parts with images and files, in the form of OpenAI's chat.
 
-    A part that it does not know is one of the provider's own, and goes to it as it is. `own` are its provider's members
-    beside the content: a name.
+    An unknown part belongs to a provider, and is sent unchanged. `own` holds further members, such as a name.
     """
 
     content: str | list[dict[str, Any]]
@@ -103,11 +102,11 @@ class User:
 
 @dataclass(frozen=True, init=False)
 class Assistant:
-    """What the model said in one turn: its `parts` in order, and `in_text` the calls that its text holds.
+    """One turn of the model: its `parts` in order, and `in_text`, the calls that its text contains.
 
-    `Assistant(text, calls, thoughts)` is one that thinks, speaks and calls, in this order. `origin` is who said it, and
-    `response_id` what that provider calls its answer; two turns that differ in these alone are equal. Texts stay in
-    `parts` with the calls that they hold.
+    `Assistant(text, calls, thoughts)` orders the parts as reasoning, text, calls. `origin` is the provider, and
+    `response_id` the provider's id of the response. Turns that differ only in these two are equal. The text in `parts`
+    includes the calls in text.
     """
 
     parts: tuple[Part, ...]
@@ -123,34 +122,34 @@ class Assistant:
         in_text: Iterable[ToolCall] = (),
         *,
         parts: Iterable[Part | str] | None = None,
-        origin: Origin = NOBODY,
+        origin: Origin = UNKNOWN_ORIGIN,
         response_id: str | None = None,
     ) -> None:
-        said = (*thoughts, text, *calls) if parts is None else parts
-        made = (TextPart(each) if isinstance(each, str) else each for each in said)
-        kept = tuple(each for each in made if not (isinstance(each, TextPart) and each == ("", None)))
+        given = (*thoughts, text, *calls) if parts is None else parts
+        made = (TextPart(part) if isinstance(part, str) else part for part in given)
+        kept = tuple(part for part in made if not (isinstance(part, TextPart) and part == ("", None)))
         self.__dict__.update(parts=kept, in_text=tuple(in_text), origin=origin, response_id=response_id)
 
     @property
     def text(self) -> str:
-        """All texts, one behind the other; those of Responses are messages of their own, each on its line."""
-        texts = (each.text for each in self.parts if isinstance(each, TextPart))
+        """All text. Each text of Responses is a separate message, so these are joined by line breaks."""
+        texts = (part.text for part in self.parts if isinstance(part, TextPart))
         return ("\n" if self.origin.format == "responses" else "").join(filter(None, texts))
 
     @property
     def thoughts(self) -> tuple[Thought, ...]:
         """All blocks of reasoning."""
-        return tuple(each for each in self.parts if isinstance(each, Thought))
+        return tuple(part for part in self.parts if isinstance(part, Thought))
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """All native calls."""
-        return tuple(each for each in self.parts if isinstance(each, ToolCall))
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
     @property
     def items(self) -> tuple[ProviderItem, ...]:
         """All provider items."""
-        return tuple(each for each in self.parts if isinstance(each, ProviderItem))
+        return tuple(part for part in self.parts if isinstance(part, ProviderItem))
 
 
 @dataclass(frozen=True)
@@ -165,10 +164,10 @@ Message: TypeAlias = System | User | Assistant | Results
 
 @dataclass
 class Step:
-    """One turn of the model and the results of its calls, in call order.
+    """One turn of the model, with the results of its calls in call order.
 
-    Of its native calls, a malformed one has no arguments; malformed calls in its text are left out of `in_text`.
-    `response_id` is the provider's, where it tells one.
+    A malformed native call has no arguments. Malformed calls in the text are missing from `in_text`. `response_id` is
+    the provider's id of the response, if known.
     """
 
     said: Assistant = field(default_factory=Assistant)
@@ -177,30 +176,30 @@ class Step:
 
     @property
     def text(self) -> str:
-        """What it wrote, calls in its text included, reasoning left out."""
-        return "".join(each.text for each in self.said.parts if isinstance(each, TextPart))
+        """The text, including calls in text, without reasoning."""
+        return "".join(part.text for part in self.said.parts if isinstance(part, TextPart))
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """Its native calls."""
+        """The native calls."""
         return self.said.calls
 
     @property
     def thoughts(self) -> tuple[Thought, ...]:
-        """Its reasoning."""
+        """The reasoning."""
         return self.said.thoughts
 
     @property
     def in_text(self) -> tuple[ToolCall, ...]:
-        """The calls in its text."""
+        """The calls in the text."""
         return self.said.in_text
 
 
 def steps_to_history(steps: Iterable[Step]) -> list[Message]:
-    """Return what the turns of a run add to the history; a turn that said nothing adds nothing."""
+    """Return the messages that the steps of a run add to the history; an empty turn adds none."""
     history: list[Message] = []
     for step in steps:
-        if any(not isinstance(each, Thought) for each in step.said.parts):
+        if any(not isinstance(part, Thought) for part in step.said.parts):
             history.append(step.said)
         if step.results:
             history.append(Results(tuple(step.results)))
@@ -208,21 +207,20 @@ def steps_to_history(steps: Iterable[Step]) -> list[Message]:
 
 
 SEND_AGAIN = "; send the call again"
-"""What a model is told of its malformed call, behind what is wrong with it."""
+"""The end of the message to the model about its malformed call."""
 
 
-LOOKED_AT = 16 * 1024
-"""Characters of a malformed call that are read again, to say what is wrong with it."""
+_MAX_REREAD = 16 * 1024  # characters of a malformed call that are parsed again for an error message
 
 
 def fault_of(call: ToolCall) -> str | None:
-    """Return what is wrong with a call of a history that is none, for the model that wrote it; None for one that is.
+    """Return the error message for a malformed native call, for the model that wrote it; None for a valid call.
 
-    Such a native call has no arguments; what stood in their place is its `raw`. Of a long one only that is said.
+    A malformed call has no arguments, and `raw` holds what the model wrote instead.
     """
     if call.dialect != NATIVE or not call.raw:
         return None
-    if len(call.raw) <= LOOKED_AT:
+    if len(call.raw) <= _MAX_REREAD:
         try:
             read_arguments(call.raw)
         except Rejected as fault:

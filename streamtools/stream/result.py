@@ -117,7 +117,7 @@ class TurnResult:
             "send_reasoning": send_reasoning,
         }
         if self.resumed:
-            return histories.write_behind(self.resumed, history, format, **how)
+            return histories.write_continuation(self.resumed, history, format, **how)
         return histories.write_messages(history, format, **how)
 
 

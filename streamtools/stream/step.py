@@ -315,9 +315,9 @@ class StepParts:
             if call.dialect != NATIVE and call.raw:
                 _cut(parts, call.raw)
         if self._is_joined:
-            from streamtools.history import plain_between  # here, because few runs leave text out
+            from streamtools.history import neutralise_between  # here, because few runs leave text out
 
-            parts = plain_between(parts, calls, dialects)
+            parts = neutralise_between(parts, calls, dialects)
         return parts
 
     def _end_text(self, own: ProviderItem | None = None) -> None:

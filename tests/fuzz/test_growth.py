@@ -44,7 +44,7 @@ _NO_BOUND = Limits(calls=10**6)
 
 def items_are_copied(patch: pytest.MonkeyPatch) -> None:
     """Of a turn, with each call that a client's item adds to it."""
-    add = HistoryReader.call
+    add = HistoryReader.add_call
 
     def copy(reader: HistoryReader, said: TurnDraft, call: Any) -> None:
         add(reader, said, call)
@@ -56,7 +56,7 @@ def items_are_copied(patch: pytest.MonkeyPatch) -> None:
 
 def results_are_copied(patch: pytest.MonkeyPatch) -> None:
     """Of a turn, with each that follows."""
-    add = HistoryReader.add
+    add = HistoryReader.add_result
 
     def copy(reader: HistoryReader, result: Any) -> None:
         add(reader, result)
@@ -71,9 +71,9 @@ def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
 
     def join(message: Any, reader: HistoryReader) -> None:
         read(message, reader)
-        if reader.items is not None:
-            text = "\n".join(each.text for each in reader.items.parts if isinstance(each, TextPart))
-            reader.items.parts = [TextPart(text)]
+        if reader.turn is not None:
+            text = "\n".join(each.text for each in reader.turn.parts if isinstance(each, TextPart))
+            reader.turn.parts = [TextPart(text)]
 
     patch.setattr(formats, "_read_assistant", join)
 
@@ -92,7 +92,7 @@ def calls_are_gathered_again(patch: pytest.MonkeyPatch) -> None:
     ask = HistoryReader._open_call
 
     def gather_again(reader: HistoryReader, call: Any) -> Any:
-        reader._waiting.clear()
+        reader._calls_by_name.clear()
         return ask(reader, call)
 
     patch.setattr(HistoryReader, "_open_call", gather_again)

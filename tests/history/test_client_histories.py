@@ -225,7 +225,7 @@ SYSTEM = {
 def test_a_client_speaks_for_the_system(message: dict[str, Any]) -> None:
     """It is refused, and the complaint says which message it is; an application may allow it."""
     messages = [ui("user", text("Hi")), message]
-    with pytest.raises(ValueError, match="message 1: a client's message of the system is refused"):
+    with pytest.raises(ValueError, match="message 1: a client must not send system messages"):
         read_messages(messages)
     assert System("Obey.") == read_messages(messages, system=True)[-1]
     with pytest.raises(ValueError, match="refused"):
@@ -412,6 +412,6 @@ def test_a_client_is_told_apart_from_a_provider() -> None:
     message = {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
     for given in ({"role": "user", "parts": parts}, {"role": "model", "parts": parts}, message):
         read_messages([{"role": "system", "content": "Be brief."}, given])
-    with pytest.raises(ValueError, match="message 0: a client's"):
+    with pytest.raises(ValueError, match="message 0: a client must not"):
         read_messages([{"role": "system", "content": "Be brief."}, ui("user")])
     assert read_messages([{"role": "system", "content": "Be brief."}, ui("user")], client=False)

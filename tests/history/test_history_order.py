@@ -27,8 +27,8 @@ from streamtools.history import (
     Thought,
     User,
     calls_as_text,
+    pair_results,
     read_messages,
-    settle,
     steps_to_history,
     without_reasoning,
     write_messages,
@@ -230,7 +230,7 @@ def test_every_history_is_accepted(history: list[Message], format: str) -> None:
 @given(histories())
 def test_settling_keeps_what_was_said(history: list[Message]) -> None:
     """Answers find their calls, and nothing else is lost, changed or made up; to settle twice is to settle once."""
-    settled = settle(history, "leave")
+    settled = pair_results(history, "leave")
     told = [answer for each in history if isinstance(each, Results) for answer in each.results]
     kept = [answer for each in settled if isinstance(each, Results) for answer in each.results]
 
@@ -238,9 +238,9 @@ def test_settling_keeps_what_was_said(history: list[Message]) -> None:
     assert [each for each in history if not isinstance(each, Results)] == [
         each for each in settled if not isinstance(each, Results)
     ]
-    assert settled == settle(settled, "leave")
-    complete = settle(history, "cancelled")
-    assert complete == settle(complete)
+    assert settled == pair_results(settled, "leave")
+    complete = pair_results(history, "cancelled")
+    assert complete == pair_results(complete)
     natively = [id for each in complete if isinstance(each, Results) for id in _native_ids(each)]
     assert _expected(history) == natively
 

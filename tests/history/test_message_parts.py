@@ -118,7 +118,7 @@ def test_texts_and_images_for_ollama() -> None:
         [TEXT, picture(PICTURE), {"type": "text", "text": "Tell."}], "ollama"
     )
     for part in (picture(ADDRESS), OWN):
-        with pytest.raises(ValueError, match="Ollama takes text and the data of images, no part of type"):
+        with pytest.raises(ValueError, match="Ollama accepts only text and image data, got"):
             written([part], "ollama")
 
 

@@ -19,7 +19,7 @@ from streamtools.history import (
     Thought,
     User,
     calls_as_text,
-    settle,
+    pair_results,
     steps_to_history,
     system_prompt,
     without_reasoning,
@@ -263,20 +263,20 @@ def test_calls_without_an_answer_at_the_end() -> None:
 def test_calls_without_an_answer_before_something_else() -> None:
     """They are answered, so that the provider takes the history, unless they are to be left."""
     for more in ([User("Well?")], [Assistant("Well.")], [System("Well!")]):
-        *_, last = settle([*OPEN, *more])
+        *_, last = pair_results([*OPEN, *more])
         assert more == [last]
-        assert 4 == len([*settle([*OPEN, *more])])
-        *_, results, _ = settle([*OPEN, *more])
+        assert 4 == len([*pair_results([*OPEN, *more])])
+        *_, results, _ = pair_results([*OPEN, *more])
         assert isinstance(results, Results)
         assert [("w", True), ("t", False)] == [(each.call_id, each.is_error) for each in results.results]
-        *_, left, _ = settle([*OPEN, *more], "leave")
+        *_, left, _ = pair_results([*OPEN, *more], "leave")
         assert Results((answer("t", "time", "12:00"),)) == left
 
 
 def test_what_was_said_in_between_follows() -> None:
     """A user who interrupts is heard after the results."""
     late = [*OPEN[:2], User("Quick!"), *OPEN[2:], Results((answer("w", "weather", "grey"),))]
-    *_, results, last = settle(late)
+    *_, results, last = pair_results(late)
     assert User("Quick!") == last
     assert Results((answer("w", "weather", "grey"), answer("t", "time", "12:00"))) == results
 
@@ -284,9 +284,9 @@ def test_what_was_said_in_between_follows() -> None:
 @pytest.mark.parametrize(
     ("history", "complaint"),
     [
-        ([*OPEN, *OPEN[2:]], "call 't' is answered twice"),
-        ([OPEN[2]], "answers call 't', which the turn before it does not hold"),
-        ([*OPEN[:2], Assistant("Well."), OPEN[2]], "answers call 't', which the turn before it does not hold"),
+        ([*OPEN, *OPEN[2:]], "call 't' has two results"),
+        ([OPEN[2]], "the result of call 't' must follow the turn"),
+        ([*OPEN[:2], Assistant("Well."), OPEN[2]], "the result of call 't' must follow the turn"),
     ],
 )
 def test_histories_that_make_no_sense(history: list[Message], complaint: str) -> None:
@@ -330,7 +330,7 @@ def test_results_of_calls_in_text() -> None:
 def test_calls_in_text_that_nobody_has_run() -> None:
     """They are told of like native ones: a model that finds no result makes one up."""
     turn = Assistant(IN_TEXT.raw, in_text=(IN_TEXT,))
-    assert [turn] == settle([turn])
+    assert [turn] == pair_results([turn])
     expected = '###result weather: {"result":"this call was not run"}'
     _, told, _ = write_messages([turn, Assistant("So.")], "openai", dialects=[hash_marker()])
     assert {"role": "user", "content": expected} == told

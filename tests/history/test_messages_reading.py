@@ -267,12 +267,12 @@ def test_messages_of_a_history() -> None:
 
 
 WRONG: dict[str, tuple[list[Any], str]] = {
-    "no object": (["Hi."], "message 0: a message is an object, not str"),
-    "no role": ([{"content": "Hi."}], "message 0: it has no role, and an item of type None cannot be read"),
-    "another role": ([TURN, {"role": "robot"}], "message 1: the role 'robot' is none of system, developer"),
+    "no object": (["Hi."], "message 0: a message must be an object, got str"),
+    "no role": ([{"content": "Hi."}], "message 0: the message has no role, and the item type None is invalid"),
+    "another role": ([TURN, {"role": "robot"}], "message 1: the role must be system, developer"),
     "an answer without its call": (
         [Results((answer("w", "weather", ""),))],
-        "message 0: it answers call 'w', which does not stand in the turn before it",
+        "message 0: the result of call 'w' must follow the turn that holds the call",
     ),
 }
 

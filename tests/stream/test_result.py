@@ -277,7 +277,7 @@ async def test_malformed_calls_that_are_text() -> None:
 async def test_a_format_that_there_is_not() -> None:
     """It is named, and so are those that there are."""
     result = await result_of(STOP)
-    with pytest.raises(ValueError, match="gemini, interactions, ollama, bedrock, cohere, and not for 'robot'"):
+    with pytest.raises(ValueError, match="gemini, interactions, ollama, bedrock, cohere, got 'robot'"):
         result.messages("robot")  # type: ignore[arg-type]  # what mypy would have told
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from streamtools.conversation.chatting import Chat
 from streamtools.errors import TooManyRuns
 from streamtools.history import Assistant, Message, User, steps_to_history
-from streamtools.history.messages import settle
+from streamtools.history.pairing import pair_results
 from streamtools.runs import Run, Runs
 
 MAX_TURNS = 200
@@ -109,7 +109,7 @@ class Conversation:
         history: list[Message] = []
         for turn in self.turns[:position]:
             result = turn.run.result
-            answer = settle(steps_to_history(result.steps), None if result.reason == "finished" else "cancelled")
+            answer = pair_results(steps_to_history(result.steps), None if result.reason == "finished" else "cancelled")
             if any(isinstance(message, Assistant) for message in answer):
                 history += [User(turn.question), *answer]
         return history

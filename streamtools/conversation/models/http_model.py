@@ -25,7 +25,15 @@ import msgspec
 from streamtools.conversation.models.answer_format import PREFILLS, known_prefill, native_format, prefill_of
 from streamtools.conversation.models.sending import Client, Request, Sending, Timeouts
 from streamtools.errors import check_word, did_you_mean
-from streamtools.history import Assistant, Message, Origin, ReasoningField, SendReasoning, write_behind, write_messages
+from streamtools.history import (
+    Assistant,
+    Message,
+    Origin,
+    ReasoningField,
+    SendReasoning,
+    write_continuation,
+    write_messages,
+)
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralising import neutralise_all
 from streamtools.sources import Source
@@ -244,7 +252,9 @@ class HTTPModel(ABC):
         if (place := self._known(ask)) is not None:
             said = ask.history[place]
             assert isinstance(said, Assistant)
-            return {self._previous: said.response_id}, write_behind(said, ask.history[place + 1 :], self.format, **how)
+            return {self._previous: said.response_id}, write_continuation(
+                said, ask.history[place + 1 :], self.format, **how
+            )
         return {}, write_messages(ask.history, self.format, **how)
 
     def _path(self) -> str:

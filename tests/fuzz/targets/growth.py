@@ -21,7 +21,7 @@ from streamtools import Parser, StreamMachine, extract_tool_calls, rules
 from streamtools.conversation.prompts import augment_system_prompt, few_shot
 from streamtools.errors import RecordingError, StreamToolsError, UnknownTool
 from streamtools.events import SourceEvent, UIEvent, read_source_event
-from streamtools.history import Format, Message, plain_quotations, read_messages, write_messages
+from streamtools.history import Format, Message, neutralise_quotations, read_messages, write_messages
 from streamtools.limits import Limits
 from streamtools.recording import redact
 from streamtools.recording.file_reader import find_exchanges, read_recordings
@@ -132,7 +132,7 @@ def _write(format: Format, history: list[Message]) -> None:
 
 
 def _plain(history: list[Message]) -> None:
-    plain_quotations(history, DIALECTS)
+    neutralise_quotations(history, DIALECTS)
 
 
 def _finished(shape: Callable[[list[Any]], object], parts: list[Any]) -> None:

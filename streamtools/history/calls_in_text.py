@@ -1,7 +1,7 @@
-"""Calls in text, whose results have no place of their own in a request: they are words of the user's.
+"""Calls in text: their results have no place of their own in a request, so they become user messages.
 
-Here native calls become such calls, for a request that declares no tools; results become a user's message; a user's
-message may answer a call; and what looks like a call, and was none, is made to be none for the next model either.
+This module writes native calls as text for requests without tools, writes results as user messages, recognizes results
+in user messages, and neutralises text that only looks like a call, so that the next model does not repeat it as one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.history.messages import fit
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
+from streamtools.history.writing import fit
 from streamtools.json_values import compact, count_values
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import Dialect
@@ -29,10 +29,10 @@ from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
 def calls_as_text(
     history: Iterable[Message], dialect: Dialect | None = None, *, reserved: Sequence[Dialect] = ()
 ) -> list[Message]:
-    """Return the history with native calls written into the text, for a request that declares no tools.
+    """Return the history with native calls as text, for a request without tools.
 
-    They are written as `dialect` writes them, as if the model had, and answered in the same form; without one, as a
-    line that no dialect takes for a call, in which nothing begins that the `reserved` ones read.
+    Calls and results are written in `dialect`. Without one, a call becomes a line that no dialect reads as a call. Text
+    in it that the `reserved` dialects would read is neutralised.
     """
     written: list[Message] = []
     for message in history:
@@ -49,11 +49,11 @@ def calls_as_text(
                         in_text.append(msgspec.structs.replace(part, dialect=dialect.id, raw=texts[-1]))
                 else:
                     parts.append(part)
-            said = (*parts, TextPart("\n".join(filter(None, texts))))
-            message = replace(message, parts=said, in_text=tuple(in_text), response_id=None)
+            with_text = (*parts, TextPart("\n".join(filter(None, texts))))
+            message = replace(message, parts=with_text, in_text=tuple(in_text), response_id=None)
         elif isinstance(message, Results):
             kind = dialect.id if dialect else None
-            moved = (each._replace(dialect=kind) if each.dialect == NATIVE else each for each in message.results)
+            moved = (one._replace(dialect=kind) if one.dialect == NATIVE else one for one in message.results)
             message = Results(tuple(moved))
         written.append(message)
     return written
@@ -65,16 +65,15 @@ def _as_text(call: ToolCall, dialect: Dialect | None, reserved: Sequence[Dialect
     return dialect.write_call(fit(call.name), neutralise_all(call.arguments, (dialect, *reserved)))
 
 
-def tell_in_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
-    """Return the history with the answers to calls in text as a user's message, one block each in its dialect's form.
+def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
+    """Return the history with the results of calls in text as user messages, one block per call in its dialect.
 
-    They are data: what looks like structure in them is neutralised, unless their tool says otherwise, and so it is in
-    native calls and the answers to them where there are `dialects`: a model that quotes one must not call thereby. What
-    the user says next stands in the same message, because templates of many models want user and assistant to
-    alternate.
+    Results are data: text that looks like a call is neutralised, unless their tool says otherwise. With `dialects`, the
+    same holds for native calls and their results, because a model that quotes one must not call by it. The next user
+    message is appended to the results, because many chat templates require that user and assistant alternate.
     """
     written: list[Message] = []
-    text = ""  # of the answers, if the last message is one of those
+    text = ""  # of the results, if the last message holds results
     for message in history:
         if isinstance(message, User) and text:
             given = message.content
@@ -84,63 +83,64 @@ def tell_in_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> lis
                 written[-1] = replace(message, content=[{"type": "text", "text": text}, *given])
             text = ""
         elif isinstance(message, Results):
-            native = tuple(each for each in message.results if each.dialect == NATIVE)
+            native = tuple(result for result in message.results if result.dialect == NATIVE)
             if dialects:
-                native = tuple(_neutralised(each, dialects) for each in native)
+                native = tuple(_neutralised_result(result, dialects) for result in native)
             text = "\n".join(_block(result, dialects) for result in message.results if result.dialect != NATIVE)
             written += [Results(native)] if native else []
             written += [User(text)] if text else []
         else:
             if isinstance(message, Assistant) and message.calls and dialects:
-                message = replace(message, parts=tuple(_plain(each, dialects) for each in message.parts))
+                message = replace(message, parts=tuple(_neutralised_call(part, dialects) for part in message.parts))
             written += [] if message == System("") else [message]
             text = ""
     return written
 
 
-def _plain(part: Part, dialects: Sequence[Dialect]) -> Part:
-    """Return a native call without structure in what it was restored to for its tool, nor in what a client names it."""
+def _neutralised_call(part: Part, dialects: Sequence[Dialect]) -> Part:
+    """Return a native call with neutralised arguments, name and id; other parts stay."""
     if not isinstance(part, ToolCall):
         return part
     raw, name, id = (neutralise(text, dialects) for text in (part.raw, part.name, part.id))
     return msgspec.structs.replace(part, raw=raw, arguments=neutralise_all(part.arguments, dialects), name=name, id=id)
 
 
-def plain_quotations(history: Sequence[Message], dialects: Sequence[Dialect]) -> Sequence[Message]:
-    """Return a history that holds native calls without structure in what the model said: there it quoted something.
+def neutralise_quotations(history: Sequence[Message], dialects: Sequence[Dialect]) -> Sequence[Message]:
+    """Return a history with native calls in which turns contain no text that looks like a call.
 
-    So the next model, in whose text these dialects are read, calls nothing when it repeats that. A turn with calls in
-    its text stays as it is: one of which they are known, or whose results the user's message behind it begins with.
+    In such a history, the model only quoted that text. So the next model, whose text is parsed for `dialects`, does not
+    call by repeating it. A turn with calls in text stays unchanged: its calls are known, or the next user message
+    begins with their results.
     """
-    if not dialects or not any(isinstance(each, Assistant) and each.calls for each in history):
+    if not dialects or not any(isinstance(message, Assistant) and message.calls for message in history):
         return history
-    plain = list(history)
-    for place, message in enumerate(history):
+    neutralised = list(history)
+    for index, message in enumerate(history):
         if isinstance(message, Assistant) and not message.in_text:
-            said = plain_said(message, dialects)
-            if said != message and not _begins_with_result(history[place + 1 : place + 2], dialects):
-                plain[place] = said
-    return plain
+            said = neutralise_turn(message, dialects)
+            if said != message and not _begins_with_result(history[index + 1 : index + 2], dialects):
+                neutralised[index] = said
+    return neutralised
 
 
-def _begins_with_result(behind: Sequence[Message], dialects: Sequence[Dialect]) -> bool:
-    if not behind or not isinstance(said := behind[0], User):
+def _begins_with_result(following: Sequence[Message], dialects: Sequence[Dialect]) -> bool:
+    if not following or not isinstance(user := following[0], User):
         return False
-    content, name = said.content, "NAME"
+    content, name = user.content, "NAME"
     text = content if isinstance(content, str) else str(content[0].get("text", "")) if content else ""
-    openings = (_opening(each, name).replace(name, r"[\w-]{1,64}") for each in dialects)
-    return any(re.match(each, text) for each in openings)
+    openings = (_opening(dialect, name).replace(name, r"[\w-]{1,64}") for dialect in dialects)
+    return any(re.match(opening, text) for opening in openings)
 
 
-def plain_said(message: Assistant, dialects: Sequence[Dialect]) -> Assistant:
-    """Return what the model said without structure in its texts, and in thoughts that are not signed."""
-    return replace(message, parts=tuple(_plain_said(each, dialects) for each in message.parts))
+def neutralise_turn(message: Assistant, dialects: Sequence[Dialect]) -> Assistant:
+    """Return a turn whose text and unsigned reasoning are neutralised."""
+    return replace(message, parts=tuple(_neutralised_part(part, dialects) for part in message.parts))
 
 
-def plain_between(parts: Iterable[Part], calls: Iterable[ToolCall], dialects: Sequence[Dialect]) -> list[Part]:
-    """Return parts of a turn without structure in their texts, but for these calls, which stand there in order."""
+def neutralise_between(parts: Iterable[Part], calls: Iterable[ToolCall], dialects: Sequence[Dialect]) -> list[Part]:
+    """Return parts whose text is neutralised, except for `calls`, which the text contains in this order."""
     left = [call.raw for call in reversed([*calls])]
-    plain: list[Part] = []
+    neutralised: list[Part] = []
     for part in parts:
         if isinstance(part, TextPart):
             at, written = 0, list[str]()
@@ -148,30 +148,32 @@ def plain_between(parts: Iterable[Part], calls: Iterable[ToolCall], dialects: Se
                 written += neutralise(part.text[at:found], dialects), left[-1]
                 at = found + len(left.pop())
             part = part._replace(text="".join([*written, neutralise(part.text[at:], dialects)]))
-        plain.append(part)
-    return plain
+        neutralised.append(part)
+    return neutralised
 
 
-def _plain_said(part: Part, dialects: Sequence[Dialect]) -> Part:
+def _neutralised_part(part: Part, dialects: Sequence[Dialect]) -> Part:
     if isinstance(part, TextPart):
         return part._replace(text=neutralise(part.text, dialects))
     if not isinstance(part, Thought) or part.signature is not None or part.redacted:
         return part
     own = part.own
-    if own is not None:  # the field in which it came
-        data = {key: neutralise(each, dialects) if isinstance(each, str) else each for key, each in own.data.items()}
+    if own is not None:  # the reasoning fields
+        data = {
+            key: neutralise(value, dialects) if isinstance(value, str) else value for key, value in own.data.items()
+        }
         own = own._replace(data=data)
     return part._replace(text=neutralise(part.text, dialects), own=own)
 
 
-def answered_by_user(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
-    """Return the history without the calls in text that a user's message behind them answers: they are not open.
+def close_answered_calls(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
+    """Return the history without those calls in text that a later user message answers.
 
-    It answers a call if it holds the opening of a result of that tool's as the call's dialect writes it, once for each
-    call. Whatever else the user says answers none.
+    A user message answers a call if it contains the start of a result of the same tool, in the form of the call's
+    dialect, once per call.
     """
     checked: list[Message] = []
-    turn: int | None = None  # the place of the last that has calls in text
+    turn: int | None = None  # the index of the last turn with calls in text
     answered: set[str] = set()
     for message in history:
         if isinstance(message, Assistant):
@@ -187,12 +189,12 @@ def answered_by_user(history: Iterable[Message], dialects: Sequence[Dialect]) ->
 
 
 def _answered_in(content: str | list[dict[str, Any]], calls: list[ToolCall], dialects: Sequence[Dialect]) -> set[str]:
-    """Return the ids of the calls whose results a user's message holds."""
+    """Return the ids of the calls whose results a user message contains."""
     text = content if isinstance(content, str) else "\n".join(str(part.get("text", "")) for part in content)
     found: set[str] = set()
     used: Counter[str] = Counter()
     for call in calls:
-        dialect = next((each for each in dialects if each.id == call.dialect), None)
+        dialect = next((one for one in dialects if one.id == call.dialect), None)
         if dialect is not None:
             opening = _opening(dialect, fit(call.name))
             used[opening] += 1
@@ -202,24 +204,24 @@ def _answered_in(content: str | list[dict[str, Any]], calls: list[ToolCall], dia
 
 
 def _opening(dialect: Dialect, name: str) -> str:
-    """Return the pattern of what stands before the text of a result, however its white space is written."""
+    """Return a regular expression for the start of a result, up to its text, with any white space."""
     written = (dialect.write_result(name, text) for text in ("a", "1", "{}", "[]"))
-    shared = takewhile(lambda each: len(set(each)) == 1, zip(*written, strict=False))
-    opening = "".join(each[0] for each in shared).strip()
-    end = r"(?![\w-])" if re.search(r"[\w-]$", opening) else ""  # no other tool's, whose name begins like this one's
+    shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*written, strict=False))
+    opening = "".join(chars[0] for chars in shared).strip()
+    end = r"(?![\w-])" if re.search(r"[\w-]$", opening) else ""  # not a tool with a longer name
     return r"\s+".join(map(re.escape, opening.split())) + end
 
 
 def _block(result: CallResult, dialects: Sequence[Dialect]) -> str:
     name, text = fit(result.name), _neutralise(result, dialects)
-    dialect = next((each for each in dialects if each.id == result.dialect), None)
+    dialect = next((one for one in dialects if one.id == result.dialect), None)
     return f"{name}: {text}" if dialect is None else dialect.write_result(name, text)
 
 
-def _neutralised(result: CallResult, dialects: Sequence[Dialect]) -> CallResult:
-    """Return a result without structure; of one that held some beside its names, nothing but the text is left."""
-    text, named = _neutralise(result, dialects), neutralise_all([result.name, result.call_id], dialects)
-    result = result._replace(name=named[0], call_id=named[1])
+def _neutralised_result(result: CallResult, dialects: Sequence[Dialect]) -> CallResult:
+    """Return a neutralised result. If its parts or members change, only the text is kept."""
+    text, names = _neutralise(result, dialects), neutralise_all([result.name, result.call_id], dialects)
+    result = result._replace(name=names[0], call_id=names[1])
     beside = [list(result.parts), result.own.data if result.own else None]
     if text == result.text and (not result.neutralise or neutralise_all(beside, dialects) == beside):
         return result
@@ -227,13 +229,13 @@ def _neutralised(result: CallResult, dialects: Sequence[Dialect]) -> CallResult:
 
 
 def _neutralise(result: CallResult, dialects: Sequence[Dialect]) -> str:
-    """Return the text of a result without what a model that repeats it would call."""
+    """Return the text of a result, in which nothing looks like a call."""
     text = result.text
     if not result.neutralise:
         return text
     if "\\" in text and count_values(text.encode(errors="surrogatepass")) > DEFAULT_LIMITS.values:
-        text = text.replace("\\u", "\\\u2060u")  # too many to be read, so that its escapes say nothing
-    elif "\\" in text:  # structure may be hidden in escapes of JSON, which then goes without those that are not needed
+        text = text.replace("\\u", "\\\u2060u")  # too many to parse, so break all escapes
+    elif "\\" in text:  # JSON escapes may hide a call; parse them and write them without escapes
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(text)
             neutralised = neutralise(compact(neutralise_all(value, dialects)), dialects)

@@ -1,0 +1,73 @@
+"""Pairs calls with their results. Providers refuse a history in which a call has no result directly after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias
+
+from streamtools.calls import NATIVE
+from streamtools.history.parts import Assistant, CallResult, Message, Results, fault_of
+
+NOT_RUN = "this call was not run"
+"""The result, for the model, of a call that was not run."""
+
+Unanswered: TypeAlias = Literal["cancelled", "leave"] | None
+"""How calls without a result are handled. `cancelled`: they get the result `NOT_RUN`. `leave`: they stay unanswered.
+None: they get it only if the history continues after them, because the last calls may still run."""
+
+
+def pair_results(history: Iterable[Message], unanswered: Unanswered = None) -> list[Message]:
+    """Return the history with one `Results` after each turn with calls, in the order of its native calls.
+
+    Messages between a call and its result are moved after the results. Raises ValueError for the result of a native
+    call that is not in the turn before it, and for a second result of a call.
+    """
+    paired: list[Message] = []
+    turn = _TurnResults(Assistant())
+    for message in history:
+        if isinstance(message, Assistant):
+            paired += turn.end(unanswered, continues=True)
+            turn = _TurnResults(message)
+            paired.append(message)
+        elif isinstance(message, Results):
+            for result in message.results:
+                turn.add(result)
+        else:
+            turn.later.append(message)
+    paired += turn.end(unanswered, continues=False)
+    return paired
+
+
+class _TurnResults:
+    """The results of the calls of one turn, and the messages between it and the next turn."""
+
+    def __init__(self, said: Assistant) -> None:
+        self._native = {call.id: call for call in said.calls}
+        self._in_text = said.in_text
+        self._results: dict[str, CallResult] = {}
+        self._text_results: dict[str, CallResult] = {}
+        self.later: list[Message] = []
+
+    def add(self, result: CallResult) -> None:
+        if result.dialect != NATIVE:
+            self._text_results[result.call_id] = result
+        elif result.call_id not in self._native:
+            raise ValueError(f"the result of call {result.call_id!r} must follow the turn that holds the call")
+        elif result.call_id in self._results:
+            raise ValueError(f"call {result.call_id!r} has two results; remove one")
+        else:
+            name = self._native[result.call_id].name  # Gemini and Ollama compare the names
+            self._results[result.call_id] = result._replace(name=name)
+
+    def end(self, unanswered: Unanswered, *, continues: bool) -> Iterator[Message]:
+        for id, call in self._native.items() if unanswered != "leave" else ():
+            if id not in self._results and (fault := fault_of(call)):  # a malformed call cannot run
+                self._results[id] = CallResult(NATIVE, call.name, fault, id, is_error=True)
+        if unanswered == "cancelled" or (unanswered is None and (continues or self.later)):
+            for calls, results_of in ((self._native.values(), self._results), (self._in_text, self._text_results)):
+                for call in calls:
+                    results_of.setdefault(call.id, CallResult(call.dialect, call.name, NOT_RUN, call.id, is_error=True))
+        results = [self._results[id] for id in self._native if id in self._results]
+        if results or self._text_results:
+            yield Results((*results, *self._text_results.values()))
+        yield from self.later

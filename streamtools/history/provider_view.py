@@ -1,0 +1,131 @@
+"""Adapts a history to the provider that gets it: drops the data of other providers, and makes tool names valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from streamtools.calls import ToolCall
+from streamtools.history.parts import (
+    UNKNOWN_ORIGIN,
+    Assistant,
+    Message,
+    Origin,
+    Part,
+    ProviderItem,
+    Results,
+    TextPart,
+    Thought,
+    User,
+)
+from streamtools.history.writing import fit
+
+_STRICT = {"api.openai.com": (), ".openai.azure.com": (), "api.mistral.ai": ("content",)}
+"""Hosts that refuse unknown members, with the reasoning fields that they use. OpenAI's hosts use none, and accept
+malformed arguments; servers that render templates, such as vLLM, refuse those with status 400."""
+
+
+def sent_by(host: str | None) -> tuple[str, ...] | None:
+    """Return the reasoning fields that this host accepts, or None if it may accept any."""
+    return next((names for end, names in _STRICT.items() if (host or "").endswith(end)), None)
+
+
+def view_for(history: Iterable[Message], provider: Origin) -> list[Message]:
+    """Return the history without the data of other providers: items, members, signatures and hidden reasoning.
+
+    Two providers differ if their formats differ, or their hosts if both are known.
+    """
+    return [_message_for(message, provider) for message in history]
+
+
+def _message_for(message: Message, provider: Origin) -> Message:
+    if isinstance(message, Assistant):
+        same = message.origin.is_same(provider)
+        parts = (_part_for(part, provider, same) for part in message.parts)
+        return replace(message, parts=tuple(part for part in parts if part is not None))
+    if isinstance(message, Results):
+        return Results(tuple(one._replace(own=_members_for(one.own, provider, result=True)) for one in message.results))
+    message = replace(message, own=_members_for(message.own, provider))
+    if _is_strict(provider) and isinstance(message, User) and not isinstance(message.content, str):
+        message = replace(message, content=_uncached(message.content))
+    return message
+
+
+def _is_strict(provider: Origin) -> bool:
+    """Return whether a provider refuses unknown members."""
+    return provider.format == "cohere" or (provider.format == "openai" and sent_by(provider.host) is not None)
+
+
+def _members_for(own: ProviderItem | None, provider: Origin, *, result: bool = False) -> ProviderItem | None:
+    """Return the provider members of a text or a result. Mistral accepts `name` only for tools, OpenAI for users."""
+    own = _own_for(own, provider.format)
+    if own is None or provider.format != "openai" or not _is_strict(provider):
+        return own
+    takes_name = result == bool(sent_by(provider.host))
+    data = {name: own.data[name] for name in own.data if name != "name" or takes_name}
+    return own._replace(data=data | {"content": _uncached(data["content"])} if "content" in data else data)
+
+
+def _uncached(parts: list[Any]) -> list[Any]:
+    return [{name: part[name] for name in part if name != "cache_control"} for part in parts if isinstance(part, dict)]
+
+
+def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
+    format = provider.format if same else None
+    if isinstance(part, ProviderItem):
+        return _own_for(part, format)
+    if isinstance(part, TextPart):
+        return part._replace(own=_own_for(part.own, format))
+    if isinstance(part, Thought):
+        return part._replace(own=_own_for(part.own, format)) if same else Thought(part.text)
+    own = (part.own or {}).get(format) if format else None
+    accepts_malformed = provider.host is None or sent_by(provider.host) == ()
+    return msgspec.structs.replace(
+        part,
+        signature=part.signature if same and sent_by(provider.host) is None else None,
+        own={format: own} if own else None,
+        raw=part.raw if same and accepts_malformed else "",
+    )
+
+
+def _own_for(own: ProviderItem | None, format: str | None) -> ProviderItem | None:
+    return own if own is not None and own.format == format else None
+
+
+def with_valid_names(history: Sequence[Message]) -> list[Message]:
+    """Return the history with valid tool names in native calls and their results.
+
+    A model may call a tool that does not exist, by a name that the provider refuses in the next request. The name of a
+    tool that has returned a result is known to be valid, and stays.
+    """
+    results = [result for message in history if isinstance(message, Results) for result in message.results]
+    valid = {result.name for result in results if result.name.strip() and not result.is_error}
+
+    def valid_name(name: str) -> str:
+        return name if name in valid else fit(name) or "unknown"
+
+    def renamed(part: Part) -> Part:
+        return msgspec.structs.replace(part, name=valid_name(part.name)) if isinstance(part, ToolCall) else part
+
+    named: list[Message] = []
+    for message in history:
+        if isinstance(message, Results):
+            message = Results(tuple(one._replace(name=valid_name(one.name)) for one in message.results))
+        elif isinstance(message, Assistant) and message.calls:
+            message = replace(message, parts=tuple(map(renamed, message.parts)))
+        named.append(message)
+    return named
+
+
+def without_reasoning(history: Iterable[Message]) -> list[Message]:
+    """Return the history without reasoning, signatures, response ids and other data of its providers."""
+    plain: list[Message] = []
+    for message in history:
+        if isinstance(message, Assistant):
+            parts = (_part_for(part, UNKNOWN_ORIGIN, False) for part in message.parts if not isinstance(part, Thought))
+            message = replace(message, parts=tuple(part for part in parts if part is not None), response_id=None)
+        plain.append(message)
+    return plain

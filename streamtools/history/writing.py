@@ -1,0 +1,55 @@
+"""What the writers of all formats share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from streamtools.calls import NATIVE, ToolCall
+from streamtools.history.parts import Assistant, CallResult, Message, Part, System, TextPart, Thought, User
+from streamtools.json_values import compact, writable
+from streamtools.limits import TOOL_NAME
+
+INVALID_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+"""Characters that providers refuse in names and ids."""
+
+
+def fit(name: str) -> str:
+    """Return a valid tool name: at most 64 of `[A-Za-z0-9_-]`."""
+    return INVALID_IN_NAMES.sub("_", name)[:TOOL_NAME]
+
+
+def system_prompt(history: Iterable[Message]) -> str:
+    """Return the text of all system messages, for providers that take it outside of the messages."""
+    return "\n\n".join(message.text for message in history if isinstance(message, System) and message.text)
+
+
+def in_order(message: Assistant) -> Iterator[Part]:
+    """Yield the parts of a turn in order, without reasoning at its end.
+
+    Providers expect reasoning before the text or the call that it led to.
+    """
+    parts = message.parts
+    end = len(parts)
+    while end and (isinstance(last := parts[end - 1], Thought) or (isinstance(last, TextPart) and not last.text)):
+        if isinstance(last, TextPart) and last.own:
+            break
+        end -= 1
+    return iter(parts[:end])
+
+
+def arguments_text(call: ToolCall) -> str:
+    """Return the arguments as JSON text, or unchanged for a malformed call."""
+    return call.raw if call.raw and call.dialect == NATIVE else compact(writable(call.arguments))
+
+
+def beside(part: TextPart | Thought | CallResult | System | User) -> dict[str, Any]:
+    """Return the provider members of a part, a result or a message."""
+    return dict(part.own.data) if part.own else {}
+
+
+def beside_call(call: ToolCall, format: str) -> dict[str, Any]:
+    """Return the provider members of a call, in this format."""
+    own = (call.own or {}).get(format)
+    return own if isinstance(own, dict) else {}
