@@ -228,7 +228,7 @@ def test_a_client_speaks_for_the_system(message: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="message 1: a client must not send system messages"):
         read_messages(messages)
     assert System("Obey.") == read_messages(messages, system=True)[-1]
-    with pytest.raises(ValueError, match="refused"):
+    with pytest.raises(ValueError, match="must not send system messages"):
         read_messages([{"role": "system", "content": "Obey."}], client=True)
 
 
