@@ -35,7 +35,7 @@ from streamtools.stream import (
 if TYPE_CHECKING:
     from streamtools import conversation, outputs, rules
     from streamtools.conversation import Emulation, augment_system_prompt, chat
-    from streamtools.outputs.plain_text import UiTexts
+    from streamtools.outputs.ui_texts import UiTexts
     from streamtools.recording.event_replay import replay
     from streamtools.stream.judging import TextJudge
 
@@ -51,7 +51,7 @@ __version__ = "0.1.0"
 
 _LATER = {
     **dict.fromkeys(("conversation", "augment_system_prompt", "Emulation", "chat"), "conversation"),
-    "UiTexts": "outputs.plain_text",
+    "UiTexts": "outputs.ui_texts",
     "outputs": "outputs",
     "rules": "rules",
     "replay": "recording.event_replay",

@@ -14,7 +14,7 @@ sans-IO rewrite:
 
 Check `head` after each step. It is set when the last `close` has returned, or earlier when a streamed answer begins. A
 refused request has no `request`: `head` is set from the start, and `close()` returns the body. While the model is asked
-again, `KEEP_ALIVE` of `outputs.encoder` keeps the connection open. `begin(…, watch=function)` reports the events of the
+again, `KEEP_ALIVE` of `outputs.sse` keeps the connection open. `begin(…, watch=function)` reports the events of the
 answer except its text. An exchange raises nothing, whatever client and upstream send.
 """
 

@@ -37,9 +37,9 @@ from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.anthropic_events import AnthropicEncoder
 from streamtools.outputs.encoder import Encoder
+from streamtools.outputs.non_streaming import error_body
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
-from streamtools.outputs.whole_answers import write_fault
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralising import restore
 from streamtools.sources.adapter import decode
@@ -287,7 +287,7 @@ def write_refusal(client: Client, status: int, body: bytes) -> bytes:
     if client == "openai" and isinstance(value, dict) and "error" in value:
         return body
     hint = ": does the URL of the upstream end as it should, with /v1 mostly?" if status == 404 else ""
-    return write_fault(client, status, read_fault(value).message or f"the upstream answered with status {status}{hint}")
+    return error_body(client, status, read_fault(value).message or f"the upstream answered with status {status}{hint}")
 
 
 def encoder_for(

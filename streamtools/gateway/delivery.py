@@ -32,8 +32,8 @@ from streamtools.gateway.http import (
     path_for,
 )
 from streamtools.gateway.upstream_requests import UpstreamRequest
-from streamtools.outputs.encoder import EVENT_STREAM, KEEP_ALIVE
-from streamtools.outputs.whole_answers import write_fault
+from streamtools.outputs.non_streaming import error_body
+from streamtools.outputs.sse import EVENT_STREAM, KEEP_ALIVE
 from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.long_work import in_thread, in_thread_if
@@ -210,7 +210,7 @@ class Delivery:
             self._broken = self._unchanged and fault is not None
             return exchange.close("transport" if fault is not None else None)
         exchange.begin(fault.status_code, [("content-type", JSON)])
-        return exchange.feed(write_fault("openai", fault.status_code, fault.detail)) + exchange.close()
+        return exchange.feed(error_body("openai", fault.status_code, fault.detail)) + exchange.close()
 
     async def _put(self, message: Any) -> None:
         """Send a message. If the deadline passes meanwhile, nothing can follow."""

@@ -41,8 +41,8 @@ from streamtools.gateway.upstream_requests import (
     write_request,
 )
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.outputs.encoder import EVENT_STREAM, EVENT_STREAM_HEADERS
-from streamtools.outputs.whole_answers import write_fault, write_whole
+from streamtools.outputs.non_streaming import error_body, join_stream
+from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS
 from streamtools.sources import SSEDecoder, adapter
 from streamtools.sources.adapter import decode, interrupted
 from streamtools.sources.detection import finished
@@ -115,7 +115,7 @@ class RefusedExchange(Exchange):
     def __init__(self, client: Client, error: InvalidRequest) -> None:
         self.client = client
         self.head = ResponseHead(400, [("content-type", JSON)])
-        self._body = write_fault(client, 400, error.message, error.param)
+        self._body = error_body(client, 400, error.message, error.param)
 
     def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         """Ignore a response: there is no request."""
@@ -351,7 +351,7 @@ class RewrittenExchange(Exchange):
             return sent
         if self._client_request.streamed:
             return sent
-        status, body = write_whole(self.client, b"".join(self._parts))
+        status, body = join_stream(self.client, b"".join(self._parts))
         self.head = ResponseHead(status, [*self._headers, ("content-type", JSON)])
         return sent + body
 

@@ -20,7 +20,7 @@ from streamtools.events import ProviderCompleted, SourceError, SourceEvent
 from streamtools.gateway.settings import FallbackUpstream, Settings
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.logs import Logger
-from streamtools.outputs.encoder import to_json
+from streamtools.outputs.sse import to_json
 
 log = Logger(__name__)
 

@@ -44,7 +44,7 @@ from streamtools.gateway.http import (
 from streamtools.gateway.metrics import STYLE, Metrics
 from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream
-from streamtools.outputs.whole_answers import write_fault
+from streamtools.outputs.non_streaming import error_body
 from streamtools.recording import RecordingTransport
 from streamtools.recording.file_writer import Target
 from streamtools.serving.guard import Guard, digest, is_here
@@ -337,4 +337,4 @@ class _Gateway:
 
 
 def _refuse(form: str, status: int, message: str) -> Response:
-    return Response(write_fault(form, status, message), status, media_type=JSON)
+    return Response(error_body(form, status, message), status, media_type=JSON)

@@ -34,7 +34,7 @@ from streamtools.gateway.http import (
 )
 from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
-from streamtools.outputs.whole_answers import write_fault
+from streamtools.outputs.non_streaming import error_body
 from streamtools.recording.transports import Transport, at_once, library_of, of_library
 from streamtools.sources.source import unwind
 from streamtools.stream.long_work import in_thread_if
@@ -108,7 +108,7 @@ class ToolCallTransport(Transport):
         path = request.url.path
         if not (self._rewrite.text_rules or self._rewrite.text_judge) or not may_return_text(path):
             return None
-        body = write_fault("anthropic" if "/v1/messages" in path else "openai", 400, UNREAD_ANSWER)
+        body = error_body("anthropic" if "/v1/messages" in path else "openai", 400, UNREAD_ANSWER)
         return library.Response(400, headers=[("content-type", JSON)], content=body)
 
     def _upstream_request(self, library: ModuleType, request: Any, headers: Headers, wanted: UpstreamRequest) -> Any:

@@ -39,7 +39,7 @@ from streamtools.history import (
 )
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.logs import Logger
-from streamtools.outputs.encoder import to_json
+from streamtools.outputs.sse import to_json
 from streamtools.parsing.dialects import (
     DIALECTS,
     Dialect,

@@ -1,7 +1,7 @@
 """Messages of AG-UI, as its clients post them: like OpenAI's with other names, each with an id.
 
 Everything in them comes from a client. Reasoning counts only if its provider has encrypted it, and activities are for
-the interface. An `encryptedValue` that this library wrote names its provider (`outputs/protected.py`). Any other is
+the interface. An `encryptedValue` that this library wrote names its provider (`outputs/signatures.py`). Any other is
 ignored: its provider is unknown, and another provider would refuse it in every later request.
 
 Source: the package `ag-ui-protocol` 1.0.0.

@@ -1,19 +1,19 @@
 """The UI message stream of the AI SDK, which `useChat` reads: protocol v1, for the major versions 5, 6 and 7. Sans-IO.
 
-Its clients read strictly. A part of a type that they do not know, a null, a delta of what has not been started or an
-output of a call that was not announced, each ends the stream with an error; so does a part `error`, behind which
-nothing is read. So parts are closed before it, and what only a later version knows is not sent to an earlier one.
+Its clients are strict. A part of an unknown type, a null, a delta without a start, or an output of an unknown call ends
+the stream with an error. So does a part `error`, after which nothing is read. All parts are therefore closed before it,
+and a part that only a later version knows is not sent to an earlier one.
 
-A call of ours becomes a tool part: `input-streaming` from its name on, `input-available` when it is complete, then
-`output-available`, `output-error` or, where its approval was asked for and refused, `output-denied`. Calls that are
-left for somebody else to run stay `input-available`: the client answers them (`addToolOutput`) and asks again; those
-that somebody has to approve first are `approval-requested`, and the id of the approval is the call's. Calls that nobody
-will run end as `output-error`, since a history with unanswered calls is one that no provider takes.
+A call becomes a tool part: `input-streaming` when its name is open_call, `input-available` when it is complete, then
+`output-available`, `output-error`, or `output-denied` after a denied approval. A call that the client has to run stays
+`input-available`: the client answers it (`addToolOutput`) and sends another request. A call that needs an approval is
+`approval-requested`, and the id of the approval is that of the call. A call that will not run ends as `output-error`,
+because providers refuse a history with unanswered calls.
 
-Clients look at the calls behind the last `start-step` to find out whether all are answered. So a run that goes on in a
-message which holds calls already begins a step only when it has something new to say in it.
+Clients check whether all calls after the last `start-step` are answered. So a run that continues a message with calls
+starts a step only when it has something new to add.
 
-What signs a part, or encrypts it, is the `providerMetadata` of that part, as the AI SDK's own providers write it.
+The signature of a part is its `providerMetadata`, as the AI SDK's own providers write it.
 
 Source: the packages `ai` 5.0.277, 6.0.326 and 7.0.173 (`ui-message-chunks`, `process-ui-message-stream`), and the page
 "Stream Protocols" of its documentation.
@@ -27,30 +27,35 @@ from typing import Any, Literal, TypeAlias
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, check_word
 from streamtools.events import Call, Done, Error, Partial, Start, UIEvent, Usage
-from streamtools.outputs.encoder import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
-from streamtools.outputs.paired import UNNAMED, Channel, KnownCall, PairedEncoder
-from streamtools.outputs.protected import Protected, of_call
+from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, OpenCall
+from streamtools.outputs.signatures import Signature, call_signature
+from streamtools.outputs.sse import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
 
 Target: TypeAlias = Literal[5, 6, 7]
 
-_FINISH = {each: each.replace("_", "-") for each in ("stop", "tool_calls", "length", "content_filter", "error")}
-"""Its `interrupted`, of version 7, is a stream without an end, which is an error here; all the rest is `other`."""
+_FINISH_REASONS = {
+    reason: reason.replace("_", "-") for reason in ("stop", "tool_calls", "length", "content_filter", "error")
+}
+"""Other reasons become `other`. `interrupted`, of version 7, is a stream without an end, which is an error here."""
 
 
-class AISDKEncoder(PairedEncoder):
+class AISDKEncoder(FrontEndEncoder):
     """Writes the AI SDK's UI message stream, which `useChat` reads.
 
-    `target` is the major version of the npm package `ai` that the front end uses: 5, 6 or 7. `message_id` is the id of
-    the message that is made; without it the client makes one up. A run that may be resumed needs it, the same for all
-    its readers, and so does a server that keeps messages: the id of the request's last message if that is the
-    assistant's, which this answer goes on with, and else one of your own, the run's id for instance. `dynamic`: calls
-    are parts of the type `dynamic-tool`, which fits any tool; with False, or names that a call's is not among,
-    `tool-NAME`, for a front end that has types for it. `progress`: what a tool reports while it works is a part
-    `data-tool-progress` for `onData`, of which nothing stays in the message, or a `"preliminary"` output of the call,
-    for tools whose progress has the form of their result. `metadata` is that of the message; `usage=False` keeps the
-    tokens of the run out of it. `known_calls` are the ids of calls that the message holds already, of a run that
-    resumes another. A client that comes back into such a run makes the whole message anew: `before` are the events of
-    the runs that it began with, which are told first. Raises ValueError for a value that is not allowed.
+    `target` is the major version of the npm package `ai` in the front end: 5, 6 or 7. `message_id` is the id of the
+    message. Without it, the client generates one. A run that may be resumed needs the same id for all of its readers,
+    and so does a server that stores messages. Use the id of the last message in the request if it is the assistant's,
+    because this answer continues it, and otherwise an id of your own, such as the run's.
+
+    With `dynamic`, calls are parts of the type `dynamic-tool`, which fits every tool. With False, or for a name that is
+    not in a given collection, they are `tool-NAME`, for a front end with types for them. With `progress="data"`, the
+    progress of a tool is a part `data-tool-progress` for `onData`, which the message does not keep. With
+    `"preliminary"` it is a preliminary output, for tools whose progress has the form of their result. `metadata` is the
+    metadata of the message; `usage=False` omits the tokens of the run from it.
+
+    `known_calls` are the ids of calls that the message already contains, for a run that resumes another. A client that
+    reconnects to such a run rebuilds the complete message: `before` are the events of the earlier runs, which are sent
+    first. Raises ValueError for a value that is not allowed.
     """
 
     headers: Mapping[str, str] = {**EVENT_STREAM_HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
@@ -67,10 +72,10 @@ class AISDKEncoder(PairedEncoder):
         known_calls: Collection[str] = (),
         before: Iterable[UIEvent] = (),
     ) -> None:
-        self._before = [each for each in before if not isinstance(each, Start | Done)]
+        self._before = [event for event in before if not isinstance(event, Start | Done)]
         super().__init__(() if self._before else known_calls)
         if target not in (5, 6, 7):
-            raise ValueError(f"target is a major version of the AI SDK, 5, 6 or 7, and not {target!r}")
+            raise ValueError(f"`target` must be a major version of the AI SDK, 5, 6 or 7, got {target!r}.")
         check_word("progress", progress, ("data", "preliminary"))
         self._target = target
         self._message_id = message_id
@@ -78,34 +83,34 @@ class AISDKEncoder(PairedEncoder):
         self._preliminary = progress == "preliminary"
         self._metadata = dict(metadata) if metadata else None
         self._sends_usage = usage
-        self._pending_step = False  # it has begun, and no part says so
+        self._step_is_due = False  # it has started, and no part says so yet
 
     def _write_start(self, run_id: str | None) -> bytes:
         started = encode_part("start", messageId=self._message_id, messageMetadata=self._metadata)
         before, self._before = self._before, []
-        replayed = [self.encode(each) for each in before]
-        self._known.update(each.call.id for each in before if isinstance(each, Call))
+        replayed = [self.encode(event) for event in before]
+        self._known_calls.update(event.call.id for event in before if isinstance(event, Call))
         return b"".join([started, *replayed])
 
     def _write_step_start(self, step: int) -> bytes:
-        self._pending_step = True
-        return b"" if self._known else self._open_step()
+        self._step_is_due = True
+        return b"" if self._known_calls else self._open_step()
 
     def _write_step_end(self, step: int) -> bytes:
-        is_open, self._pending_step = not self._pending_step, False
+        is_open, self._step_is_due = not self._step_is_due, False
         return encode_part("finish-step") if is_open else b""
 
     def _open_step(self) -> bytes:
-        is_due, self._pending_step = self._pending_step, False
+        is_due, self._step_is_due = self._step_is_due, False
         return encode_part("start-step") if is_due else b""
 
     def _write_block_start(self, channel: Channel, number: int) -> bytes:
         name = f"{channel}-{number}"
-        self._delta_head = b'data: {"type":"%b-delta","id":"%b","delta":' % (channel.encode(), name.encode())
+        self._delta_prefix = b'data: {"type":"%b-delta","id":"%b","delta":' % (channel.encode(), name.encode())
         return self._open_step() + encode_part(f"{channel}-start", id=name)
 
-    def _write_block_end(self, channel: Channel, number: int, kept: Protected | None) -> bytes:
-        metadata = kept.as_metadata() if kept else None
+    def _write_block_end(self, channel: Channel, number: int, signature: Signature | None) -> bytes:
+        metadata = signature.as_metadata() if signature else None
         return encode_part(f"{channel}-end", id=f"{channel}-{number}", providerMetadata=metadata)
 
     def _write_call_start(self, call_id: str, name: str) -> bytes:
@@ -115,59 +120,59 @@ class AISDKEncoder(PairedEncoder):
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
         return encode_part("tool-input-delta", toolCallId=call_id, inputTextDelta=text)
 
-    def _write_call(self, call: ToolCall, known: KnownCall) -> bytes:
-        kept = of_call(call, self._format)
+    def _write_call(self, call: ToolCall, open_call: OpenCall) -> bytes:
+        signature = call_signature(call, self._provider_format)
         return encode_part(
             "tool-input-available",
             toolCallId=call.id,
-            toolName=known.name,
+            toolName=open_call.name,
             input=call.arguments,
-            dynamic=self._is_dynamic(known.name),
-            providerMetadata=kept.as_metadata() if kept else None,
+            dynamic=self._is_dynamic(open_call.name),
+            providerMetadata=signature.as_metadata() if signature else None,
         )
 
     def _write_question(self, call: ToolCall) -> bytes:
-        if self._target < 6:  # it knows none
+        if self._target < 6:  # version 5 has no approvals
             return b""
         return encode_part("tool-approval-request", approvalId=call.id, toolCallId=call.id)
 
     def _write_approval(self, call: ToolCall) -> bytes:
-        return self._respond(call.id, approved=True)
+        return self._write_approval_response(call.id, approved=True)
 
-    def _respond(self, call_id: str, *, approved: bool, reason: str | None = None) -> bytes:
-        """Return how a question of this stream was answered, which version 6 knows only from itself."""
+    def _write_approval_response(self, call_id: str, *, approved: bool, reason: str | None = None) -> bytes:
+        """Return the answer to a question of this stream. The client of version 6 knows only its own answers."""
         if self._target < 7:
             return b""
         return encode_part("tool-approval-response", approvalId=call_id, approved=approved, reason=reason)
 
-    def _write_file(self, kind: str, url: str) -> bytes:
+    def _write_file(self, media_type: str, url: str) -> bytes:
         opened = self._begin() + self._end_block() + self._open_step()
-        return opened + encode_part("file", url=url, mediaType=kind)
+        return opened + encode_part("file", url=url, mediaType=media_type)
 
     def _write_partial(self, partial: Partial) -> bytes:
         data = {"path": partial.path, "value": partial.value, "complete": partial.complete}
-        return encode_part("data-partial", data=data, transient=True)  # for `onData`; the message holds the text
+        return encode_part("data-partial", data=data, transient=True)  # for `onData`; the message has the text
 
-    def _write_progress(self, known: KnownCall, data: Any) -> bytes:
+    def _write_progress(self, open_call: OpenCall, data: Any) -> bytes:
         if self._preliminary:
-            return self._output(known.id, known.name, output=data, preliminary=True)
-        reported = {"toolCallId": known.id, "progress": data}
-        return encode_part("data-tool-progress", id=known.id, data=reported, transient=True)
+            return self._write_output(open_call.id, open_call.name, output=data, preliminary=True)
+        reported = {"toolCallId": open_call.id, "progress": data}
+        return encode_part("data-tool-progress", id=open_call.id, data=reported, transient=True)
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
-        return self._output(call.id, call.name, output=result)
+        return self._write_output(call.id, call.name, output=result)
 
-    def _write_refusal(self, error: Error, known: KnownCall | None) -> bytes:
-        if known is not None and known.whole:
-            if error.code is Code.TOOL_DENIED and not known.begun and self._target > 5:
-                if known.id in self._questions:
-                    answered = self._respond(known.id, approved=False, reason=error.message)
-                    return answered + encode_part("tool-output-denied", toolCallId=known.id)
-                if known.id in self._known:  # the client was asked at the end of the run before, and has said so
-                    return encode_part("tool-output-denied", toolCallId=known.id)
-            dynamic = self._is_dynamic(known.name)
-            return encode_part("tool-output-error", toolCallId=known.id, errorText=error.message, dynamic=dynamic)
-        name = known.name if known else error.call.name if error.call else None
+    def _write_call_error(self, error: Error, open_call: OpenCall | None) -> bytes:
+        if open_call is not None and open_call.complete:
+            if error.code is Code.TOOL_DENIED and not open_call.allowed and self._target > 5:
+                if open_call.id in self._questions:
+                    answered = self._write_approval_response(open_call.id, approved=False, reason=error.message)
+                    return answered + encode_part("tool-output-denied", toolCallId=open_call.id)
+                if open_call.id in self._known_calls:  # the client denied it between the runs
+                    return encode_part("tool-output-denied", toolCallId=open_call.id)
+            dynamic = self._is_dynamic(open_call.name)
+            return encode_part("tool-output-error", toolCallId=open_call.id, errorText=error.message, dynamic=dynamic)
+        name = open_call.name if open_call else error.call.name if error.call else None
         return self._open_step() + encode_part(
             "tool-input-error",
             toolCallId=error.call_id,
@@ -180,7 +185,7 @@ class AISDKEncoder(PairedEncoder):
     def _write_usage(self, usage: Usage) -> bytes:
         if not self._sends_usage:
             return b""
-        return encode_part("message-metadata", messageMetadata={"usage": self._tokens(usage)})
+        return encode_part("message-metadata", messageMetadata={"usage": self._usage_fields(usage)})
 
     def _write_failure(self, failure: Error) -> bytes:
         return encode_part("error", errorText=failure.message) + encode_part("finish", finishReason="error") + DONE
@@ -189,23 +194,23 @@ class AISDKEncoder(PairedEncoder):
         if done.reason == "cancelled":
             return encode_part("abort", reason="cancelled") + DONE
         stopped = done.reason == "stopped"
-        reason = _FINISH.get((self._step_finish if stopped else done.finish_reason) or "", "other")
+        reason = _FINISH_REASONS.get((self._step_finish if stopped else done.finish_reason) or "", "other")
         if done.pending and done.reason == "finished":
             reason = "tool-calls"
         metadata = present(conversationId=done.conversation_id, stoppedBy=done.finish_reason if stopped else None)
         return encode_part("finish", finishReason=reason, messageMetadata=metadata or None) + DONE
 
-    def _output(self, call_id: str, name: str, **members: Any) -> bytes:
-        """Return an output, which may be null; version 5 finds its call only if it says again that it is dynamic."""
+    def _write_output(self, call_id: str, name: str, **members: Any) -> bytes:
+        """Return an output, which may be null. Version 5 finds its call only if `dynamic` is repeated."""
         part = {"type": "tool-output-available", "toolCallId": call_id, **members}
         return encode_json(part | present(dynamic=self._is_dynamic(name)))
 
     def _is_dynamic(self, name: str | None) -> bool | None:
-        """Return True for a call whose part is a `dynamic-tool`, and None, which is not sent, for `tool-NAME`."""
+        """Return True for a `dynamic-tool`, and None, which is not sent, for `tool-NAME`."""
         dynamic = self._dynamic if isinstance(self._dynamic, bool) else name in self._dynamic
         return True if dynamic or name is None else None
 
-    def _tokens(self, usage: Usage) -> dict[str, Any]:
+    def _usage_fields(self, usage: Usage) -> dict[str, Any]:
         """Return the tokens in the terms of the AI SDK's `LanguageModelUsage`."""
         total = present(inputTokens=usage.input, outputTokens=usage.output, totalTokens=usage.total)
         if self._target < 6:

@@ -1,7 +1,6 @@
-"""A run as one message of Anthropic's, streamed: blocks of text, of thinking and of calls, each with its beginning and
-its end.
+"""A run as one streamed message of Anthropic: blocks of text, thinking and calls. Sans-IO.
 
-The input of a call is an object, and clients fail on what is none: a malformed call ends the message with an error.
+The input of a call is an object, and clients fail on any other: a malformed call ends the message with an error.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Any
 
 from streamtools import events
 from streamtools.errors import Code
-from streamtools.outputs.encoder import present, to_json
-from streamtools.outputs.model_answers import CompletionEncoder
+from streamtools.outputs.completion import CompletionEncoder
+from streamtools.outputs.sse import present, to_json
 
 STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
 
@@ -21,10 +20,10 @@ STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tok
 class AnthropicEncoder(CompletionEncoder):
     """Writes the events of Anthropic's Messages, in which calls in text have become blocks.
 
-    The parameters are those of `OpenAIEncoder`. Of thinking, what is not signed has an empty signature.
+    The parameters are those of `OpenAIEncoder`. Thinking gets an empty signature.
     """
 
-    _takes_any_arguments = False
+    _accepts_invalid_arguments = False
 
     def __init__(
         self,
@@ -38,10 +37,10 @@ class AnthropicEncoder(CompletionEncoder):
         self._model = model
         self._id = id or "msg_" + secrets.token_hex(12)
         self._blocks = 0
-        self._open: str | None = None  # the type of the block that is open, if it is none of a call
-        self._index = 0  # and its place
-        self._before = b""  # what stands before the JSON of a delta of that block
-        self._calls: dict[str, int] = {}  # their blocks
+        self._open_type: str | None = None  # of the open block, unless it is a call
+        self._index = 0  # of the open block
+        self._delta_prefix = b""  # before the JSON of each delta of that block
+        self._call_blocks: dict[str, int] = {}  # indexes of the open calls
 
     def _write_start(self) -> bytes:
         message: dict[str, Any] = {
@@ -57,34 +56,39 @@ class AnthropicEncoder(CompletionEncoder):
         return _event("message_start", message=message)
 
     def _write_text(self, text: str) -> bytes:
-        opened = b"" if self._open == "text" else self._open_block({"type": "text", "text": ""}, "text_delta", "text")
-        return b"%b%b%b}}\n\n" % (opened, self._before, to_json(text))
+        opened = (
+            b"" if self._open_type == "text" else self._open_block({"type": "text", "text": ""}, "text_delta", "text")
+        )
+        return b"%b%b%b}}\n\n" % (opened, self._delta_prefix, to_json(text))
 
     def _write_reasoning(self, event: events.Reasoning) -> bytes:
         if event.redacted or not event.text:
             return b""
         opened = b""
-        if self._open != "thinking":
+        if self._open_type != "thinking":
             block = {"type": "thinking", "thinking": "", "signature": ""}
             opened = self._open_block(block, "thinking_delta", "thinking")
-        return b"%b%b%b}}\n\n" % (opened, self._before, to_json(event.text))
+        return b"%b%b%b}}\n\n" % (opened, self._delta_prefix, to_json(event.text))
 
     def _write_call_start(self, call_id: str, name: str, arguments: str) -> bytes:
         written = self._begin() + self._close_block()
-        self._calls[call_id] = index = self._next_block()
+        self._call_blocks[call_id] = index = self._next_block()
         block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
         written += _event("content_block_start", index=index, content_block=block)
         return written + (self._write_arguments(call_id, arguments) if arguments else b"")
 
     def _write_arguments(self, call_id: str, text: str) -> bytes:
         delta = {"type": "input_json_delta", "partial_json": text}
-        return _event("content_block_delta", index=self._calls[call_id], delta=delta)
+        return _event("content_block_delta", index=self._call_blocks[call_id], delta=delta)
 
     def _write_call_end(self, call_id: str, name: str, arguments: str) -> bytes:
-        return _event("content_block_stop", index=self._calls.pop(call_id))
+        return _event("content_block_stop", index=self._call_blocks.pop(call_id))
 
     def _write_end(self, finish: str) -> bytes:
-        parts = [self._close_block(), *(_event("content_block_stop", index=each) for each in self._calls.values())]
+        parts = [
+            self._close_block(),
+            *(_event("content_block_stop", index=index) for index in self._call_blocks.values()),
+        ]
         delta = {"stop_reason": STOP_REASONS[finish], "stop_sequence": None}
         parts.append(_event("message_delta", delta=delta, usage=_write_usage(self._usage)))
         return b"".join((*parts, _event("message_stop")))
@@ -94,16 +98,16 @@ class AnthropicEncoder(CompletionEncoder):
 
     def _open_block(self, block: dict[str, Any], delta: str, member: str) -> bytes:
         written = self._begin() + self._close_block()
-        self._open = block["type"]
+        self._open_type = block["type"]
         self._index = index = self._next_block()
         head = {"type": "content_block_delta", "index": index, "delta": {"type": delta}}
-        self._before = b"event: content_block_delta\ndata: " + to_json(head)[:-2] + b',"%b":' % member.encode()
+        self._delta_prefix = b"event: content_block_delta\ndata: " + to_json(head)[:-2] + b',"%b":' % member.encode()
         return written + _event("content_block_start", index=index, content_block=block)
 
     def _close_block(self) -> bytes:
-        if self._open is None:
+        if self._open_type is None:
             return b""
-        self._open = None
+        self._open_type = None
         return _event("content_block_stop", index=self._index)
 
     def _next_block(self) -> int:

@@ -1,18 +1,17 @@
-"""UI events from an ASGI application: as the body of a response, or over a websocket. Needs the extra `web`.
+"""UI events from an ASGI application, as the body of a response or over a websocket. Needs the extra `web`.
 
     @app.post("/chat")
     async def answer(question: Question) -> Response:
         return event_stream_response(chat(model, question.messages, tools=tools))
 
-What is returned is a Starlette response and an ASGI application, so that FastAPI, Starlette, Litestar and bare ASGI
-take it.
+FastAPI, Starlette, Litestar and plain ASGI accept the result, which is a Starlette response and an ASGI application.
 """
 
 try:
-    import starlette  # noqa: F401  # which all of it needs
+    import starlette  # noqa: F401
 except ImportError as error:
     raise ModuleNotFoundError(
-        "streamtools.outputs.asgi needs Starlette, which comes with the extra `web`: pip install 'streamtools[web]'",
+        "streamtools.outputs.asgi needs the extra `web`: pip install 'streamtools[web]'",
         name=error.name,
     ) from error
 

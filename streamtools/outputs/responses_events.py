@@ -1,6 +1,6 @@
-"""A run as one response of OpenAI's Responses, streamed: items of reasoning, of text and of calls, one after the other.
+"""A run as one streamed response of OpenAI's Responses: items of reasoning, text and calls in sequence. Sans-IO.
 
-Nothing is kept: the response says `store: false`, and all of it stands in its last event.
+Nothing is stored: the response says `store: false`, and its last event contains all of it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from streamtools import events
 from streamtools.errors import Code
-from streamtools.outputs.encoder import to_json
-from streamtools.outputs.model_answers import CompletionEncoder, input_in
+from streamtools.outputs.completion import CompletionEncoder, custom_input
+from streamtools.outputs.sse import to_json
 
-_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
-_USUAL: Mapping[str, Any] = {
+_INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_REQUEST_DEFAULTS: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
     "metadata": {},
@@ -30,13 +30,13 @@ _USUAL: Mapping[str, Any] = {
     "user": None,
     "truncation": "disabled",
 }
-"""What a response repeats of its request, and how it stands there if the request does not say."""
+"""Members that a response repeats from its request, with their defaults."""
 
 
 class ResponsesEncoder(CompletionEncoder):
     """Writes the events of Responses, in which calls in text have become items.
 
-    `request` is the body of the client's request, of which a response repeats a part. The other parameters are those of
+    `request` is the body of the client's request; a response repeats a part of it. The other parameters are those of
     `OpenAIEncoder`.
     """
 
@@ -52,7 +52,7 @@ class ResponsesEncoder(CompletionEncoder):
     ) -> None:
         super().__init__(call_deltas=call_deltas, custom=custom)
         token = id or secrets.token_hex(12)
-        repeated = {name: (request or {}).get(name, usual) for name, usual in _USUAL.items()}
+        repeated = {name: (request or {}).get(name, default) for name, default in _REQUEST_DEFAULTS.items()}
         self._response: dict[str, Any] = {
             "id": "resp_" + token,
             "object": "response",
@@ -70,12 +70,12 @@ class ResponsesEncoder(CompletionEncoder):
         }
         self._token = token
         self._number = 0
-        self._open: dict[str, Any] | None = None  # the item that is open, if it is none of a call
-        self._pieces: list[str] = []  # its text
-        self._where: dict[str, Any] = {}  # it, in its events
-        self._beside: dict[str, Any] = {}  # and what else those of its text have
-        self._head = b""  # both, in its deltas
-        self._calls: dict[str, tuple[int, list[str]]] = {}  # the places of those that are open, and their arguments
+        self._open_item: dict[str, Any] | None = None  # unless it is a call
+        self._text_pieces: list[str] = []  # of the open item
+        self._item_members: dict[str, Any] = {}  # that name the open item in its events
+        self._text_members: dict[str, Any] = {}  # that events with its text have as well
+        self._delta_members = b""  # both, as JSON
+        self._calls: dict[str, tuple[int, list[str]]] = {}  # indexes and arguments of the open calls
 
     def _write_start(self) -> bytes:
         created = self._event("response.created", response=self._response)
@@ -89,49 +89,53 @@ class ResponsesEncoder(CompletionEncoder):
     # Text and reasoning.
 
     def _write_text(self, text: str) -> bytes:
-        opened = b"" if self._open and self._open["type"] == "message" else self._open_item("message", "msg")
-        return opened + self._delta("output_text", text)
+        opened = b"" if self._open_item and self._open_item["type"] == "message" else self._start_item("message", "msg")
+        return opened + self._write_delta("output_text", text)
 
     def _write_reasoning(self, event: events.Reasoning) -> bytes:
         if not event.text:
             return b""
-        opened = b"" if self._open and self._open["type"] == "reasoning" else self._open_item("reasoning", "rs")
-        return opened + self._delta("reasoning_text", event.text)
+        opened = (
+            b"" if self._open_item and self._open_item["type"] == "reasoning" else self._start_item("reasoning", "rs")
+        )
+        return opened + self._write_delta("reasoning_text", event.text)
 
-    def _delta(self, kind: str, text: str) -> bytes:
-        self._pieces.append(text)
+    def _write_delta(self, kind: str, text: str) -> bytes:
+        self._text_pieces.append(text)
         self._number += 1
         name = b"response.%b.delta" % kind.encode()
         head = b'event: %b\ndata: {"type":"%b","sequence_number":%d' % (name, name, self._number - 1)
-        return b'%b%b"delta":%b}\n\n' % (head, self._head, to_json(text))
+        return b'%b%b"delta":%b}\n\n' % (head, self._delta_members, to_json(text))
 
-    def _open_item(self, type: str, prefix: str) -> bytes:
+    def _start_item(self, type: str, prefix: str) -> bytes:
         written = self._begin() + self._close_item()
         output = self._response["output"]
         place, id = len(output), f"{prefix}_{self._token}_{len(output)}"
         item: dict[str, Any] = {"id": id, "type": type, "status": "in_progress"}
         item |= {"role": "assistant", "content": []} if type == "message" else {"summary": [], "content": []}
         output.append(item)
-        self._open = item
-        self._pieces = []
-        self._where = {"item_id": id, "output_index": place, "content_index": 0}
-        self._beside = {"logprobs": []} if type == "message" else {}
-        self._head = b"," + to_json(self._where | self._beside)[1:-1] + b","
+        self._open_item = item
+        self._text_pieces = []
+        self._item_members = {"item_id": id, "output_index": place, "content_index": 0}
+        self._text_members = {"logprobs": []} if type == "message" else {}
+        self._delta_members = b"," + to_json(self._item_members | self._text_members)[1:-1] + b","
         written += self._event("response.output_item.added", output_index=place, item=item)
-        return written + self._event("response.content_part.added", **self._where, part=_part(type, ""))
+        return written + self._event("response.content_part.added", **self._item_members, part=_part(type, ""))
 
     def _close_item(self, status: str = "completed") -> bytes:
-        if self._open is None:
+        if self._open_item is None:
             return b""
-        item, self._open = self._open, None
-        type, text = item["type"], "".join(self._pieces)
+        item, self._open_item = self._open_item, None
+        type, text = item["type"], "".join(self._text_pieces)
         kind = "output_text" if type == "message" else "reasoning_text"
-        written = self._event(f"response.{kind}.done", **self._where, text=text, **self._beside)
+        written = self._event(f"response.{kind}.done", **self._item_members, text=text, **self._text_members)
         part = _part(type, text)
-        written += self._event("response.content_part.done", **self._where, part=part)
+        written += self._event("response.content_part.done", **self._item_members, part=part)
         item["content"] = [part]
         item["status"] = status
-        return written + self._event("response.output_item.done", output_index=self._where["output_index"], item=item)
+        return written + self._event(
+            "response.output_item.done", output_index=self._item_members["output_index"], item=item
+        )
 
     # Calls.
 
@@ -154,14 +158,14 @@ class ResponsesEncoder(CompletionEncoder):
         pieces.append(text)
         custom = item["type"] == "custom_tool_call"
         kind = "custom_tool_call_input" if custom else "function_call_arguments"
-        delta = input_in(text) if custom else text
+        delta = custom_input(text) if custom else text
         return self._event(f"response.{kind}.delta", item_id=item["id"], output_index=place, delta=delta)
 
     def _write_call_end(self, call_id: str, name: str, arguments: str, status: str = "completed") -> bytes:
         place, pieces = self._calls.pop(call_id)
         item, text = self._response["output"][place], "".join(pieces)
         if item["type"] == "custom_tool_call":
-            item["input"] = input_in(text)
+            item["input"] = custom_input(text)
             kind, held = "custom_tool_call_input", {"input": item["input"]}
         else:
             item["arguments"] = text
@@ -173,7 +177,7 @@ class ResponsesEncoder(CompletionEncoder):
     # The end.
 
     def _write_end(self, finish: str) -> bytes:
-        reason = _INCOMPLETE.get(finish)
+        reason = _INCOMPLETE_REASONS.get(finish)
         status = "incomplete" if reason else "completed"
         parts = [self._close_item(status)]
         parts += [self._write_call_end(call_id, "", "", "incomplete") for call_id in list(self._calls)]
@@ -184,7 +188,7 @@ class ResponsesEncoder(CompletionEncoder):
 
     def _write_error(self, code: Code, message: str) -> bytes:
         begun = self._begin() + self._close_item("incomplete")
-        for place, pieces in self._calls.values():  # of which nothing says that they are done
+        for place, pieces in self._calls.values():  # no event says that they are done
             self._response["output"][place] |= {"arguments": "".join(pieces), "status": "incomplete"}
         self._response["status"] = "failed"
         self._response["error"] = {"code": "server_error", "message": message}
@@ -198,11 +202,11 @@ def _part(type: str, text: str) -> dict[str, Any]:
 
 
 def _write_usage(usage: events.Usage) -> dict[str, Any]:
-    given, made = usage.input or 0, usage.output or 0
+    prompt, completion = usage.input or 0, usage.output or 0
     return {
-        "input_tokens": given,
+        "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": usage.cache_read or 0, "cache_write_tokens": usage.cache_write or 0},
-        "output_tokens": made,
+        "output_tokens": completion,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
-        "total_tokens": given + made if usage.total is None else usage.total,
+        "total_tokens": prompt + completion if usage.total is None else usage.total,
     }

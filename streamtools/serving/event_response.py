@@ -21,7 +21,6 @@ from starlette.types import Message, Receive, Scope, Send
 from streamtools.errors import RunNotFound
 from streamtools.events import UIEvent
 from streamtools.outputs import Encoder, Format, check_superseding, make_encoder
-from streamtools.outputs.shared import Sharing
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
 from streamtools.serving.journal import Attachment
 from streamtools.serving.requests import unavailable
@@ -141,7 +140,6 @@ class EventStreamResponse(Response):
             )
         finally:
             await reader.close()
-            body.close()
         if error is not None:
             raise error
         if self.background is not None:
@@ -173,7 +171,8 @@ class _EventBody:
         self._writer = writer
         self._encoder = encoder
         self._head = head
-        self._sharing: Sharing | None = None
+        self._run: Attachment | None = None
+        self._position = 0  # of the reader of a run
         self._opened = anyio.Event()
 
     async def send_head_in_time(self) -> None:
@@ -193,11 +192,10 @@ class _EventBody:
         self._opened.set()
         await self._send_head()
         if isinstance(events, Attachment):
-            self._sharing = Sharing(events.shelf, self._encoder, events.position)
+            self._run, self._position = events, events.position
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
-        data = b"".join(map(self._encoder.encode, events)) if self._sharing is None else self._sharing.write(events)
-        if data:
+        if data := self._encode(events):
             await self._send_data(data)
         else:
             await anyio.lowlevel.checkpoint()
@@ -206,14 +204,18 @@ class _EventBody:
         """Send the end of the body. Does nothing when it is called again."""
         if not self.finished:
             await self._send_head()
-            if data := (self._sharing or self._encoder).close():
+            if data := self._encoder.close():
                 await self._send_data(data)
             await self._writer.send({"type": "http.response.body", "body": b"", "more_body": False})
             self.finished = True
 
-    def close(self) -> None:
-        if self._sharing is not None:
-            self._sharing.leave()
+    def _encode(self, events: Sequence[UIEvent]) -> bytes:
+        if self._run is None:
+            return b"".join(map(self._encoder.encode, events))
+        if not self._encoder.resumable:  # a log that lost events may repeat some, which such a format cannot replace
+            events = [event for event in events if event.seq > self._position or not self._position]
+            self._position = max(self._position, *(event.seq for event in events), 0)
+        return self._run.shared_frames.encode(self._encoder, events) if events else b""
 
     async def _send_head(self) -> None:
         if not self.begun:

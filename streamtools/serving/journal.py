@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from streamtools import observing
 from streamtools.events import Done, Start, UIEvent
 from streamtools.logs import Logger, loggable
-from streamtools.outputs.shared import Shelf
+from streamtools.outputs.native_frames import SharedFrames
 from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, log_key, resync
 from streamtools.stream.driver import YIELD_EVERY, Flag, close
 from streamtools.stream.result import TurnResult
@@ -43,8 +43,7 @@ class Journal:
         self.begun = Flag()  # there is something to read
         self.waiting: set[anyio.CancelScope] = set()  # the scopes of reads that wait for the log
         self.driven: DrivenRun | None = None  # the run as one that another process may take over
-        self.shelf = Shelf()
-        """What responses have written of it, for one another."""
+        self.shared_frames = SharedFrames()
         self.in_memory = type(events) is MemoryEventLog  # the log neither fails nor waits
         self._run_id = run_id
         self._is_closed = False
@@ -130,7 +129,7 @@ class Attachment:
         if not isinstance(after, int):
             raise TypeError(f"after is the seq of an event, and not {after!r}")
         self.position = after
-        self.shelf = journal.shelf
+        self.shared_frames = journal.shared_frames
         self._journal = journal
         self._on_leave = on_leave
         self._scopes: set[anyio.CancelScope] = set()  # the scopes of reads that wait

@@ -18,7 +18,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, StreamToolsError
 from streamtools.logs import Logger, loggable
-from streamtools.outputs.encoder import HIDDEN, read_exclude
+from streamtools.outputs.native_frames import HIDDEN, read_exclude
 from streamtools.serving.client_frames import (
     ApprovalFrame,
     CallNotPending,

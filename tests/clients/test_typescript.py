@@ -11,7 +11,7 @@ import pytest
 
 from streamtools import ParserOptions, outputs
 from streamtools.events import CallDelta, Error, Executed, Raw, Reasoning, Text, UIEvent
-from streamtools.outputs.paired import files_of
+from streamtools.outputs.provider_files import files_of
 from streamtools.recording import shipped
 from streamtools.recording.event_replay import replay
 from tests.clients.programs import run_program

@@ -21,8 +21,8 @@ from streamtools.json_values import Rejected
 from streamtools.limits import Limits
 from streamtools.machine import native_calls
 from streamtools.machine.native_calls import NativeCalls
-from streamtools.outputs import paired, whole_answers
-from streamtools.outputs.paired import PairedEncoder
+from streamtools.outputs import front_end, non_streaming
+from streamtools.outputs.front_end import FrontEndEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.sources.open_call import OpenCall
 from streamtools.sources.wire_formats.anthropic import Anthropic
@@ -173,17 +173,17 @@ def what_was_heard_is_copied(patch: pytest.MonkeyPatch) -> None:
 def a_body_is_copied(patch: pytest.MonkeyPatch) -> None:
     """At its end, with each call that is ended there."""
 
-    def finish(encoder: PairedEncoder, done: Done | None) -> bytes:
+    def finish(encoder: FrontEndEncoder, done: Done | None) -> bytes:
         written = encoder._begin() + encoder._end_block()
         for call in done.pending if done is not None and done.reason == "finished" else ():
-            written += encoder._introduce(call)
+            written += encoder._complete_call(call)
             del encoder._calls[call.id]
         for known in [*encoder._calls.values()]:
-            written += encoder._refuse(Error(Code.TRUNCATED, "no", known.id))
+            written += encoder._end_call_without_result(Error(Code.TRUNCATED, "no", known.id))
         encoder._ended = True
         return written
 
-    patch.setattr(paired.PairedEncoder, "_finish", finish)
+    patch.setattr(front_end.FrontEndEncoder, "_finish", finish)
 
 
 def an_item_is_searched(patch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def an_item_is_searched(patch: pytest.MonkeyPatch) -> None:
 
     def search(encoder: ResponsesEncoder, status: str = "completed") -> bytes:
         for each in encoder._response["output"]:
-            if each is encoder._open:
+            if each is encoder._open_item:
                 break
         return close(encoder, status)
 
@@ -202,10 +202,10 @@ def an_item_is_searched(patch: pytest.MonkeyPatch) -> None:
 def texts_are_added(patch: pytest.MonkeyPatch) -> None:
     """To all that came before, with each piece of a whole answer."""
 
-    def add(texts: whole_answers._Texts, holder: dict[str, Any], name: str, piece: str) -> None:
+    def add(texts: non_streaming._TextMembers, holder: dict[str, Any], name: str, piece: str) -> None:
         holder[name] = (holder.get(name) or "") + piece
 
-    patch.setattr(whole_answers._Texts, "add", add)
+    patch.setattr(non_streaming._TextMembers, "add", add)
 
 
 def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from streamtools.errors import ClosedError
 from streamtools.events import Done, Text, UIEvent, read_ui_event
 from streamtools.machine.event_order import validate
 from streamtools.outputs import Encoder, make_encoder
-from streamtools.outputs.encoder import KEEP_ALIVE
+from streamtools.outputs.sse import KEEP_ALIVE
 from streamtools.recording import shipped
 from tests.machine.test_machine_laws import options, rarely, run, sources
 from tests.support.answer_events import check_message, check_responses
@@ -264,7 +264,7 @@ def test_an_encoder_is_for_one_response(row: Row) -> None:
         closed = encoder.close()
         assert not (closed and events and isinstance(events[-1], Done))
         assert b"" == encoder.close()
-        with pytest.raises(ClosedError, match="another response needs another encoder"):
+        with pytest.raises(ClosedError, match="Make a new encoder for another response"):
             encoder.encode(Text("more"))
 
     encoder = row.make()
@@ -314,5 +314,5 @@ def test_formats_have_names(name: str) -> None:
 
 def test_a_format_that_there_is_not() -> None:
     """The error names those that there are."""
-    with pytest.raises(ValueError, match="format is one of native, ai_sdk, ag_ui, openai, responses, anthropic, text"):
+    with pytest.raises(ValueError, match="must be one of native, ai_sdk, ag_ui, openai, responses, anthropic, text"):
         make_encoder("xml")

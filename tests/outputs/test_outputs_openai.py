@@ -26,7 +26,7 @@ from streamtools.events import (
     Usage,
     UsageReport,
 )
-from streamtools.outputs.model_answers import BOUND
+from streamtools.outputs.trailing_space import MAX_WHITE_SPACE as LIMIT
 from streamtools.testing.laws import cut
 from tests.support.gateway import collect
 from tests.support.openai_chunks import Message, read_message
@@ -256,9 +256,9 @@ def in_text(*items: str | int) -> list[UIEvent]:
         (["So.\n"], "So.\n"),
         ([" a ", " ", "\tb\r\n", "c "], " a  \tb\r\nc "),
         (["a\u00a0", 1], "a\u00a0"),
-        (["a" + " " * BOUND, 1], "a"),
-        (["a" + " " * (BOUND + 1), 1], "a" + " " * (BOUND + 1)),
-        (["a" + " " * (BOUND + 1), "  ", 1, "b ", 2], "a" + " " * (BOUND + 3) + "b"),
+        (["a" + " " * LIMIT, 1], "a"),
+        (["a" + " " * (LIMIT + 1), 1], "a" + " " * (LIMIT + 1)),
+        (["a" + " " * (LIMIT + 1), "  ", 1, "b ", 2], "a" + " " * (LIMIT + 3) + "b"),
     ],
 )
 def test_white_space_around_calls_in_text(items: list[str | int], content: str) -> None:
@@ -286,7 +286,7 @@ def test_white_space_between_steps() -> None:
     assert " b" == read(silent).content
 
 
-pieces = st.lists(st.sampled_from([" ", "\n", "\r\n", "a", "b c", " " * BOUND]), min_size=1, max_size=6).map("".join)
+pieces = st.lists(st.sampled_from([" ", "\n", "\r\n", "a", "b c", " " * LIMIT]), min_size=1, max_size=6).map("".join)
 
 
 @given(st.lists(pieces | st.integers(1, 9), max_size=6, unique=True), st.lists(st.integers(0, 2500), max_size=8))

@@ -11,7 +11,7 @@ from httpx_sse import EventSource
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.outputs.encoder import KEEP_ALIVE, encode_json, present, to_json
+from streamtools.outputs.sse import KEEP_ALIVE, encode_json, present, to_json
 from streamtools.sources import Frame, SSEDecoder
 from streamtools.testing.laws import cut
 

@@ -698,7 +698,7 @@ async def test_a_request_tells_the_position_of_a_run_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"format": "morse"}, "format is one of"),
+        ({"format": "morse"}, "`format` must be one of"),
         ({"after": -1}, "`after` must be the seq of an event"),
         ({"after": "3"}, "`after` must be the seq of an event"),
         ({"after": 3}, "`after` needs a run"),

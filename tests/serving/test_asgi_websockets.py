@@ -672,5 +672,5 @@ async def test_a_websocket_of_litestar() -> None:
 async def test_wrong_values(options: dict[str, Any]) -> None:
     """Are told before the connection is accepted."""
     websocket = WebSocket({"type": "websocket"}, None, None)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"owner|at least 1|positive|and not \['done'\]"):
+    with pytest.raises(ValueError, match=r"owner|at least 1|positive|got \['done'\]"):
         await serve_websocket(websocket, lambda message, session: None, **options)

@@ -1,15 +1,14 @@
-"""Many readers of one run: what they get, and how often it is written."""
+"""Many readers of one run: the bytes that they receive, and how often each event is encoded."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import anyio
 import pytest
 
 from streamtools import ToolStream, outputs
 from streamtools.events import ProviderCompleted, Start, StepStart, Text, TextDelta, UIEvent
-from streamtools.outputs.encoder import KEEP_ALIVE
+from streamtools.outputs.native_frames import NativeEncoder
+from streamtools.outputs.sse import KEEP_ALIVE
 from streamtools.runs import Runs
 from streamtools.serving.event_response import event_stream_response
 from tests.support.serving import Exchange
@@ -20,28 +19,23 @@ pytestmark = pytest.mark.anyio
 STOP = ProviderCompleted(finish_reason="stop")
 
 
-@pytest.mark.parametrize(("format", "readers"), [("native", 500), ("ai_sdk", 50), ("ag_ui", 50), ("text", 50)])
-async def test_five_hundred_readers_cost_one_encoding(
-    format: str, readers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of one run, in one format: each event is encoded once, and each reader gets the same bytes as a single one."""
-    kind: Any = type(outputs.make_encoder(format))
-    encode, encoded = kind.encode, list[UIEvent]()
+async def test_five_hundred_readers_cost_one_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each event of a run is encoded once, and each reader gets the same bytes as a single one."""
+    encode, encoded = NativeEncoder.encode, list[UIEvent]()
 
-    def counted(encoder: Any, event: UIEvent) -> bytes:
+    def counted(encoder: NativeEncoder, event: UIEvent) -> bytes:
         encoded.append(event)
-        written: bytes = encode(encoder, event)
-        return written
+        return encode(encoder, event)
 
     holds = [anyio.Event() for _ in range(5)]
     source = Script(*(item for number, hold in enumerate(holds) for item in (hold, [TextDelta(f"{number} ")])), [STOP])
-    exchanges = [Exchange() for _ in range(readers)]
+    exchanges = [Exchange() for _ in range(500)]
     async with Runs() as runs:
         run = await runs.start(ToolStream(source, run_id="r"), owner="u")
-        monkeypatch.setattr(kind, "encode", counted)
+        monkeypatch.setattr(NativeEncoder, "encode", counted)
         async with anyio.create_task_group() as group:
             for each in exchanges:
-                response = event_stream_response(run, format=format)
+                response = event_stream_response(run)
                 group.start_soon(response, each.scope, each.receive, each.send)
             for hold in holds:
                 await anyio.wait_all_tasks_blocked()
@@ -52,8 +46,7 @@ async def test_five_hundred_readers_cost_one_encoding(
 
     assert events == encoded
     assert 5 == len([event for event in events if isinstance(event, Text)])
-    encoder = kind()
-    whole = (b"" if format == "text" else KEEP_ALIVE) + b"".join(encode(encoder, event) for event in events)
+    whole = KEEP_ALIVE + b"".join(map(NativeEncoder().encode, events))
     assert {whole} == {b"".join(each.chunks) for each in exchanges}
 
 

@@ -23,7 +23,7 @@ from streamtools.events import (
     UIEvent,
     Warning,
 )
-from streamtools.outputs.plain_text import escape
+from streamtools.outputs.ui_texts import escape
 from tests.support.cases import together
 
 CALL = ToolCall(id="c1", name="getWeather", arguments={}, dialect="hash_marker")

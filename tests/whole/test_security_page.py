@@ -16,7 +16,6 @@ from streamtools import Guards, Limits, RunnerOptions, chat
 from streamtools.conversation import Timeouts
 from streamtools.events.event import AT_ONCE
 from streamtools.outputs.asgi import event_stream_response, read_body, serve_websocket, shutdown_signal
-from streamtools.outputs.shared import TOGETHER
 from streamtools.runs import MemoryEventLog, Runs
 from streamtools.serving.requests import MAX_TOTAL_BODIES
 from streamtools.stream.handover import BUFFERED, BUFFERED_BYTES
@@ -101,7 +100,6 @@ def defaults_table() -> str:
         ("events of a run that are kept", default(MemoryEventLog, "max_events"), "`MemoryEventLog(max_events=…)`"),
         ("bytes of these", default(MemoryEventLog, "max_bytes"), "`MemoryEventLog(max_bytes=…)`"),
         ("bytes that a reader takes at once, or one event", AT_ONCE, "fixed"),
-        ("bytes that responses of a run in one format keep for slower ones, beside one batch", TOGETHER, "fixed"),
         ("events that wait for a reader", BUFFERED, "fixed"),
         ("bytes of these, progress of tools among them", BUFFERED_BYTES, "fixed"),
         (

@@ -29,7 +29,7 @@ from streamtools.apps.cli.growing_markdown import GrowingMarkdown, LiveRegion, s
 from streamtools.apps.cli.run_summary import describe, seconds_text
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.outputs.plain_text import UiTexts
+from streamtools.outputs.ui_texts import UiTexts
 from streamtools.stream.result import TurnResult
 
 VALUE = 200

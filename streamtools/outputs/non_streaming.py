@@ -1,7 +1,7 @@
-"""An answer as one JSON body, for clients that do not ask for a stream, and errors in the form of each API. Sans-IO.
+"""Answers as one JSON body, for clients that do not request a stream, and error bodies of each API. Sans-IO.
 
-A whole answer is made of the very events that would have been streamed, put together as the clients' SDKs do it: so
-what a client gets does not depend on how it has asked.
+The body is joined from the events of a stream, as the SDKs of the clients join them. So a client receives the same
+answer in either way.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from streamtools.outputs.encoder import to_json
+from streamtools.outputs.sse import to_json
 
 Body = dict[str, Any]
 
-_OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
-_TYPES = {
+_OPENAI_ERROR_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+_ANTHROPIC_ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
@@ -24,38 +29,38 @@ _TYPES = {
     429: "rate_limit_error",
     529: "overloaded_error",
 }
-_FAILED = 502
-"""The status of an answer that is known to have failed before anything of it has been sent."""
+_BAD_GATEWAY = 502
+"""The status of an answer that failed before any of it was sent."""
 
 
-def write_fault(format: str, status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
-    """Return the body of an error in the form of OpenAI's API, or of Anthropic's (`"anthropic"`)."""
+def error_body(format: str, status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
+    """Return an error body in the form of Anthropic's API (`"anthropic"`) or OpenAI's (any other format)."""
     if format == "anthropic":
-        kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
+        kind = _ANTHROPIC_ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
         return to_json({"type": "error", "error": {"type": kind, "message": message}})
-    kind = _OPENAI_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    kind = _OPENAI_ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     return to_json({"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
-def write_whole(format: str, stream: bytes) -> tuple[int, bytes]:
-    """Return the status and the body of an answer in a format, whose stream this would be."""
-    events = list(_read(stream))
-    ends = (each["response"] if each.get("type") == "response.failed" else each for each in events)
-    fault = next((fault for each in ends if (fault := each.get("error"))), None)
-    if fault is not None:
-        return _FAILED, write_fault(format, _FAILED, fault.get("message", ""), code=fault.get("code"))
-    return 200, to_json(_JOINED[format](events))
+def join_stream(format: str, stream: bytes) -> tuple[int, bytes]:
+    """Return the status and the JSON body of the answer whose stream in `format` is `stream`."""
+    events = list(_read_events(stream))
+    holders = (event["response"] if event.get("type") == "response.failed" else event for event in events)
+    error = next((error for holder in holders if (error := holder.get("error"))), None)
+    if error is not None:
+        return _BAD_GATEWAY, error_body(format, _BAD_GATEWAY, error.get("message", ""), code=error.get("code"))
+    return 200, to_json(_JOIN[format](events))
 
 
-def _read(stream: bytes) -> Iterator[Body]:
+def _read_events(stream: bytes) -> Iterator[Body]:
     for event in stream.split(b"\n\n"):
         data = event.rpartition(b"\n")[2].removeprefix(b"data: ")
         if data.startswith(b"{"):
             yield json.loads(data)
 
 
-class _Texts:
-    """Texts that come in pieces, as members of objects; each is joined once, at the end."""
+class _TextMembers:
+    """String members of objects that arrive in pieces. Each is joined once, at the end."""
 
     def __init__(self) -> None:
         self._pieces: dict[tuple[int, str], tuple[Body, list[str]]] = {}
@@ -70,18 +75,18 @@ class _Texts:
 
 
 def _join_chunks(chunks: list[Body]) -> Body:
-    """Return the chat completion that chunks are."""
-    texts = _Texts()
+    """Return the chat completion of its chunks."""
+    texts = _TextMembers()
     choices: dict[int, Body] = {}
     usage = None
     for chunk in chunks:
         usage = chunk.get("usage") or usage
-        for each in chunk["choices"]:
-            index = each["index"]
+        for delta in chunk["choices"]:
+            index = delta["index"]
             choice = choices.setdefault(index, {"index": index, "message": {"role": "assistant", "content": None}})
-            _add(choice["message"], each["delta"], texts)
-            choice["finish_reason"] = each["finish_reason"]
-            if logprobs := each.get("logprobs"):
+            _add_delta(choice["message"], delta["delta"], texts)
+            choice["finish_reason"] = delta["finish_reason"]
+            if logprobs := delta.get("logprobs"):
                 known = choice.setdefault("logprobs", {"content": [], "refusal": None})
                 known["content"] += logprobs.get("content") or []
     texts.join()
@@ -95,7 +100,7 @@ def _join_chunks(chunks: list[Body]) -> Body:
     return whole | ({"usage": usage} if usage else {})
 
 
-def _add(message: Body, delta: Body, texts: _Texts) -> None:
+def _add_delta(message: Body, delta: Body, texts: _TextMembers) -> None:
     for name in ("content", "reasoning_content"):
         if delta.get(name):
             texts.add(message, name, delta[name])
@@ -110,10 +115,10 @@ def _add(message: Body, delta: Body, texts: _Texts) -> None:
 
 
 def _join_message(events: list[Body]) -> Body:
-    """Return the message of Anthropic's that events are."""
+    """Return Anthropic's message of its events."""
     message: Body = events[0]["message"]
     content: list[Body] = message["content"]
-    texts = _Texts()
+    texts = _TextMembers()
     inputs: dict[int, list[str]] = {}
     for event in events:
         match event:
@@ -130,13 +135,13 @@ def _join_message(events: list[Body]) -> Body:
     for index, pieces in inputs.items():
         try:
             content[index]["input"] = json.loads("".join(pieces))
-        except ValueError:  # of a call that was cut
+        except ValueError:  # the call was cut
             content[index]["input"] = {}
     return message
 
 
-_JOINED: dict[str, Callable[[list[Body]], Body]] = {
+_JOIN: dict[str, Callable[[list[Body]], Body]] = {
     "openai": _join_chunks,
-    "responses": lambda events: events[-1]["response"],  # which stands there whole
+    "responses": lambda events: events[-1]["response"],  # the last event has all of it
     "anthropic": _join_message,
 }

@@ -1,0 +1,220 @@
+"""AG-UI, the protocol of CopilotKit and others, version 1.0. Sans-IO.
+
+Its client checks the order of the events and fails if one is out of place: everything is closed before `RUN_FINISHED`,
+nothing follows `RUN_ERROR`, and absent members are omitted, never null. The client builds the messages of the next
+request from the events. So message ids are unique beyond one run (they start with the id of the run), all calls of a
+turn belong to one message of the assistant unless the model thinks between them, and each call that ended has a result.
+A call without a result is one that the front end runs itself.
+
+The outcome `cancelled`, `pendingToolCallIds` and `usage` are new in version 1.0. They are sent only to a reader that
+declares it, because earlier readers refuse them. The outcome `interrupt` is sent to all: it is older than 1.0
+(CopilotKit uses 0.0.59), and earlier readers ignore outcomes. Clients parse the arguments of calls before they send
+them back, so a malformed call has an object with its text as arguments.
+
+Source: the packages `@ag-ui/client` 0.0.27 to 0.0.59 and 1.0.0 (`verify`, `apply/default`, `legacy/convert`) and
+`ag-ui-protocol` 1.0.0, whose models are generated from the schema of 1.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+from streamtools.calls import ToolCall
+from streamtools.events import Done, Error, Partial
+from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, OpenCall
+from streamtools.outputs.signatures import Signature, call_signature
+from streamtools.outputs.sse import encode_part, present, to_json
+
+PROTOCOL_VERSION = "1.0"
+
+MALFORMED = "$malformed"
+"""The argument with the text of a malformed call; `history/ag_ui_messages.py` reads it."""
+
+_version = re.compile(r"(\d{1,9})\.\d{1,9}")
+
+
+class AGUIEncoder(FrontEndEncoder):
+    """Writes AG-UI 1.0.
+
+    `thread_id`, `run_id` and `protocol_version` are members of the request (`threadId`, `runId`, `protocolVersion`).
+    Without ids, the id of the run is sent. Without a version of 1.0 or later, no members are sent that earlier clients
+    refuse, CopilotKit's among them: the names of calls that the front end has to run, the tokens of the run, and the
+    cancellation, which becomes an error. Approvals are requested in every version.
+
+    `known_calls` are the ids of calls that the messages of the request already contain, for a run that resumes another.
+    `known_results` are those with a result, which is not sent again. The value of an `output` grows under the member
+    `state` of the client's state, by `STATE_DELTA`; None sends no state. JSON Patch cannot append to a string, so a
+    string is sent again after it has grown by a quarter, and at its end.
+    """
+
+    def __init__(
+        self,
+        *,
+        thread_id: str | None = None,
+        run_id: str | None = None,
+        protocol_version: str | None = None,
+        known_calls: Collection[str] = (),
+        known_results: Collection[str] = (),
+        state: str | None = "output",
+    ) -> None:
+        super().__init__(known_calls)
+        self._known_results = {known_results} if isinstance(known_results, str) else set(known_results)
+        self._thread_id = thread_id
+        self._run_id = run_id or ""
+        declared = _version.fullmatch(protocol_version or "")
+        self._is_current = declared is not None and int(declared[1]) >= 1
+        self._message_prefix = ""  # the run's own id: a resumed run may reuse the client's id of the run before
+        self._messages = 0
+        self._state = state
+        self._has_root = False  # the reader has the start of the value
+        self._pieces: list[str] = []  # of the open string of the value
+        self._size = self._sent_size = 0  # of that string, in characters
+        self._parent = ""  # the assistant's message of this step that calls belong to
+        self._block_id = ""
+
+    def _write_start(self, run_id: str | None) -> bytes:
+        self._run_id = self._run_id or run_id or "run"
+        self._message_prefix = run_id or self._run_id
+        thread_id = self._thread_id or self._run_id
+        return encode_part("RUN_STARTED", threadId=thread_id, runId=self._run_id, protocolVersion=PROTOCOL_VERSION)
+
+    def _write_step_start(self, step: int) -> bytes:
+        self._parent = ""
+        return encode_part("STEP_STARTED", stepName=f"step-{step}")
+
+    def _write_step_end(self, step: int) -> bytes:
+        self._parent = ""
+        return encode_part("STEP_FINISHED", stepName=f"step-{step}")
+
+    def _write_block_start(self, channel: Channel, number: int) -> bytes:
+        message_id = self._block_id = self._new_id()
+        head = b'data: {"type":"%b","messageId":%b,"delta":'
+        if channel == "text":
+            self._parent = message_id
+            self._delta_prefix = head % (b"TEXT_MESSAGE_CONTENT", to_json(message_id))
+            return encode_part("TEXT_MESSAGE_START", messageId=message_id, role="assistant")
+        self._parent = ""  # otherwise calls after the reasoning would come back before it
+        self._delta_prefix = head % (b"REASONING_MESSAGE_CONTENT", to_json(message_id))
+        written = encode_part("REASONING_START", messageId=message_id)
+        return written + encode_part("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")
+
+    def _write_block_end(self, channel: Channel, number: int, signature: Signature | None) -> bytes:
+        written = self._write_signature("message", self._block_id, signature)
+        if channel == "text":
+            return written + encode_part("TEXT_MESSAGE_END", messageId=self._block_id)
+        written += encode_part("REASONING_MESSAGE_END", messageId=self._block_id)
+        return written + encode_part("REASONING_END", messageId=self._block_id)
+
+    def _write_call_start(self, call_id: str, name: str) -> bytes:
+        self._parent = self._parent or self._new_id()
+        return encode_part("TOOL_CALL_START", toolCallId=call_id, toolCallName=name, parentMessageId=self._parent)
+
+    def _write_call_delta(self, call_id: str, text: str) -> bytes:
+        return encode_part("TOOL_CALL_ARGS", toolCallId=call_id, delta=text)
+
+    def _write_call(self, call: ToolCall, open_call: OpenCall) -> bytes:
+        written = b"" if open_call.has_deltas else self._write_call_delta(call.id, to_json(call.arguments).decode())
+        written += self._write_signature("tool-call", call.id, call_signature(call, self._provider_format))
+        return written + encode_part("TOOL_CALL_END", toolCallId=call.id)
+
+    def _write_signature(self, subtype: str, id: str, signature: Signature | None) -> bytes:
+        """Return the signature of a message or a call, for the client to keep."""
+        if signature is None:
+            return b""
+        return encode_part(
+            "REASONING_ENCRYPTED_VALUE", subtype=subtype, entityId=id, encryptedValue=signature.as_string()
+        )
+
+    def _write_partial(self, partial: Partial) -> bytes:
+        path, value = partial.path, partial.value
+        if self._state is None or partial.call_id is not None:  # the client parses arguments itself
+            return b""
+        self._has_root = self._has_root or not path
+        op = "add"
+        if isinstance(value, str):
+            op = "replace" if self._pieces else "add"
+            self._pieces.append(value)
+            self._size += len(value)
+            if not partial.complete and self._sent_size and self._size < self._sent_size * 1.25:
+                return b""
+            self._sent_size, value = self._size, "".join(self._pieces)
+            self._pieces = [value]
+            if partial.complete:
+                self._pieces, self._size, self._sent_size = [], 0, 0
+        elif partial.complete and isinstance(value, dict | list):
+            return b""
+        if not self._has_root:  # the events start in the middle of a run
+            return b""
+        pointer = "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in (self._state, *path))
+        return encode_part("STATE_DELTA", delta=[{"op": op, "path": pointer, "value": value}])
+
+    def _write_progress(self, open_call: OpenCall, data: Any) -> bytes:
+        return encode_part("CUSTOM", name="tool-progress", value={"toolCallId": open_call.id, "progress": data})
+
+    def _write_result(self, call: ToolCall, result: Any) -> bytes:
+        return self._write_tool_message(call.id, result if isinstance(result, str) else to_json(result).decode())
+
+    def _write_call_error(self, error: Error, open_call: OpenCall | None) -> bytes:
+        assert error.call_id is not None
+        written = b""
+        if open_call is None:
+            written = self._write_call_start(error.call_id, error.call.name if error.call else UNNAMED)
+        if open_call is None or not (open_call.complete or open_call.has_deltas):
+            arguments = error.call.arguments if error.call else {MALFORMED: error.raw} if error.raw else {}
+            written += self._write_call_delta(error.call_id, to_json(arguments).decode())
+        if open_call is None or not open_call.complete:
+            written += encode_part("TOOL_CALL_END", toolCallId=error.call_id)
+        return written + self._write_tool_message(error.call_id, error.message)
+
+    def _write_failure(self, failure: Error) -> bytes:
+        return encode_part("RUN_ERROR", message=failure.message, code=failure.code.value, usage=self._usage_member())
+
+    def _write_end(self, done: Done) -> bytes:
+        if done.reason == "cancelled" and not self._is_current:
+            return encode_part("RUN_ERROR", message="The run was cancelled.", code="cancelled")
+        outcome: dict[str, Any] | None = None
+        if done.reason == "cancelled":
+            outcome = {"type": "cancelled"}
+        elif done.reason == "finished" and done.pending:
+            asked = [call.id for call in done.pending if call.id in self._questions]
+            interrupts = [{"id": call_id, "reason": "tool_approval", "toolCallId": call_id} for call_id in asked]
+            if interrupts:
+                outcome = {"type": "interrupt", "interrupts": interrupts}
+            elif self._is_current:
+                outcome = {"type": "success", "pendingToolCallIds": [call.id for call in done.pending]}
+        return encode_part(
+            "RUN_FINISHED",
+            threadId=self._thread_id or self._run_id,
+            runId=self._run_id,
+            result=present(reason=done.reason, finishReason=done.finish_reason, conversationId=done.conversation_id),
+            outcome=outcome,
+            usage=self._usage_member(),
+        )
+
+    def _write_tool_message(self, call_id: str, content: str) -> bytes:
+        """Return the message that answers a call. The protocol does not distinguish an error from a result."""
+        if call_id in self._known_results:
+            return b""
+        return encode_part(
+            "TOOL_CALL_RESULT", messageId=self._new_id(), toolCallId=call_id, content=content, role="tool"
+        )
+
+    def _usage_member(self) -> list[dict[str, Any]] | None:
+        usage = self._usage
+        if usage is None or not self._is_current:
+            return None
+        counted = present(
+            inputTokens=usage.input,
+            outputTokens=usage.output,
+            totalTokens=usage.total,
+            reasoningTokens=usage.reasoning,
+            cachedInputTokens=usage.cache_read,
+            cacheWriteInputTokens=usage.cache_write,
+        )
+        return [counted] if counted else None
+
+    def _new_id(self) -> str:
+        self._messages += 1
+        return f"{self._message_prefix}-{self._messages}"

@@ -1,0 +1,323 @@
+"""The base of encoders for chat interfaces, whose protocols have a start and an end for everything. Sans-IO.
+
+Among UI events, a block of text has no end: the next event of another type ends it. The protocols of front ends have a
+start and an end for each block, step and call, and their clients fail, or wait forever, if an end is missing. This
+module tracks the open items and ends them, however the run ends. A subclass writes each start and each end.
+
+White space alone is not a block of text: models put line breaks around their calls, and an interface would show an
+empty message for each. White space waits for the first visible character, and is dropped if there is none.
+
+Nothing depends on the order of the events. Clients can also read a body that starts in the middle of a run, because the
+log no longer has the earlier events.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, assert_never
+
+from streamtools import events
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.outputs.encoder import closed_error
+from streamtools.outputs.provider_files import files_of
+from streamtools.outputs.signatures import Signature, reasoning_signature, text_signature
+from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, to_json
+
+Channel: TypeAlias = Literal["text", "reasoning"]
+
+UNNAMED = "unknown"
+"""The name of a call that ended before its name was known. Protocols require a name."""
+
+
+@dataclass
+class OpenCall:
+    """A call that has not ended, as the reader knows it."""
+
+    id: str
+    name: str
+    has_deltas: bool = False
+    """Some of its arguments were sent while the model wrote them."""
+    complete: bool = False
+    """All of its arguments were sent."""
+    allowed: bool = False
+    """It started to run, after an approval if it needed one."""
+
+
+_NOT_RUN = {
+    "truncated": "Not run: the answer was cut off.",
+    "failed": "Not run: the run failed.",
+    "stopped": "Not run: the run was stopped.",
+    "cancelled": "Not run: the run was cancelled.",
+}
+_NO_RESULT = "The run ended without a result of this call."
+_MAX_WHITE_SPACE = 256  # characters that wait for a visible one
+
+
+class FrontEndEncoder(ABC):
+    """Takes UI events. The methods of a subclass write the start and the end of each item in its protocol."""
+
+    content_type: str = EVENT_STREAM
+    headers: Mapping[str, str] = EVENT_STREAM_HEADERS
+    keep_alive: bytes = KEEP_ALIVE
+    resumable: bool = False
+    _delta_prefix: bytes = b""  # before the JSON of a delta of the open block
+
+    def __init__(self, known_calls: Collection[str] = ()) -> None:
+        self._begun = False
+        self._ended = False
+        self._step: int | None = None
+        self._provider_format: str | None = None
+        self._step_finish: str | None = None
+        self._channel: Channel | None = None  # of the open block
+        self._blocks = 0
+        self._white_space: dict[Channel, str] = {}  # waits for a visible character
+        self._calls: dict[str, OpenCall] = {}
+        self._known_calls = {known_calls} if isinstance(known_calls, str) else set(known_calls)
+        self._questions: dict[str, events.ApprovalRequested] = {}
+        self._failure: events.Error | None = None
+        self._usage: events.Usage | None = None
+
+    def encode(self, event: events.UIEvent) -> bytes:
+        """Return the parts for `event`. Those of `done` complete the body."""
+        if self._ended:
+            raise closed_error()
+        match event:
+            case events.Text(text):
+                return self._add_text("text", text)
+            case events.Reasoning():
+                return self._add_reasoning(event)
+            case events.Raw(format="gemini", about="text"):
+                return self._sign_text(text_signature(event))
+            case events.Start(run_id):
+                return self._begin(run_id)
+            case events.StepStart(step, format=format):
+                written = self._begin() + self._end_step()
+                self._step, self._provider_format = step, format
+                return written + self._write_step_start(step)
+            case events.StepEnd(finish_reason=finish_reason):
+                self._step_finish = finish_reason
+                return self._end_step()
+            case events.CallStart(call_id, name):
+                return self._start_call(call_id, name)
+            case events.CallDelta(call_id, text):
+                return self._add_to_call(call_id, text)
+            case events.Call(call):
+                return self._complete_call(call)
+            case events.Executing(call):
+                written = self._complete_call(call)
+                self._calls[call.id].allowed = True
+                return written + (self._write_approval(call) if call.id in self._questions else b"")
+            case events.ApprovalRequested(call):
+                self._questions[call.id] = event
+                return self._complete_call(call) + self._write_question(call)
+            case events.Progress(call_id, data):
+                open_call = self._calls.get(call_id)
+                return self._write_progress(open_call, data) if open_call and open_call.complete else b""
+            case events.Executed(call, result):
+                written = self._complete_call(call)
+                del self._calls[call.id]
+                return written + self._write_result(call, result)
+            case events.Error(call_id=None):
+                self._failure = event  # sent at the end, because readers stop reading there
+                return b""
+            case events.Error():
+                return self._end_call_without_result(event)
+            case events.UsageReport(usage):
+                self._usage = usage if self._usage is None else self._usage + usage
+                return self._begin() + self._write_usage(self._usage)
+            case events.Done():
+                return self._finish(event)
+            case events.Raw(data):
+                return b"".join(self._write_file(media_type, url) for media_type, url in files_of(data))
+            case events.Partial():
+                return self._begin() + self._write_partial(event)
+            case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup() | events.Matched():
+                return b""
+            case events.StepSuperseded():  # responses refuse such runs, because readers cannot take back what they show
+                return b""
+        assert_never(event)
+
+    def close(self) -> bytes:
+        """Return the end of a body without `done`, after the end of everything that is open."""
+        if self._ended:
+            return b""
+        return self._finish(None)
+
+    # The open items and their ends.
+
+    def _begin(self, run_id: str | None = None) -> bytes:
+        if self._begun:
+            return b""
+        self._begun = True
+        return self._write_start(run_id)
+
+    def _end_step(self) -> bytes:
+        written = self._end_block()
+        if self._step is None:
+            return written
+        step, self._step = self._step, None
+        return written + self._write_step_end(step)
+
+    def _add_text(self, channel: Channel, text: str) -> bytes:
+        if not text:
+            return b""
+        if channel == self._channel:
+            return b"%b%b}\n\n" % (self._delta_prefix, to_json(text))
+        text = self._white_space.get(channel, "") + text
+        if text.isspace() and len(text) <= _MAX_WHITE_SPACE:
+            self._white_space[channel] = text
+            return b""
+        written = self._start_block(channel)
+        return b"%b%b%b}\n\n" % (written, self._delta_prefix, to_json(text))
+
+    def _start_block(self, channel: Channel) -> bytes:
+        written = self._begin() + self._end_block()
+        self._channel = channel
+        self._blocks += 1
+        return written + self._write_block_start(channel, self._blocks)
+
+    def _end_block(self, signature: Signature | None = None) -> bytes:
+        self._white_space.clear()
+        if self._channel is None:
+            return b""
+        channel, self._channel = self._channel, None
+        return self._write_block_end(channel, self._blocks, signature)
+
+    def _add_reasoning(self, event: events.Reasoning) -> bytes:
+        """Return a piece of reasoning. A signature ends the block, which may have no text."""
+        written = self._add_text("reasoning", event.text)
+        signature = reasoning_signature(event, self._provider_format)
+        if signature is not None and self._channel != "reasoning":
+            written += self._start_block("reasoning")
+        ends = self._channel == "reasoning" and (signature is not None or event.signature is not None)
+        return written + self._end_block(signature) if ends else written
+
+    def _sign_text(self, signature: Signature | None) -> bytes:
+        """End the open text with its signature. Without an open text, a signature gets an empty block of its own."""
+        if self._channel == "text":
+            return self._end_block(signature)
+        return self._start_block("text") + self._end_block(signature) if signature is not None else b""
+
+    def _start_call(self, call_id: str, name: str) -> bytes:
+        if call_id in self._calls:
+            return b""
+        written = self._begin() + self._end_block()
+        self._calls[call_id] = OpenCall(call_id, name)
+        return written + self._write_call_start(call_id, name)
+
+    def _add_to_call(self, call_id: str, text: str) -> bytes:
+        open_call = self._calls.get(call_id)
+        if open_call is None or open_call.complete or not text:
+            return b""
+        open_call.has_deltas = True
+        return self._write_call_delta(call_id, text)
+
+    def _complete_call(self, call: ToolCall) -> bytes:
+        """Return the rest of a call, nothing if the reader has it already."""
+        open_call = self._calls.get(call.id)
+        if open_call is not None and open_call.complete:
+            return b""
+        if call.id in self._known_calls:
+            self._calls[call.id] = OpenCall(call.id, call.name, complete=True)
+            return self._begin()
+        written = self._start_call(call.id, call.name)
+        open_call = self._calls[call.id]
+        open_call.complete = True
+        return written + self._write_call(call, open_call)
+
+    def _end_call_without_result(self, error: events.Error) -> bytes:
+        assert error.call_id is not None
+        open_call = self._calls.pop(error.call_id, None)
+        if open_call is None and error.call is not None and error.call_id in self._known_calls:
+            open_call = OpenCall(error.call_id, error.call.name, complete=True)
+        written = self._begin() + (self._end_block() if open_call is None else b"")
+        return written + self._write_call_error(error, open_call)
+
+    def _finish(self, done: events.Done | None) -> bytes:
+        parts = [self._begin(), self._end_block()]  # a list, because a run may leave many calls open
+        if done is not None and done.reason == "finished":
+            for call in done.pending:
+                parts.append(self._complete_call(call))
+                del self._calls[call.id]  # the client runs it
+        message = _NOT_RUN.get(done.reason, _NO_RESULT) if done is not None else _NO_RESULT
+        for open_call in [*self._calls.values()]:
+            parts.append(self._end_call_without_result(events.Error(Code.TRUNCATED, message, open_call.id)))
+        parts.append(self._end_step())
+        self._ended = True
+        if done is None or done.reason == "failed":
+            failure = self._failure or events.Error(Code.STREAM_INTERRUPTED, "The stream ended before the answer did.")
+            parts.append(self._write_failure(failure))
+        else:
+            parts.append(self._write_end(done))
+        return b"".join(parts)
+
+    # The protocol.
+
+    @abstractmethod
+    def _write_start(self, run_id: str | None) -> bytes:
+        """Return the start of the body. `run_id` is None if the events start in the middle of a run."""
+
+    @abstractmethod
+    def _write_step_start(self, step: int) -> bytes: ...
+
+    @abstractmethod
+    def _write_step_end(self, step: int) -> bytes: ...
+
+    @abstractmethod
+    def _write_block_start(self, channel: Channel, number: int) -> bytes:
+        """Return the start of a block, and set `_delta_prefix` to the bytes before the JSON of each delta."""
+
+    @abstractmethod
+    def _write_block_end(self, channel: Channel, number: int, signature: Signature | None) -> bytes:
+        """Return the end of a block, with its signature."""
+
+    @abstractmethod
+    def _write_call_start(self, call_id: str, name: str) -> bytes: ...
+
+    @abstractmethod
+    def _write_call_delta(self, call_id: str, text: str) -> bytes: ...
+
+    @abstractmethod
+    def _write_call(self, call: ToolCall, open_call: OpenCall) -> bytes:
+        """Return the rest of a call that has started."""
+
+    def _write_question(self, call: ToolCall) -> bytes:
+        """Return the question whether a call may run; nothing if the end of the run asks it."""
+        return b""
+
+    def _write_approval(self, call: ToolCall) -> bytes:
+        """Return the approval of a call, for readers that did not send it."""
+        return b""
+
+    def _write_file(self, media_type: str, url: str) -> bytes:
+        """Return a file that the model has made, if the protocol has files."""
+        return b""
+
+    def _write_partial(self, partial: events.Partial) -> bytes:
+        """Return the growth of a typed value, if the protocol has one."""
+        return b""
+
+    @abstractmethod
+    def _write_progress(self, open_call: OpenCall, data: Any) -> bytes: ...
+
+    @abstractmethod
+    def _write_result(self, call: ToolCall, result: Any) -> bytes: ...
+
+    @abstractmethod
+    def _write_call_error(self, error: events.Error, open_call: OpenCall | None) -> bytes:
+        """Return the end of a call without a result. `open_call` is None if the reader does not know the call."""
+
+    def _write_usage(self, usage: events.Usage) -> bytes:
+        """Return the tokens of the run until now; nothing if they are sent at its end."""
+        return b""
+
+    @abstractmethod
+    def _write_failure(self, failure: events.Error) -> bytes:
+        """Return the end of the body of a run that failed."""
+
+    @abstractmethod
+    def _write_end(self, done: events.Done) -> bytes:
+        """Return the end of the body of any other run."""
