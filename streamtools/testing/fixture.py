@@ -6,13 +6,15 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
 import httpx
 
+from streamtools.calls import new_call_id
 from streamtools.errors import RecordingError, UnrecordedRequest, check_word
+from streamtools.parsing.policies import ParserOptions
 from streamtools.recording import Cut, Edit, Playback, PlaybackOptions, Recording, Secret, read_recordings
 from streamtools.recording.event_replay import Replay, ReplayOptions, replay
 from streamtools.recording.exchanges import DETECT, FIELDS, Match
@@ -227,7 +229,10 @@ class RecordingFixture:
                 f"{self.path} is not there: only what goes through `recording.transport` is recorded, and"
                 " `recording.replay` asks nobody"
             )
-        chosen: Any = {"run_id": "run_1", "new_id": self.new_id, **self._settings.playback, **options}
+        parser = options.get("parser", ParserOptions())
+        if parser.new_id is new_call_id:
+            parser = replace(parser, new_id=self.new_id)
+        chosen: Any = {"run_id": "run_1", **self._settings.playback, **options, "parser": parser}
         return replay(self.path, exchange=exchange, tools=tools, **chosen)
 
     @property

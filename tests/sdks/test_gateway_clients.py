@@ -215,7 +215,7 @@ async def test_errors_are_those_of_the_sdk(upstream: TextModel) -> None:
                     with pytest.raises(getattr(library, name), match="It is too much") as raised:
                         await maybe(ask(client))
                     assert raised.value.response.headers["retry-after"] == "3"
-    with pytest.raises(openai.BadRequestError, match="send the items") as refused:
+    with pytest.raises(openai.BadRequestError, match="Send the items") as refused:
         clients("openai", upstream.url)[0].responses.create(model="m", input="?", previous_response_id="resp_1")
     assert refused.value.param == "previous_response_id"
 
@@ -273,10 +273,10 @@ def test_the_program_of_the_readme() -> None:
     assert "18 °C and clear" in str(model.bodies[1]["messages"][-1]["content"])
 
 
-def test_the_wrong_pairing_is_told() -> None:
+def test_an_inner_transport_of_another_library() -> None:
     import httpx
     import httpx2
 
     client = httpx2.Client(transport=ToolCallTransport(httpx.HTTPTransport()))
-    with pytest.raises(TypeError, match=r"one of httpx2, .* one of httpx; give it httpx2.HTTPTransport"):
+    with pytest.raises(TypeError, match=r"belongs to httpx2, .* to httpx\. Pass httpx2\.HTTPTransport"):
         client.get("http://localhost/")
