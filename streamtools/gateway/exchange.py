@@ -45,7 +45,7 @@ from streamtools.outputs.non_streaming import error_body, join_stream
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS
 from streamtools.sources import SSEDecoder, adapter
 from streamtools.sources.adapter import decode, interrupted
-from streamtools.sources.detection import finished
+from streamtools.sources.finished import finished
 from streamtools.sources.frames import Frame, Framed
 from streamtools.sources.provider_terms import read_fault
 from streamtools.stream.long_work import IN_THREAD

@@ -36,7 +36,7 @@ from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.outputs.non_streaming import error_body
 from streamtools.recording.transports import Transport, at_once, library_of, of_library
-from streamtools.sources.source import unwind
+from streamtools.sources.transport import unwind
 from streamtools.stream.long_work import in_thread_if
 
 

@@ -15,7 +15,8 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, FrameAdapter
 from streamtools.sources.detection import ADAPTERS, Undecided
 from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
-from streamtools.sources.source import PlainText, Ready, Source
+from streamtools.sources.plain import PlainText, ReadyEvents
+from streamtools.sources.source import Source
 
 __all__ = [
     "ADAPTERS",
@@ -108,7 +109,7 @@ def text(strings: Iterable[str] | AsyncIterable[str]) -> Source:
 
 def events(ready: Iterable[SourceEvent] | AsyncIterable[SourceEvent]) -> Source:
     """Return source events that are made already: for an adapter of your own, and for tests."""
-    return Source(ready, Ready())
+    return Source(ready, ReadyEvents())
 
 
 def adapter(name: str, limits: Limits = DEFAULT_LIMITS) -> FrameAdapter:

@@ -31,18 +31,12 @@ from streamtools.events import (
 )
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.frames import Damaged, Frame, Framed, FrameDecoder, Skipped, as_frame
-from streamtools.sources.open_call import CallT, Pairs
-from streamtools.sources.provider_terms import (
-    Fault,
-    bounded,
-    bounded_id,
-    finish_reason,
-    format_of,
-    read_fault,
-    seen_in,
-    unread_format,
-)
+from streamtools.sources.event_formats import format_of, seen_in, unread_format
+from streamtools.sources.frames import Damaged, Frame, Framed, FrameDecoder, Skipped
+from streamtools.sources.open_call import CallT
+from streamtools.sources.provider_terms import Fault, bounded, bounded_id, finish_reason, read_fault
+from streamtools.sources.sdk_objects import as_frame
+from streamtools.sources.surrogates import PairJoiner
 
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for JSON that it does not read, and for JSON that has another shape than the one asked for."""
@@ -115,8 +109,8 @@ class FrameAdapter(Adapter):
         self._frames = frames
         self._limits = limits
         self._over = False  # again, because each frame asks for it, and an attribute of the object is found sooner
-        self._text = Pairs()
-        self._thought = Pairs()
+        self._text = PairJoiner()
+        self._thought = PairJoiner()
         self._blank = True  # nothing has been understood
         self._strange: tuple[str, str | None] | None = None  # the first event of another format, and what reads those
         self._passed_on: dict[str, None] = {}  # the unknown fields of deltas that have been passed on

@@ -11,31 +11,16 @@ too, are read one by one, so that one that is no call hides none of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
-import msgspec
-
-from streamtools.calls import (
-    ARGUMENT_FIELDS,
-    ID_FIELDS,
-    NAME_FIELDS,
-    Finished,
-    ToolCall,
-    custom_as_any,
-    is_call,
-    read_envelope,
-    take_apart,
-    take_blocks_apart,
-)
-from streamtools.errors import Code, UnreadableSource
-from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
-from streamtools.json_values import Rejected, whole
+from streamtools.events import SourceError, SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, FrameAdapter, decode
-from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder, as_frame
-from streamtools.sources.provider_terms import format_of
+from streamtools.sources.event_formats import format_of
+from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder
+from streamtools.sources.sdk_objects import as_frame
 
 _ENOUGH = 64 * 1024
 """Bytes, or objects, that are looked at; what then has shown nothing is read as the format that most servers speak."""
@@ -154,86 +139,3 @@ class Undecided(Adapter):
             value = None
         self._lines = self._lines or isinstance(value, dict)
         return format_of(frame.event, value)
-
-
-_NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
-
-
-def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEvent]:
-    """Return the source events of a finished response.
-
-    That is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama; a message of one; a list of
-    content blocks or of calls; a text; or None. SDK objects count as the dicts that they were made of. Raises
-    `UnreadableSource` for anything else.
-    """
-    if response is None:
-        return [ProviderCompleted(finish_reason="stop")]
-    if isinstance(response, str):
-        return [TextDelta(whole(response)), ProviderCompleted(finish_reason="stop")]
-    if isinstance(response, Sequence) and not isinstance(response, bytes | bytearray | memoryview):
-        return _read_blocks({}, take_blocks_apart([_plain(each) for each in response]), limits)
-    value = _plain(response)
-    if not isinstance(value, dict):
-        raise UnreadableSource(f"a finished response was expected, and not {type(response)!r}")
-    found = take_apart(value)
-    match found.kind:
-        case "gemini":
-            return _read_by(ADAPTERS["gemini"](limits), [value], [])
-        case "responses":
-            kind = "response." + str(value.get("status") or "completed")
-            return _read_by(ADAPTERS["responses"](limits), [{"type": kind, "response": value}], [])
-        case "anthropic":
-            return _read_blocks({key: each for key, each in value.items() if key != "content"}, found, limits)
-        case "call":
-            return _read_blocks({}, take_blocks_apart([value]), limits)
-    message = {key: each for key, each in found.written.items() if key not in ("tool_calls", "function_call")}
-    if found.kind == "ollama":
-        return _read_by(ADAPTERS["ollama"](limits), [{"done": True, **value, "message": message}], found.calls)
-    choice = {"index": 0, "delta": message, "finish_reason": found.ending or "stop"}
-    head = value if "choices" in value else {}
-    return _read_by(ADAPTERS["openai"](limits), [{**head, "choices": [choice]}], found.calls)
-
-
-def _read_blocks(head: dict[str, Any], found: Finished, limits: Limits) -> list[SourceEvent]:
-    events: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
-    for index, block in enumerate(each for each in found.written if not is_call(each)):
-        events.append({"type": "content_block_start", "index": index, "content_block": block})
-        events.append({"type": "content_block_stop", "index": index})
-    end = {"type": "message_delta", "delta": {"stop_reason": found.ending or "end_turn"}, "usage": head.get("usage")}
-    return _read_by(ADAPTERS["anthropic"](limits), [*events, end, {"type": "message_stop"}], found.calls)
-
-
-def _read_by(adapter: Adapter, items: Iterable[dict[str, Any]], calls: Iterable[Any]) -> list[SourceEvent]:
-    """Return what `adapter` makes of `items`, with `calls` before the end of the turn."""
-    events = [event for item in items for event in adapter.take(item)] + adapter.close()
-    at = next((at for at, event in enumerate(events) if isinstance(event, ProviderCompleted)), len(events))
-    return [*events[:at], *(_read_call(f"call {n}", call) for n, call in enumerate(calls)), *events[at:]]
-
-
-def _read_call(key: str, entry: Any) -> NativeToolCall:
-    """Return the call that `entry` is, its arguments as they were sent, or what tells that it cannot be one."""
-    entry = custom_as_any(entry)
-    places = [entry, entry.get("function")] if isinstance(entry, Mapping) else []
-    id = _find(places, ID_FIELDS)
-    id = str(id) if isinstance(id, str | int) else None
-    try:
-        name: str | None = read_envelope(entry).name
-    except Rejected as fault:
-        name = _find(places, NAME_FIELDS)
-        if fault.code in _NO_CALL or not isinstance(name, str):
-            written = "null" if entry is None else entry
-            return NativeToolCall(key, None, written, id, fault=fault.code)
-    return NativeToolCall(key, name, _find(places, ARGUMENT_FIELDS), id)
-
-
-def _find(places: Iterable[Any], names: Sequence[str]) -> Any:
-    mappings = (place for place in places if isinstance(place, Mapping))
-    return next((place[name] for place in mappings for name in names if place.get(name) is not None), None)
-
-
-def _plain(value: object) -> Any:
-    """Return the plain values of what may be an object of an SDK, or a call of ours."""
-    if isinstance(value, ToolCall):
-        return msgspec.to_builtins(value)
-    frame = as_frame(value)
-    return value if frame is None else decode(frame.data)

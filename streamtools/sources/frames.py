@@ -15,24 +15,20 @@ stays bytes: it is JSON for a decoder that reads bytes.
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from io import BytesIO
 from operator import methodcaller
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
-from streamtools.errors import UnreadableSource
-from streamtools.json_values import as_dict, whole
 from streamtools.limits import DEFAULT_LIMITS
 
 _BOM = b"\xef\xbb\xbf"
 _DAMAGED = re.compile(rb"[^\t -~]")  # in the name of a field
 _HEAD = 1024  # bytes of white space, at most, before what a stream begins with
-_ENVELOPE = {"event", "data", "id", "retry"}
 _CR, _LF = b"\r\n"  # numbers: `13 in chunk` is one memchr, `b"\r" in chunk` fails at being a number first
 
 
@@ -345,45 +341,3 @@ class EventsOrArray(SSEDecoder):
     def close(self) -> list[Framed]:
         """Return the last frame, if the stream ended without ending it."""
         return super().close() if self._array is None else self._array.close()
-
-
-# An object of an SDK is made into the frame that it was. So there is one reader for each format, and objects give the
-# same events as the bytes, fields that the SDK does not know included.
-
-
-def as_frame(item: object) -> Frame | None:
-    """Return the frame that `item` was, or None for what is neither an event of a decoder nor an object of an SDK.
-
-    What a provider sent and cannot be written as JSON again, because it nests too deep, is a frame that nobody can
-    decode. Raises `UnreadableSource` for an object whose parts are no values of JSON: no provider sent that.
-    """
-    data, event = getattr(item, "data", None), getattr(item, "event", None)
-    if isinstance(data, str) and isinstance(event, str):  # a ServerSentEvent of httpx-sse or httpx2
-        return Frame(whole(data).encode(), event or "message")
-    try:
-        value = as_dict(item)
-        if value is None:
-            return None
-        event, data = value.get("event"), value.get("data")
-        if isinstance(event, str) and isinstance(data, str | dict) and _ENVELOPE.issuperset(value):  # such an event
-            return Frame(whole(data).encode() if isinstance(data, str) else _write(data), event or "message")
-        return Frame(_write(value))
-    except (ValueError, RecursionError):
-        return Frame(f"{type(item)!r} that cannot be written as JSON".encode())
-    except Exception as error:
-        raise UnreadableSource(f"{type(item)!r} cannot be written as JSON: {error}") from error
-
-
-def _write(value: dict[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(value, enc_hook=_inner)
-    except UnicodeEncodeError:  # half of a surrogate pair, whose other half may come with the next object
-        return json.dumps(msgspec.to_builtins(value, enc_hook=_inner)).encode()
-
-
-def _inner(value: object) -> dict[str, Any]:
-    """Return what an object inside of a dict was made of."""
-    plain = as_dict(value)
-    if plain is None:
-        raise TypeError(f"{type(value)!r} is no value of JSON")
-    return plain

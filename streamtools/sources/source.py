@@ -7,223 +7,22 @@ without notice; a generator that was cancelled once is over, and its end would l
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
     Awaitable,
     Callable,
-    Iterable,
-    Iterator,
-    Mapping,
 )
-from http import HTTPStatus
-from typing import Any, Self, get_args
+from typing import Any, Self
 
-import anyio.lowlevel
 import msgspec
 
 from streamtools.errors import UnreadableSource
-from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.events import SourceError, SourceEvent
 from streamtools.logs import Logger
-from streamtools.sources.adapter import Adapter, decode, interrupted
-from streamtools.sources.open_call import Pairs
-from streamtools.sources.provider_terms import name_of, raised_error, read_fault, url_of
+from streamtools.sources.adapter import Adapter
+from streamtools.sources.provider_terms import name_of, raised_error
+from streamtools.sources.transport import Transport
 
 log = Logger(__name__)
-
-# What a source reads from: responses, event sources, iterables, by what they can do and not by whose they are.
-#
-# No HTTP client is imported. A response is whatever has `aiter_bytes()`; an event source has such a response, and it
-# is the response that is read, because the decoders of the libraries lose and invent events (`frames.py` does
-# neither). Never `aiter_raw`: it would hand over what gzip made of the stream.
-#
-# A stream of an SDK (`AsyncStream` of openai and anthropic and the like) is an event source in this sense: as long as
-# nothing of its response has been consumed the bytes are read, because they hold what the SDK drops, cost less, and
-# break off in ways that differ. One that has been read from, and a synchronous one, is an iterable of
-# objects like any other; so is what `aiter(stream)` returns, for somebody whose instrumentation has to see each object
-# pass. A synchronous iterable of the network blocks the event loop while it waits.
-
-BODY = 1024 * 1024
-"""Bytes of an error's body that are read: a provider that refuses a call sends what the model wrote, whole."""
-
-_HEAD = 64 * 1024  # bytes of white space, at most, before what a response begins with
-_BUFFERED = 10_000  # chunks that a client may hold already, at most
-
-_PHRASES = {each.value: each.phrase for each in HTTPStatus}
-_NO_STREAM = "the response is one JSON document and not a stream"
-_ASK_FOR_ONE = _NO_STREAM + "; was the request sent with `stream: true`?"
-
-
-class Origin:
-    """What the caller gave us, to be read piece by piece with `anext`, and closed at any time."""
-
-    def __init__(self, origin: object) -> None:
-        self._iterator: AsyncIterator[Any] | Iterator[Any]
-        self._response, self._in_bytes = _response(origin)
-        if self._in_bytes:
-            self._iterator = aiter(self._response.aiter_bytes())
-        elif isinstance(origin, AsyncIterable):
-            self._iterator = aiter(origin)
-        elif isinstance(origin, bytes | bytearray | memoryview | str):  # iterable too, but not in pieces of a stream
-            self._iterator = iter((origin,))
-        elif isinstance(origin, Iterable) and not (isinstance(origin, Mapping) or hasattr(origin, "model_dump")):
-            self._iterator = iter(origin)
-        else:
-            raise UnreadableSource(_what_to_do(origin))
-        self._started = False
-        self._first: bytes | None = None  # read to see what it is, and still to be handed out
-        self._body = bytearray()
-
-    @property
-    def ends_when_cancelled(self) -> bool:
-        """Whether a cancelled read is the last one: an asynchronous generator then ends, and tells nobody."""
-        return isinstance(self._iterator, AsyncGenerator)
-
-    @property
-    def content_type(self) -> str:
-        """The media type that the response declares, with its parameters; empty where nothing does."""
-        headers = getattr(self._response, "headers", None)
-        declared = headers.get("content-type") if isinstance(headers, Mapping) else None
-        return declared.strip() if isinstance(declared, str) else ""
-
-    @property
-    def read(self) -> Callable[[], Awaitable[Any]]:
-        """What to call for each piece behind the first: `anext`, with as little in between as can be."""
-        return self._iterator.__anext__ if isinstance(self._iterator, AsyncIterator) else self.__anext__
-
-    @property
-    def url(self) -> str | None:
-        """The host and the path that answer, where the response says so."""
-        return url_of(self._response)
-
-    @property
-    def host(self) -> str | None:
-        """The host that answers, where the response says so."""
-        shown = self.url
-        return shown.partition("/")[0].partition(":")[0] or None if shown else None
-
-    async def __anext__(self) -> Any:
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
-        self._started = True
-        if isinstance(self._iterator, AsyncIterator):
-            return await anext(self._iterator)
-        await anyio.lowlevel.checkpoint()
-        try:
-            return next(self._iterator)
-        except StopIteration:
-            raise StopAsyncIteration from None
-
-    async def refusal(self, *, documents: bool = False) -> SourceError | None:
-        """Return the error that the response is instead of a stream, or None; reads nothing of what is a stream.
-
-        With `documents` a JSON array is a stream, whose elements are its events.
-        """
-        if not self._in_bytes:
-            return None
-        status = getattr(self._response, "status_code", None)
-        failed = isinstance(status, int) and not 200 <= status < 300
-        if not failed:
-            status = None
-            head = await self._look() if _is_json(self.content_type) else b"data"
-            if head not in (b"{", b"[") or (documents and head == b"["):
-                return None
-        with contextlib.suppress(Exception):  # a body that breaks off still tells something
-            while len(self._body) < BODY:
-                self._body += await anext(self)
-        try:
-            value = decode(bytes(self._body[:BODY]))
-        except ValueError:
-            value = None
-        fault = read_fault(value)
-        if failed:
-            error = fault._replace(status=status).event(_PHRASES.get(status or 0, f"HTTP status {status}"))
-        else:
-            error = fault.event(_ASK_FOR_ONE if isinstance(value, dict) and "choices" in value else _NO_STREAM)
-        return msgspec.structs.replace(error, url=url_of(self._response))
-
-    async def aclose(self) -> None:
-        """Close the iterator and the response, even in mid-read. Their exceptions are of no use to anybody."""
-        iterator, response = self._iterator, self._response
-        with contextlib.suppress(Exception):
-            if hasattr(response, "aclose"):
-                await response.aclose()
-        if response is not None and self._started and isinstance(iterator, AsyncIterator):
-            await unwind(iterator)
-        with contextlib.suppress(Exception):
-            if isinstance(iterator, AsyncIterator):
-                if hasattr(iterator, "aclose"):
-                    await iterator.aclose()
-            elif hasattr(iterator, "close"):
-                iterator.close()
-        with contextlib.suppress(Exception):
-            if response is not None and not isinstance(iterator, AsyncIterator):
-                response.close()
-
-    async def _look(self) -> bytes:
-        """Return the first byte of what was declared as JSON, which some servers declare their event streams as too."""
-        head = b""
-        try:
-            while not head.strip() and len(head) < _HEAD:
-                head += await anext(self)
-        except StopAsyncIteration:
-            return b"{"  # nothing at all is no stream, either
-        finally:
-            self._first = head
-        return head.lstrip()[:1]
-
-
-def _what_to_do(origin: object) -> str:
-    """Return what to say of what cannot be read."""
-    what = f"{type(origin)!r} has no `aiter_bytes()` and is no iterable of a stream's pieces"
-    if inspect.isawaitable(origin):
-        if inspect.iscoroutine(origin):
-            origin.close()  # or Python warns that it was not awaited, which is what we say
-        return f"{what}: await it first"
-    if hasattr(origin, "__aenter__"):
-        return f"{what}: enter it first, and pass what that gives: `async with … as response:`"
-    if isinstance(origin, Mapping) or hasattr(origin, "model_dump"):
-        return f"{type(origin)!r} is a whole answer and no stream: ask for one with `stream=True`"
-    return what
-
-
-async def unwind(iterator: AsyncIterator[Any]) -> None:
-    """Bring an iterator of a closed response to its end, and with it those that it is made of.
-
-    HTTP clients nest asynchronous generators, and `aclose` ends the outermost only; the others would be left to the
-    garbage collector, which trio warns of. To read on, in a cancelled scope so that nothing is waited for, ends all.
-    """
-    with anyio.CancelScope() as scope, contextlib.suppress(Exception):
-        scope.cancel()
-        for _ in range(_BUFFERED):
-            await anext(iterator)
-
-
-def _response(origin: object) -> tuple[Any, bool]:
-    """Return the response that `origin` is or has, or None, and whether its bytes are to be read."""
-    for candidate in (origin, getattr(origin, "response", None)):
-        if callable(getattr(candidate, "aiter_bytes", None)):
-            objects = candidate is not origin and isinstance(origin, AsyncIterable | Iterable)
-            stream = getattr(candidate, "stream", None)  # of httpx; a response of its other client cannot be awaited
-            synchronous = isinstance(stream, Iterable) and not isinstance(stream, AsyncIterable)
-            if objects and (synchronous or getattr(candidate, "is_stream_consumed", False) is True):
-                return candidate, False
-            if synchronous:
-                raise UnreadableSource("this response is synchronous; a source reads those of an asynchronous client")
-            if getattr(candidate, "is_stream_consumed", False) is True:
-                log.warning("response_read_before", advice="ask with `client.stream(…)`: nothing is seen until the end")
-            return candidate, True
-    return None, False
-
-
-def _is_json(declared: str) -> bool:
-    """Return whether a response is declared as one JSON document; NDJSON and its like are streams."""
-    media = declared.partition(";")[0].strip().lower()
-    return media in ("application/json", "text/json", "application/problem+json")
 
 
 class Source:
@@ -234,9 +33,9 @@ class Source:
     """
 
     def __init__(self, origin: object, adapter: Adapter) -> None:
-        self._origin = Origin(origin)
+        self._transport = Transport(origin)
         self._adapter = adapter
-        adapter.content_type = self._origin.content_type
+        adapter.content_type = self._transport.content_type
         self._read: Callable[[], Awaitable[Any]] | None = None  # None until the head of the response has been judged
         self._cut = False  # the last read was cancelled, so that an end which comes next is not the stream's own
         self._over = False
@@ -250,12 +49,12 @@ class Source:
             raise StopAsyncIteration
         try:
             if (read := self._read) is None:
-                refusal = await self._origin.refusal(documents=self._adapter.reads_documents)
+                refusal = await self._transport.refusal(documents=self._adapter.reads_documents)
                 if refusal is not None:
                     self._over = True
                     return [refusal]
-                self._read = self._origin.read
-                item = await anext(self._origin)
+                self._read = self._transport.read
+                item = await anext(self._transport)
             else:
                 item = await read()
         except StopAsyncIteration:
@@ -267,7 +66,7 @@ class Source:
                 raise StopAsyncIteration from None
             return _say_silence(error, self._end(name_of(error), raised_error(error)))
         except BaseException:
-            self._cut = self._origin.ends_when_cancelled
+            self._cut = self._transport.ends_when_cancelled
             raise
         self._cut = False
         try:
@@ -279,18 +78,18 @@ class Source:
     @property
     def origin(self) -> tuple[str | None, str | None, str | None]:
         """Whose answer it is: the format of the provider's messages, its host, and None for the model."""
-        return self._adapter.format, self._origin.host, None
+        return self._adapter.format, self._transport.host, None
 
     @property
     def url(self) -> str | None:
         """The host and the path that answer, where the response says so."""
-        return self._origin.url
+        return self._transport.url
 
     async def aclose(self) -> None:
         """Stop reading and close the response; may be called at any time, from any task, and more than once."""
         self._over = True
         if not self._released:
-            await self._origin.aclose()
+            await self._transport.aclose()
             self._released = True
 
     def _end(self, cause: str | None, error: SourceError | None = None) -> list[SourceEvent]:
@@ -318,52 +117,3 @@ def _say_silence(error: Exception, events: list[SourceEvent]) -> list[SourceEven
     if type(end) is SourceError and end.cause == name_of(error):
         events[-1] = msgspec.structs.replace(end, message=text)
     return events
-
-
-# Streams that need no decoding: text that comes as strings, and source events that somebody else has made.
-#
-# Plain text has no terminator but its end, so an iterable that is exhausted has stopped, and one that raises was
-# interrupted.
-
-_EVENTS: tuple[type, ...] = get_args(SourceEvent)
-
-
-class PlainText(Adapter):
-    """Strings into text. None counts as an empty string: SDKs yield it for deltas that hold no text."""
-
-    def __init__(self) -> None:
-        self._text = Pairs()
-
-    def take(self, item: object) -> list[SourceEvent]:
-        if item is not None and not isinstance(item, str):
-            raise UnreadableSource(f"a stream of strings was expected; it yields {type(item)!r}")
-        text = self._text.join(item or "")
-        return [TextDelta(text)] if text else []
-
-    def close(self, cause: str | None = None) -> list[SourceEvent]:
-        if self._over:
-            return []
-        self._over = True
-        rest = self._text.close()
-        end = ProviderCompleted(finish_reason="stop") if cause is None else interrupted(cause)
-        return [TextDelta(rest), end] if rest else [end]
-
-
-class Ready(Adapter):
-    """Source events as they are."""
-
-    def take(self, item: object) -> list[SourceEvent]:
-        if not isinstance(item, _EVENTS):
-            raise UnreadableSource(f"a stream of source events was expected; it yields {type(item)!r}")
-        event: SourceEvent = item  # type: ignore[assignment]  # mypy cannot see what `get_args` returns
-        if isinstance(event, ProviderCompleted):
-            self._over = event.ends_run
-        elif isinstance(event, ChainCompleted | SourceError):
-            self._over = True
-        return [event]
-
-    def close(self, cause: str | None = None) -> list[SourceEvent]:
-        if cause is None or self._over:
-            return []
-        self._over = True
-        return [interrupted(cause)]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.open_call import PartialArgs
+from streamtools.sources.wire_formats.partial_args import PartialArgs
 from tests.support.cases import together
 
 

@@ -17,7 +17,7 @@ import pytest
 from streamtools import sources
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
-from streamtools.sources.source import BODY
+from streamtools.sources.transport import BODY
 from streamtools.sources.wire_formats.latitude import Latitude
 from tests.support.cases import together
 from tests.support.loopback import Loopback

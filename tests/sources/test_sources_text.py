@@ -16,7 +16,7 @@ from streamtools.events import (
     SourceEvent,
     TextDelta,
 )
-from streamtools.sources.source import PlainText, Ready
+from streamtools.sources.plain import PlainText, ReadyEvents
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +96,7 @@ async def test_ready_events_that_are_none() -> None:
 
 def test_an_adapter_closes_once() -> None:
     """A second close has nothing to add."""
-    for adapter, end in [(PlainText(), lost("reset")), (Ready(), lost("reset"))]:
+    for adapter, end in [(PlainText(), lost("reset")), (ReadyEvents(), lost("reset"))]:
         before = adapter.ended
         assert [end] == adapter.close("reset")
         assert (before, adapter.ended) == (False, True)

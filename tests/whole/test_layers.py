@@ -151,6 +151,7 @@ RIM = {
     "conversation.reply",
     *("outputs.openai_chunks", "outputs.responses_events"),  # ask the clock when an answer was made
     "sources.source",
+    "sources.transport",
     *("gateway.delivery", "gateway.judge", "gateway.service", "gateway.tool_call_transport"),
     *("stream.driver", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
     *("stream.tool_stream", "stream.typed_output", "telemetry.spans"),

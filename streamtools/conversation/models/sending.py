@@ -33,7 +33,7 @@ from streamtools.logs import Logger
 from streamtools.sources import Source, adapter, events
 from streamtools.sources.adapter import interrupted
 from streamtools.sources.provider_terms import name_of, shown_url
-from streamtools.sources.source import Origin
+from streamtools.sources.transport import Transport
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -94,7 +94,7 @@ class Response:
         self.headers: Mapping[str, str] = response.headers
         self.url = getattr(response, "url", None)
         self._opened = opened
-        self._origin = Origin(response)
+        self._origin = Transport(response)
         self._between = between
         self._first: bytes | None = None
         self._closed = False

@@ -69,13 +69,13 @@ class _TextDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     text: str
 
 
-class _Text(msgspec.Struct, gc=False):
+class _TextEvent(msgspec.Struct, gc=False):
     """A piece of text, as nearly all events behind one are: of so few fields it is decoded in less time."""
 
     delta: _TextDelta
 
 
-_decode_text = msgspec.json.Decoder(_Text).decode
+_decode_text = msgspec.json.Decoder(_TextEvent).decode
 _number = re.compile(r"[0-9]{1,9}")
 
 

@@ -35,9 +35,9 @@ from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE
 from streamtools.sources.frames import Frame
-from streamtools.sources.open_call import CallOfValues
 from streamtools.sources.provider_terms import text_in
 from streamtools.sources.wire_formats.interactions import Interactions, read_sums
+from streamtools.sources.wire_formats.partial_args import CallOfValues
 
 _FORMAT = "gemini"
 _COUNTS = {
@@ -59,17 +59,17 @@ _METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 
 
-class _Part(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class _TextPart(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     text: str
     thought: bool = False
 
 
-class _Content(msgspec.Struct, gc=False):
-    parts: list[_Part] = []
+class _CandidateContent(msgspec.Struct, gc=False):
+    parts: list[_TextPart] = []
 
 
 class _Candidate(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
-    content: _Content | None = None
+    content: _CandidateContent | None = None
     finish_reason: str | None = None
     index: int = 0
     safety_ratings: msgspec.Raw = msgspec.Raw()
@@ -86,7 +86,7 @@ class _Counts(msgspec.Struct, gc=False, rename="camel"):
     tool_use_prompt_token_count: int | None = None
 
 
-class _Chunk(msgspec.Struct, gc=False, rename="camel"):
+class _GenerationChunk(msgspec.Struct, gc=False, rename="camel"):
     candidates: tuple[_Candidate]
     usage_metadata: _Counts | None = None
     prompt_feedback: None = None
@@ -94,7 +94,7 @@ class _Chunk(msgspec.Struct, gc=False, rename="camel"):
     event_type: None = msgspec.field(default=None, name="event_type")
 
 
-class _Named(_Chunk, gc=False, rename="camel"):
+class _Named(_GenerationChunk, gc=False, rename="camel"):
     """A chunk with the names that each repeats; it is decoded so until they are known."""
 
     response_id: Any = None
@@ -102,7 +102,7 @@ class _Named(_Chunk, gc=False, rename="camel"):
 
 
 _NOTHING = _Counts()
-_decode = msgspec.json.Decoder(_Chunk).decode
+_decode = msgspec.json.Decoder(_GenerationChunk).decode
 _decode_named = msgspec.json.Decoder(_Named).decode
 
 
@@ -115,7 +115,7 @@ class Gemini(Interactions):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits)
-        self._decode_plain: Callable[[bytes], _Chunk] = _decode_named
+        self._decode_plain: Callable[[bytes], _GenerationChunk] = _decode_named
         self._reason: str | None = None
         self._blocked: str | None = None  # why there is no answer to the prompt
         self._counts: _Counts | None = None

@@ -63,7 +63,7 @@ _FIELDS = frozenset(
 _DELTAS = ("text-delta", "reasoning", "reasoning-delta")
 
 
-class _Text(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
+class _PlainTextEvent(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
     """A delta of text, as nearly all events are: of so few fields it is decoded in less time."""
 
     type: Literal["text-delta"]
@@ -72,7 +72,7 @@ class _Text(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True
     id: Any = None
 
 
-_decode_text = msgspec.json.Decoder(_Text).decode
+_decode_text = msgspec.json.Decoder(_PlainTextEvent).decode
 
 
 class Latitude(TurnsAdapter):

@@ -87,7 +87,7 @@ class _Choice(msgspec.Struct, gc=False):
     native_finish_reason: Any = None
 
 
-class _Chunk(msgspec.Struct, gc=False):
+class _CompletionChunk(msgspec.Struct, gc=False):
     id: Any = None
     model: Any = None
     choices: list[_Choice] | None = None
@@ -100,7 +100,7 @@ class _Chunk(msgspec.Struct, gc=False):
 _KNOWN = frozenset(_Delta.__struct_fields__)
 _OF_CHOICES = ("index", "text", "finish_reason", "native_finish_reason")
 _OF_CHUNKS = ("id", "model", "usage", "error", "citations", "x_groq")
-_decode = msgspec.json.Decoder(_Chunk).decode
+_decode = msgspec.json.Decoder(_CompletionChunk).decode
 
 
 class ChatCompletions(FrameAdapter):
@@ -156,7 +156,7 @@ class ChatCompletions(FrameAdapter):
         elif news and not self._over:
             self._pass_fields(news, _KNOWN, events)
 
-    def _read_chunk(self, chunk: _Chunk, events: list[SourceEvent]) -> bool:
+    def _read_chunk(self, chunk: _CompletionChunk, events: list[SourceEvent]) -> bool:
         """Append what `chunk` says, and return whether it says more, or other things, than is understood here."""
         if not (self._response_id and self._model):  # Azure's first chunk names neither
             self._name_response(chunk.id, chunk.model)
@@ -284,7 +284,7 @@ class ChatCompletions(FrameAdapter):
         self._calls.settle(events)
 
 
-def _shaped(value: Any) -> tuple[_Chunk, dict[str, Any], bool]:
+def _shaped(value: Any) -> tuple[_CompletionChunk, dict[str, Any], bool]:
     """Return a decoded value as a chunk, all fields of the deltas in the first choice, and whether something stands in
     the place of an object, or of a list of them, that is none.
     """
@@ -302,6 +302,6 @@ def _shaped(value: Any) -> tuple[_Chunk, dict[str, Any], bool]:
             strays = strays or not isinstance(delta, dict | None)
         strays = strays or given is not each
         choices += [choice] if given is each else []
-    chunk = _Chunk(**{name: known[name] for name in _OF_CHUNKS if name in known})
+    chunk = _CompletionChunk(**{name: known[name] for name in _OF_CHUNKS if name in known})
     chunk.choices = choices if strays or listed is not None else None
     return chunk, news, strays

@@ -50,7 +50,7 @@ _ENDED = ["completed", *_CUT]
 
 
 @dataclass(slots=True, eq=False)
-class Item(OpenCall):
+class OutputItem(OpenCall):
     """What is known of an output item, call or not. `key` is one for each item of the response."""
 
     kind: str = ""
@@ -82,7 +82,7 @@ class Item(OpenCall):
         self.given = None
 
 
-class Items:
+class OutputItems:
     """The items of one response, in the order in which they appeared.
 
     For calls, `data` is what an event says of one: its item, or what stands for that.
@@ -90,17 +90,17 @@ class Items:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._all: list[Item] = []
-        self._by_name: dict[str, Item] = {}  # by its id, and by its call's
-        self._by_index: dict[int, Item] = {}
-        self._newest: dict[str, Item] = {}  # of each kind
+        self._all: list[OutputItem] = []
+        self._by_name: dict[str, OutputItem] = {}  # by its id, and by its call's
+        self._by_index: dict[int, OutputItem] = {}
+        self._newest: dict[str, OutputItem] = {}  # of each kind
         self._open: set[str] = set()  # keys of calls that have begun and not ended
-        self._done: dict[tuple[str, str], Item] = {}  # calls that are done, by one of their ids and their content
+        self._done: dict[tuple[str, str], OutputItem] = {}  # calls that are done, by one of their ids and their content
         self._custom: list[SourceEvent] = []  # custom calls that are done, as if the provider had run them
 
-    def add(self, kind: str, item_id: Any, index: Any) -> Item:
+    def add(self, kind: str, item_id: Any, index: Any) -> OutputItem:
         """Return a new item. What is no id, or no index, counts as not sent."""
-        item = Item(str(len(self._all) + 1), kind=kind, item_id=string(item_id), index=place(index))
+        item = OutputItem(str(len(self._all) + 1), kind=kind, item_id=string(item_id), index=place(index))
         self._all.append(item)
         self._newest[kind] = item
         if item.item_id is not None:
@@ -109,11 +109,11 @@ class Items:
             self._by_index[item.index] = item
         return item
 
-    def get(self, kind: str, item_id: Any, index: Any, id: Any = None) -> Item:
+    def get(self, kind: str, item_id: Any, index: Any, id: Any = None) -> OutputItem:
         """Return the item that is meant, which is a new one if none is known. `id` is that of its call."""
         return self.find(kind, item_id, index, id) or self.add(kind, item_id, index)
 
-    def find(self, kind: str, item_id: Any, index: Any, id: Any = None, *, named: bool = False) -> Item | None:
+    def find(self, kind: str, item_id: Any, index: Any, id: Any = None, *, named: bool = False) -> OutputItem | None:
         """Return the item that is meant, if it is known; `named`, only if one of the ids is its."""
         item_id, index, id = string(item_id), place(index), string(id)
         for name in (item_id, id):
@@ -136,7 +136,7 @@ class Items:
 
     # Calls.
 
-    def find_call(self, data: dict[str, Any], index: Any, final: bool = False) -> Item | None:
+    def find_call(self, data: dict[str, Any], index: Any, final: bool = False) -> OutputItem | None:
         """Return the call that `data` is, if it has come before; it may be done.
 
         `final` is what the end of the response holds, whose items may have other ids and places than before.
@@ -157,19 +157,19 @@ class Items:
             return found if shared or not clash else None
         return found if shared and not clash and not differ(place(index), found.index) else None
 
-    def match(self, output: list[Any]) -> dict[int, Item]:
+    def match(self, output: list[Any]) -> dict[int, OutputItem]:
         """Return which places of the final output hold calls that have come before: by an id or a place, by what they
         say, or because one is still open. Each of those without an id in common stands for one of them only.
         """
         calls = {at: each for at, each in enumerate(output) if isinstance(each, dict) and kind_of(each) in CALLS}
-        found: dict[int, Item] = {}
+        found: dict[int, OutputItem] = {}
         known: set[str] = set()
         for index, each in calls.items():
             item = self.find_call(each, index, final=True)
             if item is not None and (item.done or item.key not in known):
                 found[index] = item
                 known.add(item.key)
-        left: dict[tuple[Any, ...], list[Item]] = {}
+        left: dict[tuple[Any, ...], list[OutputItem]] = {}
         for item in reversed(self._all):
             if item.kind in CALLS and item.key not in known:
                 left.setdefault((True, item.content) if item.done else (False, item.kind, item.name), []).append(item)
@@ -182,14 +182,14 @@ class Items:
                     break
         return found
 
-    def begin(self, item: Item, data: dict[str, Any], events: list[SourceEvent]) -> None:
+    def begin(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append that a call begins, which may tell its arguments already."""
         self._announce(item, data, events)
         if not item.done:
             item.cut = data.get("status") in _CUT
             self._take(item, data)
 
-    def write(self, item: Item, piece: str, events: list[SourceEvent]) -> None:
+    def write(self, item: OutputItem, piece: str, events: list[SourceEvent]) -> None:
         """Append a piece of a call's arguments."""
         if not piece:
             return
@@ -205,20 +205,20 @@ class Items:
             item.heard.write(piece)
         events.append(ToolCallDelta(item.key, piece))
 
-    def spoil(self, item: Item, events: list[SourceEvent]) -> None:
+    def spoil(self, item: OutputItem, events: list[SourceEvent]) -> None:
         """Take note that a piece of a call's arguments is no text, so that nobody knows what it was to be."""
         if not item.done:
             self._announce(item, {}, events)
             item.fault = Code.INVALID_ARGUMENTS
 
-    def settle(self, item: Item, data: dict[str, Any], events: list[SourceEvent]) -> None:
+    def settle(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
         """Take note of arguments that come whole, before their item is done."""
         if not item.done:
             self._announce(item, data, events)
             self._take(item, data)
             item.whole = not item.done
 
-    def finish(self, item: Item, data: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
+    def finish(self, item: OutputItem, data: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
         """End a call, unless it says that it was cut off, or only stands in a response that is.
 
         `status` is that of the response, or empty where the item itself is done.
@@ -244,7 +244,7 @@ class Items:
                 self._end(item, events)
                 item.forget()
 
-    def add_hosted(self, item: Item, data: dict[str, Any], events: list[SourceEvent]) -> None:
+    def add_hosted(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append what a tool of the provider was asked."""
         field = HOSTED[item.kind]
         arguments = data.get(field)
@@ -255,14 +255,14 @@ class Items:
         name = string(data.get("name")) or item.kind.removesuffix("_call")
         events.append(NativeToolCall(item.key, name, arguments, string(data.get("id")), provider_executed=True))
 
-    def _name(self, item: Item, data: dict[str, Any]) -> None:
+    def _name(self, item: OutputItem, data: dict[str, Any]) -> None:
         """Take note of a call's id and its tool, if they are given and were not before."""
         item.name = item.name or string(data.get("name"))
         if item.id is None and (known := string(data.get("call_id"))) is not None:
             item.id = known
             self._by_name.setdefault(known, item)
 
-    def _announce(self, item: Item, data: dict[str, Any], events: list[SourceEvent]) -> None:
+    def _announce(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append that a call begins, or what more is known of it now."""
         known = item.id, item.name
         self._name(item, data)
@@ -276,7 +276,7 @@ class Items:
             self._open.add(item.key)
             item.start(events)
 
-    def _take(self, item: Item, data: dict[str, Any]) -> None:
+    def _take(self, item: OutputItem, data: dict[str, Any]) -> None:
         """Take the arguments that come whole; an empty text may mean that they come elsewhere."""
         value = data.get(CALLS[item.kind])
         if value is None or value == "":
@@ -289,7 +289,7 @@ class Items:
         if custom or not isinstance(value, dict):
             item.fault = Code.INVALID_ARGUMENTS
 
-    def _end(self, item: Item, events: list[SourceEvent]) -> None:
+    def _end(self, item: OutputItem, events: list[SourceEvent]) -> None:
         given = item.given
         self._open.discard(item.key)
         self._remember(item)
@@ -311,7 +311,7 @@ class Items:
         events += self._custom
         self._custom.clear()
 
-    def _remember(self, item: Item) -> None:
+    def _remember(self, item: OutputItem) -> None:
         """Keep what a call says that is done, so that it is known again."""
         given = item.given
         written = given is None and item.streamed

@@ -25,7 +25,16 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import Fault, object_in, read_usage, string
-from streamtools.sources.wire_formats.output_items import CALLS, HOSTED, TEXTS, Item, Items, kind_of, objects, text_of
+from streamtools.sources.wire_formats.output_items import (
+    CALLS,
+    HOSTED,
+    TEXTS,
+    OutputItem,
+    OutputItems,
+    kind_of,
+    objects,
+    text_of,
+)
 
 _FORMAT = "responses"
 _USAGE = {
@@ -49,7 +58,7 @@ _FIELDS = frozenset(
 )
 
 
-class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class _OutputTextDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """A delta of text, as nearly all events are: of so few fields it is decoded in less time."""
 
     type: Literal["response.output_text.delta"]
@@ -62,7 +71,7 @@ class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     obfuscation: Any = None
 
 
-_decode_text = msgspec.json.Decoder(_Text).decode
+_decode_text = msgspec.json.Decoder(_OutputTextDelta).decode
 
 
 class Responses(FrameAdapter):
@@ -74,8 +83,10 @@ class Responses(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # of the response
-        self._items = Items(limits)
-        self._speaker: tuple[Any, Any, Item] | None = None  # the id, the index and the item of the last delta of text
+        self._items = OutputItems(limits)
+        self._speaker: tuple[Any, Any, OutputItem] | None = (
+            None  # the id, the index and the item of the last delta of text
+        )
         self._room = limits.text  # characters that may still be kept to be compared
         self._unsigned = False  # reasoning has come, and no signature behind it
         self._break = ""  # what stands before the next reasoning
@@ -143,9 +154,9 @@ class Responses(FrameAdapter):
             return False
         return self._rises > 1
 
-    # Items.
+    # OutputItems.
 
-    def _item(self, event: dict[str, Any], kind: str) -> Item:
+    def _item(self, event: dict[str, Any], kind: str) -> OutputItem:
         return self._items.get(kind, *_place_of(event))
 
     def _begin_item(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
@@ -165,7 +176,7 @@ class Responses(FrameAdapter):
             self._finish(item, event.get("output_index"), "", events)
 
     def _finish(
-        self, data: dict[str, Any], index: Any, status: str, events: list[SourceEvent], known: Item | None = None
+        self, data: dict[str, Any], index: Any, status: str, events: list[SourceEvent], known: OutputItem | None = None
     ) -> None:
         """Take an item as it is done; `status` is that of the response, if it stands there, and `known` its item."""
         kind = kind_of(data)
@@ -220,14 +231,14 @@ class Responses(FrameAdapter):
         item.settled.append(item.heard.getvalue())
         item.heard = StringIO()
 
-    def _turn_to_part(self, item: Item, event: dict[str, Any]) -> None:
+    def _turn_to_part(self, item: OutputItem, event: dict[str, Any]) -> None:
         """Take note of a part of reasoning, before which there is a blank line if another part of it came before."""
         part = event.get("summary_index"), event.get("content_index")
         if item.kind == "reasoning" and item.part != part:
             item.part = part
             self._break = "\n\n" if self._unsigned else ""
 
-    def _append(self, item: Item, text: str, events: list[SourceEvent]) -> None:
+    def _append(self, item: OutputItem, text: str, events: list[SourceEvent]) -> None:
         """Append text or reasoning of an item, and keep it to be compared with what its end says."""
         if not text:
             return
@@ -241,7 +252,7 @@ class Responses(FrameAdapter):
             self._break = ""
             self._unsigned = True
 
-    def _finish_message(self, item: Item, data: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
+    def _finish_message(self, item: OutputItem, data: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
         parts = objects(data.get("content"))
         text, heard = text_of(parts), item.text
         if not status and self._room >= 0 and text.startswith(heard):  # the response's whole text is for the machine
@@ -255,7 +266,7 @@ class Responses(FrameAdapter):
             if part.get("type") not in list(TEXTS) or (part.get("annotations") and not item.cited):
                 self._pass_raw(part, events)
 
-    def _finish_reasoning(self, item: Item, data: dict[str, Any], events: list[SourceEvent]) -> None:
+    def _finish_reasoning(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
         if rest := self._thought.close():
             self._append(item, rest, events)
         if item.part is None:

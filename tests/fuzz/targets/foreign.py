@@ -27,7 +27,7 @@ from streamtools.history import (
 from streamtools.outputs import validate
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from streamtools.serving.client_frames import Frame, FrameError, MessageFrame, ResumeFrame, read_frame
-from streamtools.sources.detection import finished
+from streamtools.sources.finished import finished
 from tests.fuzz import loose
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.machine.test_machine_laws import run
