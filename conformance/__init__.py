@@ -1,7 +1,8 @@
-"""A suite for every parser of calls in text: what leaks, what is lost, and what is executed that was never called.
+"""A test suite for any parser of tool calls in text.
 
-`cases` makes the cases, `run` puts them to a parser, and `table` shows what came of it; `python -m
-conformance` does all three. A parser is a function, a command, or a server.
+It finds leaks (call text in the visible text), losses (text or calls), and false calls (something is executed that is
+no call). `cases` makes the cases, `run` runs a parser on them, and `table` shows the results. `python -m conformance`
+does all three. A parser is a function, a command, or a server.
 
 >>> def parse(deltas, dialect, tools):
 ...     return {"text": "".join(deltas), "calls": []}

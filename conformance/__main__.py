@@ -1,4 +1,4 @@
-"""The suite on the command line: `cases` and `schema` write what it asks, `run` puts it to a parser."""
+"""The command line of the suite: `cases` and `schema` write the cases and their schema, `run` tests a parser."""
 
 from __future__ import annotations
 
@@ -18,79 +18,83 @@ from conformance.subjects import Command, Server, Subject, function, ours
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; return 1 where a case is wrong."""
-    chosen = _arguments().parse_args(arguments)
-    match chosen.do:
+    """Run a command. Returns 1 if a case is wrong."""
+    options = _arguments().parse_args(arguments)
+    match options.command_name:
         case "schema":
             sys.stdout.write(json.dumps(schema(), indent=2) + "\n")
         case "cases":
-            sys.stdout.writelines(to_line(case) + "\n" for case in _cases(chosen))
+            sys.stdout.writelines(to_line(case) + "\n" for case in _cases(options))
         case "run":
-            with _subject(chosen) as subject:
-                return _run(subject, _cases(chosen), chosen)
+            with _subject(options) as subject:
+                return _run(subject, _cases(options), options)
     return 0
 
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
-    does = parser.add_subparsers(dest="do", required=True)
-    does.add_parser("schema", help="write the JSON schema of a case")
-    made = does.add_parser("cases", help="write the cases, a line of JSON each")
-    judged = does.add_parser("run", help="judge a parser, and print a table; without an adapter, that of streamtools")
-    for each in (made, judged):
-        each.add_argument("--dialect", action="append", default=[], metavar="ID", help="only this one; may be repeated")
-        each.add_argument("--rule", action="append", default=[], help="only this one; may be repeated")
-        each.add_argument("--every-place", action="store_true", help="cut answers off at each place, not each seventh")
-    judged.add_argument(
-        "--from", type=Path, dest="file", metavar="FILE", help="the cases of a file, as `cases` writes it"
+    commands = parser.add_subparsers(dest="command_name", required=True)
+    commands.add_parser("schema", help="write the JSON schema of a case")
+    cases_command = commands.add_parser("cases", help="write the cases, one line of JSON each")
+    run_command = commands.add_parser("run", help="test a parser, by default that of streamtools")
+    for command in (cases_command, run_command):
+        command.add_argument(
+            "--dialect", action="append", default=[], metavar="ID", help="only this dialect; repeatable"
+        )
+        command.add_argument("--rule", action="append", default=[], help="only this rule; repeatable")
+        command.add_argument("--every-place", action="store_true", help="cut answers off at each place")
+    run_command.add_argument(
+        "--from", type=Path, dest="file", metavar="FILE", help="read the cases from a file that `cases` wrote"
     )
-    judged.add_argument("--cut", action="append", choices=CUTS, help="only this one; may be repeated; default: all")
-    judged.add_argument("--by", choices=["dialect", "rule"], default="dialect", help="what a row of the table is")
-    judged.add_argument("--faults", type=int, default=0, metavar="N", help="print so many wrong cases, too")
-    adapter = judged.add_mutually_exclusive_group()
+    run_command.add_argument("--cut", action="append", choices=CUTS, help="only this cut; repeatable; default: all")
+    run_command.add_argument("--by", choices=["dialect", "rule"], default="dialect", help="the rows of the table")
+    run_command.add_argument("--faults", type=int, default=0, metavar="N", help="print N wrong cases")
+    adapter = run_command.add_mutually_exclusive_group()
     adapter.add_argument("--function", metavar="MODULE:NAME", help="a function of deltas, a dialect and tools")
-    adapter.add_argument("--command", help="a program that answers lines of JSON with lines of JSON")
-    adapter.add_argument("--server", metavar="URL", help="an OpenAI-compatible server, up to /chat/completions")
-    judged.add_argument(
-        "--listen", default="127.0.0.1:9311", help="where the server finds its model; default: %(default)s"
+    adapter.add_argument("--command", help="a program that reads and writes lines of JSON")
+    adapter.add_argument("--server", metavar="URL", help="an OpenAI-compatible server")
+    run_command.add_argument(
+        "--listen",
+        default="127.0.0.1:9311",
+        help="where the server finds its model; default: %(default)s",
     )
     return parser
 
 
-def _cases(chosen: argparse.Namespace) -> Iterator[Case]:
-    made: Iterable[Case] = cases(chosen.dialect, every_place=chosen.every_place)
-    if getattr(chosen, "file", None) is not None:
-        read = read_lines(chosen.file.read_text(encoding="utf-8").split("\n"))
-        made = (case for case in read if not chosen.dialect or case.dialect in chosen.dialect)
-    return (case for case in made if not chosen.rule or case.rule in chosen.rule)
+def _cases(options: argparse.Namespace) -> Iterator[Case]:
+    selected: Iterable[Case] = cases(options.dialect, every_place=options.every_place)
+    if getattr(options, "file", None) is not None:
+        from_file = read_lines(options.file.read_text(encoding="utf-8").split("\n"))
+        selected = (case for case in from_file if not options.dialect or case.dialect in options.dialect)
+    return (case for case in selected if not options.rule or case.rule in options.rule)
 
 
-def _subject(chosen: argparse.Namespace) -> AbstractContextManager[Subject]:
-    if chosen.command:
-        return Command(chosen.command)
-    if chosen.server:
-        return Server(chosen.server, chosen.listen)
-    if not chosen.function:
+def _subject(options: argparse.Namespace) -> AbstractContextManager[Subject]:
+    if options.command:
+        return Command(options.command)
+    if options.server:
+        return Server(options.server, options.listen)
+    if not options.function:
         return nullcontext(function(ours))
-    module, _, name = chosen.function.partition(":")
+    module, _, name = options.function.partition(":")
     return nullcontext(function(getattr(import_module(module), name)))
 
 
-def _run(subject: Subject, asked: Iterable[Case], chosen: argparse.Namespace) -> int:
-    cuts: Sequence[Cut] = chosen.cut or CUTS
+def _run(subject: Subject, selected: Iterable[Case], options: argparse.Namespace) -> int:
+    cuts: Sequence[Cut] = options.cut or CUTS
     scores: dict[str, Score] = defaultdict(Score)
-    every, left = Score(), chosen.faults
-    for result in run(subject, asked, cuts):
-        scores[getattr(result.case, chosen.by)].add(result)
-        every.add(result)
-        if result.example and left:
-            left -= 1
+    total, faults_to_print = Score(), options.faults
+    for result in run(subject, selected, cuts):
+        scores[getattr(result.case, options.by)].add(result)
+        total.add(result)
+        if result.example and faults_to_print:
+            faults_to_print -= 1
             deltas, reported = result.example
             sys.stdout.write(f"{result.case.id}: {', '.join(sorted(result.kinds))}\n  {result.case.why}\n")
             sys.stdout.write(f"  read: {deltas!r}\n  reported: {reported!r}\n")
             sys.stdout.write("".join(f"  right: {outcome!r}\n" for outcome in result.case.expected))
-    sys.stdout.write(table([*scores.items(), ("all", every)], chosen.by))
-    return int(every.right < every.cases)
+    sys.stdout.write(table([*scores.items(), ("all", total)], options.by))
+    return int(total.right < total.cases)
 
 
 if __name__ == "__main__":

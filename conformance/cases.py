@@ -1,7 +1,8 @@
-"""A case as data: a text of a model in one dialect, what is right to make of it, and why; one case is a line of JSON.
+"""A case as data, and how a parser's report on it is judged.
 
-What is right is one outcome or several, because formats leave things open: whether a half-written tag at the end of a
-stream is shown, say. Any of them will do. `schema` returns the JSON schema of a line, with what each field means.
+A case is a text of a model in one dialect, the right outcomes, and the reason. One case is one line of JSON. Formats
+leave some things open, like whether a half-written tag at the end of a stream is shown. So a case may have several
+right outcomes. `schema` returns the JSON schema of a line and explains each field.
 """
 
 from __future__ import annotations
@@ -21,44 +22,47 @@ from streamtools.calls import one_number
 
 _Text = Annotated[
     tuple[str, ...],
-    Meta(description="Sections, in order, each exactly as it stands here; white space around them is not judged."),
+    Meta(description="Sections in order, each exactly as written here; white space around them is not judged."),
 ]
 Cut = Literal["tokens", "characters", "sevens", "whole", "everywhere"]
-"""How a text is cut into deltas: special tokens and words whole, as a server of models does it; into single characters;
-into pieces of seven; not at all; or in two, at each place in turn."""
+"""How a text is cut into deltas.
+
+`tokens` keeps special tokens and words whole, as an inference server does. `characters` and `sevens` cut after each
+character and each seventh. `whole` does not cut. `everywhere` cuts in two, at each place in turn.
+"""
 
 
 class WrittenCall(msgspec.Struct, frozen=True):
-    """A call as it was written."""
+    """A call in a text."""
 
     name: str
     arguments: dict[str, Any]
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is made of a text."""
+    """What a parser should report for a text."""
 
-    text: Annotated[_Text, Meta(description="What the reader sees.")]
-    calls: Annotated[tuple[WrittenCall, ...], Meta(description="What may be executed, in order.")] = ()
-    reasoning: Annotated[_Text, Meta(description="What the model thought.")] = ()
+    text: Annotated[_Text, Meta(description="The visible text.")]
+    calls: Annotated[tuple[WrittenCall, ...], Meta(description="The calls that may be executed, in order.")] = ()
+    reasoning: Annotated[_Text, Meta(description="The reasoning.")] = ()
     errors: Annotated[
-        tuple[str, ...], Meta(description="Why sections of the text are no calls: codes of streamtools.")
+        tuple[str, ...], Meta(description="The error codes of streamtools for sections that are no calls.")
     ] = ()
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A text and what is right to make of it."""
+    """A text and the right outcomes."""
 
-    id: Annotated[str, Meta(description="The dialect, the rule, and what tells apart cases of one rule.")]
-    dialect: Annotated[str, Meta(description="How the calls are written: an id of docs/dialects.md.")]
+    id: Annotated[str, Meta(description="The dialect, the rule, and the number of the case.")]
+    dialect: Annotated[str, Meta(description="The dialect of the calls: an id of docs/dialects.md.")]
     rule: str
-    why: Annotated[str, Meta(description="Why this is right.")]
-    text: Annotated[str, Meta(description="The whole answer of the model.")]
+    why: Annotated[str, Meta(description="Why these outcomes are right.")]
+    text: Annotated[str, Meta(description="The complete answer of the model.")]
     tools: Annotated[tuple[dict[str, Any], ...], Meta(description="The declared tools, each with a JSON schema.")]
-    expected: Annotated[tuple[Outcome, ...], Meta(min_length=1, description="Each of these is right.")]
+    expected: Annotated[tuple[Outcome, ...], Meta(min_length=1, description="The right outcomes: any of them.")]
     cuts: Annotated[
         tuple[Cut, ...],
-        Meta(description="How to cut the text; `everywhere` is in two at each place. The outcome is always the same."),
+        Meta(description="How to cut the text; `everywhere` cuts in two, at each place."),
     ]
 
 
@@ -68,12 +72,12 @@ def schema() -> dict[str, Any]:
 
 
 def to_line(case: Case) -> str:
-    """Return a case as a line of JSON, without a line end."""
+    """Return a case as a line of JSON without a line end."""
     return msgspec.json.encode(case).decode()
 
 
 def read_lines(lines: Iterable[str]) -> Iterator[Case]:
-    """Yield the cases in lines of JSON. Raises msgspec.ValidationError for a line that is not as the schema says."""
+    """Yield the cases in lines of JSON. Raises msgspec.ValidationError for a line that does not match the schema."""
     for line in lines:
         if line.strip():
             yield msgspec.json.decode(line, type=Case)
@@ -85,7 +89,7 @@ _TOKENS = re.compile(
 
 
 def deltas(text: str, cut: Cut) -> Iterator[list[str]]:
-    """Yield the ways to cut a text, each as a list of deltas; only `everywhere` is more than one."""
+    """Yield the ways to cut a text, each as a list of deltas. Only `everywhere` yields several."""
     match cut:
         case "tokens":
             yield _TOKENS.findall(text)
@@ -99,51 +103,49 @@ def deltas(text: str, cut: Cut) -> Iterator[list[str]]:
             yield from ([text[:at], text[at:]] for at in range(1, len(text)))
 
 
-# How an answer misses what is right: a leak and a loss are different faults, and each has a name of its own.
-#
-# An answer is judged by what the parser tells: the text of one that gives calls alone is not judged, nor are the codes
-# of one that has none. Where several outcomes are right, that one counts which the answer misses least.
+# The judgement. Only the parts that a parser reports are judged: one that reports only calls is not judged on text. If
+# several outcomes are right, the one with the fewest faults counts.
 
 FAULTS: Final = {
-    "leak": "characters of a call, a tag or a thought stand in the visible text",
-    "lost text": "visible text has vanished",
-    "lost call": "a call has vanished, though all of it came",
-    "false call": "something would be executed that is no call: it is cut off, malformed, or only shown in code",
-    "wrong arguments": "a call would be executed with other arguments than were written",
-    "white space": "white space inside a section of text is not as it was written",
-    "reasoning": "what the model thought is not told as that",
-    "code": "the code of an error is missing, or another one",
-    "raised": "the parser raised an exception, or gave no answer",
+    "leak": "the visible text contains characters of a call, a tag or reasoning",
+    "lost text": "visible text is missing",
+    "lost call": "a complete call is missing",
+    "false call": "something would be executed that is cut off, malformed, or an example in code",
+    "wrong arguments": "a call would be executed with other arguments than the model wrote",
+    "white space": "white space inside a section of text differs",
+    "reasoning": "reasoning is not reported as reasoning",
+    "code": "an error code is missing or wrong",
+    "raised": "the parser raised an exception or did not answer",
 }
-"""The faults, the gravest for a reader first."""
+"""The faults, the worst for a reader first."""
 
 
 @dataclass(frozen=True)
 class Reported:
-    """What a parser made of a text; None stands for what it does not tell of any text."""
+    """What a parser reported for a text. None means that it does not report this part for any text."""
 
     text: str | None = None
     calls: Sequence[tuple[str, Any]] = ()
-    """Names, and arguments: an object, or the JSON of one as it came."""
+    """Names and arguments. The arguments are an object, or its JSON text."""
     reasoning: str | None = None
     errors: Sequence[str] | None = None
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Reported:
-        """Return what an adapter answered: `text`, `reasoning`, `calls`, `errors`, each of them or not.
+        """Read the answer of an adapter, which has any of `text`, `reasoning`, `calls` and `errors`.
 
-        Raises ValueError for an answer of another form.
+        Raises ValueError for an answer in another form.
         """
         try:
             calls = tuple((str(call["name"]), call.get("arguments")) for call in answer.get("calls") or ())
             errors = answer.get("errors")
             return cls(answer.get("text"), calls, answer.get("reasoning"), None if errors is None else list(errors))
         except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"not an answer: {answer!r} ({type(error).__name__}: {error})") from error
+            raise ValueError(f"malformed answer of the parser: {answer!r} ({type(error).__name__}: {error})") from error
 
 
 def judge(case: Case, reported: Reported) -> Counter[str]:
-    """Return the faults of an answer: names of `FAULTS`, with how many characters or calls each is about."""
+    """Return the faults of a report: names of `FAULTS`, each with the number of characters or calls."""
     return min(
         (_faults(outcome, reported) for outcome in case.expected), key=lambda faults: (len(faults), faults.total())
     )
@@ -157,8 +159,8 @@ def _faults(outcome: Outcome, reported: Reported) -> Counter[str]:
     if reported.reasoning is not None:
         found["reasoning"] = sum(_text_faults(outcome.reasoning, reported.reasoning).values())
     if reported.errors is not None:
-        wanted, got = Counter(outcome.errors), Counter(reported.errors)
-        found["code"] = max((wanted - got).total(), (got - wanted).total())
+        expected, got = Counter(outcome.errors), Counter(reported.errors)
+        found["code"] = max((expected - got).total(), (got - expected).total())
     return +found
 
 
@@ -172,31 +174,31 @@ def _text_faults(sections: Sequence[str], got: str) -> dict[str, int]:
     else:
         if not rest:
             return {}
-    wanted, shown = _bare("".join(sections)), _bare(got)
-    if wanted == shown:
+    expected, shown = _bare("".join(sections)), _bare(got)
+    if expected == shown:
         return {"white space": 1}
     at = 0
-    for section in map(_bare, sections):  # all of it is there, in order: then nothing is lost
+    for section in map(_bare, sections):  # if all sections are there in order, nothing is lost
         at = shown.find(section, at)
         if at < 0:
             break
         at += len(section)
     else:
-        return {"leak": len(shown) - len(wanted)}
-    same = sum(block.size for block in SequenceMatcher(None, wanted, shown, autojunk=False).get_matching_blocks())
-    return {"lost text": len(wanted) - same, "leak": len(shown) - same}
+        return {"leak": len(shown) - len(expected)}
+    same = sum(block.size for block in SequenceMatcher(None, expected, shown, autojunk=False).get_matching_blocks())
+    return {"lost text": len(expected) - same, "leak": len(shown) - same}
 
 
 def _bare(text: str) -> str:
     return "".join(text.split())
 
 
-def _call_faults(wanted: Sequence[WrittenCall], reported: Sequence[tuple[str, Any]]) -> dict[str, int]:
-    written = [(call.name, _canonical(call.arguments)) for call in wanted]
+def _call_faults(expected: Sequence[WrittenCall], reported: Sequence[tuple[str, Any]]) -> dict[str, int]:
+    written = [(call.name, _canonical(call.arguments)) for call in expected]
     got: list[tuple[str, str]] = []
     for name, arguments in reported:
         value = _object(arguments, empty=(name, "{}") in written)
-        if value is not None:  # what cannot be read is never executed, so it is no call
+        if value is not None:  # arguments that cannot be read are never executed, so this is no call
             got.append((name, _canonical(value)))
     blocks = SequenceMatcher(None, written, got, autojunk=False).get_matching_blocks()
     missing, more = list(written), list(got)
@@ -207,7 +209,7 @@ def _call_faults(wanted: Sequence[WrittenCall], reported: Sequence[tuple[str, An
 
 
 def _object(arguments: Any, *, empty: bool) -> dict[str, Any] | None:
-    """Return the arguments; of none at all an empty object, if one was written: else they may not have come yet."""
+    """Return the arguments, or None for arguments that are not an object. With `empty`, they may be missing."""
     if arguments is None or arguments == "":
         return {} if empty else None
     if isinstance(arguments, str):
@@ -219,5 +221,5 @@ def _object(arguments: Any, *, empty: bool) -> dict[str, Any] | None:
 
 
 def _canonical(value: Any) -> str:
-    """Return JSON in which 1.0 is 1, as most languages have it."""
+    """Return JSON in which 1.0 equals 1, as in most languages."""
     return json.dumps(one_number(value), sort_keys=True)

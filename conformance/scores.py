@@ -1,4 +1,4 @@
-"""A run of the suite: each case in each of its cuts, the faults of each, and a table of them all."""
+"""Runs a parser on cases in all their cuts, counts the faults, and shows them in a table."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ CUTS: tuple[Cut, ...] = get_args(Cut)
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a case: its faults by the way in which it was cut; those without any stand there, too."""
+    """The result of one case: its faults by cut. A cut without faults has an empty entry."""
 
     case: Case
     faults: dict[Cut, Counter[str]]
     example: tuple[list[str], Reported | str] | None = None
-    """The deltas of the first cut with a fault, and the answer to it, or what was raised."""
+    """The deltas of the first fault, and the report of the parser or the exception that it raised."""
 
     @property
     def right(self) -> bool:
-        """Whether there is no fault, however the text was cut."""
+        """Whether no cut has a fault."""
         return not any(self.faults.values())
 
     @property
@@ -34,22 +34,22 @@ class Result:
 
 
 def run(subject: Subject, cases: Iterable[Case], cuts: Collection[Cut] = CUTS) -> Iterator[Result]:
-    """Yield the result of each case in a dialect that the parser reads, in those of its cuts that are among `cuts`.
+    """Yield the result of each case whose dialect the parser reads, in those of its cuts that are in `cuts`.
 
-    An exception of the parser is a fault, and its verdict is the same for every parser.
+    An exception of the parser is the fault `raised`.
     """
     for case in cases:
-        if (result := _try(subject, case, [cut for cut in case.cuts if cut in cuts])) is not None:
+        if (result := _run_case(subject, case, [cut for cut in case.cuts if cut in cuts])) is not None:
             yield result
 
 
-def _try(subject: Subject, case: Case, cuts: Collection[Cut]) -> Result | None:
-    """Return what becomes of a case in these cuts; None if there are none, or the parser does not read the dialect."""
+def _run_case(subject: Subject, case: Case, cuts: Collection[Cut]) -> Result | None:
+    """Return the result of a case. Returns None without cuts, or if the parser does not read the dialect."""
     faults: dict[Cut, Counter[str]] = {cut: Counter() for cut in cuts}
     example: tuple[list[str], Reported | str] | None = None
     for cut in cuts:
         for pieces in deltas(case.text, cut):
-            found, reported = _ask(subject, case, pieces)
+            found, reported = _call_parser(subject, case, pieces)
             if reported is None:
                 return None
             faults[cut] |= found
@@ -58,26 +58,26 @@ def _try(subject: Subject, case: Case, cuts: Collection[Cut]) -> Result | None:
     return Result(case, faults, example) if faults else None
 
 
-def _ask(subject: Subject, case: Case, pieces: list[str]) -> tuple[Counter[str], Reported | str | None]:
+def _call_parser(subject: Subject, case: Case, pieces: list[str]) -> tuple[Counter[str], Reported | str | None]:
     try:
         reported = subject(case, pieces)
     except Exception as error:
         return Counter({"raised": 1}), f"{type(error).__name__}: {error}"
     if reported is None or (reported.reasoning is None and case.expected[0].reasoning):
-        return Counter(), None  # a parser that knows of no thoughts is not asked about them
+        return Counter(), None  # a parser that reports no reasoning is not tested on it
     return judge(case, reported), reported
 
 
 @dataclass
 class Score:
-    """The results of several cases, counted."""
+    """Counts the results of several cases."""
 
     cases: int = 0
     right: int = 0
     right_by_tokens: int = 0
-    """Right where tokens are whole; cut otherwise, they may be wrong. None where that was not asked."""
+    """Cases that are right if each token is whole. They may be wrong in other cuts."""
     faults: Counter[str] = field(default_factory=Counter)
-    """How many cases have which fault."""
+    """The number of cases with each fault."""
 
     def add(self, result: Result) -> None:
         """Count a result."""

@@ -1,4 +1,4 @@
-"""A small server in front of a model, which reads calls in what that says: what the conformance suite judges."""
+"""A small server that parses the text of an upstream model, for the conformance suite to test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conformance import ours
 
 @contextmanager
 def gateway(upstream: list[str]) -> Iterator[str]:
-    """A server that asks its model, and reads calls in what that says; `upstream` holds the address of the model."""
+    """Run the server. `upstream` holds the address of its model."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -32,12 +32,12 @@ def gateway(upstream: list[str]) -> Iterator[str]:
                 self.wfile.write(b'data: {"error": {"message": "no"}}\n\n')
                 return
             tools = [tool["function"] for tool in body["tools"]]
-            told = ours([chunk["delta"].get("content", "") for chunk in chunks], body["model"], tools)
+            report = ours([chunk["delta"].get("content", "") for chunk in chunks], body["model"], tools)
             made = [
                 {"index": at, "function": {"name": call["name"], "arguments": json.dumps(call["arguments"])}}
-                for at, call in enumerate(told["calls"])
+                for at, call in enumerate(report["calls"])
             ]
-            delta = {"content": told["text"], "reasoning_content": told["reasoning"], "tool_calls": made}
+            delta = {"content": report["text"], "reasoning_content": report["reasoning"], "tool_calls": made}
             choice = {"delta": delta, "finish_reason": chunks[-1]["finish_reason"]}
             self.wfile.write(f": hello\n\ndata: {json.dumps({'choices': [choice]})}\n\n".encode())
             self.wfile.write(b'data: {"choices": []}\n\ndata: [DONE]\n\n')

@@ -1,4 +1,4 @@
-"""The page docs/conformance.md: its files and commands print what it says, and its tables are those of the suite."""
+"""The page docs/conformance.md: its commands print what it shows, and its tables are those of the suite."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKS = read_blocks(TEXT)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the files of the page, which is the one that commands are started in."""
+    """A folder with the files of the page, as the working directory."""
     for block in BLOCKS:
         if "file" in block.notes:
             (tmp_path / block.notes["file"]).write_text(block.text, encoding="utf-8")
@@ -32,14 +32,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def arguments(command: str) -> list[str]:
-    """Return what a command of the page gives the module."""
+    """Return the arguments of a command of the page."""
     words = shlex.split(command.removeprefix("$ "))
     assert ["python", "-m", "conformance"] == words[:3]
     return [word.replace("python ", f"{sys.executable} ") for word in words[3:]]
 
 
-def test_commands_print_what_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each of the three ways to judge a parser; the server's command with the addresses of this test."""
+def test_commands_print_what_the_page_shows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For a function, a program and a server, with the addresses of this test."""
     for block in (block for block in BLOCKS if block.language == "console"):
         if "--server" in block.text:
             with socket.create_server(("127.0.0.1", 0)) as free:
@@ -53,7 +53,7 @@ def test_commands_print_what_the_page_says(folder: Path, capsys: pytest.CaptureF
 
 
 def test_the_rest_of_the_code_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The commands that write cases, and the test of the reader's own."""
+    """The commands that write cases, and the Python test."""
     for line in (line for block in BLOCKS if block.language == "sh" for line in block.text.splitlines()):
         assert 0 == main(
             [*arguments(line.partition(" > ")[0]), *(["--dialect", "raw_json"] if "cases" in line else [])]
@@ -65,7 +65,7 @@ def test_the_rest_of_the_code_runs(folder: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_its_tables_are_those_of_the_suite() -> None:
-    """The faults, the rules, and how many cases there are; the figures of the peers are as old as the page."""
+    """The faults, the rules, and the number of cases. The figures of the peers are not checked."""
     assert read_tables(TEXT)["faults"] == write_table(
         ["fault", "what it is"], [[f"`{key}`", FAULTS[key]] for key in FAULTS]
     )

@@ -1,7 +1,8 @@
-"""The conformance suite: its cases, its verdicts on parsers with a planted fault, and its three adapters."""
+"""The conformance suite: its cases, its judgement of parsers with a planted fault, and its three adapters."""
 
 from __future__ import annotations
 
+import doctest
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import conformance
 from conformance import (
     CUTS,
     FAULTS,
@@ -42,7 +44,7 @@ ONE_CALL = next(case for case in HERMES if case.rule == "one call")
 
 
 def test_cases_are_data() -> None:
-    """They are the same each time, survive a line of JSON, and hold what the schema names; cuts lose nothing."""
+    """They are the same each time, survive a line of JSON, and match the schema. Cuts lose nothing."""
     assert SOME == list(read_lines([*map(to_line, SOME), ""]))
     assert SOME == list(cases(["hermes_json", "hash_marker", "raw_json"], every_place=False))
     assert len(SOME) == len({case.id for case in SOME})
@@ -52,8 +54,8 @@ def test_cases_are_data() -> None:
     assert "<tool_call>" in next(deltas(ONE_CALL.text, "tokens"))
 
 
-def test_a_cut_off_call_is_known_by_what_else_it_may_become() -> None:
-    """Up to its last argument it may go on to another call; behind that it may count, though its end is missing."""
+def test_a_cut_off_call_counts_if_more_text_cannot_change_it() -> None:
+    """Up to its last argument it may become another call. After that it may count without its closing tag."""
     by_text = {case.text: case.expected for case in cases(["hermes_json"]) if case.rule == "cut off"}
     before, begin = "I will look it up.\n", '<tool_call>\n{"name":"write_file","arguments":{"path":"a.py"'
     written = WrittenCall("write_file", {"path": "a.py", "content": "x"})
@@ -65,15 +67,20 @@ def test_a_cut_off_call_is_known_by_what_else_it_may_become() -> None:
     assert (Outcome((before,), (written,)), refused) == by_text[before + begin + ',"content":"x"}']
 
 
+def test_the_example_of_the_package() -> None:
+    """It prints what its docstring says."""
+    assert (0, 3) == doctest.testmod(conformance)
+
+
 def test_our_parser_is_right() -> None:
-    """In the cuts that are quick."""
+    """In the quick cuts."""
     wrong = [result for result in run(function(ours), SOME, ["tokens", "characters"]) if not result.right]
     assert [] == wrong
 
 
 @pytest.mark.deep
 def test_our_parser_is_right_in_every_dialect_and_cut() -> None:
-    """In two at each place, too; and cut off behind each character."""
+    """In every cut, and cut off after each character."""
     every = cases(every_place=False)
     wrong = [result for result in run(function(ours), every) if not result.right]
     cut_off = (case for case in cases() if case.rule == "cut off")
@@ -85,27 +92,27 @@ def test_our_parser_is_right_in_every_dialect_and_cut() -> None:
 
 
 def leaks_at_a_cut(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Shows a tag that a delta has cut."""
-    told = ours(deltas, dialect, tools)
-    cut = "<tool_call>" not in deltas and told["calls"]
-    return {**told, "text": told["text"] + "<tool"} if cut else told
+    """Shows a tag that is cut between deltas."""
+    report = ours(deltas, dialect, tools)
+    cut = "<tool_call>" not in deltas and report["calls"]
+    return {**report, "text": report["text"] + "<tool"} if cut else report
 
 
 def loses_what_follows(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Shows nothing behind a call."""
-    told = dict(ours(deltas, dialect, tools))
-    return {**told, "text": told["text"].split("\nIt is 18")[0]}
+    """Shows nothing after a call."""
+    report = dict(ours(deltas, dialect, tools))
+    return {**report, "text": report["text"].split("\nIt is 18")[0]}
 
 
 def executes_what_was_cut(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Repairs a truncated call."""
-    told = dict(ours(deltas, dialect, tools))
-    cut = "truncated" in told["errors"]
-    return {**told, "errors": [], "calls": [*told["calls"], *([{"name": "write_file", "arguments": "{}"}] * cut)]}
+    report = dict(ours(deltas, dialect, tools))
+    cut = "truncated" in report["errors"]
+    return {**report, "errors": [], "calls": [*report["calls"], *([{"name": "write_file", "arguments": "{}"}] * cut)]}
 
 
 def ignores_code(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Calls what is an example, and tells text and calls alone."""
+    """Executes examples in code. Reports only text and calls."""
     result = parse(deltas, dialects=dialect, tools=list(tools), in_code="call")
     return {
         "text": result.content,
@@ -114,39 +121,39 @@ def ignores_code(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[st
 
 
 def forgets_calls(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Announces calls whose arguments cannot be read."""
-    told = ours(deltas, dialect, tools)
-    return {**told, "calls": [{**call, "arguments": '{"city'} for call in told["calls"]]}
+    """Reports calls with arguments that cannot be read."""
+    report = ours(deltas, dialect, tools)
+    return {**report, "calls": [{**call, "arguments": '{"city'} for call in report["calls"]]}
 
 
 def types_nothing(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Takes every value for a string."""
-    told = ours(deltas, dialect, tools)
+    """Reads every value as a string."""
+    report = ours(deltas, dialect, tools)
     made = [
-        {**call, "arguments": {key: str(each) for key, each in call["arguments"].items()}} for call in told["calls"]
+        {**call, "arguments": {key: str(value) for key, value in call["arguments"].items()}} for call in report["calls"]
     ]
-    return {**told, "calls": made}
+    return {**report, "calls": made}
 
 
 def joins_lines(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Loses line ends."""
-    told = ours(deltas, dialect, tools)
-    return {**told, "text": " ".join(told["text"].split())}
+    report = ours(deltas, dialect, tools)
+    return {**report, "text": " ".join(report["text"].split())}
 
 
-def shows_thoughts(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Does not know what a thought is."""
-    told = ours(deltas, dialect, tools)
-    return {**told, "text": told["reasoning"] + told["text"], "reasoning": ""}
+def shows_reasoning(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Shows reasoning as text."""
+    report = ours(deltas, dialect, tools)
+    return {**report, "text": report["reasoning"] + report["text"], "reasoning": ""}
 
 
-def says_nothing_of_errors(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Hides what is malformed, and gives no code."""
+def reports_no_error(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Hides malformed calls without a code."""
     return {**ours(deltas, dialect, tools), "errors": []}
 
 
-def answers_otherwise(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Does not keep to what an adapter answers."""
+def answers_malformed(deltas: Sequence[str], dialect: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns an answer in another form."""
     return {"calls": ["get_weather"]}
 
 
@@ -160,30 +167,30 @@ def answers_otherwise(deltas: Sequence[str], dialect: str, tools: Sequence[Mappi
         (forgets_calls, "one call", {"lost call"}),
         (types_nothing, "one call", {"wrong arguments"}),
         (joins_lines, "prose", {"white space"}),
-        (shows_thoughts, "a thought", {"leak", "reasoning"}),
-        (says_nothing_of_errors, "malformed arguments", {"code"}),
-        (answers_otherwise, "one call", {"raised"}),
+        (shows_reasoning, "reasoning", {"leak", "reasoning"}),
+        (reports_no_error, "malformed arguments", {"code"}),
+        (answers_malformed, "one call", {"raised"}),
     ],
 )
-def test_a_fault_gets_its_verdict(parser: Parse, rule: str, kinds: set[str]) -> None:
-    """A parser with one fault is right, but for that."""
+def test_a_fault_is_named(parser: Parse, rule: str, kinds: set[str]) -> None:
+    """A parser with one fault has that fault and no other."""
     found = [result for result in run(function(parser), HERMES, ["tokens", "characters"]) if result.case.rule == rule]
     assert kinds == {kind for result in found for kind in result.kinds}
     assert kinds <= FAULTS.keys()
 
 
-def test_a_fault_at_a_cut_shows_in_its_own_column() -> None:
-    """By tokens the parser is right; one that knows no thoughts is not asked about them."""
+def test_a_fault_at_a_cut_is_no_fault_by_tokens() -> None:
+    """By tokens the parser is right. A parser that reports no reasoning is not tested on it."""
     (result,) = run(function(leaks_at_a_cut), [ONE_CALL])
     score = Score()
     score.add(result)
     assert (score.right, score.right_by_tokens) == (0, 1)
     assert "| hermes_json | 1 | – | 1 | 1 |" in table([("hermes_json", score)], "dialect")
-    assert not [each for each in run(function(ignores_code), HERMES, ["tokens"]) if "thought" in each.case.rule]
+    assert not [result for result in run(function(ignores_code), HERMES, ["tokens"]) if "reasoning" in result.case.rule]
 
 
-def test_the_outcome_that_is_missed_least_counts() -> None:
-    """Text of several sections may stand in any white space; numbers are equal as in every language."""
+def test_the_outcome_with_the_fewest_faults_counts() -> None:
+    """White space around sections is not judged, and 3.0 equals 3."""
     case = ONE_CALL
     right = ("get_weather", {"city": "Kraków", "days": 3.0})
     text = "  ".join(case.expected[0].text)
@@ -202,19 +209,19 @@ def test_the_outcome_that_is_missed_least_counts() -> None:
 PROGRAM = """
 import json, sys
 for line in sys.stdin:
-    asked = json.loads(line)
-    rule = asked["deltas"][0]
+    case = json.loads(line)
+    rule = case["deltas"][0]
     if rule == "hang":
         sys.stdin.read()
     if rule == "die":
         sys.exit(1)
-    answer = {"raise": {"raised": "no"}, "skip": None}.get(rule, {"text": "".join(asked["deltas"])})
+    answer = {"raise": {"raised": "no"}, "skip": None}.get(rule, {"text": "".join(case["deltas"])})
     print(json.dumps(answer), flush=True)
 """
 
 
-def test_a_command_is_asked_line_by_line(tmp_path: Path) -> None:
-    """One that ends, does not answer, or says that it has failed, has raised; it is asked again then."""
+def test_a_command_answers_line_by_line(tmp_path: Path) -> None:
+    """A program that ends, does not answer, or reports a failure has raised. It is started again."""
     (tmp_path / "program.py").write_text(PROGRAM)
     with Command([sys.executable, str(tmp_path / "program.py")]) as command:
         assert Reported("Hello") == command(ONE_CALL, ["Hel", "lo"])
@@ -224,27 +231,27 @@ def test_a_command_is_asked_line_by_line(tmp_path: Path) -> None:
                 command(ONE_CALL, [fault])
         assert Reported("é") == command(ONE_CALL, ["é"])
     with (
-        Command(f"{sys.executable} {tmp_path / 'program.py'}", patience=0.1) as command,
+        Command(f"{sys.executable} {tmp_path / 'program.py'}", timeout=0.1) as command,
         pytest.raises(RuntimeError, match="no answer"),
     ):
         command(ONE_CALL, ["hang"])
 
 
-def test_a_server_finds_its_model_here() -> None:
-    """What it says is judged; a refusal leaves a dialect out, and an error in the stream is a fault."""
-    rules = ("one call", "a thought", "cut off")
-    asked = [case for case in SOME if case.rule in rules and case.id.rpartition("/")[2] in ("1", "50")]
+def test_a_server_uses_the_suite_as_its_model() -> None:
+    """Its report is judged. A refusal leaves a dialect out, and an error in the stream is a fault."""
+    rules = ("one call", "reasoning", "cut off")
+    case = [case for case in SOME if case.rule in rules and case.id.rpartition("/")[2] in ("1", "50")]
     upstream = [""]
     with gateway(upstream) as url, Server(url) as server:
         upstream[0] = server.upstream
-        results = list(run(server, asked, ["tokens"]))
+        results = list(run(server, case, ["tokens"]))
     assert {True} == {result.right for result in results if result.case.dialect == "hermes_json"}
     assert all({"raised"} == result.kinds for result in results if result.case.dialect == "hash_marker")
     assert {"hermes_json", "hash_marker"} == {result.case.dialect for result in results}
 
 
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """It writes the schema and the cases, reads cases from a file, and its status says whether all are right."""
+    """It writes the schema and the cases, reads cases from a file, and exits with 1 if a case is wrong."""
     chosen = ["--dialect", "hermes_json", "--rule", "one call"]
     assert 0 == main(["schema"])
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(schema()))
@@ -257,12 +264,12 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert 0 == main(["run", "--from", str(tmp_path / "cases.jsonl"), *chosen, "--by", "rule", "--cut", "whole"])
     assert "| all | 1 | 1 | – |" in capsys.readouterr().out
 
-    (tmp_path / "deaf.py").write_text("def parse(deltas, dialect, tools):\n    return {'text': ''.join(deltas)}\n")
+    (tmp_path / "silent.py").write_text("def parse(deltas, dialect, tools):\n    return {'text': ''.join(deltas)}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert 1 == main(["run", *chosen, "--function", "deaf:parse", "--faults", "1", "--cut", "tokens"])
-    told = capsys.readouterr().out
-    assert "hermes_json/one call/1: leak, lost call" in told
-    assert "| all | 1 | – | – | 1 | – | 1 |" in told
+    assert 1 == main(["run", *chosen, "--function", "silent:parse", "--faults", "1", "--cut", "tokens"])
+    report = capsys.readouterr().out
+    assert "hermes_json/one call/1: leak, lost call" in report
+    assert "| all | 1 | – | – | 1 | – | 1 |" in report
 
     (tmp_path / "program.py").write_text(PROGRAM)
     assert 1 == main(["run", *chosen, "--command", f"{sys.executable} {tmp_path / 'program.py'}", "--cut", "tokens"])
