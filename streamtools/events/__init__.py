@@ -1,12 +1,11 @@
-"""What flows: the events that sources produce, and the events that an interface consumes.
+"""The events: `SourceEvent`, which sources produce, and `UIEvent`, which a user of the library iterates over.
 
-Two closed unions. `SourceEvent` is what an adapter makes of a provider's bytes, `UIEvent` is what a user of the
-library iterates over. Both travel as JSON objects with a `type`; `event.to_json()` writes one, `read_ui_event` and
-`read_source_event` read it back, `json_schema` publishes the union for a front end. Each type also works as a field of
-a pydantic model and as a response model.
+Both are closed unions. An event travels as a JSON object with a `type`. `event.to_json()` writes it, `read_ui_event`
+and `read_source_event` read it, and `json_schema` describes it for a front end. Each type also works as a field of a
+pydantic model and as a response model.
 
-Events are frozen msgspec structs that the garbage collector does not track: tens of nanoseconds each, because every
-delta of every answer makes at least one. `seq` is 0 where nobody numbers (a bare parser) and rises from 1 in a run.
+Events are frozen msgspec structs that the garbage collector does not track, because every delta creates at least one.
+`seq` rises from 1 in a run. It is 0 if events are not numbered, as those of a bare parser.
 """
 
 from streamtools.calls import ToolCall
@@ -62,9 +61,9 @@ from streamtools.events.ui_events import (
 
 __all__ = [
     "SOURCE_EVENTS", "UI_EVENTS", "ApprovalRequested", "Call", "CallDelta", "CallStart", "ChainCompleted", "Code",
-    "Done", "DoneReason", "Error", "Event", "Executed", "Executing", "FinishReason", "FollowUp", "Markup",
-    "Matched", "NativeToolCall", "Partial", "Progress", "ProviderCompleted", "Raw", "Reasoning", "ReasoningDelta",
-    "SourceError", "SourceEvent", "SourceRaw", "SourceUsage", "SourceWarning", "Start", "StepEnd", "StepStart",
-    "StepSuperseded", "Text", "TextDelta", "Thinking", "ToolCall", "ToolCallDelta", "ToolCallStart", "UIEvent", "Usage",
-    "UsageReport", "Warning", "json_schema", "read_source_event", "read_ui_event",
+    "Done", "DoneReason", "Error", "Event", "Executed", "Executing", "FinishReason", "FollowUp", "Markup", "Matched",
+    "NativeToolCall", "Partial", "Progress", "ProviderCompleted", "Raw", "Reasoning", "ReasoningDelta", "SourceError",
+    "SourceEvent", "SourceRaw", "SourceUsage", "SourceWarning", "Start", "StepEnd", "StepStart", "StepSuperseded",
+    "Text", "TextDelta", "Thinking", "ToolCall", "ToolCallDelta", "ToolCallStart", "UIEvent", "Usage", "UsageReport",
+    "Warning", "json_schema", "read_source_event", "read_ui_event",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""How runs over the same stream are made comparable, however it was cut.
+"""Makes event sequences of the same stream comparable, however the stream was cut.
 
-How a stream was cut decides how many events there are, and chance decides ids, times, and the order in which tools that
-run at the same time report. None of it may decide anything else, and `coalesce` is how that is tested.
+The cut of a stream decides how many events there are, and chance decides ids, times, and the order of concurrent tools.
+`coalesce` removes these differences, so that tests can compare the rest.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ _REPORTS = (ApprovalRequested, Executing, Progress, Executed)
 
 
 def coalesce(events: Iterable[EventT]) -> list[EventT]:
-    """Return events in a form that two runs over the same stream share, however the stream was cut.
+    """Return events in a form that all runs over the same stream share.
 
-    Neighbouring texts, argument pieces of one call, and reasoning up to a signature are joined; `seq` and times are
-    dropped; run and call ids are numbered by their first appearance; what tools that ran at the same time reported is
-    put in call order.
+    Adjacent texts, argument pieces of one call, and reasoning up to a signature are joined. `seq` and times are
+    dropped. Run and call ids are numbered in order of appearance. Events of concurrent tools are sorted by call.
 
     >>> coalesce([Text("a", seq=1), Text("b", seq=2)])
     [Text(text='ab', seq=0)]
@@ -49,10 +48,10 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
     def rename(kind: str, name: str | None) -> str | None:
         return None if name is None else names.setdefault(kind + name, f"{kind}_{len(names) + 1}")
 
-    signed = 0  # blocks of reasoning
+    signed = 0  # reasoning blocks
 
     def identity(event: Event) -> tuple[type[Event], Any]:
-        """Return what two neighbours must have in common to be joined."""
+        """Return a key; adjacent events with the same key are joined."""
         nonlocal signed
         match event:
             case CallDelta(call_id):
@@ -70,7 +69,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
         members = list(group)
         if kind is Partial:
             values = [member.value for member in members]  # type: ignore[attr-defined]  # as `kind` says
-            if len(values) == 1 or not isinstance(values[0], str):  # the same event may stand twice
+            if len(values) == 1 or not isinstance(values[0], str):  # one event object may appear twice
                 merged += members
             else:
                 merged.append(msgspec.structs.replace(members[-1], value="".join(values)))
@@ -78,7 +77,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
             joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
             last = members[-1]
             if isinstance(last, Reasoning):
-                own = next((each.own for each in reversed(members) if isinstance(each, Reasoning) and each.own), None)
+                own = next((part.own for part in reversed(members) if isinstance(part, Reasoning) and part.own), None)
                 if joined or last.signature or last.id or own:
                     merged.append(msgspec.structs.replace(last, text=joined, own=own))
             elif joined or kind is CallDelta:
@@ -89,23 +88,23 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
 
 
 def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
-    """Yield events with each run of reports from tools sorted by call; each call keeps its own order."""
+    """Yield events with adjacent reports of tools sorted by call. The reports of one call keep their order."""
     order: dict[str, int] = {}
-    for at_work, group in itertools.groupby(events, lambda event: isinstance(event, _REPORTS) or _is_of_call(event)):
+    for is_report, group in itertools.groupby(events, lambda event: isinstance(event, _REPORTS) or _is_of_call(event)):
         members = list(group)
-        if not at_work:  # which piece of a text adds what is a question of its cuts
-            runs = itertools.groupby(members, lambda each: isinstance(each, Text | CallDelta) or _is_of_output(each))
-            members = [each for grows, run in runs for each in (sorted(run, key=_is_of_output) if grows else run)]
+        if not is_report:  # the cut decides where `partial` events are between texts
+            runs = itertools.groupby(members, lambda event: isinstance(event, Text | CallDelta) or _is_of_output(event))
+            members = [event for grows, run in runs for event in (sorted(run, key=_is_of_output) if grows else run)]
         for event in members:
             order.setdefault(_call_id(event), len(order))
-        yield from sorted(members, key=lambda event: order[_call_id(event)]) if at_work else members
+        yield from sorted(members, key=lambda event: order[_call_id(event)]) if is_report else members
 
 
 def _is_of_output(event: Event) -> bool:
     return isinstance(event, Partial) or (isinstance(event, Warning) and event.code is Code.INVALID_OUTPUT)
 
 
-def _is_of_call(event: Event) -> bool:  # and none of the stream, or of a call's text
+def _is_of_call(event: Event) -> bool:  # not of the stream, or of a malformed call
     return isinstance(event, Error) and event.call is not None
 
 

@@ -1,4 +1,4 @@
-"""What all events share: a `type`, a form as JSON, and the tokens that some of them tell."""
+"""The base class of events, token usage, and the size of events in memory."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from streamtools.json_values import writable
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
-ITSELF = 64
-"""Bytes of an event without what it holds, about."""
+EMPTY_EVENT = 64
+"""Approximate bytes of an event without its content."""
 LARGE = 4096
-"""Characters from which one is counted at once; smaller ones are counted together."""
-AT_ONCE = 256 * 1024
-"""Bytes that a reader takes together, or one event."""
-_UNKNOWN = 4096  # of an event that cannot be written
+"""Characters from which an event is counted by itself; smaller ones are counted together."""
+BATCH_BYTES = 256 * 1024
+"""Bytes that a reader takes in one batch, unless a single event is larger."""
+_UNKNOWN_SIZE = 4096  # of an event that cannot be serialized
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True):
-    """What all events share: a `type`, and JSON in both directions."""
+    """The base class of all events: a `type`, and JSON."""
 
     type: ClassVar[str]
 
     def to_json(self) -> str:
-        """Return the event as one line of JSON. Half a surrogate pair, which UTF-8 cannot hold, becomes U+FFFD."""
+        """Return the event as one line of JSON. A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD."""
         try:
             return _encode(self).decode()
         except UnicodeEncodeError:
             return _encode(writable(msgspec.to_builtins(self))).decode()
 
     def _weigh(self) -> int:
-        """Return about how many bytes it holds, if it is no text."""
+        """Return the approximate size in bytes of an event without `text`."""
         try:
-            return ITSELF + size_of(self.to_json())
-        except Exception:  # of what a tool or an SDK has given us and JSON does not know
-            return _UNKNOWN
+            return EMPTY_EVENT + size_of(self.to_json())
+        except Exception:  # data of a tool or an SDK that JSON cannot hold
+            return _UNKNOWN_SIZE
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -62,24 +62,24 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
         return schema_of(cls)
 
 
-class Kept(Event, frozen=True, gc=True, dict=True):
-    """An event of which rules may have changed what it shows of the model's words."""
+class RuledEvent(Event, frozen=True, gc=True, dict=True):
+    """An event whose content rules may have changed."""
 
     @property
     def written(self) -> Any:
-        """What the model wrote, for a history that has it as it was written; in this process alone, and else None."""
+        """The content as the model wrote it, for the history; None in another process, or if rules changed nothing."""
         return self.__dict__.get("written")
 
-    def keep(self, written: Any) -> None:
-        """Keep what the model wrote."""
+    def set_written(self, written: Any) -> None:
+        """Store the content as the model wrote it."""
         self.__dict__["written"] = written
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens of one provider turn, or of a run. None means that the provider does not tell.
+    """Tokens of one provider turn, or of a run. None means that the provider does not report the value.
 
-    `input` includes what was read from a cache, `output` includes reasoning. `cost` is what the provider charges, in
-    its own currency, where it tells (OpenRouter: US dollars).
+    `input` includes tokens read from a cache, and `output` includes reasoning. `cost` is the price in the provider's
+    currency, if it reports one (OpenRouter: US dollars).
     """
 
     input: int | None = None
@@ -97,37 +97,37 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def weigh(event: Event) -> int:
-    """Return about how many bytes an event holds: itself, and its text or else its JSON."""
+    """Return the approximate size of an event in bytes, from its text or else its JSON."""
     text = getattr(event, "text", None)
     if type(text) is str:
-        return ITSELF + size_of(text) + len(getattr(event, "signature", None) or "")
+        return EMPTY_EVENT + size_of(text) + len(getattr(event, "signature", None) or "")
     return event._weigh()
 
 
 def size_of(text: str) -> int:
-    """Return how many bytes of memory a text takes: of ASCII its characters, of others up to four times as many."""
+    """Return the memory that a text takes, in bytes: one per character for ASCII, up to four for others."""
     return len(text) if text.isascii() else text.__sizeof__()
 
 
 def is_large(event: Event) -> bool:
-    """Return whether an event is counted at once."""
+    """Return whether an event is counted by itself."""
     text = getattr(event, "text", None)
-    return len(text) > LARGE if type(text) is str else event._weigh() > LARGE + ITSELF
+    return len(text) > LARGE if type(text) is str else event._weigh() > LARGE + EMPTY_EVENT
 
 
-def taken_together(events: Iterable[Event]) -> int:
-    """Return how many of the first events a reader takes at once."""
-    count, room = 0, AT_ONCE
+def batch_length(events: Iterable[Event]) -> int:
+    """Return how many of the first events a reader takes in one batch."""
+    count, remaining = 0, BATCH_BYTES
     for event in events:
-        room -= weigh(event)
-        if room < 0 and count:
+        remaining -= weigh(event)
+        if remaining < 0 and count:
             break
         count += 1
     return count
 
 
 def schema_of(types: Any) -> dict[str, Any]:
-    """Return the JSON schema (2020-12) of one event type or of a union of them, with no references to elsewhere."""
+    """Return the JSON schema (2020-12) of an event type or a union of them, without references."""
     (schema,), definitions = msgspec.json.schema_components([types], ref_template="#/{name}")
 
     def inline(node: Any) -> Any:
@@ -135,7 +135,7 @@ def schema_of(types: Any) -> dict[str, Any]:
             if "$ref" in node:
                 return inline(definitions[node["$ref"].removeprefix("#/")])
             return {key: inline(value) for key, value in node.items() if key != "discriminator"}
-        return [inline(each) for each in node] if isinstance(node, list) else node
+        return [inline(item) for item in node] if isinstance(node, list) else node
 
     inlined: dict[str, Any] = inline(schema)
     return inlined

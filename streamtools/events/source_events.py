@@ -1,4 +1,4 @@
-"""Source events: what adapters make of a provider's stream, one closed union for all providers."""
+"""Source events: what adapters make of a provider's stream. One closed union for all providers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from streamtools.events.event import Event, Usage
 FinishReason: TypeAlias = Literal[
     "stop", "tool_calls", "length", "content_filter", "error", "pause", "cancelled", "other"
 ]
-"""Why a provider's turn ended, in one spelling for all providers; the provider's own is kept beside it."""
+"""Why a provider's turn ended, in one spelling for all providers; `raw_finish_reason` has the provider's own."""
 
 
 class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):
-    """A piece of the answer's text."""
+    """A piece of the response text."""
 
     type: ClassVar[Literal["text-delta"]] = "text-delta"
     text: str
@@ -25,10 +25,9 @@ class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):
 class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
     """A piece of reasoning that the provider sends separately from the text.
 
-    A `signature` ends one block of it, and goes back to the provider unchanged with the next request, as does the `id`
-    that some providers give the block. `redacted`: the signature is all there is, the provider hides the text. `own`
-    are the fields in which the reasoning of the turn goes back, by the format of the provider's messages; null stands
-    for its text.
+    A `signature` ends one block. It is sent back to the provider unchanged, and so is the `id` that some providers give
+    the block. `redacted`: the provider hides the text, and there is only the signature. `own` holds the fields in which
+    the reasoning of the turn is sent back, by message format; null stands for the text.
     """
 
     type: ClassVar[Literal["reasoning-delta"]] = "reasoning-delta"
@@ -40,9 +39,9 @@ class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
 
 
 class ToolCallStart(Event, frozen=True, gc=False, tag="tool-call-start"):
-    """A native call begins, or its id or final name becomes known.
+    """A native call starts, or its id or final name becomes known.
 
-    `key` is one for each call of a turn, whatever the provider makes of its indexes and ids.
+    `key` is unique for each call of a turn, even if the provider repeats its indexes and ids.
     """
 
     type: ClassVar[Literal["tool-call-start"]] = "tool-call-start"
@@ -62,12 +61,13 @@ class ToolCallDelta(Event, frozen=True, gc=False, tag="tool-call-delta"):
 class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     """A complete native call, with or without an earlier `tool-call-start`.
 
-    `arguments` is JSON text or an object; with None, the arguments are those of the deltas. `signature` goes back to
-    the provider unchanged with the call. `provider_executed`: the provider runs the tool itself, and it must not run
-    here. `own` is what goes back beside the call, by the format of the provider's messages; for one that the provider
-    runs itself, all of it. Not `answerable`: the provider takes no result, so the call is reported and stays pending.
-    `fault`: what the provider sends in the place of a call cannot be one. `emulated`: the call was asked for in another
-    request, so that `native_tool_calls` says nothing about it.
+    - `arguments` is JSON text or an object. With None, the arguments are those of the deltas.
+    - `signature` is sent back to the provider unchanged with the call. `own` holds other members that are sent back, by
+      message format; for a call that the provider executed, the whole call.
+    - `provider_executed`: the provider runs the tool, and it must not run here.
+    - `answerable`: if False, the provider takes no result, so the call is reported and stays pending.
+    - `fault`: the provider sent something that is no call.
+    - `emulated`: the call comes from an emulation request, so `native_tool_calls` does not apply to it.
     """
 
     type: ClassVar[Literal["tool-call"]] = "tool-call"
@@ -84,7 +84,7 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
-    """Tokens so far in this turn; the last one of a turn counts."""
+    """The tokens of this turn up to now. The last event of a turn counts."""
 
     type: ClassVar[Literal["usage"]] = "usage"
     usage: Usage
@@ -93,8 +93,8 @@ class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
 class ProviderCompleted(Event, frozen=True, gc=False, tag="provider-completed"):
     """A provider's turn has ended, and its complete calls count.
 
-    `text` is the whole text, if the provider sends it once more; `response_id` is what it calls the answer, and `model`
-    who gave it. `ends_run` is False in formats whose runs hold several turns and end with an event of their own.
+    `text` is the whole text, if the provider repeats it. `response_id` and `model` are the provider's names for the
+    response and the model. `ends_run` is False in formats whose runs hold several turns and end with `chain-completed`.
     """
 
     type: ClassVar[Literal["provider-completed"]] = "provider-completed"
@@ -116,10 +116,10 @@ class ChainCompleted(Event, frozen=True, gc=False, tag="chain-completed"):
 
 
 class SourceError(Event, frozen=True, gc=False, tag="error"):
-    """The provider, or the transport to it, reports an error. `cause` is for the log and never for the interface.
+    """The provider or the transport reports an error.
 
-    `failed_generation` is what the model wrote, complete, where the provider refuses to read the call in it. `url` is
-    what was asked, as far as it is known: host and path, nothing that may be a credential; it is for the log, too.
+    `cause` is for the log, never for the interface. `failed_generation` is the complete text of the model, if the
+    provider could not parse a call in it. `url` is the host and path of the request, without credentials, for the log.
     """
 
     type: ClassVar[Literal["error"]] = "error"
@@ -132,7 +132,7 @@ class SourceError(Event, frozen=True, gc=False, tag="error"):
 
 
 class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
-    """The adapter could not read a part of the stream and continues."""
+    """The adapter could not read a part of the stream, and continues."""
 
     type: ClassVar[Literal["warning"]] = "warning"
     code: Code
@@ -142,10 +142,10 @@ class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
 
 
 class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
-    """Provider data that the adapter does not interpret, unchanged.
+    """Provider data that the adapter does not interpret.
 
-    With a `format`, that of the messages of a provider, it is a part of the turn, and goes back to that provider in its
-    place: it is an `"item"` by itself, or about the `"text"` since the part before it, what stands beside that.
+    With a message `format` it is part of the turn, and is sent back to that provider in its place. It is an `"item"` of
+    its own, or holds members of the `"text"` since the previous part.
     """
 
     type: ClassVar[Literal["raw"]] = "raw"

@@ -1,4 +1,4 @@
-"""UI events: what a user of the library iterates over."""
+"""UI events: what a user of the library iterates over. One closed union."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events.event import ITSELF, LARGE, Event, Kept, Usage, schema_of
+from streamtools.events.event import EMPTY_EVENT, LARGE, Event, RuledEvent, Usage, schema_of
 
-_NESTING = (dict, list)
+_CONTAINERS = (dict, list)
 _DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # in the message of a near miss
 
 DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
-"""How a run ended: on its own, cut by the provider, by a fault, by one of our limits, or by being left."""
+"""How a run ended: complete, truncated by the provider, with an error, at one of our limits, or cancelled."""
 
 
 class Start(Event, frozen=True, gc=False, tag="start"):
-    """The run begins; comes before the first byte is read."""
+    """The run starts; nothing has been read yet."""
 
     type: ClassVar[Literal["start"]] = "start"
     run_id: str
@@ -28,9 +28,9 @@ class Start(Event, frozen=True, gc=False, tag="start"):
 
 
 class StepStart(Event, frozen=True, gc=False, tag="step-start", repr_omit_defaults=True):
-    """A provider's turn begins; the first is step 1.
+    """A step starts: one turn of the model, and the execution of its calls. The first is step 1.
 
-    `format` is that of the messages of its provider, where the source tells: whose signatures those of the turn are.
+    `format` is the message format of the provider, if the source knows it. Signatures of the turn belong to it.
     """
 
     type: ClassVar[Literal["step-start"]] = "step-start"
@@ -40,9 +40,9 @@ class StepStart(Event, frozen=True, gc=False, tag="step-start", repr_omit_defaul
 
 
 class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=True):
-    """A provider's turn has ended, and so have the executions of its calls.
+    """The turn of the model has ended, and so have the executions of its calls.
 
-    `response_id` and `model` are the provider's names for its answer and for the model that gave it, where it tells.
+    `response_id` and `model` are the provider's names for the response and the model, if it sends them.
     """
 
     type: ClassVar[Literal["step-end"]] = "step-end"
@@ -54,9 +54,9 @@ class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=T
 
 
 class StepSuperseded(Event, frozen=True, gc=False, tag="step-superseded"):
-    """The last step broke off and is discarded: another model starts the answer again.
+    """The last step failed and is discarded, because another model starts the response again.
 
-    An interface takes back what it has shown of it; the history leaves it out. No call of it has run.
+    An interface removes its content, and the history does not contain it. None of its calls has run.
     """
 
     type: ClassVar[Literal["step-superseded"]] = "step-superseded"
@@ -65,7 +65,7 @@ class StepSuperseded(Event, frozen=True, gc=False, tag="step-superseded"):
 
 
 class Text(Event, frozen=True, gc=False, tag="text"):
-    """Text for the reader."""
+    """A piece of the visible text."""
 
     type: ClassVar[Literal["text"]] = "text"
     text: str
@@ -87,16 +87,17 @@ class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_default
     own: dict[str, Any] | None = None
 
 
-class KeptReasoning(Reasoning, Kept, frozen=True, gc=True, dict=True, tag="reasoning", repr_omit_defaults=True):
-    """What ends a block of reasoning where rules read it: what the provider has put beside it stays in the process."""
+class RuledReasoning(Reasoning, RuledEvent, frozen=True, gc=True, dict=True, tag="reasoning", repr_omit_defaults=True):
+    """The end of a reasoning block whose text rules may have changed; the original stays in this process."""
 
 
 class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=True):
     """The typed value of `output` has grown: `value` was added at `path`.
 
-    With a `call_id`, it is the arguments of that call which have (`call_partials`). A string grows by pieces; a number,
-    true, false and null come whole; an object or an array begins empty, and its members and items follow with paths of
-    their own. `complete`: nothing more comes at `path`, and of an object or an array nothing was added.
+    With a `call_id`, the arguments of that call have grown instead (`call_partials`).
+    A string grows by pieces. A number, true, false or null comes complete. An object or an array starts empty, and its
+    members and items follow with their own paths. `complete`: nothing follows at `path`; for an object or an array,
+    this event then adds nothing.
     """
 
     type: ClassVar[Literal["partial"]] = "partial"
@@ -108,25 +109,25 @@ class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=Tr
 
     def _weigh(self) -> int:
         value = self.value
-        if type(value) in _NESTING and value:  # which nobody here makes
+        if type(value) in _CONTAINERS and value:  # not created by this library
             return Event._weigh(self)
-        size: int = ITSELF + value.__sizeof__()  # without its JSON, since there is one for each delta
+        size: int = EMPTY_EVENT + value.__sizeof__()  # its JSON would be slow, for each delta
         for part in self.path:
             size += part.__sizeof__()
         return size
 
     @property
     def instance(self) -> Any:
-        """The whole value, validated, where it is complete with this event and valid; in this process alone."""
+        """The validated value, if this event completes it and it is valid. None in another process."""
         return None
 
 
-class ValidPartial(Partial, Kept, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
-    """The last `partial` of a valid answer, apart from all others because what has a dictionary is made slowly."""
+class ValidPartial(Partial, RuledEvent, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
+    """The last `partial` of a valid value. A class of its own, because events with a dict are slower to create."""
 
     @property
     def instance(self) -> Any:
-        """The validated instance."""
+        """The validated value."""
         return self.written
 
 
@@ -141,7 +142,7 @@ class Thinking(Event, frozen=True, gc=False, tag="thinking"):
 
 
 class CallStart(Event, frozen=True, gc=False, tag="call-start"):
-    """The name of the call that is being written is known."""
+    """The name of the call that the model is writing is known."""
 
     type: ClassVar[Literal["call-start"]] = "call-start"
     call_id: str
@@ -150,7 +151,7 @@ class CallStart(Event, frozen=True, gc=False, tag="call-start"):
 
 
 class CallDelta(Event, frozen=True, gc=False, tag="call-delta"):
-    """A piece of the arguments as JSON text; joined, they are what the model wrote."""
+    """A piece of the arguments as JSON text. All pieces together are what the model wrote."""
 
     type: ClassVar[Literal["call-delta"]] = "call-delta"
     call_id: str
@@ -158,7 +159,7 @@ class CallDelta(Event, frozen=True, gc=False, tag="call-delta"):
     seq: int = 0
 
 
-class Call(Kept, frozen=True, gc=True, tag="call"):
+class Call(RuledEvent, frozen=True, gc=True, tag="call"):
     """A call is complete and well formed."""
 
     type: ClassVar[Literal["call"]] = "call"
@@ -169,7 +170,7 @@ class Call(Kept, frozen=True, gc=True, tag="call"):
 class ApprovalRequested(Event, frozen=True, gc=False, tag="approval-requested"):
     """The call needs approval before `expires` (seconds since 1970).
 
-    An approval that brings the `digest` back is one of exactly this call.
+    An approval with this `digest` applies to exactly this call.
     """
 
     type: ClassVar[Literal["approval-requested"]] = "approval-requested"
@@ -197,7 +198,7 @@ class Progress(Event, frozen=True, gc=False, tag="progress"):
 
 
 class Executed(Event, frozen=True, gc=False, tag="executed"):
-    """The tool has returned. `message` is the `message` of the result, if it has one; `elapsed` is in seconds."""
+    """The tool has returned. `message` is the `message` of the result, if it has one. `elapsed` is in seconds."""
 
     type: ClassVar[Literal["executed"]] = "executed"
     call: ToolCall
@@ -207,11 +208,11 @@ class Executed(Event, frozen=True, gc=False, tag="executed"):
     seq: int = 0
 
 
-class Error(Kept, frozen=True, gc=True, tag="error"):
+class Error(RuledEvent, frozen=True, gc=True, tag="error"):
     """A call failed or does not run (with `call_id`), or the whole stream failed (without).
 
-    `message` may be shown. `raw` is the text of a malformed call and `dialect` its way of writing; `call` is the call
-    where it was well formed.
+    `message` may be shown. `call` is the call, if it is well formed. `raw` is the text of a malformed call, and
+    `dialect` its dialect.
     """
 
     type: ClassVar[Literal["error"]] = "error"
@@ -237,15 +238,15 @@ class Warning(Event, frozen=True, gc=False, tag="warning"):
 
     @property
     def dialect(self) -> str | None:
-        """The dialect that a near miss came near to, as its message names it."""
-        named = _DIALECT.search(self.message) if self.code is Code.NEAR_MISS else None
-        return named[1] if named else None
+        """The dialect that the text of a near miss resembles."""
+        match = _DIALECT.search(self.message) if self.code is Code.NEAR_MISS else None
+        return match[1] if match else None
 
 
-class FollowUp(Kept, frozen=True, gc=True, tag="follow-up"):
-    """The messages that go to the model next; encoders leave this event out by default.
+class FollowUp(RuledEvent, frozen=True, gc=True, tag="follow-up"):
+    """The messages that are sent to the model next. Encoders leave this event out by default.
 
-    Where rules have taken something out of them, `written` are those that the model gets.
+    If rules have changed them, `written` holds the messages that the model gets.
     """
 
     type: ClassVar[Literal["follow-up"]] = "follow-up"
@@ -254,7 +255,7 @@ class FollowUp(Kept, frozen=True, gc=True, tag="follow-up"):
 
 
 class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=True):
-    """Token usage of the ending turn; one event for each model, with its name, if several answered."""
+    """Token usage of the turn that ends. If several models answered, one event for each, with its name."""
 
     type: ClassVar[Literal["usage"]] = "usage"
     usage: Usage
@@ -262,11 +263,11 @@ class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=
     model: str | None = None
 
 
-class Raw(Kept, frozen=True, gc=True, tag="raw", repr_omit_defaults=True):
+class Raw(RuledEvent, frozen=True, gc=True, tag="raw", repr_omit_defaults=True):
     """Provider data that the adapter does not interpret.
 
-    `format` and `about` are for the next request to the provider, as in `SourceRaw`; `item` is what goes back if that
-    is not `data`.
+    `format` and `about` are for the next request to the provider, as in `SourceRaw`. `item` is sent back instead of
+    `data`, if it is set.
     """
 
     type: ClassVar[Literal["raw"]] = "raw"
@@ -278,7 +279,7 @@ class Raw(Kept, frozen=True, gc=True, tag="raw", repr_omit_defaults=True):
 
 
 class Done(Event, frozen=True, gc=False, tag="done"):
-    """The run has ended; nothing follows. `pending` holds the calls that nobody has run."""
+    """The run has ended; no event follows. `pending` holds the calls that have not run."""
 
     type: ClassVar[Literal["done"]] = "done"
     reason: DoneReason
@@ -290,19 +291,18 @@ class Done(Event, frozen=True, gc=False, tag="done"):
 
 
 class Markup(Event, frozen=True, gc=False, tag="markup"):
-    """A dialect's own tags and the white space around them; only with `keep_markup`, and only from the parser."""
+    """Tags of a dialect, and the white space around them. Only the parser sends it, with `keep_markup`."""
 
     type: ClassVar[Literal["markup"]] = "markup"
     text: str
     seq: int = 0
 
 
-class Matched(Kept, frozen=True, gc=True, tag="matched", repr_omit_defaults=True):
-    """One of the `text_rules` has matched, and the match was taken out of the text.
+class Matched(RuledEvent, frozen=True, gc=True, tag="matched", repr_omit_defaults=True):
+    """A text rule has matched, and the match was removed from the text or the reasoning (`where`).
 
-    `position` counts the characters of the turn's text as the model wrote it, and `length` those of the match; what is
-    shown in its place follows, of `shown` characters. `fields` are what the rule tells of it. With
-    `where="reasoning"`, all of this is about what the model thinks.
+    `position` and `length` count characters of the turn's text, or reasoning, as the model wrote it. The replacement
+    follows as text of `shown` characters. `fields` is what the rule reports about the match.
     """
 
     type: ClassVar[Literal["matched"]] = "matched"
@@ -317,14 +317,14 @@ class Matched(Kept, frozen=True, gc=True, tag="matched", repr_omit_defaults=True
 
     @property
     def match(self) -> str | None:
-        """The match itself; in this process alone: no form of the event holds it."""
+        """The matched text. Only in this process: it is never serialized."""
         return self.__dict__.get("match")
 
-    def tell(self, match: str, *, written: bool) -> None:
-        """Add the match, and whether it is in the history."""
+    def set_match(self, match: str, *, written: bool) -> None:
+        """Store the matched text. `written`: the history contains it."""
         self.__dict__["match"] = match
         if written:
-            self.keep(match)
+            self.set_written(match)
 
 
 UIEvent: TypeAlias = (
@@ -339,7 +339,7 @@ _decoder = msgspec.json.Decoder(UIEvent)
 
 
 def small_text_of(events: Sequence[UIEvent]) -> str:
-    """Return the text of events, if they are all text and hold little; else nothing."""
+    """Return the joined text of events if all are text and it is short, else ""."""
     texts = [event.text for event in events if type(event) is Text]
     text = "".join(texts) if len(texts) == len(events) else ""
     return text if len(text) <= LARGE else ""
@@ -352,5 +352,5 @@ def read_ui_event(data: str | bytes) -> UIEvent:
 
 
 def json_schema(types: Any = UIEvent) -> dict[str, Any]:
-    """Return the JSON schema (2020-12) of one event type or of a union of them, with no references to elsewhere."""
+    """Return the JSON schema (2020-12) of an event type or a union of them, without references."""
     return schema_of(types)

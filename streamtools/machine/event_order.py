@@ -256,7 +256,7 @@ _OF_RUNS = (
 )
 _READERS: dict[type[Any], Callable[[Grammar, Any], None]] = {
     **dict.fromkeys((ui_events.Start, ui_events.Warning, ui_events.Raw), Grammar._read_anywhere),
-    **dict.fromkeys((ui_events.Text, ui_events.Reasoning, ui_events.KeptReasoning), Grammar._read_content),
+    **dict.fromkeys((ui_events.Text, ui_events.Reasoning, ui_events.RuledReasoning), Grammar._read_content),
     **dict.fromkeys((ui_events.Matched, ui_events.Markup), Grammar._read_content),
     **dict.fromkeys((ui_events.Partial, ui_events.ValidPartial), Grammar._read_content),
     **dict.fromkeys(_LIFE, Grammar._read_life),

@@ -122,7 +122,7 @@ class OutputText:
         try:
             if self._reader.repaired:  # a string holds control characters, which JSON does not allow there
                 text = compact(json.loads(text, strict=False))
-            last.keep(self._output.validate(text))
+            last.set_written(self._output.validate(text))
         except (ValueError, RecursionError) as fault:
             self._tell(str(fault), out)
 

@@ -27,7 +27,7 @@ from streamtools.events import (
     UIEvent,
     Warning,
 )
-from streamtools.events.ui_events import KeptReasoning
+from streamtools.events.ui_events import RuledReasoning
 from streamtools.json_values import with_texts
 from streamtools.parsing.pace import Paced
 from streamtools.parsing.policies import Options
@@ -145,8 +145,8 @@ class TextGuard:
         if self.stopped_by is None and (event.signature or event.id or event.redacted or event.own):
             self._end_thoughts(out)
             if self.stopped_by is None:
-                last = KeptReasoning("", 0, event.signature, event.id, event.redacted)
-                last.keep(replace(event, text=""))
+                last = RuledReasoning("", 0, event.signature, event.id, event.redacted)
+                last.set_written(replace(event, text=""))
                 out.append(last)
 
     def _show_thought(self, pieces: str | Pieces, out: list[UIEvent]) -> None:
@@ -197,7 +197,7 @@ class TextGuard:
     def _instead(self, event: Any, written: Any, **changes: Any) -> UIEvent:
         changed: Any = replace(event, **changes)
         if self._keeps:
-            changed.keep(written)
+            changed.set_written(written)
         made: UIEvent = changed
         return made
 
@@ -226,7 +226,7 @@ class TextGuard:
         text = rule.text_for(match)
         fields = dict(rule.fields(match)) if rule.fields is not None else None
         matched = Matched(rule.name, rule.action, position, len(match), len(text), fields, 0, where)
-        matched.tell(match, written=self._keeps or where == "reasoning")
+        matched.set_match(match, written=self._keeps or where == "reasoning")
         out.append(matched)
         if text:
             out.append(Text(text) if where == "text" else Reasoning(text))

@@ -25,7 +25,7 @@ import anyio
 
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Text, UIEvent, Warning
-from streamtools.events.event import AT_ONCE, ITSELF, LARGE, size_of, taken_together, weigh
+from streamtools.events.event import BATCH_BYTES, EMPTY_EVENT, LARGE, batch_length, size_of, weigh
 
 _TEXTS = 32  # texts that are counted together, up to a large one
 _TAKEN = 64  # events that a reader takes together at most
@@ -215,9 +215,9 @@ class _Kept:
         """Count what is new, and drop the oldest events if there are too many, or they hold too much."""
         texts = self.events[self.counted - self.first :]
         self.counted += len(texts)
-        new = ITSELF * len(texts)
+        new = EMPTY_EVENT * len(texts)
         if type(texts[-1]) is not Text:  # which is counted at once, so that those before it are texts
-            new += weigh(texts.pop()) - ITSELF
+            new += weigh(texts.pop()) - EMPTY_EVENT
         new += size_of("".join([each.text for each in texts]))  # type: ignore[union-attr]
         self.size += new
         self.sizes.append((self.counted, new))
@@ -328,8 +328,8 @@ class MemoryReader:
         if place < 0 or place >= len(kept.events) or self._left:
             return ()
         events = kept.events[place : place + _TAKEN]
-        if kept.size > AT_ONCE:
-            del events[taken_together(events) :]
+        if kept.size > BATCH_BYTES:
+            del events[batch_length(events) :]
         if type(events[-1]) is Done:
             events.pop()
         self._index += len(events)

@@ -19,7 +19,7 @@ import anyio
 from streamtools import observing
 from streamtools.errors import ClosedError
 from streamtools.events import Partial, Progress, SourceError, SourceEvent, SourceWarning, Text, UIEvent
-from streamtools.events.event import AT_ONCE, ITSELF, LARGE, is_large, taken_together, weigh
+from streamtools.events.event import BATCH_BYTES, EMPTY_EVENT, LARGE, batch_length, is_large, weigh
 from streamtools.events.ui_events import small_text_of
 from streamtools.parsing.dialects import Dialect
 from streamtools.stream.driver import EventSource, Take, read_into
@@ -103,8 +103,8 @@ class Handover:
         """Return the events that a read would not wait for, up to a limit of bytes."""
         if not (ready := self._ready):
             return ()
-        is_much = self._held > AT_ONCE or self._room is not None
-        if is_much and (count := taken_together(ready)) < len(ready):
+        is_much = self._held > BATCH_BYTES or self._room is not None
+        if is_much and (count := batch_length(ready)) < len(ready):
             events = [ready.popleft() for _ in range(count)]
         elif len(ready) == 1:  # `clear` would have a deque keep a second block of memory
             events, self._held = [ready.popleft()], 0
@@ -251,7 +251,7 @@ class Handover:
         if len(ready) <= AHEAD and not large:
             return behind
         # Of texts that are small at most so much; they are counted anew where that matters.
-        self._held += len(events) * ITSELF + 4 * len(text) if text else sum(map(weigh, events))
+        self._held += len(events) * EMPTY_EVENT + 4 * len(text) if text else sum(map(weigh, events))
         return behind or self._held >= BUFFERED_BYTES or len(ready) >= BUFFERED
 
     async def _read(self, source: EventSource, take: Take[Sequence[SourceEvent]], machine: StreamMachine) -> None:

@@ -23,7 +23,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import force_setattr, replace
 
 from streamtools.events import Error, Matched, Partial, Raw, Reasoning, StepStart, Text, UIEvent, Warning
-from streamtools.events.ui_events import KeptReasoning
+from streamtools.events.ui_events import RuledReasoning
 from streamtools.logs import Logger
 from streamtools.tools.failures import is_failure
 
@@ -118,7 +118,7 @@ class Gate:
     """
 
     def __init__(self, judge: TextJudge) -> None:
-        self._judged = (Text, Reasoning, KeptReasoning) if judge.reasoning else (Text,)
+        self._judged = (Text, Reasoning, RuledReasoning) if judge.reasoning else (Text,)
         self._longest = _LONG if judge.release == "sentences" else judge.release
         self._sentences = judge.release == "sentences"
         self._context = judge.context

@@ -37,7 +37,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.events.event import is_large, weigh
-from streamtools.events.ui_events import KeptReasoning, ValidPartial
+from streamtools.events.ui_events import RuledReasoning, ValidPartial
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step, steps_to_history
 from streamtools.json_values import Draft
 from streamtools.limits import DEFAULT_LIMITS
@@ -51,7 +51,7 @@ from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 
 TOGETHER = 256  # events are looked at together, which costs less; a large one at once, with those before it
 _WARNINGS = 1000  # of a run are kept; all of them are events
-_NOTED = {Reasoning, KeptReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}  # beside texts
+_NOTED = {Reasoning, RuledReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}  # beside texts
 _NOTED |= {StepEnd, StepSuperseded, Partial, ValidPartial, Done}
 
 

@@ -31,34 +31,10 @@ if TYPE_CHECKING:
     from streamtools.tools.sqlite_ledger import SQLiteLedger
 
 __all__ = [
-    "Answer",
-    "Approve",
-    "CallLedger",
-    "Claim",
-    "Decidable",
-    "Decision",
-    "Deny",
-    "Entry",
-    "GuardTracker",
-    "Guards",
-    "MemoryLedger",
-    "PostgresLedger",
-    "Question",
-    "RedisLedger",
-    "Runner",
-    "SQLiteLedger",
-    "Suspension",
-    "Tool",
-    "ToolChoice",
-    "ToolContext",
-    "ToolError",
-    "ToolOptions",
-    "ToolOutcome",
-    "ToolRegistry",
-    "ToolResult",
-    "ToolsLike",
-    "extend_messages",
-    "tool",
+    "Answer", "Approve", "CallLedger", "Claim", "Decidable", "Decision", "Deny", "Entry", "GuardTracker", "Guards",
+    "MemoryLedger", "PostgresLedger", "Question", "RedisLedger", "Runner", "SQLiteLedger", "Suspension", "Tool",
+    "ToolChoice", "ToolContext", "ToolError", "ToolOptions", "ToolOutcome", "ToolRegistry", "ToolResult", "ToolsLike",
+    "extend_messages", "tool",
 ]  # fmt: skip
 
 _LATER = {"PostgresLedger": "postgres_ledger", "RedisLedger": "redis_ledger", "SQLiteLedger": "sqlite_ledger"}

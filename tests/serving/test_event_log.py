@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Progress, Raw, StepEnd, Text, UIEvent, Warning
-from streamtools.events.event import AT_ONCE, LARGE, weigh
+from streamtools.events.event import BATCH_BYTES, LARGE, weigh
 from streamtools.runs import EventLog, MemoryEventLog, log_key
 
 pytestmark = pytest.mark.anyio
@@ -217,11 +217,11 @@ async def test_bytes_are_those_of_memory() -> None:
 
 
 @pytest.mark.parametrize("most", [None, 2**24])
-@pytest.mark.parametrize(("length", "taken"), [(100, 64), (16_000, 16), (AT_ONCE, 1), (2**20, 1)])
+@pytest.mark.parametrize(("length", "taken"), [(100, 64), (16_000, 16), (BATCH_BYTES, 1), (2**20, 1)])
 async def test_a_reader_takes_no_more_at_once(length: int, taken: int, most: int | None) -> None:
     """Than 64 events, and than 256 KiB or one event, however far it is behind; it takes all of them."""
     log = MemoryEventLog(max_bytes=most)
-    for seq in range(1, 200 if length < AT_ONCE else 13):
+    for seq in range(1, 200 if length < BATCH_BYTES else 13):
         await log.append("a", Text("x" * length, seq=seq))
 
     reader = log.read("a")
@@ -229,7 +229,7 @@ async def test_a_reader_takes_no_more_at_once(length: int, taken: int, most: int
     assert [*range(2, 2 + taken)] == ids(reader.take_ready())
     rest = 0
     while more := reader.take_ready():
-        assert sum(map(weigh, more[1:])) <= AT_ONCE
+        assert sum(map(weigh, more[1:])) <= BATCH_BYTES
         rest += len(more)
     assert seq == 1 + taken + rest
 

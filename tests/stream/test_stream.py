@@ -35,7 +35,7 @@ from streamtools.events import (
     UIEvent,
     Usage,
 )
-from streamtools.events.event import AT_ONCE, weigh
+from streamtools.events.event import BATCH_BYTES, weigh
 from streamtools.stream import handover
 from streamtools.stream.options import MOVED
 from tests.support.bounds import stored
@@ -592,7 +592,7 @@ async def test_large_events_slow_the_provider() -> None:
         await anyio.wait_all_tasks_blocked()
         assert before < source.read
         assert most <= sum(map(weigh, events._ready)) <= most + source.size + 1000
-        assert sum(map(weigh, events.take_ready())) <= max(AT_ONCE, source.size) + 64
+        assert sum(map(weigh, events.take_ready())) <= max(BATCH_BYTES, source.size) + 64
         seqs = [(await anext(events)).seq for _ in range(50)]
         assert list(range(seqs[0], seqs[0] + 50)) == seqs
 
@@ -605,7 +605,7 @@ async def test_each_large_event_is_counted() -> None:
         await anyio.wait_all_tasks_blocked()
         assert 2 == source.read
         while ready := events.take_ready():
-            assert sum(map(weigh, ready[1:])) <= AT_ONCE
+            assert sum(map(weigh, ready[1:])) <= BATCH_BYTES
 
 
 async def test_large_texts_are_seen_at_once() -> None:

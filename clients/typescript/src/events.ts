@@ -70,10 +70,10 @@ export type Code =
   | "unrecognised_tool_call"
   | "upstream_error";
 
-/** Tokens of one provider turn, or of a run. None means that the provider does not tell.
+/** Tokens of one provider turn, or of a run. None means that the provider does not report the value.
  *
- * `input` includes what was read from a cache, `output` includes reasoning. `cost` is what the provider charges, in
- * its own currency, where it tells (OpenRouter: US dollars). */
+ * `input` includes tokens read from a cache, and `output` includes reasoning. `cost` is the price in the provider's
+ * currency, if it reports one (OpenRouter: US dollars). */
 export interface Usage {
   input?: number | null;
   output?: number | null;
@@ -84,16 +84,16 @@ export interface Usage {
   cost?: number | null;
 }
 
-/** The run begins; comes before the first byte is read. */
+/** The run starts; nothing has been read yet. */
 export interface StartEvent {
   type: "start";
   run_id: string;
   seq: number;
 }
 
-/** A provider's turn begins; the first is step 1.
+/** A step starts: one turn of the model, and the execution of its calls. The first is step 1.
  *
- * `format` is that of the messages of its provider, where the source tells: whose signatures those of the turn are. */
+ * `format` is the message format of the provider, if the source knows it. Signatures of the turn belong to it. */
 export interface StepStartEvent {
   type: "step-start";
   step: number;
@@ -101,9 +101,9 @@ export interface StepStartEvent {
   format?: string | null;
 }
 
-/** A provider's turn has ended, and so have the executions of its calls.
+/** The turn of the model has ended, and so have the executions of its calls.
  *
- * `response_id` and `model` are the provider's names for its answer and for the model that gave it, where it tells. */
+ * `response_id` and `model` are the provider's names for the response and the model, if it sends them. */
 export interface StepEndEvent {
   type: "step-end";
   step: number;
@@ -113,16 +113,16 @@ export interface StepEndEvent {
   model?: string | null;
 }
 
-/** The last step broke off and is discarded: another model starts the answer again.
+/** The last step failed and is discarded, because another model starts the response again.
  *
- * An interface takes back what it has shown of it; the history leaves it out. No call of it has run. */
+ * An interface removes its content, and the history does not contain it. None of its calls has run. */
 export interface StepSupersededEvent {
   type: "step-superseded";
   step: number;
   seq: number;
 }
 
-/** Text for the reader. */
+/** A piece of the visible text. */
 export interface TextEvent {
   type: "text";
   text: string;
@@ -144,9 +144,10 @@ export interface ReasoningEvent {
 
 /** The typed value of `output` has grown: `value` was added at `path`.
  *
- * With a `call_id`, it is the arguments of that call which have (`call_partials`). A string grows by pieces; a number,
- * true, false and null come whole; an object or an array begins empty, and its members and items follow with paths of
- * their own. `complete`: nothing more comes at `path`, and of an object or an array nothing was added. */
+ * With a `call_id`, the arguments of that call have grown instead (`call_partials`).
+ * A string grows by pieces. A number, true, false or null comes complete. An object or an array starts empty, and its
+ * members and items follow with their own paths. `complete`: nothing follows at `path`; for an object or an array,
+ * this event then adds nothing. */
 export interface PartialEvent {
   type: "partial";
   path: (string | number)[];
@@ -165,7 +166,7 @@ export interface ThinkingEvent {
   seq: number;
 }
 
-/** The name of the call that is being written is known. */
+/** The name of the call that the model is writing is known. */
 export interface CallStartEvent {
   type: "call-start";
   call_id: string;
@@ -173,7 +174,7 @@ export interface CallStartEvent {
   seq: number;
 }
 
-/** A piece of the arguments as JSON text; joined, they are what the model wrote. */
+/** A piece of the arguments as JSON text. All pieces together are what the model wrote. */
 export interface CallDeltaEvent {
   type: "call-delta";
   call_id: string;
@@ -190,7 +191,7 @@ export interface CallEvent {
 
 /** The call needs approval before `expires` (seconds since 1970).
  *
- * An approval that brings the `digest` back is one of exactly this call. */
+ * An approval with this `digest` applies to exactly this call. */
 export interface ApprovalRequestedEvent {
   type: "approval-requested";
   call: ToolCall;
@@ -214,7 +215,7 @@ export interface ProgressEvent {
   seq: number;
 }
 
-/** The tool has returned. `message` is the `message` of the result, if it has one; `elapsed` is in seconds. */
+/** The tool has returned. `message` is the `message` of the result, if it has one. `elapsed` is in seconds. */
 export interface ExecutedEvent {
   type: "executed";
   call: ToolCall;
@@ -226,8 +227,8 @@ export interface ExecutedEvent {
 
 /** A call failed or does not run (with `call_id`), or the whole stream failed (without).
  *
- * `message` may be shown. `raw` is the text of a malformed call and `dialect` its way of writing; `call` is the call
- * where it was well formed. */
+ * `message` may be shown. `call` is the call, if it is well formed. `raw` is the text of a malformed call, and
+ * `dialect` its dialect. */
 export interface ErrorEvent {
   type: "error";
   code: Code;
@@ -250,16 +251,16 @@ export interface WarningEvent {
   seq: number;
 }
 
-/** The messages that go to the model next; encoders leave this event out by default.
+/** The messages that are sent to the model next. Encoders leave this event out by default.
  *
- * Where rules have taken something out of them, `written` are those that the model gets. */
+ * If rules have changed them, `written` holds the messages that the model gets. */
 export interface FollowUpEvent {
   type: "follow-up";
   messages: Record<string, unknown>[];
   seq: number;
 }
 
-/** Token usage of the ending turn; one event for each model, with its name, if several answered. */
+/** Token usage of the turn that ends. If several models answered, one event for each, with its name. */
 export interface UsageReportEvent {
   type: "usage";
   usage: Usage;
@@ -269,8 +270,8 @@ export interface UsageReportEvent {
 
 /** Provider data that the adapter does not interpret.
  *
- * `format` and `about` are for the next request to the provider, as in `SourceRaw`; `item` is what goes back if that
- * is not `data`. */
+ * `format` and `about` are for the next request to the provider, as in `SourceRaw`. `item` is sent back instead of
+ * `data`, if it is set. */
 export interface RawEvent {
   type: "raw";
   data: unknown;
@@ -280,7 +281,7 @@ export interface RawEvent {
   item?: unknown;
 }
 
-/** The run has ended; nothing follows. `pending` holds the calls that nobody has run. */
+/** The run has ended; no event follows. `pending` holds the calls that have not run. */
 export interface DoneEvent {
   type: "done";
   reason: "cancelled" | "failed" | "finished" | "stopped" | "truncated";
@@ -291,18 +292,17 @@ export interface DoneEvent {
   seq: number;
 }
 
-/** A dialect's own tags and the white space around them; only with `keep_markup`, and only from the parser. */
+/** Tags of a dialect, and the white space around them. Only the parser sends it, with `keep_markup`. */
 export interface MarkupEvent {
   type: "markup";
   text: string;
   seq: number;
 }
 
-/** One of the `text_rules` has matched, and the match was taken out of the text.
+/** A text rule has matched, and the match was removed from the text or the reasoning (`where`).
  *
- * `position` counts the characters of the turn's text as the model wrote it, and `length` those of the match; what is
- * shown in its place follows, of `shown` characters. `fields` are what the rule tells of it. With
- * `where="reasoning"`, all of this is about what the model thinks. */
+ * `position` and `length` count characters of the turn's text, or reasoning, as the model wrote it. The replacement
+ * follows as text of `shown` characters. `fields` is what the rule reports about the match. */
 export interface MatchedEvent {
   type: "matched";
   rule: string;
