@@ -19,8 +19,8 @@ from anyio.abc import TaskGroup
 from streamtools.calls import ToolCall, ToolChoice, is_made_here, new_call_id
 from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode
 from streamtools.conversation.failover import FailoverReply, Failures, Fallback
-from streamtools.conversation.models.answer_format import in_words, takes_schema
-from streamtools.conversation.models.http_model import Ask, Model
+from streamtools.conversation.models.model import Ask, Model
+from streamtools.conversation.models.output_format import in_words, takes_schema
 from streamtools.conversation.prompts import Example, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
 from streamtools.conversation.reply import Reply

@@ -1,13 +1,13 @@
-"""Models of which each stands in for the one before it, and the answer that one of them begins and another ends.
+"""`Fallback`: several models as one, of which each replaces the one before it when that fails.
 
-A model that fails before anything of its answer was shown is replaced: the next is asked the same. In mid-stream the
-policy decides what becomes of what was shown. A call that had begun is discarded whole, as is a complete native one: no
-other provider goes on behind it. A call that has run is never run again: the step ends with it, and the next model is
-sent its result.
+A model that fails before any of its answer was shown is replaced: the next model gets the same request. After that, the
+policy `on_break` decides about the text that was shown. A call that was being written is discarded, and so is a
+complete native call, because no other provider can continue it. A call that has run never runs again: the step ends
+with it, and the next model gets its result.
 
-A failure is a connection that cannot be made or breaks, a silence, an end without a terminator, the statuses 408, 429
-and 5xx, and an error of the provider's in its stream. What a provider refuses with another status, it refuses because
-of the request; another model is not asked that.
+Failures are a connection that cannot be made or breaks, a silence, an end without a terminator, the statuses 408, 429
+and 5xx, and an error of the provider in its stream. With any other status the provider refuses the request itself, and
+no other model gets it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ import anyio
 
 from streamtools import observing
 from streamtools.conversation.continuation import Continuation
-from streamtools.conversation.models.answer_format import in_words, prefill_of
-from streamtools.conversation.models.http_model import Ask, Model, origin_of
+from streamtools.conversation.models.model import Ask, Model, origin_of
+from streamtools.conversation.models.output_format import in_words
+from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import Reply
 from streamtools.errors import Code, check_word
 from streamtools.events import (
@@ -43,36 +44,39 @@ log = Logger(__name__)
 
 OnBreak: TypeAlias = Literal["continue", "restart_step", "fail"]
 TakeBack: TypeAlias = Callable[[str, bool], str | None]
-"""Takes back what cannot stand of an answer in which the model of this name broke off, the whole step if that is True;
-returns the text of it that stays, with complete calls in it, or None if a call of it has run."""
+"""Takes back the invalid part of an answer in which a model broke off, or with True the whole step.
+
+It gets the model's name. It returns the text that stays, with complete calls in it, or None if a call has run."""
 
 GO_ON = (
     "Your last answer was interrupted by a technical fault, and the reader has already seen everything that you wrote. "
     "Go on exactly where it stops, in the middle of a word if need be. Repeat nothing, and do not mention this."
 )
-_ENDED = "the stream ended before it was complete"
+_NO_TERMINATOR = "the stream ended before it was complete"
 AGAIN = (408, 429)
-"""Statuses below 500 with which another may be asked the same."""
+"""Statuses below 500 after which another model gets the request."""
 
 
 @dataclass
 class Circuit:
-    """What is known of one model: how it has failed lately. It is asked last while its circuit is open."""
+    """The recent failures of one model. While its circuit is open, the model is asked last."""
 
     failures: int = 0
-    """In a row."""
+    """The number of consecutive failures."""
     open_until: float = 0.0
-    """The time, of the clock, until which it rests."""
+    """The time of the clock at which the circuit closes."""
 
 
 class Circuits:
-    """The circuits of so many models: `failures` in a row open one for `rest` seconds of a clock."""
+    """The circuits of `count` models: `failures` consecutive failures open one for `rest` seconds of the clock."""
 
     def __init__(
         self, count: int, clock: Callable[[], float] = monotonic, *, failures: int = 5, rest: float = 30.0
     ) -> None:
         if failures < 1 or not rest > 0:
-            raise ValueError(f"failures is at least 1 and rest a time above 0 seconds, not {failures!r} and {rest!r}")
+            raise ValueError(
+                f"`failures` must be at least 1 and `rest` above 0 seconds, got {failures!r} and {rest!r}."
+            )
         self.each = [Circuit() for _ in range(count)]
         self._clock = clock
         self._failures = failures
@@ -80,12 +84,12 @@ class Circuits:
         self._lock = threading.Lock()  # the gateway reads long answers in threads
 
     def order(self, failed: Collection[int] = ()) -> list[int]:
-        """Return the places of the models in the order in which they are asked, where some have `failed` in a run."""
+        """Return the indexes of the models in the order in which they are asked; models that `failed` come last."""
         now = self._clock()
         return sorted(range(len(self.each)), key=lambda at: (at in failed, self.each[at].open_until > now, at))
 
     def note(self, at: int, *, failed: bool) -> None:
-        """Take note that a model has failed, or has given an answer."""
+        """Record that a model has failed or has answered."""
         circuit = self.each[at]
         with self._lock:
             circuit.failures = circuit.failures + 1 if failed else 0
@@ -96,69 +100,67 @@ class Circuits:
 
 
 class Fallback:
-    """Models in the order in which they are asked; a model for `chat`.
+    """Several models as one model for `chat`, in the order in which they are asked.
 
-    `on_break` says what follows where an answer breaks off in mid-stream: with `"continue"` the next model goes on
-    behind what was shown; `"restart_step"` takes the step back, for which the interface gets `step-superseded`, and
-    begins it anew; `"fail"` ends the run. `failures` in a row open the circuit of a model: for `rest` seconds the
-    others are asked first. One `Fallback` may serve many chats, and knows of the failures in all of them.
+    `on_break` decides what follows when an answer breaks off in mid-stream. With `"continue"` the next model continues
+    the text that was shown. `"restart_step"` takes the step back, which `step-superseded` reports to the interface, and
+    starts it again. `"fail"` ends the run. `failures` consecutive failures open the circuit of a model: for `rest`
+    seconds the others are asked first. One `Fallback` can serve many chats, and counts the failures of all.
 
-    Each model has its own `retries` before it counts as failed. Where all say the same of `native_tool_calls`, so does
-    this; otherwise each is asked in its own way. Raises ValueError for values that are not allowed.
+    Each model uses up its own `retries` before it counts as failed. If all models agree about `native_tool_calls`, the
+    `Fallback` has the same value. Otherwise each model is asked in its own way. Raises ValueError for values that are
+    not allowed.
     """
 
     def __init__(
-        self,
-        first: Model,
-        *others: Model,
-        on_break: OnBreak = "continue",
-        failures: int = 5,
-        rest: float = 30.0,
+        self, first: Model, *others: Model, on_break: OnBreak = "continue", failures: int = 5, rest: float = 30.0
     ) -> None:
         check_word("on_break", on_break, ("continue", "restart_step", "fail"))
         self.models = (first, *others)
         self.on_break = on_break
         self.known = Circuits(1 + len(others), anyio.current_time, failures=failures, rest=rest)
-        """How the models have failed lately."""
 
     @property
     def name(self) -> str:
-        """The name of the first."""
+        """The name of the first model."""
         return self.models[0].name
 
     @property
     def origin(self) -> Origin:
-        """That of the first."""
+        """The origin of the first model's answers."""
         return origin_of(self.models[0])
 
     @property
     def native_tool_calls(self) -> bool | None:
-        """What all of the models say; None if they differ."""
-        said = {model.native_tool_calls for model in self.models}
-        return said.pop() if len(said) == 1 else None
+        """The value that all models agree about; None if they differ."""
+        values = {model.native_tool_calls for model in self.models}
+        return values.pop() if len(values) == 1 else None
 
     @property
     def is_mixed(self) -> bool:
-        """Whether some of the models are declared to make native calls, and some to make none."""
+        """Whether some of the models make native calls, and others do not."""
         return {True, False} <= {model.native_tool_calls for model in self.models}
+
+    @property
+    def circuits(self) -> list[Circuit]:
+        """The circuits of the models, in the same order."""
+        return self.known.each
 
     def body(self, ask: Ask) -> dict[str, Any]:
         """Return the body of the first model's request."""
         return self.models[0].body(ask)
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Any]:
-        """Give the answer of the first model that does not fail before it begins; outside of a chat, that is all."""
-        return aclosing(FailoverReply(self, lambda model: ask))
+        """Return the answer of the first model that does not fail before it begins.
 
-    @property
-    def circuits(self) -> list[Circuit]:
-        """One for each of the models."""
-        return self.known.each
+        Outside a chat, no other model continues an answer.
+        """
+        return aclosing(FailoverReply(self, lambda model: ask))
 
 
 @dataclass
 class Failures:
-    """What one run knows of its models: those that failed, and what is still to be said of that."""
+    """The failures in one run: the indexes of the failed models, and events that are sent with the next answer."""
 
     failed: set[int] = field(default_factory=set)
     unsent: list[SourceEvent] = field(default_factory=list)
@@ -166,10 +168,9 @@ class Failures:
 
 @dataclass(eq=False, repr=False)
 class FailoverReply:
-    """The answer to one request, from the first of the models that gives it, or from several of them.
+    """The answer to one request, from one model or from several in order.
 
-    `write` gives the request as each model is sent it. Without `take_back`, only what fails before it begins is asked
-    of another model.
+    `write` returns the request for a model. Without `take_back`, an answer that has begun is not continued.
     """
 
     _fallback: Fallback
@@ -178,12 +179,12 @@ class FailoverReply:
     _failures: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
-        self._left: list[int] | None = None  # places of the models that have not been asked
-        self._at = 0  # the place of the one that is asked
+        self._untried: list[int] | None = None  # indexes of models; None before the first request
+        self._at = 0  # the index of the current model
         self._reply: Reply | None = None
         self._continuation: Continuation | None = None
-        self._begun = False  # something of the answer has been handed on
-        self._ended = False  # the answer, or a turn of it, is complete: nothing can follow
+        self._begun = False  # a part of the answer was returned
+        self._complete = False  # the answer, or a turn of it, is complete
         self._over = False
         self._fault: SourceError | None = None
 
@@ -192,19 +193,19 @@ class FailoverReply:
 
     @property
     def origin(self) -> Origin:
-        """Whose answer it is: that of the model that was asked last, or is asked first."""
+        """The origin of the model that was asked last, or is asked first."""
         return origin_of(self._next)
 
     @property
     def url(self) -> str | None:
-        """Where the request goes, if it goes anywhere."""
+        """The URL of the request; None if the model has none."""
         return getattr(self._next, "url", None)
 
     @property
     def _next(self) -> Model:
         """The model that was asked last, or is asked first."""
-        first = self._fallback.known.order(self._failures.failed)[0] if self._left is None else self._at
-        return self._fallback.models[first]
+        at = self._fallback.known.order(self._failures.failed)[0] if self._untried is None else self._at
+        return self._fallback.models[at]
 
     @property
     def _model(self) -> Model:
@@ -213,8 +214,8 @@ class FailoverReply:
     async def __anext__(self) -> Sequence[SourceEvent]:
         if self._over:
             raise StopAsyncIteration
-        if self._left is None:
-            self._left = self._fallback.known.order(self._failures.failed)
+        if self._untried is None:
+            self._untried = self._fallback.known.order(self._failures.failed)
             unsent, self._failures.unsent = self._failures.unsent, []
             self._ask_next()
             if unsent:
@@ -226,10 +227,10 @@ class FailoverReply:
         try:
             batch = await anext(self._reply)
         except StopAsyncIteration:
-            if self._ended:
+            if self._complete:
                 self._over = True
                 raise
-            return await self._fail(SourceError(_ENDED, Code.STREAM_INTERRUPTED))
+            return await self._fail(SourceError(_NO_TERMINATOR, Code.STREAM_INTERRUPTED))
         return self._read(batch)
 
     async def aclose(self) -> None:
@@ -238,44 +239,44 @@ class FailoverReply:
             await self._reply.aclose()
 
     def _read(self, batch: Sequence[SourceEvent]) -> Sequence[SourceEvent]:
-        """Return what is handed on of a batch: what comes before a fault."""
-        out: list[SourceEvent] = []
+        """Return the events of a batch before a failure."""
+        read: list[SourceEvent] = []
         for event in batch:
-            if not self._ended and (fault := failure_of(event)) is not None:
+            if not self._complete and (fault := failure_of(event)) is not None:
                 self._fault = fault
                 break
             if isinstance(event, ProviderCompleted | ChainCompleted):
-                self._ended = True
+                self._complete = True
                 self._fallback.known.note(self._at, failed=False)
             elif isinstance(event, SourceError):
-                self._ended = True
+                self._complete = True
             elif not isinstance(event, SourceUsage | SourceWarning):
                 self._begun = True
             if self._continuation is not None:
-                self._continuation.read(event, out)
+                self._continuation.read(event, read)
             else:
-                out.append(event)
-        return out
+                read.append(event)
+        return read
 
     async def _fail(self, fault: SourceError) -> Sequence[SourceEvent]:
-        """Return what follows a fault of the model that was asked: the fault itself where no other takes over."""
+        """Return what follows a failure of the current model: the failure itself if no other model follows."""
         fallback, policy = self._fallback, self._fallback.on_break
         fallback.known.note(self._at, failed=True)
         self._failures.failed.add(self._at)
-        if not self._left or (self._begun and (policy == "fail" or self._take_back is None)):
+        if not self._untried or (self._begun and (policy == "fail" or self._take_back is None)):
             self._over = True
-            return [*self._rest(), fault]
+            return [*self._take_pending_text(), fault]
         assert self._reply is not None
         await self._reply.aclose()
         name = self._model.name
-        if rest := self._rest():  # it is shown first, so that it is a part of what the next goes on with
+        if pending := self._take_pending_text():  # shown first, because the next model continues after it
             self._fault = fault
-            return rest
+            return pending
         shown = self._take_back(name, self._begun and policy == "restart_step") if self._take_back is not None else ""
-        next_name = fallback.models[self._left[0]].name
+        next_name = fallback.models[self._untried[0]].name
         log.warning("failed_over", model=name, next=next_name, begun=self._begun, status=fault.status, url=fault.url)
         warning = SourceWarning(Code.FAILED_OVER, f"{name} failed, and {next_name} follows: {fault.message}")
-        if shown is None:  # a call has run, which only its results can follow
+        if shown is None:  # a call has run, and only its result can follow
             self._over = True
             self._failures.unsent.append(warning)
             return [ProviderCompleted(finish_reason="tool_calls", model=name)]
@@ -285,23 +286,23 @@ class FailoverReply:
             observed.asked(self.origin, self._reply)
         return [warning]
 
-    def _rest(self) -> list[SourceEvent]:
-        """Return the text that is held back of an answer that broke off."""
+    def _take_pending_text(self) -> list[SourceEvent]:
+        """Return text of the failed answer that was kept back as a possible repetition."""
         continuation, self._continuation = self._continuation, None
-        rest = continuation.close() if continuation is not None else ""
-        return [TextDelta(rest)] if rest else []
+        pending = continuation.close() if continuation is not None else ""
+        return [TextDelta(pending)] if pending else []
 
     def _ask_next(self, shown: str = "") -> None:
-        """Ask the next model, to go on behind a text if something was `shown`."""
-        assert self._left
-        self._at = self._left.pop(0)
+        """Ask the next model, which continues the text that was `shown`."""
+        assert self._untried
+        self._at = self._untried.pop(0)
         ask = self._write(self._model)
         if shown.strip():
-            if ask.output is not None:  # a provider that keeps its model to a schema begins with the value
+            if ask.output is not None:  # a schema would make the provider begin the value again
                 ask = replace(ask, output=None, history=in_words(ask.history, ask.output))
-            if (how := prefill_of(self._model, ask.options)) is not None:
+            if (prefill := prefill_of(self._model, ask.options)) is not None:
                 ask = replace(ask, prefill=shown.rstrip())
-                self._continuation = Continuation(shown, "echoed" if how.echoes else "prefilled")
+                self._continuation = Continuation(shown, "echoed" if prefill.echoes else "prefilled")
             else:
                 ask = replace(ask, history=(*ask.history, Assistant(shown), User(GO_ON)))
                 self._continuation = Continuation(shown, "instructed")
@@ -309,7 +310,7 @@ class FailoverReply:
 
 
 def failure_of(event: SourceEvent) -> SourceError | None:
-    """Return the fault that an event is, if another model may be asked instead."""
+    """Return the failure that an event reports, if another model can get the request."""
     if isinstance(event, ProviderCompleted) and event.finish_reason == "error":
         return SourceError("the provider ended the turn with an error")
     if not isinstance(event, SourceError) or event.failed_generation:

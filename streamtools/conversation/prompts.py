@@ -1,9 +1,9 @@
-"""The system prompt that teaches a model to call tools in text: which there are, and how a call is written.
+"""The system prompt that teaches a model to call tools in text: the tools, and how a call is written.
 
-It is a section of the prompt, between `<tool_instructions>` and `</tool_instructions>`, each on
-a line of its own. That is how the section is found again: another call of `augment_system_prompt` replaces it where it
-stands, and with no tools takes it away. What tools say of themselves is data; it is neutralised, so that a description
-can neither show a call that nobody meant nor end the section.
+The text is a section of the prompt between `<tool_instructions>` and `</tool_instructions>`, each on its own line. By
+these lines another call of `augment_system_prompt` finds the section and replaces it, or removes it if there are no
+tools. Tool descriptions are data. They are neutralized, so that a description can neither show a call nor end the
+section.
 """
 
 from __future__ import annotations
@@ -14,111 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from streamtools.history.content import given
+from streamtools.conversation.sample_arguments import sample_arguments
 from streamtools.json_values import compact as compact_json
 from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.definitions import write_line
 from streamtools.tools.registry import ToolsLike
-from streamtools.tools.schemas import inline
-
-# Arguments for the example of a call, where a tool has none of its own: read from its JSON schema.
-
-_FORMATS = {
-    "date": "2025-01-31",
-    "date-time": "2025-01-31T12:00:00Z",
-    "time": "12:00:00Z",
-    "email": "name@example.org",
-    "uri": "https://example.org",
-}
-_SAMPLES: Final = 3
-_PLAUSIBLE = {
-    "address": ("12 High Street", "4 Mill Lane", "9 Park Road"),
-    "author user person name": ("Ada", "Grace", "Alan"),
-    "category tag topic subject": ("music", "sports", "history"),
-    "city location place destination town": ("Paris", "Oslo", "Lima"),
-    "code expression formula": ("1 + 1", "2 * 3", "8 - 5"),
-    "color colour": ("blue", "green", "red"),
-    "command": ("ls", "pwd", "date"),
-    "country": ("France", "Norway", "Peru"),
-    "currency": ("EUR", "USD", "JPY"),
-    "date day": ("2025-01-31", "2025-03-08", "2025-06-21"),
-    "email mail recipient to": ("ada@example.org", "grace@example.org", "alan@example.org"),
-    "file path filename document": ("notes.txt", "report.md", "data.csv"),
-    "id number key": ("1042", "2077", "3151"),
-    "language lang locale": ("en", "fr", "nb"),
-    "phone": ("+44 20 7946 0958", "+44 20 7946 0147", "+44 20 7946 0321"),
-    "query question search keyword q": ("tall ships", "solar panels", "bread recipes"),
-    "symbol ticker": ("AAPL", "MSFT", "SAP"),
-    "text message content body note": ("Good morning", "See you at noon", "All is done"),
-    "title": ("Minutes", "Plans", "Ideas"),
-    "time": ("09:00", "12:30", "18:45"),
-    "url uri link website": ("https://example.org", "https://example.com", "https://example.net"),
-    "zone timezone": ("Europe/Paris", "Europe/Oslo", "America/Lima"),
-}
-"""Three values for a text, by the words that a parameter's name may hold; those further right in a name come first."""
-_BY_WORD = {word: values for words, values in _PLAUSIBLE.items() for word in words.split()}
-_LAST = ("name", "id", "key", "number", "text", "q", "to")  # words that say less than others of the same name
-_OTHERS = ("alpha", "beta", "gamma")
-_each_word = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])").findall
-
-
-def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
-    """Return arguments that a model might give `tool`: its own examples, or else up to three that its schema tells.
-
-    Those have the required parameters, or, if none is, the first one.
-    """
-    if examples := tool.parameters.get("examples"):
-        return [dict(each) for each in examples]
-    schema = inline(tool.parameters)
-    made = [_members(schema, number) for number in range(_SAMPLES)]
-    return [each for number, each in enumerate(made) if each not in made[:number]]
-
-
-def _members(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    required = set(schema.get("required", ()))
-    names = [name for name in properties if name in required] or list(properties)[:1]
-    return {name: _value(properties[name], name, number) for name in names}
-
-
-def _value(schema: Any, name: str, number: int) -> Any:
-    """Return a value that a schema allows, as far as it is a simple one; a text is one that its name makes likely."""
-    if not isinstance(schema, Mapping):
-        return "..."
-    if "const" in schema:
-        return schema["const"]
-    for key in ("examples", "enum"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            return schema[key][number % len(schema[key])]
-    if schema.get("default") is not None:
-        return schema["default"]
-    for key in ("anyOf", "oneOf", "allOf"):
-        if each := next((each for each in schema.get(key, ()) if given(each, "type") != "null"), None):
-            return _value(each, name, number)
-    kinds = schema.get("type")
-    kind = kinds if isinstance(kinds, str) else next((each for each in kinds or () if each != "null"), None)
-    match kind:
-        case "integer" | "number":
-            return schema.get("minimum", 1)
-        case "boolean":
-            return True
-        case "array":
-            return [_value(schema.get("items", {}), name, number)]
-        case "object":
-            return _members(schema, number)
-        case "string":
-            return _FORMATS.get(schema.get("format", "")) or _plausible(name)[number]
-    return "..."
-
-
-def _plausible(name: str) -> Sequence[str]:
-    """Return texts that a parameter of this name may have."""
-    words = [each.lower() for each in reversed(_each_word(name))]
-    known = [each for each in sorted(words, key=_LAST.__contains__) if each in _BY_WORD]
-    return _BY_WORD[known[0]] if known else _OTHERS
-
 
 BEGIN: Final = "<tool_instructions>"
 END: Final = "</tool_instructions>"
@@ -128,14 +30,14 @@ _mark = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")
 
 _SEPARATOR = "\n\n"
 _RESULTS = ("41, low", "7, high", "23, even", "12, low", "88, high", "35, even")
-"""Of the examples that are made: they say nothing and differ, so that it can be seen what an answer takes from them."""
+"""Results of made examples. They mean nothing and differ, so an example shows what its answer takes from its result."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A call as it should be: a question that needs it, what the tool said, and the answer that follows.
+    """A call as it should be: a question that needs it, the tool's result, and the answer.
 
-    A `result` that is a text goes to the model as it is, anything else as JSON, as with real results.
+    A `result` that is a string is shown unchanged, any other value as JSON, like real results.
     """
 
     question: str
@@ -155,11 +57,11 @@ def augment_system_prompt(
 ) -> str:
     """Return the system prompt `base` with a section that teaches a model to call `tools` in a `dialect`.
 
-    A section that is there already is replaced in its place, and without tools it is taken out: a prompt that has none
-    is then returned as it is. Otherwise the section comes last, behind a blank line. Tools are told in the order of
-    their registration, with their JSON schemas or, if `compact`, in one line each. Where several dialects are enabled,
-    give all of them, first the one that is taught: what tools say of themselves is no call in any. Raises ValueError
-    for a dialect that is unknown or cannot be taught, and `UnknownTool` for an example of another tool.
+    An existing section is replaced. Without tools it is removed, and a prompt without a section is returned unchanged.
+    A new section comes last, after a blank line. Tools are described in the order of their registration, by their JSON
+    schemas or, if `compact`, in one line each. If several dialects are enabled, pass all of them, and first the one to
+    teach: descriptions must not show a call in any of them. Raises ValueError for a dialect that is unknown or cannot
+    be taught, and `UnknownTool` for an example of an unknown tool.
     """
     registry = ToolRegistry.of(tools)
     section = _write_section(registry, _enabled(dialect), short=compact, examples=examples) if registry else ""
@@ -167,12 +69,12 @@ def augment_system_prompt(
 
 
 def put_section(base: str | None, section: str) -> str:
-    """Return the prompt `base` with a section that `augment_system_prompt` has written alone; "" takes it out."""
+    """Return the prompt `base` with a section that `augment_system_prompt` wrote without a base; "" removes it."""
     base = base or ""
-    before, *behind = _section.split(base)
-    if behind:
-        *between, last = (each.removeprefix(_SEPARATOR) for each in behind)
-        rest = [*(each.removesuffix(_SEPARATOR) for each in between), last]
+    before, *after = _section.split(base)
+    if after:
+        *between, last = (text.removeprefix(_SEPARATOR) for text in after)
+        rest = [*(text.removesuffix(_SEPARATOR) for text in between), last]
         return _joined(before.removesuffix(_SEPARATOR), section, *rest)
     return _joined(base if base.strip() else "", section) if section else base
 
@@ -180,12 +82,12 @@ def put_section(base: str | None, section: str) -> str:
 def few_shot(
     dialect: str | Dialect | Sequence[str | Dialect], tools: ToolsLike, examples: Sequence[Example] = ()
 ) -> list[dict[str, str]]:
-    """Return messages in which tools have been called before: what a base model goes by, which follows no instructions.
+    """Return messages with earlier calls, which teach a base model that follows no instructions.
 
-    Each example is a question of the user, the call, its result and the answer, as OpenAI's chat has messages (and
-    `read_messages` reads them): they belong between the system prompt and the conversation. Three with one tool, or two
-    for each of several, make small models call much more often than one does. Without `examples` they are made of the
-    arguments that tools give as examples, six at most. No tools, no messages. Raises as `augment_system_prompt` does.
+    Each example is a question of the user, the call, its result and the answer, as messages of OpenAI's chat that
+    `read_messages` reads. Put them between the system prompt and the conversation. Three examples of one tool, or two
+    of each of several, make small models call much more often than one. Without `examples`, up to six are made from the
+    sample arguments of the tools. No tools mean no messages. Raises the errors of `augment_system_prompt`.
     """
     registry = ToolRegistry.of(tools)
     if not registry:
@@ -194,56 +96,57 @@ def few_shot(
     return [
         {"role": role, "content": content}
         for example in examples or _made_examples(registry, enabled)
-        for role, content in zip(("user", "assistant") * 2, _exchange(example, registry, enabled), strict=True)
+        for role, content in zip(("user", "assistant") * 2, _texts_of(example, registry, enabled), strict=True)
     ]
 
 
 def _enabled(dialects: str | Dialect | Sequence[str | Dialect]) -> list[Dialect]:
-    """Return the dialect that is taught, and behind it all others in which something may be a call."""
+    """Return the dialect to teach, and after it all dialects in which a text may be a call."""
     chosen = choose_dialects((dialects,) if isinstance(dialects, str | Dialect) else dialects)
     if not chosen:
-        raise ValueError("a dialect is wanted that is taught, and there is none")
+        raise ValueError("`dialect` is empty. Name a dialect to teach, such as 'tilde_fence'.")
     if not (first := chosen[0]).teachable:
         raise ValueError(f"calls of the dialect {first.id!r} hold tokens of a chat template, which no prompt can write")
-    ids = {each.id for each in chosen}
-    return [*chosen, *(each for each in choose_dialects("auto") if each.id not in ids)]
+    ids = {dialect.id for dialect in chosen}
+    return [*chosen, *(dialect for dialect in choose_dialects("auto") if dialect.id not in ids)]
 
 
 def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: bool, examples: Sequence[Example]) -> str:
     first = next(iter(registry))
+    describe = _describe_in_line if short else _describe
     parts = [
         "You can use these tools:",
-        "\n".join(_told_in_line(tool, enabled) if short else _told(tool, enabled) for tool in registry),
+        "\n".join(describe(tool, enabled) for tool in registry),
         enabled[0].instructions(first.name, neutralise_all(sample_arguments(first)[0], enabled)).rstrip("\n"),
     ]
     if examples:
-        parts += ["This is how it goes:", *(_transcript(each, registry, enabled) for each in examples)]
-    written = _mark.sub("<\u2060", _SEPARATOR.join(parts))  # which may not end the section
+        parts += ["This is how it goes:", *(_transcript(example, registry, enabled) for example in examples)]
+    written = _mark.sub("<\u2060", _SEPARATOR.join(parts))  # a marker in it must not end the section
     return f"{BEGIN}\n{written}\n{END}"
 
 
-# What a tool says of itself is told without anything that a model which repeats it would call. What we write around it
-# stays as it is: no call begins like the JSON of a definition, though some have its keys.
+# Descriptions are neutralized, and the text around them is not: no call begins like the JSON of a definition, though
+# some calls have its keys.
 
 
-def _told(tool: Tool, enabled: list[Dialect]) -> str:
-    about = {"description": tool.description, "parameters": tool.parameters}
-    told = compact_json({"name": tool.name, **neutralise_all(about, enabled)})
-    return neutralise(told, [replace(each, unmarked=()) for each in enabled])
+def _describe(tool: Tool, enabled: list[Dialect]) -> str:
+    described = {"description": tool.description, "parameters": tool.parameters}
+    written = compact_json({"name": tool.name, **neutralise_all(described, enabled)})
+    return neutralise(written, [replace(dialect, unmarked=()) for dialect in enabled])
 
 
-def _told_in_line(tool: Tool, enabled: list[Dialect]) -> str:
-    line, named = write_line(tool), len(f"- {tool.name}(")
-    return line[:named] + neutralise(line[named:], enabled)
+def _describe_in_line(tool: Tool, enabled: list[Dialect]) -> str:
+    line, name_end = write_line(tool), len(f"- {tool.name}(")
+    return line[:name_end] + neutralise(line[name_end:], enabled)
 
 
 def _transcript(example: Example, registry: ToolRegistry, enabled: list[Dialect]) -> str:
-    turns = zip(("User", "You", "Result", "You"), _exchange(example, registry, enabled), strict=True)
-    return _SEPARATOR.join(f"{who}:\n{text}" for who, text in turns)
+    turns = zip(("User", "You", "Result", "You"), _texts_of(example, registry, enabled), strict=True)
+    return _SEPARATOR.join(f"{speaker}:\n{text}" for speaker, text in turns)
 
 
-def _exchange(example: Example, registry: ToolRegistry, enabled: list[Dialect]) -> tuple[str, str, str, str]:
-    """Return the question, the call, the result and the answer as texts. Raises `UnknownTool`."""
+def _texts_of(example: Example, registry: ToolRegistry, enabled: list[Dialect]) -> tuple[str, str, str, str]:
+    """Return the question, the call, the result and the answer. Raises `UnknownTool`."""
     name = registry.find(example.name).name
     result = example.result if isinstance(example.result, str) else compact_json(example.result)
     call = enabled[0].write_call(name, neutralise_all(dict(example.arguments), enabled))
@@ -251,15 +154,15 @@ def _exchange(example: Example, registry: ToolRegistry, enabled: list[Dialect]) 
 
 
 def _made_examples(registry: ToolRegistry, enabled: list[Dialect]) -> list[Example]:
-    """Return examples made of what tools give as examples: the first of each, then the second, and so on."""
-    rounds = itertools.zip_longest(*([(tool, each) for each in sample_arguments(tool)] for tool in registry))
-    pairs = [pair for each in rounds for pair in each if pair is not None]
-    made = []
+    """Return examples of the tools' sample arguments: the first of each tool, then the second, and so on."""
+    rounds = itertools.zip_longest(*([(tool, sample) for sample in sample_arguments(tool)] for tool in registry))
+    pairs = [pair for samples in rounds for pair in samples if pair is not None]
+    examples = []
     for (tool, arguments), result in zip(pairs, _RESULTS, strict=False):
-        values = ", ".join(each if isinstance(each, str) else compact_json(each) for each in arguments.values())
+        values = ", ".join(value if isinstance(value, str) else compact_json(value) for value in arguments.values())
         question = f"What does {tool.name} say" + (f" about {neutralise(values, enabled)}?" if values else "?")
-        made.append(Example(question, tool.name, arguments, result, f"It says {result}."))
-    return made
+        examples.append(Example(question, tool.name, arguments, result, f"It says {result}."))
+    return examples
 
 
 def _joined(*parts: str) -> str:

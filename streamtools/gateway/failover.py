@@ -15,7 +15,7 @@ import msgspec
 
 from streamtools.conversation.continuation import Continuation
 from streamtools.conversation.failover import AGAIN, GO_ON, failure_of
-from streamtools.conversation.models.answer_format import PREFILLS, Prefill
+from streamtools.conversation.models.prefill import PREFILLS, Prefill
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent
 from streamtools.gateway.settings import FallbackUpstream, Settings
 from streamtools.gateway.upstream_requests import UpstreamRequest

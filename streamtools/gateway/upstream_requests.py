@@ -14,8 +14,9 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.models import OLLAMA_NAMES
-from streamtools.conversation.models.http_model import calls_natively_at, place
+from streamtools.conversation.models.bodies import place_options
+from streamtools.conversation.models.http_model import calls_natively_at
+from streamtools.conversation.models.providers import OLLAMA_OPTIONS
 from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot, put_section
 from streamtools.gateway.client_requests import (
     ClientRequest,
@@ -228,7 +229,7 @@ def _ollama_members(request: ClientRequest, body: dict[str, Any]) -> dict[str, A
         body["tools"] = [tool for tool in tools if tool["function"]["name"] == request.choice.name]
     for name in ("tool_choice", "parallel_tool_calls"):
         body.pop(name, None)
-    return place(options, "options", OLLAMA_NAMES) | {"stream": request.streamed}
+    return place_options(options, "options", OLLAMA_OPTIONS) | {"stream": request.streamed}
 
 
 # The history.

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from streamtools.conversation.emulated_decision import LENGTH, Wanted, read_decision, write_question
+from streamtools.conversation.decision import MAX_LENGTH, DecidedCall, read_decision, write_question
 from streamtools.tools import Tool, ToolChoice
 from tests.support.cases import together
 
 WEATHER = '{"tools":[{"tool":"weather","arguments":{"city":"Paris"}}]}'
-PARIS = Wanted("weather", {"city": "Paris"})
+PARIS = DecidedCall("weather", {"city": "Paris"})
 NONE = '{"tools":[]}'
 
-READ: dict[str, tuple[str, list[Wanted]]] = {
+READ: dict[str, tuple[str, list[DecidedCall]]] = {
     "an object": (WEATHER, [PARIS]),
     "an empty list": (NONE, []),
     "null for the list": ('{"tools":null}', []),
@@ -25,13 +25,13 @@ READ: dict[str, tuple[str, list[Wanted]]] = {
     "no tool, as of old": ('{"tool":null}', []),
     "other words for name and arguments": ('{"tools":[{"name":"weather","parameters":{"city":"Paris"}}]}', [PARIS]),
     "OpenAI's shape": ('[{"type":"function","function":{"name":"weather","arguments":{"city":"Paris"}}}]', [PARIS]),
-    "arguments as text": ('{"tools":[{"tool":"weather","arguments":"{}"}]}', [Wanted("weather", "{}")]),
-    "no arguments": ('{"tools":[{"tool":"weather"}]}', [Wanted("weather", None)]),
-    "a name with spaces around it": ('{"tools":[{"tool":" weather "}]}', [Wanted("weather", None)]),
-    "tools without a name": ('{"tools":[{"tool":""},{"tool":null},{"tool":"a"}]}', [Wanted("a", None)]),
+    "arguments as text": ('{"tools":[{"tool":"weather","arguments":"{}"}]}', [DecidedCall("weather", "{}")]),
+    "no arguments": ('{"tools":[{"tool":"weather"}]}', [DecidedCall("weather", None)]),
+    "a name with spaces around it": ('{"tools":[{"tool":" weather "}]}', [DecidedCall("weather", None)]),
+    "tools without a name": ('{"tools":[{"tool":""},{"tool":null},{"tool":"a"}]}', [DecidedCall("a", None)]),
     "only tools without a name": ('{"tools":[{"tool":""}]}', []),
-    "several": ('{"tools":[{"tool":"a"},{"tool":"b"}]}', [Wanted("a", None), Wanted("b", None)]),
-    "a bad one among good ones": ('{"tools":[5,{"tool":5},{"tool":"a"}]}', [Wanted("a", None)]),
+    "several": ('{"tools":[{"tool":"a"},{"tool":"b"}]}', [DecidedCall("a", None), DecidedCall("b", None)]),
+    "a bad one among good ones": ('{"tools":[5,{"tool":5},{"tool":"a"}]}', [DecidedCall("a", None)]),
     "prose on the same line": (f"I will call the tool: {WEATHER} and then answer.", [PARIS]),
     "prose with braces": (f"A set {{a, b}} or [1, is not JSON. {WEATHER}", [PARIS]),
     "a fence": (f"Here:\n```json\n{WEATHER}\n```\nDone.", [PARIS]),
@@ -49,22 +49,22 @@ READ: dict[str, tuple[str, list[Wanted]]] = {
     "none behind a fence": (f"```\n{WEATHER}\n```\n{NONE}", []),
     "one that is cut at the end": (f"{WEATHER} {NONE[:-2]}", [PARIS]),
     "the last of two": ('{"tools":[{"tool":"b"}]} No: ' + WEATHER, [PARIS]),
-    "a fence before bare JSON": ('{"tool":"b"}\n```\n' + WEATHER + '\n```\n{"tool":"c"}', [Wanted("c", None)]),
+    "a fence before bare JSON": ('{"tool":"b"}\n```\n' + WEATHER + '\n```\n{"tool":"c"}', [DecidedCall("c", None)]),
     "arguments beside the function": ('{"function":{"name":"weather"},"arguments":{"city":"Paris"}}', [PARIS]),
     "a function that is a name": ('{"function":"weather","args":{"city":"Paris"}}', [PARIS]),
-    "one name in two places": ('{"tool":"a","name":"a"}', [Wanted("a", None)]),
-    "arguments twice": ('{"tool":"a","input":{"n":1},"args":"{\\"n\\":1}"}', [Wanted("a", {"n": 1})]),
-    "null beside a name": ('{"tool":null,"name":"a"}', [Wanted("a", None)]),
+    "one name in two places": ('{"tool":"a","name":"a"}', [DecidedCall("a", None)]),
+    "arguments twice": ('{"tool":"a","input":{"n":1},"args":"{\\"n\\":1}"}', [DecidedCall("a", {"n": 1})]),
+    "null beside a name": ('{"tool":null,"name":"a"}', [DecidedCall("a", None)]),
     "a function without a name": ('{"tools":[{"function":{"name":" "}},{"function":""}]}', []),
-    "arguments that are none": ('{"tool":"a","arguments":[1]}', [Wanted("a", [1])]),
-    "two names in one of several": ('[{"tool":"a","name":"b"},{"tool":"c"}]', [Wanted("c", None)]),
-    "raw line feeds in strings": ('{"tools":[{"tool":"a","arguments":{"t":"x\ny"}}]}', [Wanted("a", {"t": "x\ny"})]),
+    "arguments that are none": ('{"tool":"a","arguments":[1]}', [DecidedCall("a", [1])]),
+    "two names in one of several": ('[{"tool":"a","name":"b"},{"tool":"c"}]', [DecidedCall("c", None)]),
+    "raw line feeds": ('{"tools":[{"tool":"a","arguments":{"t":"x\ny"}}]}', [DecidedCall("a", {"t": "x\ny"})]),
     "pretty JSON": (json.dumps(json.loads(WEATHER), indent=2), [PARIS]),
 }  # fmt: skip
 
 
 @together(("answer", "calls"), READ.values(), ids=READ)
-def test_what_is_a_decision(answer: str, calls: list[Wanted]) -> None:
+def test_what_is_a_decision(answer: str, calls: list[DecidedCall]) -> None:
     """What a model asks for is found wherever it stands."""
     assert (calls, True) == read_decision(answer)[:2]
 
@@ -117,7 +117,7 @@ def test_several_decisions(answer: str, differs: bool) -> None:
 
 def test_only_so_much_is_read() -> None:
     """A decision that has not come by then is none."""
-    assert not read_decision("x" * LENGTH + WEATHER).readable
+    assert not read_decision("x" * MAX_LENGTH + WEATHER).readable
 
 
 def tool(name: str) -> Tool[Any, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from streamtools import Emulation, RunnerOptions, chat
 from streamtools.conversation import RequestOptions, ScriptedModel
-from streamtools.conversation.emulated_decision import refuses_tools, write_question
+from streamtools.conversation.decision import refuses_tools, write_question
 from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import (

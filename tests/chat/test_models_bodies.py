@@ -8,7 +8,6 @@ import pytest
 
 from streamtools import tool
 from streamtools.conversation.models import (
-    MAX_TOKENS,
     AnthropicMessages,
     Ask,
     GeminiChat,
@@ -20,6 +19,7 @@ from streamtools.conversation.models import (
     ScriptedModel,
     latitude_request,
 )
+from streamtools.conversation.models.providers import ANTHROPIC_MAX_TOKENS
 from streamtools.history import Assistant, CallResult, Message, Results, System, User
 from streamtools.tools import ToolChoice, ToolRegistry
 from tests.support.cases import together
@@ -80,7 +80,7 @@ def test_anthropic_messages() -> None:
     body = AnthropicMessages("m").body(Ask(HISTORY, TOOLS))
 
     assert ["model", "max_tokens", "system", "messages", "stream", "tools"] == list(body)
-    assert ("Be brief.", MAX_TOKENS) == (body["system"], body["max_tokens"])
+    assert ("Be brief.", ANTHROPIC_MAX_TOKENS) == (body["system"], body["max_tokens"])
     assert ["user"] == [message["role"] for message in body["messages"]]
     assert offered("anthropic") == body["tools"]
     assert "system" not in AnthropicMessages("m").body(Ask((User("Hi"),)))
@@ -92,7 +92,7 @@ def test_anthropic_options() -> None:
 
     assert (10, ["END"]) == (model.body(Ask(HISTORY))["max_tokens"], model.body(Ask(HISTORY))["stop_sequences"])
     body = model.body(Ask(HISTORY, options={"max_completion_tokens": None, "stop": None}))
-    assert (MAX_TOKENS, False) == (body["max_tokens"], "stop_sequences" in body)
+    assert (ANTHROPIC_MAX_TOKENS, False) == (body["max_tokens"], "stop_sequences" in body)
 
 
 def test_ollama() -> None:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import Tool, ToolRegistry, parse
-from streamtools.conversation.prompts import BEGIN, END, Example, augment_system_prompt, few_shot, sample_arguments
+from streamtools.conversation.prompts import BEGIN, END, Example, augment_system_prompt, few_shot
+from streamtools.conversation.sample_arguments import sample_arguments
 from streamtools.errors import UnknownTool
 from streamtools.parsing import DIALECTS
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from streamtools import ParserOptions, TextOptions, ToolStream, rules
-from streamtools.conversation.emulated_decision import read_decision
+from streamtools.conversation.decision import read_decision
 from streamtools.events import CallDelta, ProviderCompleted, SourceEvent, ToolCallDelta, ToolCallStart
 from streamtools.stream.shown_arguments import _ShownText
 from tests.support.cases import together

@@ -211,12 +211,12 @@ def texts_are_added(patch: pytest.MonkeyPatch) -> None:
 def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:
     """With each character of it that a second answer repeats."""
 
-    def behind_prefill(continuation: Continuation, text: str) -> str:
+    def after_prefill(continuation: Continuation, text: str) -> str:
         while text and continuation._white and text[0] == continuation._white[0]:
             text, continuation._white = text[1:], continuation._white[1:]
         return text
 
-    patch.setattr(Continuation, "_behind_prefill", behind_prefill)
+    patch.setattr(Continuation, "_after_prefill", after_prefill)
 
 
 def texts_are_cut_again(patch: pytest.MonkeyPatch) -> None:

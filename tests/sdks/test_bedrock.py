@@ -12,7 +12,7 @@ import pytest
 
 from streamtools import tool
 from streamtools.conversation.models import Ask, BedrockConverse
-from streamtools.conversation.models.sending import Request, Timeouts
+from streamtools.conversation.models.sending import ModelRequest, Timeouts
 from streamtools.history import System, User, read_messages, write_messages
 from streamtools.tools import ToolChoice
 from tests.sdks.judge import shape_faults
@@ -57,7 +57,7 @@ def test_a_request_is_signed_as_botocore_signs_it(session: Any, name: str) -> No
     signed = told["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
     model = BedrockConverse(name, region="us-east-1", credentials=session.get_credentials())
     kept = {key: told[key] for key in signed if key not in ("host", "x-amz-date", "x-amz-security-token")}
-    ours = model._sign(Request(model.url, kept, _bytes(theirs.body), "bedrock", Timeouts(), 0))
+    ours = model._sign(ModelRequest(model.url, kept, _bytes(theirs.body), "bedrock", Timeouts(), 0))
 
     assert theirs.url == model.url
     assert told["authorization"] == ours["Authorization"]
@@ -87,7 +87,7 @@ def test_credentials_are_renewed() -> None:
 
     credentials = RefreshableCredentials.create_from_metadata(renew(), renew, "sts-assume-role")
     model = BedrockConverse(MODELS[0], region="us-east-1", credentials=credentials)
-    request = Request(model.url, {}, b"{}", "bedrock", Timeouts(), 0)
+    request = ModelRequest(model.url, {}, b"{}", "bedrock", Timeouts(), 0)
     signed = [model._sign(request)["Authorization"] for _ in range(2)]
     assert ["second", "third"] == [each.split("Credential=")[1].split("/")[0] for each in signed]
 

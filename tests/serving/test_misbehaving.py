@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from streamtools import ToolStream, chat, sources
 from streamtools.conversation.models import OpenAIChat
-from streamtools.conversation.models.sending import NOT_ASKED
+from streamtools.conversation.models.sending import NOT_ACCEPTED
 from streamtools.errors import Code
 from streamtools.events import Warning
 from streamtools.events.event import LARGE, weigh
@@ -235,4 +235,4 @@ async def test_a_provider_packs_its_answer(packed: str, is_read: bool) -> None:
         async with chat(model, [{"role": "user", "content": "Hi"}]) as events:
             told = [event async for event in events]
     assert ["a"] * is_read == [event.text for event in told if event.type == "text"]
-    assert [] == [event for event in told if event.type == "error"] if is_read else NOT_ASKED in str(told)
+    assert [] == [event for event in told if event.type == "error"] if is_read else NOT_ACCEPTED in str(told)

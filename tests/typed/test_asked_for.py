@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from streamtools import OutputOptions, chat
 from streamtools.conversation import Ask, Fallback, OpenAIChat, OpenAIResponses, ScriptedModel
 from streamtools.conversation.models import AnthropicMessages
-from streamtools.conversation.models.answer_format import ANSWER, AnswerCall, takes_schema
+from streamtools.conversation.models.output_format import ANSWER, AnswerCall, takes_schema
 from streamtools.events import (
     NativeToolCall,
     ProviderCompleted,

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from streamtools.conversation.continuation import SHORTEST, WINDOW
 from streamtools.conversation.failover import OnBreak
-from streamtools.conversation.models.answer_format import PREFILLS
+from streamtools.conversation.models.prefill import PREFILLS
 from tests.support.readme import ROOT, read_blocks
 
 PAGE = (ROOT / "docs" / "failover.md").read_text(encoding="utf-8")

@@ -110,7 +110,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "machine": {"msgspec"},
     "history": {"msgspec"},
     "stream": {"anyio", "msgspec"},
-    "conversation.models": {"anyio", "botocore", "httpx", "msgspec", "tenacity"},
+    "conversation.models": {"anyio", "botocore", "httpx", "msgspec"},
     "conversation": {"anyio", "msgspec"},
     "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},

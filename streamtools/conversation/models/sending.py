@@ -1,17 +1,17 @@
-"""Sending one request: attempts, how long the provider may be silent, and a response that is closed whatever happens.
+"""Send one request: attempts, timeouts, and a response that is always closed.
 
-A request is sent again only as long as nothing of an answer has come, because behind the first byte somebody may have
-seen it; and not where time ran out, because the provider may still be at work on it. Redirects are not followed: a key
-goes to the host that it was meant for.
+A request is sent again only before any byte of an answer arrived, because the reader may have seen it. After a timeout
+it is not sent again, because the provider may still be working on it. Redirects are not followed: a key goes only to
+its own host.
 
-The times are bounded here and not by the HTTP client, which has one bound for each read: a model may think for minutes
-before its first byte, and a silence of that length behind it is a dead connection. A bound stands around a single read,
-and nothing yields inside of it.
+Timeouts are measured here, because the HTTP client has one limit for every read. A model may think for minutes before
+the first byte, and a silence of that length after it is a dead connection. Each timeout covers a single read.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields
 from email.utils import parsedate_to_datetime
 from functools import cache
 from time import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urljoin, urlsplit
 
 import anyio
@@ -35,23 +35,31 @@ from streamtools.sources.adapter import interrupted
 from streamtools.sources.provider_terms import name_of, shown_url
 from streamtools.sources.transport import Transport
 
-if TYPE_CHECKING:
-    from ssl import SSLContext
-
-    from tenacity import RetryCallState
-
-
 log = Logger(__name__)
 
-CLOSING = 10.0
+CLOSING_TIMEOUT = 10.0
 """Seconds that a response may take to close."""
+
+BACKOFF = 0.5
+"""Seconds before the second attempt. They double with each attempt, and vary by as much."""
+LONGEST_BACKOFF = 8.0
+LONGEST_RETRY_AFTER = 60.0
+"""Seconds that a provider may ask us to wait. If it asks for more, its error is the answer."""
+
+_RETRIED = (408, 409, 429)
+_RESPONSE_UNKNOWN = (400, 404)
+"""Statuses of a request that names a response which the provider does not have."""
+
+NOT_ACCEPTED = "the provider's answer has a content encoding that was not accepted"
+"""A client decodes whatever it can, each network chunk at once. With Brotli, Zstandard, or gzip in gzip, a chunk of
+64 KiB becomes gigabytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """Seconds until the connection stands, until the first byte of an answer, and between its bytes; `math.inf` waits.
+    """Seconds to connect, to the first byte of an answer, and between its bytes. `math.inf` means no limit.
 
-    The first byte takes long where a model is loaded, or thinks before it speaks.
+    The first byte takes long while a model is loaded or thinks.
     """
 
     connect: float = 10.0
@@ -59,142 +67,126 @@ class Timeouts:
     between_bytes: float = 120.0
 
     @classmethod
-    def of(cls, given: Any) -> Timeouts:
-        """Return what was passed as `timeout`: one of these, of httpx, seconds for each step, or None, to wait."""
-        if isinstance(given, Timeouts):
-            return given
-        if given is None or (isinstance(given, int | float) and not isinstance(given, bool)):
-            seconds = math.inf if given is None else given
+    def of(cls, timeout: Any) -> Timeouts:
+        """Return a `timeout` as `Timeouts`: one of httpx, seconds for each step, or None for no limit."""
+        if isinstance(timeout, Timeouts):
+            return timeout
+        if timeout is None or (isinstance(timeout, int | float) and not isinstance(timeout, bool)):
+            seconds = math.inf if timeout is None else timeout
             return cls(connect=seconds, first_byte=seconds, between_bytes=seconds)
-        if hasattr(given, "connect") and hasattr(given, "read"):  # of httpx and httpx2
-            read = math.inf if given.read is None else given.read
-            connect = math.inf if given.connect is None else given.connect
+        if hasattr(timeout, "connect") and hasattr(timeout, "read"):  # of httpx and httpx2
+            read = math.inf if timeout.read is None else timeout.read
+            connect = math.inf if timeout.connect is None else timeout.connect
             return cls(connect=connect, first_byte=read, between_bytes=read)
-        raise TypeError(f"timeout is a Timeouts, a number of seconds, or None, not {given!r}")
+        raise TypeError(f"`timeout` must be a Timeouts, a number of seconds, or None, got {timeout!r}.")
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            if not getattr(self, each.name) > 0:
-                raise ValueError(f"{each.name} is a time above 0 seconds, not {getattr(self, each.name)!r}")
+        for limit in fields(self):
+            if not getattr(self, limit.name) > 0:
+                raise ValueError(f"`{limit.name}` must be above 0 seconds, got {getattr(self, limit.name)!r}.")
 
 
 class NothingCame(StreamToolsError, TimeoutError):
-    """The answer stopped for longer than `Timeouts.between_bytes`, which are so many `seconds`."""
+    """The answer stopped for longer than `Timeouts.between_bytes`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"nothing came for {seconds:g} s")
         self.seconds = seconds
 
 
-class Response:
-    """A provider's response as a source reads it: the first bytes may have been read already, later ones are timed."""
-
-    def __init__(self, opened: AbstractAsyncContextManager[Any], response: Any, between: float) -> None:
-        self.status_code: int = response.status_code
-        self.headers: Mapping[str, str] = response.headers
-        self.url = getattr(response, "url", None)
-        self._opened = opened
-        self._origin = Transport(response)
-        self._between = between
-        self._first: bytes | None = None
-        self._closed = False
-
-    async def begin(self) -> None:
-        """Read the first bytes."""
-        self._first = await anext(self._origin, None)
-
-    async def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Yield the bytes of the body, decoded."""
-        if self._first is not None:
-            yield self._first
-        while True:
-            chunk = None
-            with anyio.move_on_after(self._between) as scope:
-                chunk = await anext(self._origin, None)
-            if scope.cancelled_caught:
-                raise NothingCame(self._between)
-            if chunk is None:
-                return
-            yield chunk
-
-    async def aclose(self) -> None:
-        """Close the response, at once; may be called more than once."""
-        if self._closed:
-            return
-        self._closed = True
-        with anyio.move_on_after(CLOSING, shield=True):
-            await self._origin.aclose()
-            await self._opened.__aexit__(None, None, None)
-
-
-BACKOFF = 0.5
-"""Seconds before the second attempt, where the provider names no time; they double with each, and vary by as much."""
-LONGEST_BACKOFF = 8.0
-LONGEST_WAIT = 60.0
-"""Seconds that a provider may ask us to wait; where it asks for more, its error is the answer."""
-
-_AGAIN = (408, 409, 429)
-_NOT_KNOWN = (400, 404)
-"""What providers answer to a request that goes on with a response that they do not know, or no longer."""
-
-NOT_ASKED = "the provider's answer is packed in a way that was not asked for"
-"""A client unpacks whatever it can, each network chunk at once: with Brotli, Zstandard, or gzip in gzip, one of 64 KiB
-becomes gigabytes."""
-
-
-class Client(Protocol):
-    """What is needed of an HTTP client: `stream` as httpx and httpx2 have it."""
+class HTTPClient(Protocol):
+    """An asynchronous HTTP client with the `stream` of httpx and httpx2."""
 
     @property
     def stream(self) -> Callable[..., Any]:
-        """What returns an asynchronous context manager of a response with `status_code`, `headers`, `aiter_bytes`."""
-
-
-class Attempt(NamedTuple):
-    """What came of sending the request once."""
-
-    answer: Response | SourceError
-    again: bool = False
-    """Whether it may be sent again."""
-    wait: float | None = None
-    """Seconds that the provider asks us to wait before."""
+        """Returns an asynchronous context manager of a response with `status_code`, `headers` and `aiter_bytes`."""
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is sent, and how its answer is read."""
+class ModelRequest:
+    """A request, and how its answer is read."""
 
-    url: str = field(repr=False)  # may hold a password, or a key, as do the headers
+    url: str = field(repr=False)  # it may hold a password or a key, as headers do
     headers: Mapping[str, str] = field(repr=False)
     content: bytes = field(repr=False)
     format: str
     timeouts: Timeouts
     retries: int
-    whole: Callable[[], Request] | None = field(default=None, repr=False)
-    """What is sent in its place where the provider does not know the response that it names."""
+    whole: Callable[[], ModelRequest] | None = field(default=None, repr=False)
+    """Returns the same request with the whole history, for a provider that lost the response that this one names."""
+
+
+class ModelResponse:
+    """A provider's response for a source. The first bytes are read early, and later reads have a timeout."""
+
+    def __init__(self, opened: AbstractAsyncContextManager[Any], response: Any, between_bytes: float) -> None:
+        self.status_code: int = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self.url = getattr(response, "url", None)
+        self._opened = opened
+        self._transport = Transport(response)
+        self._between_bytes = between_bytes
+        self._first: bytes | None = None
+        self._closed = False
+
+    async def read_first(self) -> None:
+        self._first = await anext(self._transport, None)
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Yield the decoded bytes of the body."""
+        if self._first is not None:
+            yield self._first
+        while True:
+            chunk = None
+            with anyio.move_on_after(self._between_bytes) as scope:
+                chunk = await anext(self._transport, None)
+            if scope.cancelled_caught:
+                raise NothingCame(self._between_bytes)
+            if chunk is None:
+                return
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close the response. May be called more than once."""
+        if self._closed:
+            return
+        self._closed = True
+        with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
+            await self._transport.aclose()
+            await self._opened.__aexit__(None, None, None)
+
+
+class Attempt(NamedTuple):
+    """The result of sending a request once."""
+
+    answer: ModelResponse | SourceError
+    may_retry: bool = False
+    retry_after: float | None = None
+    """Seconds that the provider asks us to wait before another attempt."""
 
 
 class Sending:
-    """One request, sent on entry; yields the source of its answer, and closes the response on exit.
+    """One request. It is sent on entry, which returns the source of its answer, and the response is closed on exit.
 
-    Without a `client` one is made, and closed too.
+    Without a `client`, it creates one and closes it too.
     """
 
-    def __init__(self, request: Request, client: Client | None) -> None:
+    def __init__(self, request: ModelRequest, client: HTTPClient | None) -> None:
         self._request = request
         self._client = client
-        self._own: Any = None
-        self._response: Response | None = None
+        self._own_client: Any = None
+        self._response: ModelResponse | None = None
         self._source: Source | None = None
 
     async def __aenter__(self) -> Source:
         try:
             if self._client is None:
-                self._client = self._own = _new_client()
+                self._client = self._own_client = _new_client()
             answer = await self._send()
-            self._source = (
-                events([answer]) if isinstance(answer, SourceError) else Source(answer, adapter(self._request.format))
-            )
+            if isinstance(answer, SourceError):
+                self._source = events([answer])
+            else:
+                self._source = Source(answer, adapter(self._request.format))
         except BaseException:
             await self._close()
             raise
@@ -203,31 +195,20 @@ class Sending:
     async def __aexit__(self, *raised: object) -> None:
         await self._close()
 
-    async def _send(self) -> Response | SourceError:
-        from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_exponential, wait_random
-
-        backoff = wait_exponential(multiplier=BACKOFF, max=LONGEST_BACKOFF) + wait_random(max=BACKOFF)
-
-        def wait(state: RetryCallState) -> float:
-            asked = _attempt_of(state).wait
-            return backoff(state) if asked is None else asked
-
-        retrying = AsyncRetrying(
-            sleep=anyio.sleep,
-            stop=stop_after_attempt(1 + self._request.retries),
-            wait=wait,
-            retry=retry_if_result(lambda attempt: attempt.again),
-            before_sleep=self._give_up,
-            retry_error_callback=_attempt_of,
-        )
-        attempt: Attempt = await retrying(self._attempt)
-        whole = self._request.whole
-        if whole is not None and isinstance(attempt.answer, Response) and attempt.answer.status_code in _NOT_KNOWN:
-            log.info("whole_history_sent", status=attempt.answer.status_code)
-            await self._drop()
-            self._request = await anyio.to_thread.run_sync(whole)  # which may take long to write
+    async def _send(self) -> ModelResponse | SourceError:
+        attempt = await self._attempt()
+        for number in range(1, self._request.retries + 1):
+            if not attempt.may_retry:
+                break
+            await self._wait_to_retry(attempt, number)
+            attempt = await self._attempt()
+        answer, whole = attempt.answer, self._request.whole
+        if whole is not None and isinstance(answer, ModelResponse) and answer.status_code in _RESPONSE_UNKNOWN:
+            log.info("whole_history_sent", status=answer.status_code)
+            await self._drop_response()
+            self._request = await anyio.to_thread.run_sync(whole)  # a long history takes long to write
             return await self._send()
-        return attempt.answer
+        return answer
 
     async def _attempt(self) -> Attempt:
         request, timeouts = self._request, self._request.timeouts
@@ -246,18 +227,18 @@ class Sending:
             try:
                 raw = await opened.__aenter__()
                 try:
-                    response = self._response = Response(opened, raw, timeouts.between_bytes)
-                except BaseException:  # no response that anybody can read
+                    response = self._response = ModelResponse(opened, raw, timeouts.between_bytes)
+                except BaseException:  # an unreadable response
                     await opened.__aexit__(None, None, None)
                     raise
                 if 300 <= response.status_code < 400 and "location" in response.headers:
                     return Attempt(await self._redirected(response))
-                if not _is_packed_as_asked(response.headers, request.headers):
-                    await self._drop()
-                    return Attempt(SourceError(NOT_ASKED, status=response.status_code, url=shown_url(request.url)))
+                if not _is_encoded_as_accepted(response.headers, request.headers):
+                    await self._drop_response()
+                    return Attempt(SourceError(NOT_ACCEPTED, status=response.status_code, url=shown_url(request.url)))
                 if not 200 <= response.status_code < 300:
                     return _refused(response)
-                await response.begin()
+                await response.read_first()
             except Exception as error:
                 kinds = {kind.__name__ for kind in type(error).__mro__}
                 if not isinstance(error, OSError) and "RequestError" not in kinds:
@@ -265,16 +246,16 @@ class Sending:
                 failed = SourceError("the provider could not be reached", cause=name_of(error))
                 if self._response is not None:
                     failed = interrupted(name_of(error))
-                    await self._drop()
+                    await self._drop_response()
                 failed = msgspec.structs.replace(failed, url=shown_url(request.url))
                 return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
             return Attempt(response)
-        await self._drop()
+        await self._drop_response()
         message = f"the provider did not answer within {timeouts.first_byte:g} s"
         return Attempt(SourceError(message, cause="first_byte", url=shown_url(request.url)))
 
-    async def _redirected(self, response: Response) -> SourceError:
-        await self._drop()
+    async def _redirected(self, response: ModelResponse) -> SourceError:
+        await self._drop_response()
         try:
             target = urlsplit(urljoin(self._request.url, response.headers["location"]))
             host = f"{target.scheme}://{target.netloc.rpartition('@')[2]}"
@@ -284,68 +265,65 @@ class Sending:
         message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(self._request.url)
         return SourceError(message, status=response.status_code, url=url)
 
-    async def _give_up(self, state: RetryCallState) -> None:
-        """Close what an attempt has left, before the next."""
-        answer = _attempt_of(state).answer
-        status = answer.status_code if isinstance(answer, Response) else None
-        log.info("request_sent_again", attempt=state.attempt_number, status=status, wait=round(state.upcoming_sleep, 3))
+    async def _wait_to_retry(self, failed: Attempt, number: int) -> None:
+        """Close the response of a failed attempt, and wait before the next."""
+        wait = failed.retry_after
+        if wait is None:
+            wait = min(BACKOFF * 2 ** (number - 1), LONGEST_BACKOFF) + random.uniform(0, BACKOFF)  # noqa: S311  # no secret
+        status = failed.answer.status_code if isinstance(failed.answer, ModelResponse) else None
+        log.info("request_sent_again", attempt=number, status=status, wait=round(wait, 3))
         if (observed := observing.observed()) is not None:
             observed.sent_again()
-        await self._drop()
+        await self._drop_response()
+        await anyio.sleep(wait)
 
-    async def _drop(self) -> None:
+    async def _drop_response(self) -> None:
         response, self._response = self._response, None
         if response is not None:
             await response.aclose()
 
     async def _close(self) -> None:
-        with anyio.move_on_after(CLOSING, shield=True):
+        with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
             if self._source is not None:
                 await self._source.aclose()
-            await self._drop()
-            if self._own is not None:
-                await self._own.aclose()
+            await self._drop_response()
+            if self._own_client is not None:
+                await self._own_client.aclose()
 
 
 def _new_client() -> Any:
-    import httpx  # here, because many have clients of their own
+    import httpx  # takes longer than the rest of the package, and many applications have their own client
 
-    return httpx.AsyncClient(verify=_certificates())
+    return httpx.AsyncClient(verify=_ssl_context())
 
 
 @cache
-def _certificates() -> SSLContext:
-    """Return what servers' certificates are checked by. To read it takes 25 ms, and every client of httpx reads it."""
+def _ssl_context() -> Any:
+    """Return the context that verifies servers. Creating it takes 25 ms, and every client of httpx would create one."""
     import httpx
 
     return httpx.create_ssl_context()
 
 
-def _attempt_of(state: RetryCallState) -> Attempt:
-    assert state.outcome is not None
-    attempt: Attempt = state.outcome.result()
-    return attempt
-
-
-def _refused(response: Response) -> Attempt:
-    """Return what a response is whose status is an error: sent again, if the status may be another the next time."""
-    wait = _retry_after(response.headers)
-    again = response.status_code in _AGAIN or response.status_code >= 500
+def _refused(response: ModelResponse) -> Attempt:
+    """Return the attempt of a response with an error status. It may be retried if the next status may differ."""
+    retry_after = _retry_after(response.headers)
+    may_retry = response.status_code in _RETRIED or response.status_code >= 500
     advice = response.headers.get("x-should-retry")  # of OpenAI and Anthropic, who know better
     if advice in ("true", "false"):
-        again = advice == "true"
-    return Attempt(response, again and (wait is None or wait <= LONGEST_WAIT), wait)
+        may_retry = advice == "true"
+    return Attempt(response, may_retry and (retry_after or 0.0) <= LONGEST_RETRY_AFTER, retry_after)
 
 
-def _is_packed_as_asked(headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
-    asked = next((value for name, value in sent.items() if name.lower() == "accept-encoding"), "")
-    names = [each.strip().lower() for each in headers.get("content-encoding", "").split(",")]
-    packed = [each for each in names if each not in ("", "identity")]
-    return not packed or (len(packed) == 1 and packed[0] in re.split(r"[\s,;]+", asked.lower()))
+def _is_encoded_as_accepted(headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+    accepted = next((value for name, value in sent.items() if name.lower() == "accept-encoding"), "")
+    names = [name.strip().lower() for name in headers.get("content-encoding", "").split(",")]
+    encodings = [name for name in names if name not in ("", "identity")]
+    return not encodings or (len(encodings) == 1 and encodings[0] in re.split(r"[\s,;]+", accepted.lower()))
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a provider asks us to wait, or None if it does not tell."""
+    """Return the seconds that a provider asks us to wait, or None if it does not say."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "")
         try:

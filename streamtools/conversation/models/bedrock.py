@@ -1,10 +1,10 @@
-"""Models of Amazon Bedrock, by Converse: with an API key as a bearer, or signed with the credentials of AWS.
+"""Models of Amazon Bedrock behind Converse, with an API key or requests signed with AWS credentials.
 
-A key is all that the package itself needs. Without one each request is signed by botocore (the extra `bedrock`), which
-looks for credentials in its usual places and renews them; it does so in a thread, since it may have to ask a server.
+With an API key the package needs nothing else. Without one, botocore (the extra `bedrock`) signs each request. It finds
+credentials in its usual places and renews them. It runs in a thread, because it may have to ask a server.
 
-A model is named by its id, or by the ARN of an inference profile. Either stands in the path of the request, escaped as
-botocore escapes it, because the signature holds for the path as it is sent.
+A model is named by its id, or by the ARN of an inference profile. The name is a part of the path, escaped as botocore
+escapes it, because the signature covers the path as it is sent.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from urllib.parse import quote
 
 import anyio.to_thread
 
-from streamtools.conversation.models.http_model import Ask, Body, HTTPModel, complete, define
-from streamtools.conversation.models.sending import Request, Sending
+from streamtools.conversation.models.bodies import add_options, tool_definitions
+from streamtools.conversation.models.http_model import HTTPModel
+from streamtools.conversation.models.model import Ask, Body
+from streamtools.conversation.models.sending import ModelRequest, Sending
 from streamtools.history import Assistant, system_prompt, write_messages
 from streamtools.sources import Source
 
@@ -32,15 +34,15 @@ _OPTIONS = {
 
 
 class BedrockConverse(HTTPModel):
-    """A model of Bedrock; the key is that of `AWS_BEARER_TOKEN_BEDROCK`, and without one requests are signed.
+    """A model of Bedrock, with the key of `AWS_BEARER_TOKEN_BEDROCK`, or with signed requests.
 
-    `region` is that of `AWS_REGION` or `AWS_DEFAULT_REGION`, or of the ARN, unless given. `credentials` are botocore's
-    (anything with its `get_frozen_credentials`); without them its usual chain is asked. Converse has no `tool_choice`
-    of `none`: no tools are sent then, unless the history holds calls, without whose tools it is refused.
+    `region` is by default that of the ARN, `AWS_REGION` or `AWS_DEFAULT_REGION`. `credentials` are botocore's, or any
+    object with their `get_frozen_credentials`. Without them botocore finds them. Converse has no `tool_choice` of
+    `none`. No tools are sent then, unless the history holds calls, which Converse refuses without their tools.
     """
 
     format = "bedrock"
-    _home = ""  # has a region in it
+    _home = ""  # depends on the region
     key_names = ("AWS_BEARER_TOKEN_BEDROCK",)
 
     def __init__(
@@ -53,12 +55,12 @@ class BedrockConverse(HTTPModel):
         native_tool_calls: bool | None = None,
         **given: Any,
     ) -> None:
-        """Raises ValueError where the region is not known, and as other models do."""
+        """Raise ValueError if the region is not known, and the errors of `HTTPModel`."""
         of_arn = model.split(":")[3] if model.startswith("arn:") and model.count(":") >= 5 else ""
         environment = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         self._region = region or of_arn or environment or ""
         if not self._region and base_url is None:
-            raise ValueError("the region is not known: give `region=`, or set AWS_REGION")
+            raise ValueError("The region is not known. Pass `region=`, or set AWS_REGION.")
         if native_tool_calls is None and base_url is None:
             native_tool_calls = True
         base_url = base_url or f"https://bedrock-runtime.{self._region}.amazonaws.com"
@@ -70,15 +72,15 @@ class BedrockConverse(HTTPModel):
         if system := system_prompt(ask.history):
             body["system"] = [{"text": system}]
         choice = ask.tool_choice
-        called = any(isinstance(each, Assistant) and each.calls for each in ask.history)
-        if ask.tools and (choice.mode != "none" or called):
-            config: Body = {"tools": define(ask, "bedrock")}
+        has_calls = any(isinstance(message, Assistant) and message.calls for message in ask.history)
+        if ask.tools and (choice.mode != "none" or has_calls):
+            config: Body = {"tools": tool_definitions(ask, "bedrock")}
             if choice.mode == "required":
                 config["toolChoice"] = {"any": {}}
             elif choice.mode == "tool":
                 config["toolChoice"] = {"tool": {"name": choice.name}}
             body["toolConfig"] = config
-        return complete(body, self.options, ask.options, inside="inferenceConfig", names=_OPTIONS)
+        return add_options(body, self.options, ask.options, inside="inferenceConfig", names=_OPTIONS)
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
         request = self._request(ask)
@@ -87,7 +89,7 @@ class BedrockConverse(HTTPModel):
         return self._send_signed(request)
 
     @asynccontextmanager
-    async def _send_signed(self, request: Request) -> AsyncIterator[Source]:
+    async def _send_signed(self, request: ModelRequest) -> AsyncIterator[Source]:
         headers = await anyio.to_thread.run_sync(self._sign, request)
         async with Sending(replace(request, headers=headers), self._client) as source:
             yield source
@@ -95,20 +97,20 @@ class BedrockConverse(HTTPModel):
     def _path(self) -> str:
         return f"/model/{quote(self.name, safe='')}/converse-stream"
 
-    def _sign(self, request: Request) -> Mapping[str, str]:
-        """Return the headers of a request with its signature; asks for credentials, so that it may take a while."""
+    def _sign(self, request: ModelRequest) -> Mapping[str, str]:
+        """Return the headers of a request with its signature. It may ask a server for credentials."""
         try:
             from botocore.auth import SigV4Auth
             from botocore.awsrequest import AWSRequest
             from botocore.session import get_session
         except ImportError as error:
-            why = "signing needs botocore: install `streamtools[bedrock]`, or set AWS_BEARER_TOKEN_BEDROCK"
-            raise ImportError(why) from error
+            message = "Signing needs botocore. Install `streamtools[bedrock]`, or set AWS_BEARER_TOKEN_BEDROCK."
+            raise ImportError(message) from error
         if self._credentials is None:
             self._credentials = get_session().get_credentials()
         if self._credentials is None or not self._region:
-            lacks = "credentials of AWS" if self._region else "region"
-            raise ValueError(f"there is no {lacks} to sign with, and no AWS_BEARER_TOKEN_BEDROCK")
+            missing = "AWS credentials" if self._region else "region"
+            raise ValueError(f"There are no {missing} to sign with. Set AWS_BEARER_TOKEN_BEDROCK or provide them.")
         signed = AWSRequest("POST", request.url, headers=dict(request.headers), data=request.content)
         SigV4Auth(self._credentials.get_frozen_credentials(), "bedrock", self._region).add_auth(signed)
         return dict(signed.headers.items())

@@ -1,0 +1,276 @@
+"""Ask a model that makes no calls whether tools are needed, and read its decision.
+
+The answer should be one JSON object. Models also write it in a fence, after a sentence, between markers, as a string,
+or after a thought that weighs the opposite. Therefore every JSON value in the answer is read, and the last decision
+counts. Earlier ones are considerations or quotations. Model output is data: it is decoded as JSON, and `calls` reads
+the calls in it. Any other text decides nothing. In the request, results, tool descriptions and earlier words of the
+model are neutralized, so that a model that quotes them decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
+from streamtools.conversation.models.model import AUTO, Ask
+from streamtools.errors import Code
+from streamtools.events import SourceError
+from streamtools.history import System, calls_as_text, neutralise_quotations
+from streamtools.json_values import Rejected, compact, decode_json
+from streamtools.parsing import parse
+from streamtools.parsing.dialects import Dialect
+from streamtools.parsing.dialects.neutralising import neutralise_all, restore
+from streamtools.parsing.dialects.writing import write_json
+from streamtools.tools import Tool, ToolChoice
+
+MAX_LENGTH = 256 * 1024
+"""Characters of an answer that are read."""
+_MAX_WORK = 8 * MAX_LENGTH  # characters read in all, because a value may begin at each bracket
+_TOO_DEEP_WORK = 10_000  # work counted for JSON that nests deeper than Python reads
+_FIRST_PIECE = 256  # characters of the first piece in which the end of a value is searched
+_TOKEN = 16  # the longest JSON token outside strings and numbers
+
+_marked = re.compile(r"JSON_BEGIN\b(.*?)(?:\bJSON_END\b|\Z)", re.DOTALL)
+_fence = re.compile(r"[ \t]*(`{3,}|~{3,})([^\n]*)\n?")
+_begins = re.compile(r"[{\[]")
+_decoder = json.JSONDecoder(strict=False)
+
+_DECISIONS = Dialect(
+    id="decisions",
+    openers=(),
+    write_call=write_json,
+    unmarked=(('"', r"(?:name|tool|function)|[A-Za-z_]{0,8}\\+u"),),  # the keys of decisions, escaped or not
+)
+"""Text that must not be read as a decision when the model repeats it."""
+
+_FORM = '{"tools":[{"tool":"NAME","arguments":{}}]}'
+_NO_TOOLS = '{"tools":[]}'
+
+
+class DecidedCall(NamedTuple):
+    """One call in a decision, with its arguments as the model wrote them."""
+
+    name: str
+    arguments: Any
+
+
+class ModelDecision(NamedTuple):
+    """The calls that an answer decides. Without a `readable` decision there are none.
+
+    `differs`: the answer held several decisions that differ.
+    """
+
+    calls: list[DecidedCall]
+    readable: bool
+    differs: bool = False
+
+
+# Write the request. It offers no tools, so calls and results of earlier turns become plain text: providers refuse calls
+# in the history of such a request, and a model that sees no results asks for them again. The options of a model are not
+# known here, so an option of None removes a member.
+
+
+def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") -> str:
+    """Return the system prompt of a decision. `quoted` is the application's system prompt, included as data."""
+    defined = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
+    described = neutralise_all(defined, [_DECISIONS])
+    lines = [
+        "You decide whether tools have to be called before the conversation below can be answered.",
+        "Ask for a tool only where the answer needs information or an action that the conversation does not hold yet.",
+        f"Reply with one JSON object and nothing else, no prose and no code fence: {_FORM}",
+        f"If no tool is needed, reply {_NO_TOOLS}",
+        "`tool` is the name of one of these tools, `arguments` an object that fits its parameters.",
+        "These rules come before anything that the conversation says about tools or formats.",
+        f"Tools: {compact(described)}",
+    ]
+    if choice.mode == "required":
+        lines.append("At least one tool has to be called.")
+    elif choice.mode == "tool":
+        lines.append(f"Exactly one tool has to be called, once: {json.dumps(choice.name)}.")
+    if quoted:
+        lines.append(
+            f"The application's own instructions, for your information: {json.dumps(quoted, ensure_ascii=False)}"
+        )
+    return "\n".join(lines)
+
+
+_TOOL_OPTIONS = (
+    "tools", "tool_choice", "toolConfig", "tool_config", "parallel_tool_calls", "functions", "function_call",
+)  # fmt: skip
+_ANSWER_OPTIONS = (
+    "stop", "stop_sequences", "stopSequences", "max_tokens", "max_completion_tokens", "max_output_tokens",
+    "maxOutputTokens", "num_predict", "response_format", "format", "text", "responseMimeType", "responseSchema",
+)  # fmt: skip
+"""Options that would cut or shape a decision, in the spelling of every provider."""
+_NESTING = ("options", "generationConfig")  # objects of Ollama and Gemini that hold options
+
+
+def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]) -> Ask:
+    """Return the request that decides whether `ask` needs tools. Its own `options` come last."""
+    system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
+    question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
+    history = neutralise_quotations(ask.history, [_DECISIONS])
+    history = calls_as_text(history, reserved=[_DECISIONS])
+    kept = without(ask.options, _TOOL_OPTIONS + _ANSWER_OPTIONS)
+    return Ask(
+        history=(System(question), *(message for message in history if not isinstance(message, System))),
+        options={name: value for name, value in kept.items() if name not in options} | dict(options),
+        dialects=(*ask.dialects, _DECISIONS),
+        whole=True,
+    )
+
+
+def ask_without_tools(ask: Ask) -> Ask:
+    """Return the request for an answer without tools."""
+    history = tuple(calls_as_text(ask.history, reserved=ask.dialects))
+    options = without(ask.options, _TOOL_OPTIONS)
+    return replace(ask, history=history, tools=(), tool_choice=AUTO, options=options, whole=True)
+
+
+def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return options that remove `names` from a request, also where the model sets them.
+
+    >>> without({"stop": ["a"], "options": {"stop": "b", "seed": 1}}, ("stop",))
+    {'stop': None, 'options': {'seed': 1}}
+    """
+    kept: dict[str, Any] = dict.fromkeys(names)
+    for name, value in options.items():
+        if name in _NESTING and isinstance(value, Mapping):
+            kept[name] = {inner: nested for inner, nested in value.items() if inner not in names}
+        elif name not in names:
+            kept[name] = value
+    return kept
+
+
+_UNRELATED_STATUSES = (401, 402, 403, 408, 409, 429)  # say nothing about tools, whatever the message
+_TOOLS = r"\b(?:tool(?:s|[ _-]?(?:use|call|calls|calling|choice))?|function(?:s|[ _-]?(?:call|calls|calling))?)\b"
+_refusal = re.compile(
+    rf"{_TOOLS}[^.\n]{{0,60}}(?:\bnot|n't|\bun)[ -]?(?:\w+ ){{0,2}}(?:support|available|enabled)"  # are not supported
+    rf"|(?:\b(?:not|no)\b|n't|\bun(?=support))[^.\n]{{0,60}}support[^.\n]{{0,60}}{_TOOLS}"  # does not support tools
+    rf"|{_TOOLS}[^.\n]{{0,20}} requires? --",  # an option of the server
+    re.IGNORECASE,
+)
+
+
+def refuses_tools(error: SourceError) -> bool:
+    """Return whether a provider reports that its model or server does not support tools.
+
+    >>> refuses_tools(SourceError("registry.ollama.ai/library/phi3:latest does not support tools", status=400))
+    True
+    """
+    if error.status in _UNRELATED_STATUSES or "schema" in error.message.lower():
+        return False
+    return _refusal.search(error.message) is not None
+
+
+# Read the answer.
+
+
+def read_decision(answer: str) -> ModelDecision:
+    """Return the last decision in an answer."""
+    text = parse(answer[:MAX_LENGTH], dialects=(), reasoning="anywhere").content.strip()
+    for places in ([text], _blocks(text), _marked.findall(text)):  # the last two read what a string holds
+        decisions = [calls for value in _values(places) if (calls := _read_calls(value)) is not None]
+        if decisions:
+            last = decisions[-1]
+            calls = [call._replace(arguments=restore(call.arguments, [_DECISIONS])) for call in last]
+            return ModelDecision(calls, True, any(other != last for other in decisions))
+    return ModelDecision([], False)
+
+
+def _blocks(text: str) -> list[str]:
+    """Return the contents of fenced code blocks. A block ends with a fence like its first, or with the text."""
+    blocks: list[str] = []
+    fence, lines = "", list[str]()
+    for line in text.splitlines(keepends=True):
+        found = _fence.fullmatch(line)
+        if not fence and found:
+            fence = found[1]
+        elif fence and found and found[1].startswith(fence) and not found[2].strip():
+            blocks.append("".join(lines))
+            fence, lines = "", []
+        elif fence:
+            lines.append(line)
+    return [*blocks, "".join(lines)] if lines else blocks
+
+
+def _values(places: Sequence[str]) -> Iterator[Any]:
+    """Yield the outermost JSON values in `places`, and in a place that is one JSON string.
+
+    Values that the package rejects as JSON elsewhere, such as an object with a duplicate key, are left out.
+    """
+    work = 0
+    for place in places:
+        text = place
+        try:
+            whole = json.loads(place, strict=False)
+            text = whole if isinstance(whole, str) else place
+        except (ValueError, RecursionError):
+            pass
+        at = 0
+        while (found := _begins.search(text, at)) and work < _MAX_WORK:
+            length, read = _measure(text, found.start())
+            if length is None:
+                at = found.end()
+                work += read
+                continue
+            at = found.start() + length
+            with contextlib.suppress(Rejected):
+                yield decode_json(text[found.start() : at]).value
+
+
+def _measure(text: str, begin: int) -> tuple[int | None, int]:
+    """Return the length of the JSON value at `begin`, or None, and the number of characters that were read.
+
+    The value is read from pieces that grow. For an error, `json` counts the lines before it, so reading from the whole
+    text would cost as much for each bracket as all text before it.
+    """
+    size = _FIRST_PIECE
+    while True:
+        piece = text[begin : begin + size]
+        try:
+            return _decoder.raw_decode(piece)[1], size
+        except json.JSONDecodeError as error:
+            cut = len(piece) - error.pos < _TOKEN or error.msg.startswith("Unterminated string")
+            if not cut or begin + size >= len(text):
+                return None, len(piece) if cut else error.pos
+        except RecursionError:
+            return None, _TOO_DEEP_WORK
+        size *= 4
+
+
+def _read_calls(value: Any) -> list[DecidedCall] | None:
+    """Return the calls of a decision. Returns None for a value that is not a decision."""
+    if isinstance(value, dict) and "tools" in value:
+        listed = value["tools"]
+        return _read_calls(listed) if isinstance(listed, list) else [] if listed is None else None
+    if isinstance(value, list):
+        calls = [call for item in value if (call := _read_call(item)) is not None]
+        return [call for call in calls if call.name] if calls or not value else None
+    only = _read_call(value)
+    return None if only is None else [only] if only.name else []
+
+
+def _read_call(value: Any) -> DecidedCall | None:
+    """Parse `value` as a call. Returns None if it is not one; a call without a name means "no tool needed"."""
+    try:
+        written = unwrap(value)
+        if len(written.arguments) > 1:
+            read_envelope(value)  # raises if they differ
+    except Rejected as fault:
+        return DecidedCall("", None) if fault.code is Code.MISSING_TOOL_NAME and _names_no_tool(value) else None
+    return DecidedCall(written.name.strip(), next(iter(written.arguments), None))
+
+
+def _names_no_tool(value: dict[str, Any]) -> bool:
+    """Return whether each name in a value is null or blank, and there is at least one."""
+    function = value.get("function")
+    holders = [value, function] if isinstance(function, dict) else [value]
+    names = [holder[key] for holder in holders for key in NAME_FIELDS if key in holder]
+    names += [function] if isinstance(function, str) else []
+    return bool(names) and all(name is None or (isinstance(name, str) and not name.strip()) for name in names)

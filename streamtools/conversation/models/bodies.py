@@ -1,0 +1,87 @@
+"""Put tools and options into the body of a request.
+
+Options are spelled as the provider spells them. The few that all providers have are also accepted in OpenAI's spelling,
+and are put where the provider expects them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from streamtools.conversation.models.model import Ask, Body
+from streamtools.parsing.dialects.neutralising import neutralise_all
+from streamtools.tools import ToolChoice, ToolRegistry
+from streamtools.tools.definitions import ProviderFormat
+
+
+def add_tools(body: Body, ask: Ask, format: ProviderFormat, write_choice: Callable[[ToolChoice], Body]) -> Body:
+    """Return `body` with the tools of a request in a provider's form, and the members of the tool choice."""
+    if not ask.tools:
+        return body
+    choice = write_choice(ask.tool_choice) if ask.tool_choice.mode != "auto" else {}
+    return body | {"tools": tool_definitions(ask, format)} | choice
+
+
+def tool_definitions(ask: Ask, format: ProviderFormat) -> list[Body]:
+    """Return the tools of a request in a provider's form. A description that the model repeats makes no call."""
+    definitions = ToolRegistry(*ask.tools).accepted_by(format).definitions(format)
+    return neutralise_all(definitions, ask.dialects) if ask.dialects else definitions
+
+
+def add_options(
+    body: Body, *options: Mapping[str, Any], inside: str = "", names: Mapping[str, str] = MappingProxyType({})
+) -> Body:
+    """Return `body` with `options`, each in its place. A single stop word becomes a list where the provider needs one.
+
+    >>> add_options({"model": "m"}, {"stop": "END", "seed": 1}, {"seed": None}, names={"stop": "stop_sequences"})
+    {'model': 'm', 'stop_sequences': ['END']}
+    """
+    merged = merge(body, *(place_options(each, inside, names) for each in options))
+    holder = merged.get(inside, {}) if inside else merged
+    stop = names.get("stop", "")
+    if isinstance(holder.get(stop), str):
+        holder[stop] = [holder[stop]]
+    if inside in merged and not holder:
+        del merged[inside]
+    return merged
+
+
+def place_options(options: Mapping[str, Any], inside: str, names: Mapping[str, str]) -> Body:
+    """Return `options` with the provider's names, and with those that `names` lists in the object `inside`.
+
+    Without `inside` they stay at the top level. None stays None, so that it removes a member that is merged before.
+
+    >>> place_options({"max_tokens": 9, "think": True}, "options", {"max_tokens": "num_predict"})
+    {'options': {'num_predict': 9}, 'think': True}
+    """
+    placed: Body = {}
+    for key, value in options.items():
+        if inside and (key in names or (key == inside and isinstance(value, Mapping))):
+            placed[inside] = {**(placed.get(inside) or {}), **({names[key]: value} if key in names else value)}
+        else:
+            placed[names.get(key, key)] = value
+    return placed
+
+
+def merge(body: Body, *options: Mapping[str, Any]) -> Body:
+    """Return `body` with `options`. Later ones win: objects are merged, tools are added, and None removes a member.
+
+    >>> merge({"stream": True, "stream_options": {"include_usage": True}}, {"stream_options": None, "seed": 1})
+    {'stream': True, 'seed': 1}
+    """
+    merged = dict(body)
+    for given in options:
+        for key, value in given.items():
+            present = merged.get(key)
+            if value is None:
+                merged.pop(key, None)
+            elif isinstance(value, Mapping):
+                merged[key] = merge(present if isinstance(present, dict) else {}, value)
+            elif key == "tools" and isinstance(present, list):
+                merged[key] = [*present, *copy.deepcopy(value)]
+            else:
+                merged[key] = copy.deepcopy(value)
+    return merged

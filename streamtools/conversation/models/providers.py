@@ -1,0 +1,243 @@
+"""The models of providers, and of the many servers that speak OpenAI's chat completions or Ollama's API.
+
+    model = OpenAIChat("qwen3", base_url="http://127.0.0.1:8000/v1")
+    async with model.stream(Ask((User("Hello"),))) as source:
+        ...
+
+Chat completions are also those of vLLM, llama.cpp, SGLang, OpenRouter and others. Ollama's own `/api/chat` reports more
+than its chat completions: thoughts, the time to load, the context. `bedrock` holds the models of Amazon Bedrock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from streamtools.conversation.models.bodies import add_options, add_tools, tool_definitions
+from streamtools.conversation.models.http_model import HTTPModel
+from streamtools.conversation.models.model import Ask, Body
+from streamtools.history import container_of, system_prompt, write_messages
+from streamtools.tools import ToolChoice
+
+ANTHROPIC_MAX_TOKENS = 8192
+"""The limit of an answer of Anthropic's. It is required, and the provider has no default."""
+
+# A provider's names of options, by OpenAI's names and by its own.
+_RESPONSES = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
+_ANTHROPIC = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
+_COHERE = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens", "top_p": "p", "top_k": "k"}
+_GEMINI = {
+    **dict.fromkeys(("max_tokens", "max_completion_tokens", "maxOutputTokens"), "maxOutputTokens"),
+    **dict.fromkeys(("stop", "stopSequences"), "stopSequences"),
+    **dict.fromkeys(("top_p", "topP"), "topP"),
+    **dict.fromkeys(("top_k", "topK"), "topK"),
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    **{name: name for name in ("temperature", "seed", "thinkingConfig", "responseMimeType", "responseSchema")},
+}
+_INTERACTIONS = {
+    **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), "max_output_tokens"),
+    **dict.fromkeys(("stop", "stop_sequences"), "stop_sequences"),
+    **{name: name for name in ("temperature", "top_p", "seed", "thinking_level", "thinking_summaries")},
+}
+OLLAMA_OPTIONS = {
+    **dict.fromkeys(("max_tokens", "max_completion_tokens", "num_predict"), "num_predict"),
+    **{name: name for name in ("num_ctx", "stop", "temperature", "top_p", "top_k", "min_p", "seed")},
+    **{name: name for name in ("repeat_penalty", "presence_penalty", "frequency_penalty")},
+}
+
+
+def chat_completions_body(model: str, ask: Ask, options: Mapping[str, Any], **writing: Any) -> Body:
+    """Return the body of a request for chat completions. `writing` holds options of `write_messages`."""
+
+    def write_choice(choice: ToolChoice) -> Body:
+        named = {"type": "function", "function": {"name": choice.name}}
+        return {"tool_choice": named if choice.mode == "tool" else choice.mode}
+
+    body: Body = {
+        "model": model,
+        "messages": write_messages(ask.history, "openai", dialects=ask.dialects, **writing),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    return add_options(add_tools(body, ask, "openai", write_choice), options, ask.options)
+
+
+class OpenAIChat(HTTPModel):
+    """A model behind `/chat/completions`, with the key of `OPENAI_API_KEY`.
+
+    The request asks for usage at the end of the stream. `stream_options=None` leaves that out for a server that refuses
+    it.
+    """
+
+    format = "openai"
+    _home = "https://api.openai.com/v1"
+    _endpoint = "/chat/completions"
+    key_names = ("OPENAI_API_KEY",)
+
+    def body(self, ask: Ask) -> Body:
+        writing = {"send_reasoning": self.send_reasoning, "reasoning_field": self.reasoning_field}
+        return chat_completions_body(self.name, ask, self.options, provider=self.origin, **writing)
+
+
+class OpenAIResponses(HTTPModel):
+    """A model behind `/responses`, with the key of `OPENAI_API_KEY`.
+
+    The whole history is sent each time, unless `previous_id` lets requests continue the last response. The provider
+    stores responses by default. `store=False` forbids it, and models that reason then need
+    `include=["reasoning.encrypted_content"]` to get their earlier reasoning back.
+    """
+
+    format = "responses"
+    _home = "https://api.openai.com/v1"
+    _endpoint = "/responses"
+    key_names = ("OPENAI_API_KEY",)
+    _previous = "previous_response_id"
+
+    def body(self, ask: Ask) -> Body:
+        def write_choice(choice: ToolChoice) -> Body:
+            named = {"type": "function", "name": choice.name}
+            return {"tool_choice": named if choice.mode == "tool" else choice.mode}
+
+        previous, items = self._write_history(ask)
+        body: Body = {"model": self.name, **previous, "input": items, "stream": True}
+        body = add_tools(body, ask, "responses", write_choice)
+        return add_options(body, self.options, ask.options, names=_RESPONSES)
+
+
+class AnthropicMessages(HTTPModel):
+    """A model behind `/v1/messages`, with the key of `ANTHROPIC_API_KEY`."""
+
+    format = "anthropic"
+    _home = "https://api.anthropic.com"
+    _endpoint = "/v1/messages"
+    key_names = ("ANTHROPIC_API_KEY",)
+    _own_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
+    _key_header = "x-api-key"
+
+    def body(self, ask: Ask) -> Body:
+        def write_choice(choice: ToolChoice) -> Body:
+            if choice.mode == "tool":  # a named tool means one call
+                return {"tool_choice": {"type": "tool", "name": choice.name, "disable_parallel_tool_use": True}}
+            return {"tool_choice": {"type": "none" if choice.mode == "none" else "any"}}
+
+        body: Body = {"model": self.name, "max_tokens": ANTHROPIC_MAX_TOKENS}
+        if system := system_prompt(ask.history):
+            body["system"] = system
+        messages = write_messages(ask.history, "anthropic", dialects=ask.dialects, provider=self.origin)
+        body |= {"messages": messages, "stream": True}
+        container = container_of(ask.history, self.origin)
+        if _is_in_future(container.get("expires_at")) and isinstance(container.get("id"), str):
+            body["container"] = container["id"]
+        body = add_options(add_tools(body, ask, "anthropic", write_choice), self.options, ask.options, names=_ANTHROPIC)
+        body.setdefault("max_tokens", ANTHROPIC_MAX_TOKENS)  # an option of None must not remove it
+        return body
+
+
+def _is_in_future(time: object) -> bool:
+    try:
+        until = datetime.fromisoformat(str(time))
+    except ValueError:
+        return False
+    return until.replace(tzinfo=until.tzinfo or UTC) > datetime.now(UTC)
+
+
+class GeminiChat(HTTPModel):
+    """A model of Google, with the key of `GOOGLE_API_KEY` or `GEMINI_API_KEY`, which is never in the URL."""
+
+    format = "gemini"
+    _home = "https://generativelanguage.googleapis.com/v1beta"
+    key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+    _key_header = "x-goog-api-key"
+
+    def body(self, ask: Ask) -> Body:
+        def write_choice(choice: ToolChoice) -> Body:
+            mode = {"mode": "NONE" if choice.mode == "none" else "ANY"}
+            named = {"allowedFunctionNames": [choice.name]} if choice.mode == "tool" else {}
+            return {"toolConfig": {"functionCallingConfig": mode | named}}
+
+        body: Body = {"contents": write_messages(ask.history, "gemini", dialects=ask.dialects, provider=self.origin)}
+        if system := system_prompt(ask.history):
+            body["systemInstruction"] = {"parts": [{"text": system}]}
+        body = add_tools(body, ask, "gemini", write_choice)
+        return add_options(body, self.options, ask.options, inside="generationConfig", names=_GEMINI)
+
+    def _path(self) -> str:
+        kind, slash, name = self.name.partition("/")
+        if not slash or kind not in ("models", "tunedModels"):
+            kind, name = "models", self.name
+        return f"/{kind}/{quote(name, safe='')}:streamGenerateContent?alt=sse"
+
+
+class GeminiInteractions(HTTPModel):
+    """A model of Google behind `/interactions`, with the key of `GOOGLE_API_KEY` or `GEMINI_API_KEY`.
+
+    The whole history is sent each time, unless `previous_id` lets requests continue the last interaction. Google stores
+    interactions unless `store=False` forbids it.
+    """
+
+    format = "interactions"
+    _stream = "gemini"
+    _home = "https://generativelanguage.googleapis.com/v1beta"
+    _endpoint = "/interactions"
+    key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+    _key_header = "x-goog-api-key"
+    _own_headers: ClassVar[Mapping[str, str]] = {"Api-Revision": "2026-05-20"}
+    _previous = "previous_interaction_id"
+
+    def body(self, ask: Ask) -> Body:
+        def write_choice(choice: ToolChoice) -> Body:
+            mode = "none" if choice.mode == "none" else "any"
+            allowed = {"allowed_tools": {"mode": mode, "tools": [choice.name]}}
+            return {"generation_config": {"tool_choice": allowed if choice.mode == "tool" else mode}}
+
+        previous, steps = self._write_history(ask)
+        body: Body = {"model": self.name, **previous, "input": steps, "stream": True}
+        if system := system_prompt(ask.history):
+            body["system_instruction"] = system
+        body = add_tools(body, ask, "interactions", write_choice)
+        return add_options(body, self.options, ask.options, inside="generation_config", names=_INTERACTIONS)
+
+
+class CohereChat(HTTPModel):
+    """A model behind Cohere's `/v2/chat`, with the key of `CO_API_KEY`. For a named tool, only that tool is sent."""
+
+    format = "cohere"
+    _home = "https://api.cohere.com"
+    _endpoint = "/v2/chat"
+    key_names = ("CO_API_KEY", "COHERE_API_KEY")
+
+    def body(self, ask: Ask) -> Body:
+        messages = write_messages(ask.history, "cohere", dialects=ask.dialects, provider=self.origin)
+        body: Body = {"model": self.name, "messages": messages, "stream": True}
+        if ask.tool_choice.mode == "tool":
+            ask = replace(ask, tools=tuple(tool for tool in ask.tools if tool.name == ask.tool_choice.name))
+        mode = "NONE" if ask.tool_choice.mode == "none" else "REQUIRED"
+        body = add_tools(body, ask, "cohere", lambda _: {"tool_choice": mode})
+        return add_options(body, self.options, ask.options, names=_COHERE)
+
+
+class OllamaChat(HTTPModel):
+    """A model of an Ollama server, by default on this machine, with the key of `OLLAMA_API_KEY`.
+
+    Ollama has no `tool_choice`. For `none` no tools are sent, and for a named tool only that tool.
+    """
+
+    format = "ollama"
+    _home = "http://127.0.0.1:11434"
+    _endpoint = "/api/chat"
+    key_names = ("OLLAMA_API_KEY",)
+
+    def body(self, ask: Ask) -> Body:
+        messages = write_messages(ask.history, "ollama", dialects=ask.dialects, provider=self.origin)
+        body: Body = {"model": self.name, "messages": messages, "stream": True}
+        choice = ask.tool_choice
+        tools = [] if choice.mode == "none" else tool_definitions(ask, "ollama")
+        if choice.mode == "tool":
+            tools = [tool for tool in tools if tool["function"]["name"] == choice.name]
+        if tools:
+            body["tools"] = tools
+        return add_options(body, self.options, ask.options, inside="options", names=OLLAMA_OPTIONS)

@@ -1,0 +1,93 @@
+"""`ScriptedModel`, a model for tests whose answers are given in advance."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeAlias
+
+import anyio.lowlevel
+
+from streamtools.conversation.models.model import Ask
+from streamtools.conversation.models.providers import chat_completions_body
+from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
+from streamtools.sources import Source, adapter, detect, events
+
+_Delta: TypeAlias = str | bytes | SourceEvent | BaseException
+ScriptedReply: TypeAlias = _Delta | Sequence[_Delta]
+"""A text, or a list of text deltas, of source events, or of bytes of a provider's stream. An exception in it is raised
+by the transport at that point."""
+
+
+class ScriptedModel:
+    """Gives its answers in order, and records the requests.
+
+    A text ends like a provider's answer. Events end as they are written. Bytes are read by the adapter named `format`,
+    or by the adapter that recognizes them. The source reads an exception as one of the network: an error event.
+
+    >>> model = ScriptedModel(["Hello!"])
+    >>> model.asks
+    []
+    """
+
+    def __init__(
+        self,
+        answers: Iterable[ScriptedReply],
+        *,
+        name: str = "scripted",
+        native_tool_calls: bool | None = None,
+        format: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.name = name
+        self.native_tool_calls = native_tool_calls
+        self.options = options
+        self.asks: list[Ask] = []
+        """The requests, in order."""
+        self.open = 0
+        """The number of answers that are being read."""
+        self._answers = list(answers)
+        self._format = format
+
+    @property
+    def left(self) -> int:
+        """The number of answers that were not requested."""
+        return len(self._answers) - len(self.asks)
+
+    def body(self, ask: Ask) -> dict[str, Any]:
+        """Return the body that `OpenAIChat` would send."""
+        return chat_completions_body(self.name, ask, self.options)
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        """Return the next answer. Raises LookupError if no answer is left."""
+        if not self.left:
+            raise LookupError(f"the script has {len(self._answers)} answers, and this is request {len(self.asks) + 1}")
+        answer = self._answers[len(self.asks)]
+        self.asks.append(ask)
+        is_sequence = isinstance(answer, Sequence) and not isinstance(answer, str | bytes)
+        return self._open(answer if is_sequence else [answer])
+
+    @asynccontextmanager
+    async def _open(self, deltas: Any) -> AsyncIterator[Source]:
+        if any(isinstance(delta, bytes) for delta in deltas):
+            chunks = _play(deltas)
+            source = Source(chunks, adapter(self._format)) if self._format else detect(chunks)
+        else:
+            written = [TextDelta(delta) if isinstance(delta, str) else delta for delta in deltas]
+            if all(isinstance(delta, str) for delta in deltas):
+                written.append(ProviderCompleted(finish_reason="stop"))
+            source = events(_play(written))
+        self.open += 1
+        try:
+            yield source
+        finally:
+            self.open -= 1
+            await source.aclose()
+
+
+async def _play(deltas: Iterable[Any]) -> AsyncIterator[Any]:
+    for delta in deltas:
+        await anyio.lowlevel.checkpoint()
+        if isinstance(delta, BaseException):
+            raise delta
+        yield delta
