@@ -90,7 +90,7 @@ def test_the_region(monkeypatch: pytest.MonkeyPatch) -> None:
     """As given, of the ARN, of the environment; or nobody knows where to ask."""
     assert "eu-west-1" in BedrockConverse(ARN).url
     assert "us-west-2" in BedrockConverse(ARN, region="us-west-2").url
-    with pytest.raises(ValueError, match="give `region=`"):
+    with pytest.raises(ValueError, match="Pass `region=`"):
         BedrockConverse("m")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-south-1")
     assert "https://bedrock-runtime.ap-south-1.amazonaws.com/model/m/converse-stream" == BedrockConverse("m").url

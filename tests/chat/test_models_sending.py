@@ -240,15 +240,15 @@ def test_addresses(client: type[HTTPModel], name: str, base: str | None, url: st
 @together("base", ["h/v1", "ftp://h", "http://", "//h", "http://[h", "http://h:99999", "http://xn--/", "http://h\t"])
 def test_what_is_no_address(base: str) -> None:
     """A wrong base URL is told when the client is made."""
-    with pytest.raises(ValueError, match="a base URL begins with http:// or https:// and a host"):
+    with pytest.raises(ValueError, match="`base_url` must begin with http:// or https:// and a host"):
         OpenAIChat("m", base_url=base)
 
 
 def test_what_is_no_number_of_seconds_or_retries() -> None:
     """Times are above nothing, and retries not below."""
-    with pytest.raises(ValueError, match="first_byte is a time above 0 seconds, not 0"):
+    with pytest.raises(ValueError, match="`first_byte` must be above 0 seconds, got 0"):
         Timeouts(first_byte=0)
-    with pytest.raises(ValueError, match="0 times or more, not -1"):
+    with pytest.raises(ValueError, match="`retries` must be 0 or more, got -1"):
         OpenAIChat("m", retries=-1)
     wrong: Any = "content"
     for name in ("send_reasoning", "reasoning_field"):

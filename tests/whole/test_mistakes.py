@@ -59,7 +59,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "a time that is none": (
         lambda: OpenAIChat("m", timeout="soon"),
-        *(TypeError, "timeout is a Timeouts, a number of seconds, or None, not 'soon'"),
+        *(TypeError, "`timeout` must be a Timeouts, a number of seconds, or None, got 'soon'"),
     ),
     "a model by its name": (
         lambda: chat("gpt-4o", []),  # type: ignore[arg-type]
