@@ -1,7 +1,7 @@
-"""The value that the text of a turn is, event by event: what each delta adds to it, and whether it is valid. Sans-IO.
+"""The typed value in the text of a turn: the additions of each delta, and the validation of the whole. Sans-IO.
 
-White space and a Markdown fence around the value are passed over, and so is what stands behind it. A turn with calls
-may say anything else: text that is no JSON from its first character on is a fault only of a turn without calls.
+White space and a Markdown fence around the value are skipped, and so is text after it. A turn with calls may say
+anything else: text that is no JSON from its first character is a fault only in a turn without calls.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from streamtools.limits import Limits
 from streamtools.parsing.value_reader import Added, ValueReader
 from streamtools.typed import OutputType
 
-_LONGEST_FENCE = 32  # characters of the line that opens one
+_MAX_FENCE_LINE = 32  # characters of the line that opens a fence
 _INVALID = "the answer is not what was asked for: "
 
 
 class OutputText:
-    """Reads the text events of one turn after the other."""
+    """Reads the text events of one turn after another."""
 
     def __init__(self, output: OutputType, limits: Limits) -> None:
         self.parse: Callable[[str], list[UIEvent]]
-        """Reads a delta of the turn."""
+        """The function that parses a delta of the turn. `Turn` sets it."""
         self._output = output
         self._limits = limits
         self.begin()
@@ -35,18 +35,17 @@ class OutputText:
     def begin(self) -> None:
         """Begin a turn."""
         self._reader = ValueReader(limits=self._limits)
-        self._head: str | None = ""  # what comes before the value; None behind it
+        self._head: str | None = ""  # text before the value; None after its start
         self._text: list[str] = []
         self._begun = False
-        self.refused = False
-        """The text is not, or cannot become, such a value, which has been told."""
+        self._reported = False  # the value is invalid, and a warning was made
 
     def feed(self, text: str) -> list[UIEvent]:
-        """Return what the parser reads in a text, and what that adds to the value."""
+        """Parse a delta. Returns the events of the parser, and the additions to the value."""
         events = self.parse(text)
-        if len(events) == 1 and type(event := events[0]) is Text:  # the commonest of all
+        if len(events) == 1 and type(event := events[0]) is Text:  # by far the most frequent case
             reader, text = self._reader, event.text
-            if reader.flows and '"' not in text and "\\" not in text:  # a string goes on
+            if reader.flows and '"' not in text and "\\" not in text:  # more text of an open string
                 self._text.append(text)
                 if not text.isprintable():
                     reader.note_controls(text)
@@ -59,24 +58,24 @@ class OutputText:
         return self.add_to(events)
 
     def add_to(self, events: list[UIEvent]) -> list[UIEvent]:
-        """Add to events what the texts among them add to the value; return them."""
+        """Append the additions of the text events in `events` to the value, and return `events`."""
         for event in events.copy():
             if type(event) is Text:
                 self._feed(event.text, events)
         return events
 
     def end(self, *, has_calls: bool) -> list[UIEvent]:
-        """Return what the end of the turn makes certain."""
+        """Return the events at the end of the turn."""
         out: list[UIEvent] = []
         if not self._reader.ended and (self._begun or not has_calls):
             self._add(self._reader.close(), out)
-            if self._reader.fault is not None and not self.refused:
-                self._tell(self._reader.fault.message, out)
+            if self._reader.fault is not None and not self._reported:
+                self._warn(self._reader.fault.message, out)
         return out
 
     def _feed(self, text: str, out: list[UIEvent]) -> None:
         if self._head is not None:
-            text = self._behind_head(self._head + text)
+            text = self._skip_head(self._head + text)
         if text:
             self._read(text, out)
 
@@ -88,13 +87,13 @@ class OutputText:
         if added := reader.feed(text):
             self._add(added, out)
         if reader.fault is not None and self._begun:
-            self._tell(reader.fault.message, out)
+            self._warn(reader.fault.message, out)
 
-    def _behind_head(self, head: str) -> str:
-        """Return the text behind white space and the opening line of a fence, as soon as it begins."""
+    def _skip_head(self, head: str) -> str:
+        """Return the text after white space and the opening line of a fence, once it begins."""
         text = head.lstrip()
         fenced = text.startswith("```"[: len(text)])
-        if not text or (fenced and "\n" not in text and len(text) <= _LONGEST_FENCE):
+        if not text or (fenced and "\n" not in text and len(text) <= _MAX_FENCE_LINE):
             self._head = text
             return ""
         if fenced and "\n" in text:
@@ -113,7 +112,7 @@ class OutputText:
                 out.append(Partial(path, value, complete))
 
     def _validate(self, value: Any, out: list[UIEvent]) -> None:
-        """End the value, of which this was still missing."""
+        """Report the end of the value and validate it. `value` is its last addition."""
         last = ValidPartial([], value, True)
         out.append(last)
         if self._reader.rest:
@@ -124,8 +123,8 @@ class OutputText:
                 text = compact(json.loads(text, strict=False))
             last.set_written(self._output.validate(text))
         except (ValueError, RecursionError) as fault:
-            self._tell(str(fault), out)
+            self._warn(str(fault), out)
 
-    def _tell(self, message: str, out: list[UIEvent]) -> None:
-        self.refused = True
+    def _warn(self, message: str, out: list[UIEvent]) -> None:
+        self._reported = True
         out.append(Warning(Code.INVALID_OUTPUT, _INVALID + message))

@@ -1,9 +1,9 @@
-"""Provider bytes, or what an SDK made of them, into source events; one adapter a provider.
+"""Streams of providers into source events: bytes, or the objects of an SDK. There is one adapter per wire format.
 
-Each function takes a response (anything with `aiter_bytes()`), an `EventSource` of httpx-sse or httpx2, a stream of the
-provider's SDK, or an iterable, asynchronous or not, of bytes, of server-sent events, of dicts or of an SDK's objects,
-and returns a `Source`. Each raises `UnreadableSource` for an object that is none of these; what a provider, its SDK or
-a network does is never raised. The adapters are sans-IO and can be fed by hand: `adapter("openai").feed(bytes)`.
+Each function returns a `Source`. It takes a response (an object with `aiter_bytes()`), an `EventSource` of httpx-sse or
+httpx2, a stream of the provider's SDK, or an iterable, asynchronous or not, of bytes, server-sent events, dicts or SDK
+objects. It raises `UnreadableSource` for any other object. Failures of providers, SDKs and networks raise nothing. The
+adapters are sans-IO and can be fed by hand: `adapter("openai").feed(bytes)`.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ __all__ = [
 
 
 def openai(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of a stream of chat completion chunks, from OpenAI or any server that speaks like it."""
+    """Return the source events of chat completion chunks, from OpenAI or a compatible server."""
     return Source(response, ADAPTERS["openai"](limits))
 
 
 def responses(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of OpenAI's Responses, from OpenAI or any server that speaks like it."""
+    """Return the source events of OpenAI's Responses, from OpenAI or a compatible server."""
     return Source(response, ADAPTERS["responses"](limits))
 
 
 def anthropic(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of Anthropic's Messages, from Anthropic or any server that speaks like it."""
+    """Return the source events of Anthropic's Messages, from Anthropic or a compatible server."""
     return Source(response, ADAPTERS["anthropic"](limits))
 
 
@@ -69,7 +69,7 @@ def ollama(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 
 
 def ai_sdk(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of a UI message stream (v1) of the AI SDK, from a backend that speaks to its front end.
+    """Return the source events of a UI message stream (v1) of the AI SDK.
 
     Calls that the other side runs itself pass as `raw`, with their results.
     """
@@ -77,15 +77,15 @@ def ai_sdk(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 
 
 def latitude(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of a Latitude run, directly or through a proxy."""
+    """Return the source events of a Latitude run, direct or through a proxy."""
     return Source(response, ADAPTERS["latitude"](limits))
 
 
 def bedrock(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of Bedrock's ConverseStream, or of InvokeModelWithResponseStream.
 
-    Read are the bytes of the response, and the events of boto3's stream. Inside of InvokeModel the model is one that
-    speaks as Anthropic's Messages do, or as chat completions.
+    It reads the bytes of the response, or the events of boto3's stream. With InvokeModel, the model's format must be
+    Anthropic's Messages or chat completions.
     """
     return Source(response, ADAPTERS["bedrock"](limits))
 
@@ -96,24 +96,24 @@ def cohere(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 
 
 def detect(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of a stream of any of these formats, by its content type and its first event."""
+    """Return the source events of a stream in any of these formats, detected by content type and first event."""
     headers = getattr(response, "headers", None)
     declared = headers.get("content-type") if isinstance(headers, Mapping) else None
     return Source(response, Undecided(declared if isinstance(declared, str) else "", limits))
 
 
 def text(strings: Iterable[str] | AsyncIterable[str]) -> Source:
-    """Return the source events of plain text; one string is one delta, and the end of the iterable is a stop."""
+    """Return the source events of plain text. Each string is a delta, and the end of the iterable is a stop."""
     return Source(strings, PlainText())
 
 
 def events(ready: Iterable[SourceEvent] | AsyncIterable[SourceEvent]) -> Source:
-    """Return source events that are made already: for an adapter of your own, and for tests."""
+    """Return a source of ready-made source events, for a custom adapter and for tests."""
     return Source(ready, ReadyEvents())
 
 
 def adapter(name: str, limits: Limits = DEFAULT_LIMITS) -> FrameAdapter:
-    """Return a new adapter by its name in `ADAPTERS`. Raises `LookupError` with the names that there are."""
+    """Return a new adapter by its name in `ADAPTERS`. Raises `LookupError`, which lists the names."""
     try:
         make = ADAPTERS[name]
     except KeyError:

@@ -1,9 +1,8 @@
-"""What all adapters share: the bytes of one provider's stream in, source events out. Sans-IO.
+"""The base of all adapters: the bytes of a provider's stream into source events. Sans-IO.
 
-An adapter is total: whatever the bytes are, it raises nothing. What it cannot decode is a warning and the stream goes
-on; what it does not understand passes as `raw`; and once it has reported an error, or the format's own sentinel has
-come, the rest of the stream means nothing any more and is dropped, so that no success follows an error. A stream of
-which nothing was understood is of another format, and an error that says so.
+An adapter raises nothing, whatever the bytes are. Data that it cannot decode becomes a warning, and data that it does
+not understand passes as `raw`. After an error or the format's terminator, the rest of the stream is dropped, so that no
+success follows an error. If nothing in a stream is understood, an error says that the format is another.
 """
 
 from __future__ import annotations
@@ -39,43 +38,43 @@ from streamtools.sources.sdk_objects import as_frame
 from streamtools.sources.surrogates import PairJoiner
 
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for JSON that it does not read, and for JSON that has another shape than the one asked for."""
+"""The exceptions of msgspec for JSON that it does not read, or that has not the expected shape."""
 
 UNREADABLE = msgspec.UNSET
-"""Stands for the value of a frame that has none; JSON has no value that is equal to it."""
+"""Stands for the value of a frame without one. No JSON value is equal to it."""
 
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _is_error = re.compile(rb'\{ ?"type" ?: ?"(?:response\.)?error"').match
-_LINE = 4096  # bytes of a line that is looked at to tell another format
-_PASSED_ON = 64  # names of unknown fields are remembered, of at most so many characters
+_MAX_FIRST_LINE = 4096  # bytes of a first line that is searched for another format
+_MAX_FIELDS = 64  # names of unknown fields that are remembered, and characters of a name
 
 
-def _hold_nothing(events: Iterable[SourceEvent]) -> bool:
-    """Return whether there is nothing in `events` that an adapter has understood."""
+def _is_not_understood(events: Iterable[SourceEvent]) -> bool:
+    """Return whether no adapter has understood anything in `events`."""
     return all(type(event) is SourceRaw or type(event) is SourceWarning for event in events)
 
 
 class Adapter(ABC):
-    """Makes source events of what a transport yields, one item at a time."""
+    """Turns the items of a transport into source events, one item at a time."""
 
     format: str | None = None
-    """That of the messages of its provider, where a history has one."""
-    _over = False  # nothing that comes now counts
+    """The history format of the provider's messages."""
+    _over = False  # the rest of the stream does not count
     content_type = ""
-    """What the response declares, as far as it is known."""
+    """The declared type of the response, if it is known."""
     reads_documents = False
-    """Whether a response that is declared as JSON, and begins an array, is a stream of this format."""
+    """Whether a response that is declared as JSON and begins with an array is a stream of this format."""
 
     @property
     def ended(self) -> bool:
-        """Whether the terminator or an error has come, so that it no longer matters how the transport ends."""
+        """Whether the terminator or an error has arrived, so that the end of the transport no longer matters."""
         return self._over
 
     @abstractmethod
     def take(self, item: object) -> list[SourceEvent]:
-        """Return the events that `item` completes: bytes, a server-sent event, a dict, an object of an SDK.
+        """Return the events that `item` completes. It may be bytes, a server-sent event, a dict or an SDK object.
 
-        Raises `UnreadableSource` for an object of the wrong type.
+        Raises `UnreadableSource` for an object of another type.
         """
 
     def feed(self, chunk: bytes) -> list[SourceEvent]:
@@ -84,23 +83,23 @@ class Adapter(ABC):
 
     @abstractmethod
     def close(self, cause: str | None = None) -> list[SourceEvent]:
-        """Return the events that the end of the transport completes; a second call returns none.
+        """Return the events that the end of the transport completes. A second call returns none.
 
-        `cause` is given where the transport broke off: it is an error unless the stream had `ended` before.
+        `cause` says why the transport broke off. That is an error, unless the stream has `ended` before.
         """
 
     def fail(self, error: SourceError) -> list[SourceEvent]:
-        """Return the last events of a stream in whose place the provider's SDK raised `error`."""
+        """Return the last events of a stream that the provider's SDK ended by raising `error`."""
         events = self.close("an exception")
         interruption = Code.STREAM_INTERRUPTED
-        return [error if isinstance(each, SourceError) and each.code is interruption else each for each in events]
+        return [error if isinstance(event, SourceError) and event.code is interruption else event for event in events]
 
 
 class FrameAdapter(Adapter):
-    """An adapter of a format that comes in frames. Subclasses read one frame at a time and say what the end means.
+    """An adapter of a format in frames. Subclasses read one frame at a time and define the end of the stream.
 
-    `name` is that of the format in `ADAPTERS`. Halves of characters wait in `_text` and `_thought` for their others, on
-    the two channels that all formats have.
+    `name` is the name of the format in `ADAPTERS`. `_text` and `_thought` join cut characters on the two channels that
+    all formats have.
     """
 
     name: ClassVar[str] = ""
@@ -108,34 +107,34 @@ class FrameAdapter(Adapter):
     def __init__(self, frames: FrameDecoder, limits: Limits = DEFAULT_LIMITS) -> None:
         self._frames = frames
         self._limits = limits
-        self._over = False  # again, because each frame asks for it, and an attribute of the object is found sooner
+        self._over = False  # set on the instance, too, because reading it there is faster
         self._text = PairJoiner()
         self._thought = PairJoiner()
-        self._blank = True  # nothing has been understood
-        self._strange: tuple[str, str | None] | None = None  # the first event of another format, and what reads those
-        self._passed_on: dict[str, None] = {}  # the unknown fields of deltas that have been passed on
-        self._response_id: str | None = None  # the provider's names for its answer, and for the model
+        self._blank = True  # nothing was understood yet
+        self._strange: tuple[str, str | None] | None = None  # the first event of another format, and advice
+        self._passed_on: dict[str, None] = {}  # unknown fields of deltas that were passed on
+        self._response_id: str | None = None  # the provider's names of the answer and the model
         self._model: str | None = None
 
     @property
     def identity(self) -> tuple[str | None, str | None]:
-        """The provider's names for the answer and for its model, as far as it has told them."""
+        """The provider's names of the answer and of its model, if they have arrived."""
         return self._response_id, self._model
 
     def feed(self, chunk: bytes) -> list[SourceEvent]:
         """Return the events of the frames that `chunk` completes."""
-        events: list[SourceEvent] = []  # as `feed_frames` does it, at the cost of a call less for each chunk
+        events: list[SourceEvent] = []  # a copy of `feed_frames`: one call less per chunk
         for frame in self._frames.feed(chunk):
             if type(frame) is Frame and not self._over:
                 self._read(frame, events)
             else:
                 self._pass_over(frame, events)
         if self._blank:
-            self._blank = _hold_nothing(events)
+            self._blank = _is_not_understood(events)
         return events
 
     def feed_frames(self, frames: Iterable[Framed]) -> list[SourceEvent]:
-        """Return the events of frames that somebody else has decoded."""
+        """Return the events of frames that were decoded elsewhere."""
         events: list[SourceEvent] = []
         for frame in frames:
             if type(frame) is Frame and not self._over:
@@ -143,14 +142,14 @@ class FrameAdapter(Adapter):
             else:
                 self._pass_over(frame, events)
         if self._blank:
-            self._blank = _hold_nothing(events)
+            self._blank = _is_not_understood(events)
         return events
 
     def take(self, item: object) -> list[SourceEvent]:
         return self.feed(item) if type(item) is bytes else self._take_other(item)
 
     def _take_other(self, item: object) -> list[SourceEvent]:
-        """Return the events of an item that is not just bytes."""
+        """Return the events of an item that is no `bytes` object."""
         if isinstance(item, bytes | bytearray | memoryview):
             return self.feed(bytes(item))
         if (made := as_frame(item)) is not None:
@@ -170,23 +169,23 @@ class FrameAdapter(Adapter):
 
     def fail(self, error: SourceError) -> list[SourceEvent]:
         events = self.feed_frames(self._frames.close())
-        if not self._over:  # as in the bytes, it takes back an end that has come before
+        if not self._over:  # an error revokes an earlier end, as it does in the bytes
             self._fail(error, events)
         return events
 
     @abstractmethod
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        """Append what `frame` means to `events`."""
+        """Append the events of `frame`."""
 
     def _end(self, events: list[SourceEvent]) -> None:
-        """Append what the end of the transport means, which came before a sentinel and without an error."""
+        """Append the events of an end of the transport without a terminator or an error."""
         self._flush(events)
 
     def _foreign(self, events: list[SourceEvent]) -> SourceError | None:
-        """Return the error of a stream of another format, of which nothing was understood, `events` included."""
+        """Return the error of a stream of another format: nothing in it was understood, nor in `events`."""
         if self._strange is None and self._frames.ignored:
             self._strange = f"no event, but `{bounded(self._frames.ignored.decode(errors='replace'), 60)}`", None
-        if self._strange is None or not (self._blank and _hold_nothing(events)):
+        if self._strange is None or not (self._blank and _is_not_understood(events)):
             return None
         seen, advice = self._strange
         advice = advice or "`sources.detect` finds out whether any source reads it"
@@ -196,33 +195,33 @@ class FrameAdapter(Adapter):
         return SourceError(f"{message}, and it begins with {seen}; {advice}", cause="unknown_format")
 
     def _flush(self, events: list[SourceEvent]) -> None:
-        """Append what waited for more, halves of characters to begin with, because nothing comes any more."""
+        """Append buffered parts, such as halves of characters, because nothing more arrives."""
         if thought := self._thought.close():
             events.append(ReasoningDelta(thought))
         if text := self._text.close():
             events.append(TextDelta(text))
 
     def _fail(self, fault: Fault | SourceError, events: list[SourceEvent]) -> None:
-        """Append what waited, and the one error of this stream."""
+        """Append buffered parts, and the one error of this stream."""
         self._flush(events)
         events.append(fault.event() if isinstance(fault, Fault) else fault)
         self._over = True
 
     def _say(self, text: Any, events: list[SourceEvent]) -> None:
-        """Append a piece of the answer, which may be cut in mid-character."""
+        """Append a piece of the answer. It may be cut in mid-character."""
         if isinstance(text, str) and text and (text := self._text.join(text)):
             events.append(TextDelta(text))
 
     def _think(self, text: Any, events: list[SourceEvent], signature: str | None = None) -> None:
-        """Append a piece of reasoning, likewise, and what signs it."""
+        """Append a piece of reasoning and its signature. The text may be cut in mid-character."""
         text = self._thought.join(text) if isinstance(text, str) and text else ""
         if text or signature:
             events.append(ReasoningDelta(text, signature))
 
     def _decode(self, frame: Frame, events: list[SourceEvent]) -> Any:
-        """Return the value of a frame; where there is none, append what that means and return `UNREADABLE`.
+        """Return the value of a frame. If it cannot be decoded, append a warning or an error and return `UNREADABLE`.
 
-        A frame without data is a ping and means nothing; one that is named an error is one even if it is plain text.
+        A frame without data is a ping and means nothing. A frame named "error" is an error, even if it is plain text.
         """
         try:
             return decode(frame.data)
@@ -235,10 +234,10 @@ class FrameAdapter(Adapter):
             return UNREADABLE
 
     def _decode_object(self, frame: Frame, events: list[SourceEvent]) -> dict[str, Any] | None:
-        """Return the object of a frame; where there is none, append what that means and return None.
+        """Return the object of a frame. If there is none, append what the frame means and return None.
 
-        What calls itself an error is one even if it cannot be read. A `[DONE]` is of gateways that speak several
-        formats, and means nothing.
+        A frame with the type "error" is an error, even if it cannot be read. `[DONE]` means nothing: gateways that
+        speak several formats send it.
         """
         try:
             return _decode_object(frame.data)
@@ -253,12 +252,12 @@ class FrameAdapter(Adapter):
         return None
 
     def _pass(self, frame: Frame, events: list[SourceEvent]) -> None:
-        """Append a frame as it came."""
+        """Append a frame unchanged."""
         if (value := self._decode(frame, events)) is not UNREADABLE:
             self._pass_unknown(frame, value, events)
 
     def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Append an error that is none of the format's own, or else the value as it came."""
+        """Append an error that is not of this format, or else the value unchanged."""
         nameless = isinstance(value, dict) and not isinstance(value.get("type"), str) and value.get("error")
         if frame.event == "error" or nameless:
             self._report(value, events)
@@ -266,7 +265,7 @@ class FrameAdapter(Adapter):
             self._pass_strange(frame, value, events)
 
     def _pass_strange(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Append the value of a frame that is not understood at all, and may show that the stream is another's."""
+        """Append the value of a frame that is not understood. It may show that the stream has another format."""
         self._note_strange(frame.event, value)
         self._pass_raw(value, events)
 
@@ -276,11 +275,11 @@ class FrameAdapter(Adapter):
             self._strange = seen_in(event, value), advice
 
     def _pass_fields(self, delta: dict[str, Any], known: frozenset[str], events: list[SourceEvent]) -> None:
-        """Append the fields of a delta that are not known, each once for a stream: servers repeat them for ever."""
+        """Append unknown fields of a delta, each once per stream, because servers repeat them in each delta."""
         for name, value in delta.items() if not known.issuperset(delta) else ():
             if not value or name in known or name in self._passed_on:
                 continue
-            if len(self._passed_on) < _PASSED_ON and len(name) <= _PASSED_ON:
+            if len(self._passed_on) < _MAX_FIELDS and len(name) <= _MAX_FIELDS:
                 self._passed_on[name] = None
             self._pass_raw({name: value}, events)
 
@@ -292,16 +291,15 @@ class FrameAdapter(Adapter):
         *,
         text: str = "",
         finish: FinishReason | None = None,
-        ends_run: bool = True,
     ) -> None:
-        """Append that the turn has ended, for a reason of the provider's that means `finish` where that is given."""
+        """Append the end of the turn with the provider's reason. `finish` overrides the meaning of that reason."""
         raw = None if reason is None else bounded(reason, 100)
         id, model = self._response_id, self._model
         finish = finish or finish_reason(raw)
-        events.append(ProviderCompleted(text or None, None, finish, raw, usage, ends_run, id, model))
+        events.append(ProviderCompleted(text or None, None, finish, raw, usage, True, id, model))
 
     def _name_response(self, id: Any, model: Any) -> None:
-        """Take note of the provider's names for this answer and for the model; the first of each counts."""
+        """Record the provider's names of this answer and of the model. The first name of each counts."""
         self._response_id = self._response_id or bounded_id(id)
         self._model = self._model or bounded_id(model)
 
@@ -319,17 +317,17 @@ class FrameAdapter(Adapter):
             events.append(SourceWarning(Code.SKIPPED, message, count=frame.count))
 
     def _pass_raw(self, value: Any, events: list[SourceEvent]) -> None:
-        """Append what was not understood, unless it nests so deep that writing it as JSON again might fail."""
+        """Append a value that was not understood, or a warning if it nests too deep to be written as JSON again."""
         events.append(SourceRaw(value) if fits(value, self._limits.depth) else _bad_frame("it nests too deep", ""))
 
     def _pass_item(self, value: Any, events: list[SourceEvent], about: Literal["item", "text"] = "item") -> None:
-        """Append what nobody here interprets, and goes back with the next request."""
+        """Append a value that is not interpreted here and belongs into the next request."""
         self._pass_raw(value, events)
         if isinstance(events[-1], SourceRaw):
             events[-1] = SourceRaw(value, self.format, about)
 
     def _open_call(self, calls: dict[Any, CallT], at: Any, call: CallT, events: list[SourceEvent]) -> bool:
-        """Put a call that begins in its place, and return True; return False where as many are open as may be."""
+        """Add a call that begins, and return True. Returns False, and ends the call, over the limit of open calls."""
         if at not in calls and len(calls) >= self._limits.calls:
             call.refuse(events)
             return False
@@ -346,14 +344,15 @@ class FrameAdapter(Adapter):
 
 
 def interrupted(cause: str) -> SourceError:
-    """Return the error that stands for a transport which broke off."""
+    """Return the error of a transport that broke off."""
     return SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause=cause)
 
 
 def decode(data: bytes) -> Any:
-    """Return the value that `data` is the JSON of, reading what msgspec refuses too; raise ValueError.
+    """Return the value of JSON text. Raises ValueError.
 
-    That is half of a surrogate pair, NaN and infinities, raw control characters in strings, and invalid UTF-8.
+    It also accepts what msgspec refuses: half of a surrogate pair, NaN and infinities, raw control characters in
+    strings, and invalid UTF-8.
     """
     try:
         return msgspec.json.decode(data)
@@ -365,8 +364,8 @@ def decode(data: bytes) -> Any:
 
 
 def _first_line(data: bytes) -> Any:
-    """Return the value of the first of several lines of JSON, in which others stream; None where it is none."""
-    end = data.find(b"\n", 0, _LINE)
+    """Return the value of the first line of NDJSON, or None."""
+    end = data.find(b"\n", 0, _MAX_FIRST_LINE)
     try:
         return None if end < 0 else decode(data[:end])
     except ValueError:

@@ -1,12 +1,7 @@
-"""Which provider's stream this is, by its first event, and whose a finished response, by its keys. Sans-IO.
+"""The adapters by name, and the adapter that detects the format of a stream by its first event. Sans-IO.
 
-Each format shows itself in the first event that says anything (`format_of`). Comments, pings and events without data
-say nothing and are waited over; what arrives meanwhile is kept, and read by the adapter that is chosen as if it had
-been there from the start.
-
-A finished response, which a provider sends without streaming, is shaped into the events that its provider would have
-streamed, and its adapter reads those; only its calls, which `take_apart` finds for `ToolRegistry.process_tool_calls`
-too, are read one by one, so that one that is no call hides none of the others.
+Comments, pings and events without data show no format. What arrives before the first other event is buffered, and then
+read by the chosen adapter.
 """
 
 from __future__ import annotations
@@ -22,15 +17,15 @@ from streamtools.sources.event_formats import format_of
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder
 from streamtools.sources.sdk_objects import as_frame
 
-_ENOUGH = 64 * 1024
-"""Bytes, or objects, that are looked at; what then has shown nothing is read as the format that most servers speak."""
+_MAX_SEARCHED = 64 * 1024
+"""Bytes or objects that are searched for a format. Then the stream is read as the most common format."""
 
 _BY_FIRST = {b"[": "gemini", b"\0": "bedrock"}
-"""Formats that the first byte shows: one array of chunks, and the length of a binary message."""
+"""Formats by the first byte of their streams: an array of chunks, and the length of a binary message."""
 
 
-def _reads(module: str, name: str) -> Callable[[Limits], FrameAdapter]:
-    """Return what makes an adapter. Its module is imported for the first one: a process reads few of the formats."""
+def _load_later(module: str, name: str) -> Callable[[Limits], FrameAdapter]:
+    """Return a function that makes an adapter. It imports the module when it is called: a process reads few formats."""
 
     def make(limits: Limits) -> FrameAdapter:
         adapter: FrameAdapter = getattr(import_module(f"streamtools.sources.wire_formats.{module}"), name)(limits)
@@ -40,21 +35,21 @@ def _reads(module: str, name: str) -> Callable[[Limits], FrameAdapter]:
 
 
 ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
-    "openai": _reads("openai", "ChatCompletions"),
-    "responses": _reads("responses", "Responses"),
-    "anthropic": _reads("anthropic", "Anthropic"),
-    "gemini": _reads("gemini", "Gemini"),
-    "ollama": _reads("ollama", "Ollama"),
-    "ai_sdk": _reads("ai_sdk", "AISDKMessages"),
-    "latitude": _reads("latitude", "Latitude"),
-    "bedrock": _reads("bedrock", "Bedrock"),
-    "cohere": _reads("cohere", "Cohere"),
+    "openai": _load_later("openai", "ChatCompletions"),
+    "responses": _load_later("responses", "Responses"),
+    "anthropic": _load_later("anthropic", "Anthropic"),
+    "gemini": _load_later("gemini", "Gemini"),
+    "ollama": _load_later("ollama", "Ollama"),
+    "ai_sdk": _load_later("ai_sdk", "AISDKMessages"),
+    "latitude": _load_later("latitude", "Latitude"),
+    "bedrock": _load_later("bedrock", "Bedrock"),
+    "cohere": _load_later("cohere", "Cohere"),
 }
-"""The adapters of byte streams, by the name under which a recording asks for them."""
+"""Functions that make the adapters of byte streams, by the names that recordings use."""
 
 
 class Undecided(Adapter):
-    """Chooses one of the adapters, and is that one from then on. `content_type` is what the response declares."""
+    """Chooses an adapter and passes everything to it. `content_type` is the declared type of the response."""
 
     reads_documents = True
 
@@ -65,7 +60,7 @@ class Undecided(Adapter):
         self._waiting: list[object] = []
         self._seen = 0
         self._frames: SSEDecoder | LineDecoder | None = None
-        self._lines = False  # there were lines of JSON, though none that shows whose
+        self._lines = False  # lines of JSON arrived, but none shows a format
         media = content_type.partition(";")[0].strip().lower()
         if "ndjson" in media or "jsonl" in media:
             self._choose("ollama")
@@ -77,8 +72,8 @@ class Undecided(Adapter):
         return self._chosen is not None and self._chosen.ended
 
     @property
-    def format(self) -> str | None:  # type: ignore[override]  # of others it is known from the start
-        """That of the adapter that was chosen."""
+    def format(self) -> str | None:  # type: ignore[override]  # a constant of other adapters
+        """The format of the chosen adapter."""
         return None if self._chosen is None else self._chosen.format
 
     def take(self, item: object) -> list[SourceEvent]:
@@ -86,8 +81,8 @@ class Undecided(Adapter):
             return self._chosen.take(item)
         self._waiting.append(item)
         begun = item.lstrip()[:1] if self._frames is None and isinstance(item, bytes | bytearray) else b""
-        name = _BY_FIRST.get(bytes(begun)) or self._recognise(self._look_at(item))
-        return [] if name is None and self._seen < _ENOUGH else self._choose(name)[1]
+        name = _BY_FIRST.get(bytes(begun)) or self._recognise(self._read_frames(item))
+        return [] if name is None and self._seen < _MAX_SEARCHED else self._choose(name)[1]
 
     def close(self, cause: str | None = None) -> list[SourceEvent]:
         chosen, events = self._choose(self._recognise([] if self._frames is None else self._frames.close()))
@@ -98,9 +93,9 @@ class Undecided(Adapter):
         return events + chosen.fail(error)
 
     def _choose(self, name: str | None) -> tuple[Adapter, list[SourceEvent]]:
-        """Return the adapter that is or was chosen, and what it makes of what has waited.
+        """Choose the adapter, unless one was chosen before. Returns it with the events of the buffered items.
 
-        A stream that has shown no `name` is an error, most likely, in the framing that it came in.
+        A stream that shows no `name` is probably an error, and its framing tells whose.
         """
         if self._chosen is not None:
             return self._chosen, []
@@ -113,8 +108,8 @@ class Undecided(Adapter):
         waiting, self._waiting = self._waiting, []
         return chosen, [event for item in waiting for event in chosen.take(item)]
 
-    def _look_at(self, item: object) -> list[Framed]:
-        """Return the frames that `item` completes."""
+    def _read_frames(self, item: object) -> list[Framed]:
+        """Return the frames that `item` completes, for detection only."""
         if not isinstance(item, bytes | bytearray | memoryview):
             self._seen += 1
             frame = as_frame(item)
@@ -129,7 +124,7 @@ class Undecided(Adapter):
         return self._frames.feed(chunk)
 
     def _recognise(self, frames: Iterable[Framed]) -> str | None:
-        """Return the name of the first of `frames` that shows one."""
+        """Return the format of the first frame that shows one."""
         return next((name for frame in frames if isinstance(frame, Frame) and (name := self._name(frame))), None)
 
     def _name(self, frame: Frame) -> str | None:

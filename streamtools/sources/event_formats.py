@@ -11,7 +11,7 @@ from typing import Any
 from streamtools.sources.provider_terms import bounded
 
 _BY_TYPE = {
-    "event": "latitude",  # of a proxy, around one of Latitude's
+    "event": "latitude",  # a proxy's, around an event of Latitude
     **dict.fromkeys(("latitude-event", "provider-event"), "latitude"),
     **dict.fromkeys(("message_start", "message_delta", "message_stop"), "anthropic"),
     **dict.fromkeys(("content_block_start", "content_block_delta", "content_block_stop"), "anthropic"),
@@ -33,11 +33,11 @@ _UNREAD = {
     "thread": "they are OpenAI's Assistants, which no source reads: ask its Responses",
     "response": "they are Ollama's /api/generate, which no source reads: ask /api/chat",
 }
-"""What no source reads, by the name under which `seen_in` knows it, and what to ask for instead."""
+"""Formats that no source reads, and the advice for each."""
 
 
 def format_of(event: str, value: Any) -> str | None:
-    """Return the name of the adapter that reads an event, by its name and its decoded data, or None."""
+    """Return the name of the adapter for an event, from the event's name and its decoded data, or None."""
     if event in ("latitude-event", "provider-event"):
         return "latitude"
     if not isinstance(value, dict) or unread_format(event, value) is not None:
@@ -53,7 +53,7 @@ def format_of(event: str, value: Any) -> str | None:
 
 
 def unread_format(event: str, value: Any) -> str | None:
-    """Return whose an event is that no source reads, and what to ask for instead; None for any other."""
+    """Return the advice for an event of a format that no source reads, or None."""
     if event.startswith("thread."):
         return _UNREAD["thread"]
     if isinstance(value, dict) and isinstance(value.get("response"), str) and "done" in value:
@@ -62,9 +62,9 @@ def unread_format(event: str, value: Any) -> str | None:
 
 
 def seen_in(event: str, value: Any) -> str:
-    """Return what an event is, in a few words that hold nothing of what it says."""
+    """Describe an event in a few words that hold nothing of its content."""
     kinds = [value.get(key) for key in ("type", "event_type", "object")] if isinstance(value, dict) else []
-    kind = event if event != "message" else next((each for each in kinds if isinstance(each, str) and each), None)
+    kind = event if event != "message" else next((name for name in kinds if isinstance(name, str) and name), None)
     if kind is not None:
         return f"`{bounded(kind, 60)}`"
     if isinstance(value, dict):

@@ -38,8 +38,8 @@ _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTIN
 def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEvent]:
     """Return the source events of a finished response.
 
-    That is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama; a message of one; a list of
-    content blocks or of calls; a text; or None. SDK objects count as the dicts that they were made of. Raises
+    `response` is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama, a message of one, a list
+    of content blocks or calls, a text, or None. SDK objects count as the dicts that they were made of. Raises
     `UnreadableSource` for anything else.
     """
     if response is None:
@@ -47,7 +47,7 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
     if isinstance(response, str):
         return [TextDelta(whole(response)), ProviderCompleted(finish_reason="stop")]
     if isinstance(response, Sequence) and not isinstance(response, bytes | bytearray | memoryview):
-        return _read_blocks({}, take_blocks_apart([_plain(each) for each in response]), limits)
+        return _read_blocks({}, take_blocks_apart([_plain(item) for item in response]), limits)
     value = _plain(response)
     if not isinstance(value, dict):
         raise UnreadableSource(f"a finished response was expected, and not {type(response)!r}")
@@ -59,10 +59,10 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
             kind = "response." + str(value.get("status") or "completed")
             return _read_by(ADAPTERS["responses"](limits), [{"type": kind, "response": value}], [])
         case "anthropic":
-            return _read_blocks({key: each for key, each in value.items() if key != "content"}, found, limits)
+            return _read_blocks({key: member for key, member in value.items() if key != "content"}, found, limits)
         case "call":
             return _read_blocks({}, take_blocks_apart([value]), limits)
-    message = {key: each for key, each in found.written.items() if key not in ("tool_calls", "function_call")}
+    message = {key: member for key, member in found.written.items() if key not in ("tool_calls", "function_call")}
     if found.kind == "ollama":
         return _read_by(ADAPTERS["ollama"](limits), [{"done": True, **value, "message": message}], found.calls)
     choice = {"index": 0, "delta": message, "finish_reason": found.ending or "stop"}
@@ -72,7 +72,7 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
 
 def _read_blocks(head: dict[str, Any], found: Finished, limits: Limits) -> list[SourceEvent]:
     events: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
-    for index, block in enumerate(each for each in found.written if not is_call(each)):
+    for index, block in enumerate(block for block in found.written if not is_call(block)):
         events.append({"type": "content_block_start", "index": index, "content_block": block})
         events.append({"type": "content_block_stop", "index": index})
     end = {"type": "message_delta", "delta": {"stop_reason": found.ending or "end_turn"}, "usage": head.get("usage")}
@@ -80,14 +80,14 @@ def _read_blocks(head: dict[str, Any], found: Finished, limits: Limits) -> list[
 
 
 def _read_by(adapter: Adapter, items: Iterable[dict[str, Any]], calls: Iterable[Any]) -> list[SourceEvent]:
-    """Return what `adapter` makes of `items`, with `calls` before the end of the turn."""
+    """Return the events that `adapter` reads from `items`, with `calls` before the end of the turn."""
     events = [event for item in items for event in adapter.take(item)] + adapter.close()
     at = next((at for at, event in enumerate(events) if isinstance(event, ProviderCompleted)), len(events))
     return [*events[:at], *(_read_call(f"call {n}", call) for n, call in enumerate(calls)), *events[at:]]
 
 
 def _read_call(key: str, entry: Any) -> NativeToolCall:
-    """Return the call that `entry` is, its arguments as they were sent, or what tells that it cannot be one."""
+    """Return the call in `entry`, with its arguments as they were sent, or a call with the fault of the entry."""
     entry = custom_as_any(entry)
     places = [entry, entry.get("function")] if isinstance(entry, Mapping) else []
     id = _find(places, ID_FIELDS)
@@ -108,7 +108,7 @@ def _find(places: Iterable[Any], names: Sequence[str]) -> Any:
 
 
 def _plain(value: object) -> Any:
-    """Return the plain values of what may be an object of an SDK, or a call of ours."""
+    """Return the plain data of a value that may be an SDK object or a `ToolCall`."""
     if isinstance(value, ToolCall):
         return msgspec.to_builtins(value)
     frame = as_frame(value)

@@ -16,7 +16,7 @@ _EVENTS: tuple[type, ...] = get_args(SourceEvent)
 
 
 class PlainText(Adapter):
-    """Strings into text. None counts as an empty string: SDKs yield it for deltas that hold no text."""
+    """Strings into text. None counts as an empty string: SDKs yield it for deltas without text."""
 
     def __init__(self) -> None:
         self._text = PairJoiner()
@@ -37,7 +37,7 @@ class PlainText(Adapter):
 
 
 class ReadyEvents(Adapter):
-    """Source events as they are."""
+    """Passes source events on unchanged."""
 
     def take(self, item: object) -> list[SourceEvent]:
         if not isinstance(item, _EVENTS):

@@ -1,7 +1,6 @@
-"""What all providers say, each in terms of its own: why a turn ended, what it cost, what went wrong, whose it is.
+"""The terms of all providers: finish reasons, usage, errors, and the values of members. Sans-IO.
 
-The adapters look terms up here, so that one meaning has one spelling downstream. Nothing in this module trusts a
-shape: values of an unexpected type count as not sent.
+The adapters look terms up here, so that one meaning has one spelling. Values of an unexpected type count as missing.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from streamtools.events import FinishReason, SourceError, Usage
 from streamtools.json_values import whole
 
 MESSAGE_LENGTH = 500
-"""Characters of a provider's message that are shown; some echo the whole prompt."""
+"""Characters of a provider's message that are shown. Some messages repeat the whole prompt."""
 
 _TERMS: dict[FinishReason, str] = {
     "stop": "stop end_turn stop_sequence completed complete",
     "tool_calls": "tool_calls tool_call tool_use function_call requires_action",
     "length": "length max_tokens max_output_tokens max_messages model_context_window_exceeded budget_exceeded"
-    " incomplete"  # Responses: it does not tell why
+    " incomplete"  # Responses, without a reason
     " model_length",  # Mistral: the context window is full
     "content_filter": "content_filter refusal error_toxic"
     " guardrail_intervened content_filtered"  # Bedrock
@@ -39,21 +38,21 @@ _REASONS = {term: reason for reason, terms in _TERMS.items() for term in terms.s
 
 _MESSAGES = ("message", "error", "errors", "detail", "msg")
 _KINDS = ("type", "name", "code")
-_BODIES = ("body", "error", "details")  # of exceptions: OpenAI's and Anthropic's and their like, Ollama's, Google's
+_BODIES = ("body", "error", "details")  # of exceptions of OpenAI and Anthropic, of Ollama, of Google
 _STATUSES = ("status_code", "statusCode", "code", "status")
 
 
-_word = re.compile(r"(?!.*(?:sk-|AKIA))[\w.:/-]{1,64}")  # a type or a code, and no sentence
-_key = re.compile(r"\b(?:sk-|AKIA|Bearer\s+)[\w.*-]{6,}")  # which some providers repeat when it is wrong
+_word = re.compile(r"(?!.*(?:sk-|AKIA))[\w.:/-]{1,64}")  # a type or a code, not a sentence
+_key = re.compile(r"\b(?:sk-|AKIA|Bearer\s+)[\w.*-]{6,}")  # some providers repeat a wrong key
 
 
 def finish_reason(raw: str | None) -> FinishReason:
-    """Return the normalised reason; a turn that ended without naming one has stopped."""
+    """Return the normalized reason. A turn without a reason has stopped."""
     return _REASONS.get(raw.lower().replace("-", "_"), "other") if raw else "stop"
 
 
 def read_usage(value: Any, table: Mapping[str, tuple[str, ...]]) -> Usage | None:
-    """Return the usage that `value` holds; `table` lists under which keys, dotted where nested, each field stands."""
+    """Return the usage in `value`. `table` lists the keys of each field, with dots for nested keys."""
     if not isinstance(value, dict):
         return None
     counts = {field: count for field, paths in table.items() if (count := _count(value, paths)) is not None}
@@ -62,37 +61,37 @@ def read_usage(value: Any, table: Mapping[str, tuple[str, ...]]) -> Usage | None
         return None
     reasoning, total = counts.get("reasoning", 0), counts.get("total")
     if reasoning and total == counts.get("input", 0) + counts.get("output", 0) + reasoning:
-        counts["output"] = counts.get("output", 0) + reasoning  # xAI counts reasoning apart; ours includes it
+        counts["output"] = counts.get("output", 0) + reasoning  # xAI counts reasoning separately; ours includes it
     return Usage(**counts, cost=cost)
 
 
 def shown_url(url: object) -> str | None:
-    """Return the host and the path of a URL, for the log, or None; a query or a user may be a credential."""
+    """Return the host and path of a URL for the log, or None. A query or a user may be a credential."""
     host, slash, path = re.split("[?#]", str(url).partition("://")[2], maxsplit=1)[0].partition("/")
     shown = host.rpartition("@")[2] + slash + path
     return bounded(shown, 300) or None
 
 
 def url_of(response: object) -> str | None:
-    """Return what a response says that was asked, as `shown_url` does, or None where it does not say."""
+    """Return the URL of a response as `shown_url` does, or None."""
     try:
         url = getattr(response, "url", None)
-    except RuntimeError:  # of httpx, where a response was made by hand
+    except RuntimeError:  # httpx raises it for a response without a request
         return None
     return None if url is None else shown_url(url)
 
 
 class Fault(NamedTuple):
-    """What a provider reports as an error. `kind` holds its types and codes: for the log, not for a reader."""
+    """An error that a provider reports. `kind` holds its types and codes, for the log and not for readers."""
 
     message: str
     kind: str
     status: int | None
     failed_generation: str | None = None
-    """What the model wrote, whole, where the provider refused to read a call in it."""
+    """The whole text of the model, if the provider could not read a call in it."""
 
     def event(self, otherwise: str = "the provider reported an error") -> SourceError:
-        """Return the error event, with the message `otherwise` where the provider gives none."""
+        """Return the error event. `otherwise` is the message if the provider gives none."""
         return SourceError(
             self.message or otherwise,
             status=self.status,
@@ -102,9 +101,9 @@ class Fault(NamedTuple):
 
 
 def read_fault(value: Any) -> Fault:
-    """Return the fault in any of the usual shapes: a text, `{error: …}`, `{message}`, `{detail}`, a list of them."""
+    """Return the fault in a text, `{error: …}`, `{message}`, `{detail}`, or a list of these."""
     message, kinds, status, failed = "", [], None, None
-    for _ in range(8):  # errors nest, but never for long
+    for _ in range(8):  # errors nest a few levels
         if isinstance(value, list):
             value = value[0] if value else None
         if not isinstance(value, dict):
@@ -120,15 +119,15 @@ def read_fault(value: Any) -> Fault:
 
 
 def read_status(value: Any) -> int | None:
-    """Return an HTTP status of an error, which may be written as a string; other codes are none."""
+    """Return the HTTP status of an error, also from a string, or None for any other code."""
     if isinstance(value, str) and len(value) == 3 and value.isdecimal():
         value = int(value)
     return value if isinstance(value, int) and 400 <= value <= 599 else None
 
 
 def raised_error(error: Exception) -> SourceError | None:
-    """Return what the provider says through an exception of its SDK, or None if that tells of the transport alone."""
-    body = next((each for name in _BODIES if isinstance(each := _get(error, name), dict | list | str) and each), None)
+    """Return the provider's error from an exception of its SDK, or None if the transport failed."""
+    body = next((held for name in _BODIES if isinstance(held := _get(error, name), dict | list | str) and held), None)
     status = read_status(_get(error, "status_code")) or read_status(_get(error, "code"))
     if body is None and status is None:
         return None
@@ -145,45 +144,45 @@ def raised_error(error: Exception) -> SourceError | None:
 
 
 def name_of(error: Exception) -> str:
-    """Return the type of an exception, for the log; its text may hold an address with a key, or what a user wrote."""
+    """Return the type of an exception, for the log. Its text may hold a URL with a key, or a user's text."""
     module = type(error).__module__
     return type(error).__qualname__ if module == "builtins" else f"{module}.{type(error).__qualname__}"
 
 
 def _get(error: Exception, name: str) -> object:
-    with contextlib.suppress(Exception):  # it may be a property that fails
+    with contextlib.suppress(Exception):  # a property may fail
         return getattr(error, name, None)
     return None
 
 
 def string(value: Any) -> str | None:
-    """Return a string that is not empty as what UTF-8 can hold, and None for anything else."""
+    """Return a non-empty string in what UTF-8 can encode, or None for anything else."""
     return whole(value) if isinstance(value, str) and value else None
 
 
 def bounded_id(value: Any) -> str | None:
-    """Return an id, or the name of a model; what is longer than those are is none."""
+    """Return an id or the name of a model, or None if it is longer than 300 characters."""
     return whole(value) if isinstance(value, str) and 0 < len(value) <= 300 else None
 
 
 def text_in(value: Mapping[str, Any], *names: str) -> str | None:
-    """Return the first of these members that is a text with something in it, as it came."""
+    """Return the first of these members that is a non-empty string."""
     return next((text for name in names if isinstance(text := value.get(name), str) and text), None)
 
 
 def object_in(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object that a member is, an empty one if it is none."""
+    """Return a member that is an object, or an empty object."""
     return held if isinstance(held := value.get(name), dict) else {}
 
 
 def text_under(value: Any, *names: str) -> str | None:
-    """Return the first of these members in the dicts that `value` holds, one for each service or provider."""
-    dicts = [each for each in value.values() if isinstance(each, dict)] if isinstance(value, dict) else []
-    return next((text for each in dicts if (text := text_in(each, *names))), None)
+    """Return the first of these members in the dicts inside `value`, which has one per service or provider."""
+    dicts = [member for member in value.values() if isinstance(member, dict)] if isinstance(value, dict) else []
+    return next((text for member in dicts if (text := text_in(member, *names))), None)
 
 
 def escaped(text: str) -> str:
-    """Return `text` as it stands in a JSON string; the halves of a pair that is cut stay apart, and join there."""
+    """Return `text` as in a JSON string. Halves of a cut surrogate pair join there."""
     try:
         return msgspec.json.encode(text)[1:-1].decode()
     except UnicodeEncodeError:
@@ -192,12 +191,12 @@ def escaped(text: str) -> str:
 
 def bounded(text: str, length: int = MESSAGE_LENGTH) -> str:
     """Return at most `length` characters of `text`, on one line and without control characters."""
-    line = "".join(each if each.isprintable() else " " for each in text[: length + 1]).strip()
+    line = "".join(char if char.isprintable() else " " for char in text[: length + 1]).strip()
     return line if len(text) <= length else line[: length - 1] + "…"
 
 
 def _cost(value: Any) -> float | None:
-    """Return what a response has cost; Perplexity tells of what it consists, too."""
+    """Return the cost of a response. Perplexity gives an object with its parts."""
     if isinstance(value, dict):
         value = value.get("total_cost")
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -18,10 +18,10 @@ _ENVELOPE = {"event", "data", "id", "retry"}
 
 
 def as_frame(item: object) -> Frame | None:
-    """Return the frame that `item` was, or None for what is neither an event of a decoder nor an object of an SDK.
+    """Return the frame of an event or an SDK object, or None for any other object.
 
-    What a provider sent and cannot be written as JSON again, because it nests too deep, is a frame that nobody can
-    decode. Raises `UnreadableSource` for an object whose parts are no values of JSON: no provider sent that.
+    Data that nests too deep to be written as JSON becomes a frame that cannot be decoded. Raises `UnreadableSource` for
+    an object with parts that are no JSON values: no provider sent it.
     """
     data, event = getattr(item, "data", None), getattr(item, "event", None)
     if isinstance(data, str) and isinstance(event, str):  # a ServerSentEvent of httpx-sse or httpx2
@@ -31,7 +31,9 @@ def as_frame(item: object) -> Frame | None:
         if value is None:
             return None
         event, data = value.get("event"), value.get("data")
-        if isinstance(event, str) and isinstance(data, str | dict) and _ENVELOPE.issuperset(value):  # such an event
+        if (
+            isinstance(event, str) and isinstance(data, str | dict) and _ENVELOPE.issuperset(value)
+        ):  # an event as a dict
             return Frame(whole(data).encode() if isinstance(data, str) else _write(data), event or "message")
         return Frame(_write(value))
     except (ValueError, RecursionError):
@@ -43,12 +45,12 @@ def as_frame(item: object) -> Frame | None:
 def _write(value: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=_inner)
-    except UnicodeEncodeError:  # half of a surrogate pair, whose other half may come with the next object
+    except UnicodeEncodeError:  # half of a surrogate pair; the next object may have the other half
         return json.dumps(msgspec.to_builtins(value, enc_hook=_inner)).encode()
 
 
 def _inner(value: object) -> dict[str, Any]:
-    """Return what an object inside of a dict was made of."""
+    """Return the plain data of an object inside a dict."""
     plain = as_dict(value)
     if plain is None:
         raise TypeError(f"{type(value)!r} is no value of JSON")

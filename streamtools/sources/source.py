@@ -1,8 +1,8 @@
-"""A source: one thing to read from and one adapter, as an asynchronous iterator of batches.
+"""A source: a transport and an adapter, as an asynchronous iterator of batches of source events.
 
-A batch is what one network chunk brought, so that whoever hands events on pays once for a chunk. It is a class and not
-an asynchronous generator, because its consumer may be cancelled in mid-read, come back from another task, or stop
-without notice; a generator that was cancelled once is over, and its end would look like the end of the stream.
+A batch holds the events of one network chunk. `Source` is a class, not an asynchronous generator, because a consumer
+may be cancelled in mid-read, continue in another task, or stop reading. A generator that was cancelled once has ended,
+and its end would look like the end of the stream.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ log = Logger(__name__)
 
 
 class Source:
-    """The source events of one stream, a list for each network chunk; lists may be empty.
+    """The source events of one stream, as one list per network chunk. A list may be empty.
 
-    Nothing that the transport does is raised: it is an event. `UnreadableSource` is raised for what our caller gave us
-    and nobody can read. Cancellation passes, and the next read goes on where the transport allows it.
+    Failures of the transport become events and raise nothing. An object that cannot be read raises `UnreadableSource`.
+    A read may be cancelled; the next read continues if the transport allows it.
     """
 
     def __init__(self, origin: object, adapter: Adapter) -> None:
         self._transport = Transport(origin)
         self._adapter = adapter
         adapter.content_type = self._transport.content_type
-        self._read: Callable[[], Awaitable[Any]] | None = None  # None until the head of the response has been judged
-        self._cut = False  # the last read was cancelled, so that an end which comes next is not the stream's own
+        self._read: Callable[[], Awaitable[Any]] | None = None  # None until the head of the response was checked
+        self._cut = False  # the last read was cancelled, so that an end that follows is not the stream's own
         self._over = False
         self._released = False
 
@@ -64,7 +64,7 @@ class Source:
         except Exception as error:
             if self._over:  # it was closed in mid-read
                 raise StopAsyncIteration from None
-            return _say_silence(error, self._end(name_of(error), raised_error(error)))
+            return _explain_silence(error, self._end(name_of(error), raised_error(error)))
         except BaseException:
             self._cut = self._transport.ends_when_cancelled
             raise
@@ -77,36 +77,36 @@ class Source:
 
     @property
     def origin(self) -> tuple[str | None, str | None, str | None]:
-        """Whose answer it is: the format of the provider's messages, its host, and None for the model."""
+        """The format of the provider's messages, the provider's host, and None for the model."""
         return self._adapter.format, self._transport.host, None
 
     @property
     def url(self) -> str | None:
-        """The host and the path that answer, where the response says so."""
+        """The host and path of the response, if it has them."""
         return self._transport.url
 
     async def aclose(self) -> None:
-        """Stop reading and close the response; may be called at any time, from any task, and more than once."""
+        """Stop reading and close the response. May be called at any time, from any task, and repeatedly."""
         self._over = True
         if not self._released:
             await self._transport.aclose()
             self._released = True
 
     def _end(self, cause: str | None, error: SourceError | None = None) -> list[SourceEvent]:
-        """Return what the end of the transport brings; `cause` says why it came too early, if it did.
+        """Return the events at the end of the transport.
 
-        `error` is what the provider said of it, where an SDK made an exception of that.
+        `cause` says why the transport broke off, if it did. `error` is the provider's error, if an SDK raised it.
         """
         self._over = True
         return self._adapter.close(cause) if error is None else self._adapter.fail(error)
 
 
 _SILENCES = {"ReadTimeout", "NothingCame", "TimeoutError", "APITimeoutError"}
-"""What is raised where a connection stands and nothing comes: by HTTP clients, by ours, by event loops, and by SDKs."""
+"""The exceptions of HTTP clients, of our models, of event loops and of SDKs for a connection that stays silent."""
 
 
-def _say_silence(error: Exception, events: list[SourceEvent]) -> list[SourceEvent]:
-    """Return the events of an end that was raised; that nothing came any more is no connection that was lost."""
+def _explain_silence(error: Exception, events: list[SourceEvent]) -> list[SourceEvent]:
+    """Return the last events of a stream, with a message of its own if `error` means that no more data arrived."""
     if type(error).__name__ not in _SILENCES:
         return events
     extensions = getattr(getattr(error, "_request", None), "extensions", {})  # of httpx: `request` may raise

@@ -10,11 +10,7 @@ from streamtools.json_values import whole
 
 
 class PairJoiner:
-    """The text of one channel, whose surrogate pairs a provider may cut in two.
-
-    JSON writes a character beyond U+FFFF as two escapes, and a server that streams token by token may send them in two
-    deltas. A `half` is no text: it waits here for its other half, and becomes U+FFFD if that does not come.
-    """
+    """Joins the text of one channel. A first `half` waits here for the second half, and becomes U+FFFD without it."""
 
     __slots__ = ("half",)
 
@@ -22,7 +18,7 @@ class PairJoiner:
         self.half = ""
 
     def join(self, text: str) -> str:
-        """Return `text` as what UTF-8 can hold, with the half that waited before it and without one at its end."""
+        """Return `text` after the waiting half, in what UTF-8 can encode. A half at its end is buffered."""
         if not self.half and text.isascii():
             return text
         text = self.half + text
@@ -33,6 +29,10 @@ class PairJoiner:
         return whole(text)
 
     def close(self) -> str:
-        """Return what is left: U+FFFD for a half that waited in vain, else nothing."""
+        """Return U+FFFD if a half is left, or an empty string."""
         left, self.half = self.half and "\ufffd", ""
         return left
+
+    def reset(self) -> None:
+        """Forget a half, because the text is given again as a whole."""
+        self.half = ""

@@ -39,18 +39,18 @@ from streamtools.sources.provider_terms import read_fault, url_of
 log = Logger(__name__)
 
 BODY = 1024 * 1024
-"""Bytes of an error's body that are read: a provider that refuses a call sends what the model wrote, whole."""
+"""Bytes of an error's body that are read. They include the model's text if the provider could not read a call in it."""
 
-_HEAD = 64 * 1024  # bytes of white space, at most, before what a response begins with
-_BUFFERED = 10_000  # chunks that a client may hold already, at most
+_MAX_HEAD = 64 * 1024  # bytes of white space before the first byte of a response
+_MAX_BUFFERED = 10_000  # chunks that an HTTP client may have buffered
 
-_PHRASES = {each.value: each.phrase for each in HTTPStatus}
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _NO_STREAM = "the response is one JSON document and not a stream"
 _ASK_FOR_ONE = _NO_STREAM + "; was the request sent with `stream: true`?"
 
 
 class Transport:
-    """What the caller gave us, to be read piece by piece with `anext`, and closed at any time."""
+    """The object that the caller passed. `anext` reads it piece by piece, and `aclose` closes it at any time."""
 
     def __init__(self, origin: object) -> None:
         self._iterator: AsyncIterator[Any] | Iterator[Any]
@@ -59,41 +59,41 @@ class Transport:
             self._iterator = aiter(self._response.aiter_bytes())
         elif isinstance(origin, AsyncIterable):
             self._iterator = aiter(origin)
-        elif isinstance(origin, bytes | bytearray | memoryview | str):  # iterable too, but not in pieces of a stream
+        elif isinstance(origin, bytes | bytearray | memoryview | str):  # iterable, but not as pieces of a stream
             self._iterator = iter((origin,))
         elif isinstance(origin, Iterable) and not (isinstance(origin, Mapping) or hasattr(origin, "model_dump")):
             self._iterator = iter(origin)
         else:
-            raise UnreadableSource(_what_to_do(origin))
+            raise UnreadableSource(_advice(origin))
         self._started = False
-        self._first: bytes | None = None  # read to see what it is, and still to be handed out
+        self._first: bytes | None = None  # read ahead to see what it is
         self._body = bytearray()
 
     @property
     def ends_when_cancelled(self) -> bool:
-        """Whether a cancelled read is the last one: an asynchronous generator then ends, and tells nobody."""
+        """Whether a cancelled read is the last read: it ends an asynchronous generator silently."""
         return isinstance(self._iterator, AsyncGenerator)
 
     @property
     def content_type(self) -> str:
-        """The media type that the response declares, with its parameters; empty where nothing does."""
+        """The declared media type with its parameters, or an empty string."""
         headers = getattr(self._response, "headers", None)
         declared = headers.get("content-type") if isinstance(headers, Mapping) else None
         return declared.strip() if isinstance(declared, str) else ""
 
     @property
     def read(self) -> Callable[[], Awaitable[Any]]:
-        """What to call for each piece behind the first: `anext`, with as little in between as can be."""
+        """The function that reads each piece after the first one, without a call of ours between."""
         return self._iterator.__anext__ if isinstance(self._iterator, AsyncIterator) else self.__anext__
 
     @property
     def url(self) -> str | None:
-        """The host and the path that answer, where the response says so."""
+        """The host and path of the response, if it has them."""
         return url_of(self._response)
 
     @property
     def host(self) -> str | None:
-        """The host that answers, where the response says so."""
+        """The host of the response, if it has one."""
         shown = self.url
         return shown.partition("/")[0].partition(":")[0] or None if shown else None
 
@@ -111,9 +111,9 @@ class Transport:
             raise StopAsyncIteration from None
 
     async def refusal(self, *, documents: bool = False) -> SourceError | None:
-        """Return the error that the response is instead of a stream, or None; reads nothing of what is a stream.
+        """Return the error if the response is an error or a document and no stream. Reads nothing of a stream.
 
-        With `documents` a JSON array is a stream, whose elements are its events.
+        With `documents`, a JSON array is a stream, whose elements are its events.
         """
         if not self._in_bytes:
             return None
@@ -121,10 +121,10 @@ class Transport:
         failed = isinstance(status, int) and not 200 <= status < 300
         if not failed:
             status = None
-            head = await self._look() if _is_json(self.content_type) else b"data"
+            head = await self._read_first_byte() if _is_json(self.content_type) else b"data"
             if head not in (b"{", b"[") or (documents and head == b"["):
                 return None
-        with contextlib.suppress(Exception):  # a body that breaks off still tells something
+        with contextlib.suppress(Exception):  # a part of the body is useful, too
             while len(self._body) < BODY:
                 self._body += await anext(self)
         try:
@@ -139,7 +139,7 @@ class Transport:
         return msgspec.structs.replace(error, url=url_of(self._response))
 
     async def aclose(self) -> None:
-        """Close the iterator and the response, even in mid-read. Their exceptions are of no use to anybody."""
+        """Close the iterator and the response, even in mid-read. Their exceptions are dropped."""
         iterator, response = self._iterator, self._response
         with contextlib.suppress(Exception):
             if hasattr(response, "aclose"):
@@ -156,25 +156,25 @@ class Transport:
             if response is not None and not isinstance(iterator, AsyncIterator):
                 response.close()
 
-    async def _look(self) -> bytes:
-        """Return the first byte of what was declared as JSON, which some servers declare their event streams as too."""
+    async def _read_first_byte(self) -> bytes:
+        """Return the first byte of a response that is declared as JSON. Some servers declare event streams so."""
         head = b""
         try:
-            while not head.strip() and len(head) < _HEAD:
+            while not head.strip() and len(head) < _MAX_HEAD:
                 head += await anext(self)
         except StopAsyncIteration:
-            return b"{"  # nothing at all is no stream, either
+            return b"{"  # an empty response is no stream
         finally:
             self._first = head
         return head.lstrip()[:1]
 
 
-def _what_to_do(origin: object) -> str:
-    """Return what to say of what cannot be read."""
+def _advice(origin: object) -> str:
+    """Return the message for an object that cannot be read."""
     what = f"{type(origin)!r} has no `aiter_bytes()` and is no iterable of a stream's pieces"
     if inspect.isawaitable(origin):
         if inspect.iscoroutine(origin):
-            origin.close()  # or Python warns that it was not awaited, which is what we say
+            origin.close()  # or Python would warn that it was not awaited
         return f"{what}: await it first"
     if hasattr(origin, "__aenter__"):
         return f"{what}: enter it first, and pass what that gives: `async with … as response:`"
@@ -184,23 +184,23 @@ def _what_to_do(origin: object) -> str:
 
 
 async def unwind(iterator: AsyncIterator[Any]) -> None:
-    """Bring an iterator of a closed response to its end, and with it those that it is made of.
+    """Read the iterator of a closed response to its end, so that its inner generators end, too.
 
-    HTTP clients nest asynchronous generators, and `aclose` ends the outermost only; the others would be left to the
-    garbage collector, which trio warns of. To read on, in a cancelled scope so that nothing is waited for, ends all.
+    HTTP clients nest asynchronous generators, and `aclose` ends the outermost one only. trio warns if the garbage
+    collector ends the others. The reads run in a cancelled scope, so that they wait for nothing.
     """
     with anyio.CancelScope() as scope, contextlib.suppress(Exception):
         scope.cancel()
-        for _ in range(_BUFFERED):
+        for _ in range(_MAX_BUFFERED):
             await anext(iterator)
 
 
 def _response(origin: object) -> tuple[Any, bool]:
-    """Return the response that `origin` is or has, or None, and whether its bytes are to be read."""
+    """Return the response that `origin` is or has, or None, and whether to read its bytes."""
     for candidate in (origin, getattr(origin, "response", None)):
         if callable(getattr(candidate, "aiter_bytes", None)):
             objects = candidate is not origin and isinstance(origin, AsyncIterable | Iterable)
-            stream = getattr(candidate, "stream", None)  # of httpx; a response of its other client cannot be awaited
+            stream = getattr(candidate, "stream", None)  # of httpx, for its synchronous client too
             synchronous = isinstance(stream, Iterable) and not isinstance(stream, AsyncIterable)
             if objects and (synchronous or getattr(candidate, "is_stream_consumed", False) is True):
                 return candidate, False
@@ -213,6 +213,6 @@ def _response(origin: object) -> tuple[Any, bool]:
 
 
 def _is_json(declared: str) -> bool:
-    """Return whether a response is declared as one JSON document; NDJSON and its like are streams."""
+    """Return whether a response is declared as one JSON document. NDJSON and similar types are streams."""
     media = declared.partition(";")[0].strip().lower()
     return media in ("application/json", "text/json", "application/problem+json")

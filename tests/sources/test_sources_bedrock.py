@@ -368,7 +368,7 @@ def test_a_message_over_the_limit_is_passed_over() -> None:
     decoder = EventStreamDecoder(1000)
     for at in range(0, 1500, 50):
         decoder.feed(long[at : at + 50])
-    assert not decoder._held
+    assert not decoder._buffer
     assert [Skipped(1500)] == decoder.close()
     assert [Damaged("the last message is cut off")] == decode(short[:-1])
 

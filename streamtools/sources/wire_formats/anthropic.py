@@ -164,7 +164,8 @@ class Anthropic(FrameAdapter):
         if self._shown:
             self._fail(Fault(message, "message_start", None), events)
             return
-        self._text.half = self._thought.half = ""
+        self._text.reset()
+        self._thought.reset()
         self._begin()
         events.append(SourceWarning(Code.SKIPPED, f"{message}; the calls of its first attempt are dropped"))
 

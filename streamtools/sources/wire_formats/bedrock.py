@@ -65,33 +65,33 @@ class EventStreamDecoder(FrameDecoder):
         frames: list[Framed] = []
         if self._left:
             chunk = self._pass_over(chunk, frames)
-        self._held += chunk
+        self._buffer += chunk
         at = 0
-        while not self._over and len(self._held) - at >= _prelude.size:
-            total, headers, checksum = _prelude.unpack_from(self._held, at)
-            if crc32(self._held[at : at + 8]) != checksum or total < _LEAST or headers > total - _LEAST:
-                self.ignored = self.ignored or bytes(self._held[at : at + _prelude.size])
+        while not self._over and len(self._buffer) - at >= _prelude.size:
+            total, headers, checksum = _prelude.unpack_from(self._buffer, at)
+            if crc32(self._buffer[at : at + 8]) != checksum or total < _LEAST or headers > total - _LEAST:
+                self.ignored = self.ignored or bytes(self._buffer[at : at + _prelude.size])
                 frames.append(Damaged("the prelude of a message fails its checksum", final=True))
                 self._over = True
             elif total > self._limit:
                 self._size = self._left = total
-                rest = self._pass_over(bytes(self._held[at:]), frames)
-                self._held, at = bytearray(rest), 0
+                rest = self._pass_over(bytes(self._buffer[at:]), frames)
+                self._buffer, at = bytearray(rest), 0
                 if self._left:
                     break
-            elif len(self._held) - at < total:
+            elif len(self._buffer) - at < total:
                 break
             else:
-                frames.append(_read(bytes(self._held[at : at + total]), headers))
+                frames.append(_read(bytes(self._buffer[at : at + total]), headers))
                 at += total
-        del self._held[: len(self._held) if self._over else at]
+        del self._buffer[: len(self._buffer) if self._over else at]
         return frames
 
     def close(self) -> list[Framed]:
         """Return that the last message has not ended, if there is one."""
         if self._left:
             return [Skipped(self._size - self._left)]
-        return [Damaged("the last message is cut off")] if self._held else []
+        return [Damaged("the last message is cut off")] if self._buffer else []
 
     def _pass_over(self, chunk: bytes, frames: list[Framed]) -> bytes:
         """Return what stands behind a message that is too long."""

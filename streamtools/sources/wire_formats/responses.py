@@ -226,7 +226,7 @@ class Responses(FrameAdapter):
             return
         heard = item.heard.getvalue()
         if text.startswith(heard):
-            (self._text if kind == "message" else self._thought).half = ""
+            (self._text if kind == "message" else self._thought).reset()
             self._append(item, text[len(heard) :], events)
         item.settled.append(item.heard.getvalue())
         item.heard = StringIO()
@@ -256,7 +256,7 @@ class Responses(FrameAdapter):
         parts = objects(data.get("content"))
         text, heard = text_of(parts), item.text
         if not status and self._room >= 0 and text.startswith(heard):  # the response's whole text is for the machine
-            self._text.half = ""
+            self._text.reset()
             self._append(item, text[len(heard) :], events)
         if phase := string(data.get("phase")):
             events.append(SourceRaw({"phase": phase}, _FORMAT, "text"))
