@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streamtools.conversation import Emulation, augment_system_prompt, chat
     from streamtools.outputs.ui_texts import UiTexts
     from streamtools.recording.event_replay import replay
-    from streamtools.stream.judging import TextJudge
+    from streamtools.stream.text_judge import TextJudge
 
 __all__ = [
     "events", "Code", "StreamToolsError", "Limits", "ToolCall", "rules", "sources", "Dialect", "dialects_for", "Parser",
@@ -55,7 +55,7 @@ _LATER = {
     "outputs": "outputs",
     "rules": "rules",
     "replay": "recording.event_replay",
-    "TextJudge": "stream.judging",
+    "TextJudge": "stream.text_judge",
 }
 """Where the names stand that are loaded when they are used."""
 

@@ -14,8 +14,6 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, Unpack
 
-from anyio.abc import TaskGroup
-
 from streamtools.calls import ToolCall, ToolChoice, is_made_here, new_call_id
 from streamtools.conversation.emulation import EmulatedReply, Emulation, Mode
 from streamtools.conversation.failover import FailoverReply, Failures, Fallback
@@ -48,10 +46,10 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, ByName, enabled_dialects, for_model, unnamed
 from streamtools.parsing.dialects.neutralising import neutralise
 from streamtools.sources import events
-from streamtools.stream.driver import EventSource
 from streamtools.stream.options import OutputOptions, StreamOptions, parser_keywords, refuse_unknown
+from streamtools.stream.output import output_type
+from streamtools.stream.reading import EventSource
 from streamtools.stream.tool_stream import DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT, ToolStream
-from streamtools.stream.typed_output import output_type
 from streamtools.tools import ToolRegistry
 from streamtools.tools.guards import GuardTracker
 from streamtools.tools.registry import ToolsLike
@@ -206,13 +204,13 @@ class Chat(ToolStream):
         self._review = follow_up if callable(follow_up) else None
         self._steps_left = max_steps
         # The stream makes these two of its options, too; the first request needs them earlier.
-        self._watch = options["guards"] = GuardTracker.of(options.get("guards"))
+        self._guards = options["guards"] = GuardTracker.of(options.get("guards"))
         self._wish = parse_choice(options.get("tool_choice", "auto"))
         begins = events(()) if options.get("resume") is not None else self._next_answer()
         super().__init__(begins, tools=self._registry if tools is not None else None, **options)
-        self._machine.reserve(call for each in history if isinstance(each, Assistant) for call in each.calls)
-        if self._resumed is not None:
-            _check_open(self._resumed.calls, self._messages)
+        self._run.machine.reserve(call for each in history if isinstance(each, Assistant) for call in each.calls)
+        if self._run.resumed is not None:
+            _check_open(self._run.resumed.calls, self._messages)
 
     @property
     def supersedes(self) -> bool:
@@ -234,17 +232,12 @@ class Chat(ToolStream):
         """Return the history in the form of a provider; see `write_messages`, also for its errors."""
         return write_messages(self.history, format, dialects=self._dialects)
 
-    async def _resume(self, tools: TaskGroup) -> bool:
-        """Run what an earlier run has left open; the model is asked when that has been done."""
-        await super()._resume(tools)
-        return self._resumed is None
-
     # One request.
 
     def _next_answer(self) -> EventSource:
         """Return the source of the answer to the conversation as it stands."""
         self._steps_left -= 1
-        self._watch.last_turn = self._steps_left == 0
+        self._guards.last_turn = self._steps_left == 0
         history = neutralise_quotations(pair_results(self._messages, "cancelled"), self._dialects)
         mode = self._emulation.mode  # whose requests differ in what stands before the history
         ask = Ask(tuple(history), tuple(self._registry), self._wish, self._request, self._dialects, mode != "off")
@@ -289,16 +282,17 @@ class Chat(ToolStream):
 
     def _take_back(self, name: str, whole_step: bool) -> str | None:
         """Take back what cannot stand of an answer in which a model broke off: see `TakeBack`."""
-        machine = self._machine
-        if machine.has_run_calls:
-            self._hand_out(machine.discard())
+        run = self._run
+        if run.machine.has_run_calls:
+            run.emit(run.machine.discard())
             return None
         if whole_step:
-            self._hand_out(machine.restart_step(name))
-            self._step.check_limits()
+            run.emit(run.machine.restart_step(name))
+            run.steps.check_limits()
             return ""
-        events, written = machine.switch_model(self.result.text[self._answer_at :] + self._in_doubt, name)
-        self._hand_out(events)
+        shown = self.result.text[self._answer_at :] + run.unapproved_text
+        events, written = run.machine.switch_model(shown, name)
+        run.emit(events)
         return written
 
     def _teach(self, history: list[Message]) -> list[Message]:
@@ -314,27 +308,29 @@ class Chat(ToolStream):
         return [*([System(prompt)] if prompt else []), *examples, *rest]
 
     def _think(self, active: bool) -> None:
-        self._hand_out((Thinking(active, seq=self._machine.number()),))
+        self._run.emit((Thinking(active, seq=self._run.machine.number()),))
 
     # The next.
 
-    async def _follow(self) -> EventSource | None:
-        """Return the answer to what came of the step, if anything has to be said to the model."""
-        machine = self._machine
+    async def _next_source(self) -> EventSource | None:
+        """Return the answer to read next: the first one, or the one to the results of the last step."""
+        if self._run.resumed is None and (first := await super()._next_source()) is not None:
+            return first
+        machine = self._run.machine
         goes_on = machine.paused  # with the same turn, which is sent back as it is
         wrong = self._find_fault()
-        if not self._follows_up or not (goes_on or wrong or (self._executes and self._wish.mode != "none")):
+        if not self._follows_up or not (goes_on or wrong or (self._run.steps.executes and self._wish.mode != "none")):
             return None
         steps = self.result.steps[self._sent :]
         if machine.pending or not steps or not (goes_on or (machine.may_continue and (steps[-1].results or wrong))):
             return None
         await self._close_source()  # somebody may take a long time over the review
         machine.expect_answer()
-        self._watch.count_tokens(machine.tokens_used)
+        self._guards.count_tokens(machine.tokens_used)
         if self._steps_left == 0:
-            self._watch.trip("max_steps")
-        if self._watch.why is not None:
-            self._hand_out(machine.stop(self._watch.why))
+            self._guards.trip("max_steps")
+        if self._guards.why is not None:
+            self._run.emit(machine.stop(self._guards.why))
             return None
         new = steps_to_history(steps)
         if wrong:
@@ -361,7 +357,7 @@ class Chat(ToolStream):
         self._sent += len(steps)
         if not goes_on:
             self._wish = machine.tool_choice = ToolChoice()
-        self._hand_out((machine.clean(FollowUp(messages, seq=machine.number())),))
+        self._run.emit((machine.clean(FollowUp(messages, seq=machine.number())),))
         if self._fallback is not None:
             self._answer_at = len(self.result.text)
         return self._next_answer()

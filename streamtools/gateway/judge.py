@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
-from streamtools.stream.judging import Gate, Piece, TextJudge, decide, decide_now
+from streamtools.stream.text_judge import Gate, Piece, TextJudge, decide, decide_now
 
 
 class AnswerJudge:

@@ -18,7 +18,7 @@ from streamtools.logs import Logger
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.policies import Options
 from streamtools.rules.rule import Rule
-from streamtools.stream.judging import TextJudge
+from streamtools.stream.text_judge import TextJudge
 
 log = Logger(__name__)
 

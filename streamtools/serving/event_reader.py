@@ -16,7 +16,8 @@ from streamtools.errors import check_word
 from streamtools.events import Done, UIEvent
 from streamtools.serving.journal import Attachment
 from streamtools.serving.run import Run
-from streamtools.stream.driver import Driver, Startable, close
+from streamtools.stream.driver import Driver, Startable
+from streamtools.stream.reading import close
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.decisions import Decidable
 

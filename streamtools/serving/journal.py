@@ -22,7 +22,7 @@ from streamtools.events import Done, Start, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.outputs.native_frames import SharedFrames
 from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, log_key, resync
-from streamtools.stream.driver import YIELD_EVERY, Flag, close
+from streamtools.stream.reading import YIELD_EVERY, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools.at_most_once import DrivenRun
 
@@ -40,7 +40,7 @@ class Journal:
         self.last = 0  # the seq of the last event of the run
         self.logged = 0  # and of the last in the log
         self.done: Done | None = None
-        self.begun = Flag()  # there is something to read
+        self.begun = anyio.Event()  # there is something to read
         self.waiting: set[anyio.CancelScope] = set()  # the scopes of reads that wait for the log
         self.driven: DrivenRun | None = None  # the run as one that another process may take over
         self.shared_frames = SharedFrames()

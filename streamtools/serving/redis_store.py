@@ -29,7 +29,8 @@ from streamtools.serving.redis_process import SETTLING, RedisProcess
 from streamtools.serving.run import Run
 from streamtools.serving.stored_run import RedisJournal, StoredRun
 from streamtools.stream import stored_result
-from streamtools.stream.driver import Startable, close
+from streamtools.stream.driver import Startable
+from streamtools.stream.reading import close
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools import CallLedger, Decision, ToolOutcome
 from streamtools.tools.redis_client import RedisClient, open_client
@@ -271,7 +272,7 @@ class RedisStore:
             process.forget(tail)  # and the lease expires once more
             raise
         collector = Collector(())
-        collector.add((*said, *end))
+        collector.take((*said, *end))
         *before, done = end
         for event in before:
             tail.add(event.seq, event.to_json().encode())

@@ -22,7 +22,8 @@ from streamtools.logs import Logger
 from streamtools.serving.event_log import EventLog
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.mailbox import Mailbox
-from streamtools.stream.driver import Driver, Flag, Startable, close, read_into
+from streamtools.stream.driver import Driver, Startable
+from streamtools.stream.reading import close, read_into
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.tools.at_most_once import DRIVEN_RUN
 from streamtools.tools.decisions import Answer, Approve, Decidable, Decision, Deny, Question
@@ -73,7 +74,7 @@ class Run:
         self._fault: BaseException | None = None
         self._raised_at: TracebackType | None = None
         self._on_end = on_end
-        self._over = Flag()
+        self._over = anyio.Event()
         self._patience = patience
         self._readers: set[int] = set()
         self._thread = threading.get_ident()
@@ -231,7 +232,7 @@ class Run:
 
     async def _write(self, event: UIEvent) -> bool:
         if self._collector is not None:
-            self._collector.add((event,))
+            self._collector.take((event,))
         is_last = await self.journal.write(event)
         if not self._readers and self._driver is not None and self._driver.scope.deadline == math.inf:
             self._wait_for_readers()  # the last reader was collected in another thread

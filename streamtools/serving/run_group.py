@@ -21,7 +21,8 @@ from streamtools.errors import ClosedError, Draining, RunNotFound, TooManyRuns
 from streamtools.serving.event_log import Ended, EventLog, MemoryEventLog, log_key
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
-from streamtools.stream.driver import Startable, close
+from streamtools.stream.driver import Startable
+from streamtools.stream.reading import close
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore

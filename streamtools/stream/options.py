@@ -18,7 +18,7 @@ from streamtools.tools.suspension import Suspension
 
 if TYPE_CHECKING:
     from streamtools.rules.rule import Rule
-    from streamtools.stream.judging import TextJudge
+    from streamtools.stream.text_judge import TextJudge
 
 Decisions: TypeAlias = Mapping[str, Decision | bool]
 """Decisions by call id. True approves a call, False denies it."""
@@ -110,7 +110,7 @@ class TextOptions:
         Options(text_rules=self.rules, history=self.history, pace=self.pace)
         if self.judge is None:
             return
-        from streamtools.stream.judging import TextJudge  # few streams have a judge
+        from streamtools.stream.text_judge import TextJudge  # few streams have a judge
 
         if not isinstance(self.judge, TextJudge):
             raise ValueError(f"judge must be a TextJudge, got {self.judge!r}")

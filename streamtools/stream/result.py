@@ -32,11 +32,12 @@ from streamtools.events import (
     StepEnd,
     StepSuperseded,
     Text,
+    UIEvent,
     Usage,
     UsageReport,
     Warning,
 )
-from streamtools.events.event import is_large, weigh
+from streamtools.events.event import holds_large, weigh
 from streamtools.events.ui_events import RuledReasoning, ValidPartial
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step, steps_to_history
 from streamtools.json_values import Draft
@@ -46,13 +47,15 @@ from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.policies import ParserKeywords
 from streamtools.sources.finished import finished
-from streamtools.stream.step import Pieces, StepParts
+from streamtools.stream.step_parts import StepParts, TextPieces
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry
 
-TOGETHER = 256  # events are looked at together, which costs less; a large one at once, with those before it
-_WARNINGS = 1000  # of a run are kept; all of them are events
-_NOTED = {Reasoning, RuledReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}  # beside texts
-_NOTED |= {StepEnd, StepSuperseded, Partial, ValidPartial, Done}
+BATCH = 256
+"""Events that are collected together, which costs less. A large event is collected immediately."""
+MAX_WARNINGS = 1000
+"""Warnings of a run that the result keeps. The events hold all of them."""
+_COLLECTED = {Reasoning, RuledReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}  # besides text
+_COLLECTED |= {StepEnd, StepSuperseded, Partial, ValidPartial, Done}
 
 
 @dataclass
@@ -122,25 +125,31 @@ class TurnResult:
 
 
 class Collector:
-    """Gathers a result from the events as they go out; costs nearly nothing until there are many, or it is read."""
+    """Collects the result of a run. A stage: it sees events before the consumer does.
 
-    def __init__(self, dialects: tuple[Dialect, ...]) -> None:
+    It costs almost nothing until `BATCH` events have arrived or the result is read.
+    """
+
+    def __init__(
+        self,
+        dialects: tuple[Dialect, ...],
+        *,
+        max_size: int | None = None,
+        shown_call: Callable[[ToolCall], ToolCall] | None = None,
+    ) -> None:
+        """`max_size` is the limit of `size`. `shown_call` returns a native call as the history has it."""
         self.result = TurnResult(dialects=dialects)
         self.size = 0
-        """Characters of what the result keeps of the model's words: text, reasoning, and calls as they were written."""
-        self.new: list[Event | list[ToolOutcome]] = []
-        """What has been handed out and not been looked at, and what came of the calls of a step, in call order; after
-        `TOGETHER` of them, `look` is called."""
+        """Characters of text, reasoning, and calls as the model wrote them."""
         self.draft = Draft()
-        """What the run has come to of the `output` that was asked for."""
-        self.shown: Callable[[ToolCall], ToolCall] = lambda call: call
-        """What the history has of a native call."""
-        self.tell: Callable[[Sequence[Any]], object] | None = None
-        """Who watches: told what is new when that is looked at."""
+        """The typed answer, as far as it has arrived."""
+        self._new: list[Event | list[ToolOutcome]] = []  # not collected yet: events, and the outcomes of a step
+        self._max_size = max_size
+        self._shown_call = shown_call
         self._source: object = None
-        self._shown = Pieces()
-        self._thought = Pieces()
-        self._length = self._thought_length = 0  # characters shown, and thought
+        self._shown = TextPieces()
+        self._thought = TextPieces()
+        self._length = self._thought_length = 0  # characters of text, and of reasoning
         self._used: Usage | None = None  # of models whose name is not known yet
         self._last_begin = self._step_begin = (0, 0, 0)
         self._begin_step()
@@ -148,58 +157,66 @@ class Collector:
     def _begin_step(self) -> None:
         self._last_begin = self._step_begin
         self._step_begin = (self._length, self._thought_length, len(self.result.errors))
-        self._said = StepParts()
-        self._results: dict[str, CallResult | None] = {}  # by call id; None for a call that nobody has run
-        self._names: dict[str, str] = {}  # of calls that have begun
+        self._parts = StepParts()
+        self._results: dict[str, CallResult | None] = {}  # by call id; None for a call that has not run
+        self._names: dict[str, str] = {}  # of calls that have started
         self._in_text: dict[str, ToolCall] = {}
-        self._flooded = False  # there were too many calls
-        self._instead = 0  # characters of the text that comes which stand for what a rule has found, and are not said
-        self._thought_instead = 0  # the same of reasoning
+        self._has_too_many_calls = False
+        self._replacement = 0  # characters of the next text that a rule put there: they are shown, but not history
+        self._reasoning_replacement = 0  # the same for reasoning
         self._resumed: Collection[str] = ()  # ids of calls that an earlier run has put into the history
 
-    def add(self, events: Sequence[Event]) -> None:
-        """Take note of events."""
-        self.new += events
-        if len(self.new) >= TOGETHER or any(map(is_large, events)):
-            self.look()
+    @property
+    def is_too_large(self) -> bool:
+        """Whether `size` exceeds its limit."""
+        return self._max_size is not None and self.size > self._max_size
+
+    def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
+        """Record events; return them."""
+        self._new += events
+        if len(self._new) >= BATCH or holds_large(events):
+            self.collect()
+        return events
+
+    def record(self, outcomes: list[ToolOutcome]) -> None:
+        """Record the outcomes of a step, in call order."""
+        self._new.append(outcomes)
 
     def resume(self, calls: Iterable[ToolCall]) -> None:
-        """Take note that these calls of the step that begins were made in an earlier run, and stand in the history."""
+        """Note that an earlier run made these calls of the step, and that the history holds them."""
         self.result.resumed = list(calls)
         self._resumed = frozenset(call.id for call in calls)
 
     def read_from(self, source: object) -> None:
-        """Take note of what is read from here on; where it says whose answer it is, the step remembers that."""
-        self.look()
+        """Set the source of the next events. Its `origin` names the provider of the step."""
+        self.collect()
         self._source = source
 
     def read(self) -> TurnResult:
-        """Return the result as it stands."""
-        self.look()
+        """Return the current result."""
+        self.collect()
         self.result.text = self._shown.join()
         self.result.reasoning = self._thought.join()
         return self.result
 
-    def look(self) -> None:
-        """Look at what is new. Neighbouring texts are one, which both the reader and the model have before them."""
-        if self.tell is not None and self.new:
-            self.tell(self.new)
+    def collect(self) -> None:
+        """Collect the recorded events. Adjacent texts are collected as one."""
         texts: list[str] = []
-        for event in self.new:
+        for event in self._new:
             if type(event) is Text:
                 texts.append(event.text)
                 continue
             kind = type(event)
-            if texts and (kind in _NOTED or kind is list):
+            if texts and (kind in _COLLECTED or kind is list):
                 self._show(texts)
-            if kind in _NOTED:
-                self._add(event)  # type: ignore[arg-type]  # which is no list
+            if kind in _COLLECTED:
+                self._add(event)  # type: ignore[arg-type]  # it is no list
             elif isinstance(event, list):
                 self._add_outcomes(event)
         if texts:
             self._show(texts)
-        self.new.clear()
-        for pieces in (self._shown, self._said.written, self._thought):
+        self._new.clear()
+        for pieces in (self._shown, self._parts.written, self._thought):
             if pieces.recent:
                 pieces.pack()
 
@@ -208,8 +225,8 @@ class Collector:
         self.size += len(text)
         self._length += len(text)
         self._shown.recent.append(text)
-        self._said.write(text[self._instead :] if self._instead else text)
-        self._instead = max(0, self._instead - len(text))
+        self._parts.write(text[self._replacement :] if self._replacement else text)
+        self._replacement = max(0, self._replacement - len(text))
         texts.clear()
 
     def _add_outcomes(self, outcomes: list[ToolOutcome]) -> None:
@@ -226,20 +243,20 @@ class Collector:
                 self._thought_length += len(text)
                 self._thought.recent.append(text)
                 said = getattr(event, "written", None) or event
-                if self._thought_instead:
-                    said = replace(said, text=said.text[self._thought_instead :])
-                    self._thought_instead = max(0, self._thought_instead - len(text))
-                self._said.think(said)
+                if self._reasoning_replacement:
+                    said = replace(said, text=said.text[self._reasoning_replacement :])
+                    self._reasoning_replacement = max(0, self._reasoning_replacement - len(text))
+                self._parts.think(said)
             case Raw():
                 if event.format is not None:
                     self.size += weigh(event)
-                    self._said.take(event.written or event)
+                    self._parts.take(event.written or event)
             case Matched(where="reasoning"):
-                self._said.think(Reasoning(event.written or ""))
-                self._thought_instead = event.shown
+                self._parts.think(Reasoning(event.written or ""))
+                self._reasoning_replacement = event.shown
             case Matched():
-                self._said.write(event.written)
-                self._instead = 0 if event.written is None else event.shown
+                self._parts.write(event.written)
+                self._replacement = 0 if event.written is None else event.shown
             case CallStart(call_id, name):
                 self._names[call_id] = name
             case Call(call):
@@ -249,17 +266,17 @@ class Collector:
                     return
                 self._results[call.id] = None
                 if call.dialect == NATIVE:
-                    self._said.call(self.shown(call))
+                    self._parts.call(call if self._shown_call is None else self._shown_call(call))
                 else:
                     written = replace(call, raw=event.written) if event.written else call
-                    self._said.write(written.raw)
+                    self._parts.write(written.raw)
                     self._in_text[call.id] = written
             case Error():
                 self._add_error(event)
             case Warning():
                 if event.code is Code.FAILED_OVER:
-                    self._said.forget_own()
-                if len(result.warnings) < _WARNINGS:
+                    self._parts.keep_text_only()
+                if len(result.warnings) < MAX_WARNINGS:
                     self.size += len(event.raw or "")
                     result.warnings.append(event)
             case UsageReport(usage):
@@ -277,7 +294,7 @@ class Collector:
                     self._count(origin.model, self._used)
                     self._used = None
                 in_text, id = self._in_text.values(), event.response_id
-                parts = self._said.close(in_text, result.dialects)
+                parts = self._parts.close(in_text, result.dialects)
                 said = Assistant(parts=parts, in_text=in_text, origin=origin, response_id=id)
                 result.steps.append(Step(said, results, id))
                 self._begin_step()
@@ -296,7 +313,7 @@ class Collector:
         by_model[model] = by_model[model] + usage if model in by_model else usage
 
     def _take_back(self) -> None:
-        """Forget the step that has just ended: it was superseded."""
+        """Remove the last step: it was superseded."""
         result = self.result
         result.steps.pop()
         self.draft, result.output = Draft(), None
@@ -307,7 +324,7 @@ class Collector:
         del result.errors[errors:]
 
     def _add_error(self, error: Error) -> None:
-        """Take note of an error, unless it is that of a tool, which comes as an outcome too."""
+        """Record an error. Errors of tools are outcomes, and not recorded here."""
         self.size += len(error.raw or "")
         call = error.call
         if call is None and error.code is Code.SUPERSEDED and error.message == BROKEN_OFF:
@@ -319,20 +336,20 @@ class Collector:
             elif error.code is Code.SUPERSEDED:
                 self.result.calls.remove(call)
                 del self._results[call.id]
-                self._said.drop(self._in_text.pop(call.id, call))
+                self._parts.drop(self._in_text.pop(call.id, call))
             return
         if error.dialect != NATIVE:
-            self._said.write(error.written or error.raw or "")
+            self._parts.write(error.written or error.raw or "")
         if error.code is Code.TOO_MANY_CALLS:
-            if self._flooded:
+            if self._has_too_many_calls:
                 return
-            self._flooded = True
+            self._has_too_many_calls = True
         self.result.errors.append(error)
         if error.call_id is None:
             return
         if error.dialect == NATIVE:
             name = self._names.get(error.call_id, "unknown")
-            self._said.call(ToolCall(id=error.call_id, name=name, arguments={}, dialect=NATIVE))
+            self._parts.call(ToolCall(id=error.call_id, name=name, arguments={}, dialect=NATIVE))
         text = error.message + SEND_AGAIN
         self._results[error.call_id] = CallResult(error.dialect, "error", text, error.call_id, is_error=True)
 

@@ -1,15 +1,15 @@
-"""The pipeline as one asynchronous iterator: source, machine and tools, with one owner.
+"""`ToolStream`: source, machine and tools as one asynchronous iterator.
 
-A task of the stream reads the source, feeds the machine and runs the tools; a bounded buffer stands between it and the
-consumer. So a cancelled read, a `break`, and a consumer that never comes back do not affect the run; a slow one slows
-the provider. Leaving the `async with` ends the run: the tools stop, the response is closed, and `done` is sent.
+A task of the stream reads the source, feeds the machine and runs the tools. A bounded buffer separates it from the
+consumer. So a cancelled read, a `break`, or a consumer that never returns does not affect the run; a slow consumer
+slows the provider. Leaving the `async with` ends the run: the tools stop, the response is closed, and `done` is sent.
 
-The iterator is a class: an asynchronous generator would be cleaned up in the task that happens to iterate (PEP 789).
+The iterator is a class: the event loop would close an asynchronous generator in another task (PEP 789).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Never, Self
@@ -18,13 +18,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from streamtools.calls import ToolChoice
-from streamtools.errors import ClosedError, Code, UnreadableSource
-from streamtools.events import SourceError, SourceEvent, UIEvent
+from streamtools.errors import ClosedError, UnreadableSource
+from streamtools.events import UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
 from streamtools.parsing.policies import ParserOptions
-from streamtools.stream.driver import EventSource, Flag, close
-from streamtools.stream.handover import LEFT_ELSEWHERE
 from streamtools.stream.options import (
     ApprovalOptions,
     Decisions,
@@ -36,22 +34,29 @@ from streamtools.stream.options import (
     parser_keywords,
     refuse_unknown,
 )
-from streamtools.stream.step import StepCalls
-from streamtools.stream.typed_output import TypedOutput, output_type
+from streamtools.stream.output import items_of, output_type
+from streamtools.stream.reading import EventSource, close
+from streamtools.stream.result import Collector, TurnResult
+from streamtools.stream.step_runner import StepRunner
+from streamtools.stream.stream_run import StreamRun
 from streamtools.tools import Runner, ToolRegistry
 from streamtools.tools.approvals import Approvals
 from streamtools.tools.decisions import Decidable, Decision, Question
 from streamtools.tools.failures import is_stray
-from streamtools.tools.guards import Guards, GuardTracker, Stop
+from streamtools.tools.guards import Guards, GuardTracker
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.suspension import Suspension, read_resumption
 from streamtools.tools.threads import Threads
 from streamtools.tools.tool_choice import check_choice, parse_choice
 
+LEFT_ELSEWHERE = (
+    "a stream is left in the task that entered it, and this is another; an asynchronous generator around a stream is "
+    "closed where it is read: `async with aclosing(generator)`, or give the stream itself to whoever reads"
+)
 DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT = ParserOptions(), RunnerOptions(), TextOptions()
 
 
-class ToolStream(TypedOutput, Decidable):
+class ToolStream(Decidable):
     """One run, as an asynchronous context manager that is also the iterator of its UI events.
 
     `source` comes from `streamtools.sources`. `tools` is a registry, tools, or plain functions. Without tools, calls
@@ -111,30 +116,42 @@ class ToolStream(TypedOutput, Decidable):
         wish = parse_choice(tool_choice)
         check_choice(wish, registry.names, eager=runner.execute == "eager")
         execute = "never" if tools is None else runner.execute
-        self._resumed = read_resumption(resume, approvals.decisions, runner.ledger)
-        super().__init__(enabled_dialects(dialects, native_tool_calls))
+        resumed = read_resumption(resume, approvals.decisions, runner.ledger)
         self._source = source
-        self._watch = GuardTracker.of(guards)
-        self._most = self._watch.guards.size
-        self._executes = execute != "never"
-        self._approvals = Approvals(attended=approvals.ask == "now", timeout=approvals.timeout, resumed=self._resumed)
-        self._step = StepCalls(
-            StreamMachine(
-                dialects=dialects,
-                tools=registry,
-                execute=execute,
-                native_tool_calls=native_tool_calls,
-                self_contained=runner.self_contained,
-                tool_choice=wish,
-                run_id=run_id,
-                output=output_type(answer.type),
-                **parser_keywords(parser, text),
-            ),
-            choose_dialects(dialects),  # in which earlier results may have been written, too
-            executes=self._executes,
-            watch=self._watch,
+        self._was_read = False
+        self._approvals = Approvals(attended=approvals.ask == "now", timeout=approvals.timeout, resumed=resumed)
+        machine = StreamMachine(
+            dialects=dialects,
+            tools=registry,
+            execute=execute,
+            native_tool_calls=native_tool_calls,
+            self_contained=runner.self_contained,
+            tool_choice=wish,
+            run_id=run_id,
+            output=output_type(answer.type),
+            **parser_keywords(parser, text),
+        )
+        tracker = GuardTracker.of(guards)
+        judge = argument_rules = None
+        if text.judge is not None:
+            from streamtools.stream.text_judge import JudgeStage  # few runs have a judge
+
+            judge = JudgeStage(text.judge, machine.run_id)
+        if text.rules_in_arguments:
+            from streamtools.stream.argument_rules import ArgumentRules  # loads all of the rules
+
+            argument_rules = ArgumentRules(text.rules)
+        shown_call = argument_rules.call if argument_rules is not None and text.history == "as_shown" else None
+        collector = Collector(
+            enabled_dialects(dialects, native_tool_calls), max_size=tracker.guards.size, shown_call=shown_call
+        )
+        steps = StepRunner(
+            machine,
+            choose_dialects(dialects),  # earlier results may have been written in any of them
+            executes=execute != "never",
+            guards=tracker,
             approvals=self._approvals,
-            resumed=self._resumed,
+            resumed=resumed,
             make_runner=partial(
                 Runner,
                 registry,
@@ -146,52 +163,82 @@ class ToolStream(TypedOutput, Decidable):
                 state=runner.state,
                 ledger=runner.ledger,
             ),
-            note=self._collector.new.append,
+            record=collector.record,
         )
-        self._machine = self._step.machine
-        self._have_judged(text.judge, self.run_id)
-        if text.rules_in_arguments:
-            self._apply_to_arguments(text)
-        self._ended = Flag()
-        self._scope: anyio.CancelScope | None = None
-        self._bound: anyio.CancelScope  # the run is driven in it until it has to stop, for the reason `_why`
-        self._why: Stop = "time_limit"
-        self._task = 0  # the id of the one that has entered it
+        self._run = StreamRun(machine, steps, collector, judge=judge, argument_rules=argument_rules, resumed=resumed)
+        self._buffer = self._run.buffer
+        self._task_id = 0  # of the task that entered the stream
+        self._scope: anyio.CancelScope | None = None  # around the task of the run
         self._tasks: TaskGroup | None = None
+        self._finished: anyio.Event | None = None
 
     @property
     def run_id(self) -> str:
         """The id of the run, as in its `start` event."""
-        return self._machine.run_id
+        return self._run.machine.run_id
+
+    @property
+    def result(self) -> TurnResult:
+        """The result of the run. It is complete after the `async with`."""
+        return self._run.collector.read()
+
+    @property
+    def output(self) -> Any:
+        """The typed answer as plain data, as far as it has arrived. It is not validated, and never an instance.
+
+        `result.output` is the validated instance, once the answer is complete and valid.
+        """
+        self._run.collector.collect()
+        return self._run.collector.draft.value
+
+    def items(self, kind: Any, *, path: Sequence[str | int] | None = None) -> AsyncIterator[Any]:
+        """Yield the items of a list in the answer, each validated as a `kind` as soon as it closes.
+
+        `path` is the path of the list; None means the first list of the answer. This reads the stream: other events are
+        skipped. Invalid items are left out; the warning about the whole answer reports them.
+        """
+        return items_of(self, kind, path)
 
     @property
     def threads(self) -> Threads:
-        """How many threads of tools could not be stopped: `left` are still at work, `dropped` ended too late."""
-        return self._step.runner.threads
+        """Threads of tools that could not be stopped: `left` still run, `dropped` ended too late."""
+        return self._run.steps.runner.threads
 
     @property
     def suspension(self) -> Suspension | None:
-        """What the run waits for, once it has ended: the calls that somebody has to decide about; None if none."""
-        return self._step.suspend(self.result.pending)
+        """The calls that wait for a decision, after the run has ended; None if no call waits."""
+        return self._run.steps.suspend(self.result.pending)
 
     @property
     def questions(self) -> list[Question]:
-        """What waits to be decided about now, in the order in which it was asked."""
+        """The open questions, in the order in which they were asked."""
         return self._approvals.questions
 
     def decide(self, call_id: str, decision: Decision) -> None:
-        """Say what becomes of a call that waits for it. Raises `DecisionRefused` if nothing waits for this."""
+        """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this decision."""
         self._approvals.decide(call_id, decision)
 
+    # The consumer's side.
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[UIEvent]:
+        return self._buffer.get()
+
+    def take_ready(self) -> Sequence[UIEvent]:
+        """Return the events that a read would not wait for, up to a limit of bytes."""
+        return self._buffer.take_ready()
+
     async def __aenter__(self) -> Self:
-        if self._tasks is not None or self._over:
+        if self._tasks is not None or self._buffer.is_closed:
             raise ClosedError("a stream is entered once")
-        self._task = anyio.get_current_task().id
+        self._task_id = anyio.get_current_task().id
         self._scope = anyio.CancelScope()
+        self._finished = anyio.Event()
         self._tasks = await anyio.create_task_group().__aenter__()
-        with self._open(self._machine, self._resumed.trace if self._resumed else ""):
-            self._hand_out(self._machine.start())
-            self._tasks.start_soon(self._produce, self._scope)
+        with self._run.open():
+            self._tasks.start_soon(self._drive, self._scope)
         return self
 
     async def __aexit__(
@@ -199,182 +246,86 @@ class ToolStream(TypedOutput, Decidable):
     ) -> None:
         assert self._tasks is not None
         assert self._scope is not None
-        if not self._over:
+        if not self._buffer.is_closed:
             self._scope.cancel()
-        if anyio.get_current_task().id != self._task:  # on trio, the group would wait for ever
+        if anyio.get_current_task().id != self._task_id:  # on trio, the group would wait forever
             await self.aclose()
             raise ClosedError(LEFT_ELSEWHERE)
-        # The group is shown a cancellation only: it keeps asyncio's own where a scope's follows. Others it would wrap.
+        # The group gets only a cancellation: it keeps asyncio's own cancellation apart from a scope's. It would wrap
+        # other exceptions.
         is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
         try:
             await self._tasks.__aexit__(kind if is_cancelled else None, error if is_cancelled else None, None)
         finally:
-            if not self._over:  # asyncio may cancel a task before its first step, which then is never taken
+            if not self._buffer.is_closed:  # asyncio may cancel a task before its first step
                 try:
                     await self._close_source()
                 finally:
                     self._finish()
         if error is None:
-            self._raise_fault()
+            self._buffer.raise_error()
 
     async def aclose(self) -> None:
-        """Stop the tools, close the response, and wait until both are done. What was not handed out still is."""
-        if self._scope is None:
-            self._over = True
+        """Stop the tools, close the response, and wait for both. Events that were not read can still be read."""
+        if self._scope is None or self._finished is None:
+            self._buffer.close()
             await self._source.aclose()
         else:
             self._scope.cancel()
-            await self._ended.wait()
+            await self._finished.wait()
 
     # The task that drives the run.
 
-    async def _produce(self, scope: anyio.CancelScope) -> None:
-        unreadable: str | None = None  # the name of what made it so
+    async def _drive(self, scope: anyio.CancelScope) -> None:
+        failure: str | None = None  # the name of the exception that made the source unreadable
         try:
             with scope:
                 async with anyio.create_task_group() as tools:
-                    self._bound = tools.cancel_scope
-                    if (left := self._watch.begin(now := anyio.current_time())) is not None:
-                        self._bound.deadline = now + left
                     try:
-                        if self._judging is not None:
-                            self._judging.begin(tools, self._hand_out, self._refuse)
-                        take, step, reads = self._taker(tools), self._step, await self._resume(tools)
-                        while True:
-                            self._machine.source = self._source
-                            self._collector.read_from(self._source)
-                            if reads:
-                                await self._read(self._source, take, self._machine)
-                                if step.running:  # eager calls of a turn that never became complete
-                                    self._hand_out(await step.end())
-                            reads = True
-                            await self._settle()
-                            following = await self._follow()
-                            if following is None:
-                                break
-                            await self._close_source()
-                            self._source = following
-                        if self._judging is not None:  # while there is somebody to ask about the last text
-                            self._hand_out(self._machine.close())
+                        self._run.begin(tools)
+                        await self._read_sources(tools)
                     except BaseException as error:
                         if isinstance(error, Exception):
-                            self._fault = error  # and the group is not shown it: it would wrap it
-                        elif not is_stray(error):  # which our consumer would take for its own
+                            self._buffer.fail(error)  # the consumer gets it; the group would wrap it
+                        elif not is_stray(error):  # the consumer would take a stray one for its own
                             raise
-                        unreadable = type(error).__qualname__
+                        failure = type(error).__qualname__
                         tools.cancel_scope.cancel()
-                self._stop_judging()
-                if self._bound.cancelled_caught and unreadable is None:
-                    self._hand_out(self._step.end_calls())
-                    self._hand_out(self._machine.stop(self._why))
-                if unreadable is not None:
-                    fault = SourceError("the stream could not be read", Code.STREAM_INTERRUPTED, cause=unreadable)
-                    self._hand_out(self._machine.feed(fault))
-                    self._hand_out(self._step.end_calls())
-                self._hand_out(self._machine.close())
+                self._run.end(failure)
         except BaseException as error:
-            if not is_stray(error):  # as one that came while we were stopped
+            if not is_stray(error):
                 raise
         finally:
             try:
                 await self._close_source()
-            finally:  # asyncio's own cancellation knows no shields
+            finally:  # asyncio's own cancellation ignores shields
                 self._finish()
 
-    def _finish(self) -> None:
-        """End the run with its one `done`, and wake all that wait."""
-        self._stop_judging()
-        self._hand_out(self._step.end_calls())
-        self._hand_out(self._machine.cancel())
-        self._step.check_limits()
-        self._end()
-        self._ended.set()
+    async def _read_sources(self, tools: TaskGroup) -> None:
+        await self._run.resume(tools)
+        while (source := await self._next_source()) is not None:
+            if source is not self._source:
+                await self._close_source()
+                self._source = source
+            await self._run.read(source, tools)
+        self._run.complete()
 
-    def _break_off(self) -> None:
-        self._why = "size_limit"
-        self._bound.cancel()
+    async def _next_source(self) -> EventSource | None:
+        """Return the source to read next; None ends the run. The only method that a subclass may replace.
 
-    def _refuse(self) -> None:  # the judge has refused some of the text
-        self._machine.refuse_text()
-        self._bound.cancel()
-
-    def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]:
-        """Return what takes each batch of a source; it waits only for room, and for calls, which run in `tools`."""
-        machine, step, feed, hand_out = self._machine, self._step, self._machine.feed, self._hand_out
-
-        def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
-            if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
-                raise UnreadableSource(f"a source yields lists of source events, and this one {type(batch)!r}")
-            events: list[UIEvent] = []
-            rest = iter(batch)
-            try:
-                for source_event in rest:
-                    events += feed(source_event)
-                    if machine.runnable or (step.running and machine.awaits_outcomes):
-                        hand_out(events)
-                        return run(rest)
-                    if machine.ended_step is not None:
-                        step.check_limits()
-            except BaseException:
-                hand_out(events)
-                raise
-            return wait() if hand_out(events) else machine.stopped
-
-        async def run(rest: Iterator[SourceEvent]) -> bool:
-            events: list[UIEvent] = []
-            try:
-                await self._settle()
-                hand_out(await step.run_calls(tools, self._send))
-                for source_event in rest:
-                    events += feed(source_event)
-                    if machine.runnable or (step.running and machine.awaits_outcomes):
-                        hand_out(events)
-                        events = []
-                        await self._settle()
-                        hand_out(await step.run_calls(tools, self._send))
-                    elif machine.ended_step is not None:
-                        step.check_limits()
-            finally:
-                hand_out(events)
-            return await wait()
-
-        async def wait() -> bool:
-            await self._wait_for_room()
-            return machine.stopped
-
-        return take
+        It is called in the task of the run: first after the calls of an earlier run, then after each source. An
+        exception ends the run with an error, and is raised to the consumer. A stream reads one source, and none while
+        calls of the earlier run are pending: the pending calls of a run belong to one run.
+        """
+        if self._was_read or self._run.machine.pending:
+            return None
+        self._was_read = True
+        return self._source
 
     async def _close_source(self) -> None:
         await close(self._source, complaint="source_not_closed", run_id=self.run_id)
 
-    # The seam: what a stream of ours that goes on, such as a chat, does otherwise. It overrides the two methods below,
-    # and no other private member of this class or of `Handover`; `tests/whole/test_layers.py` has which it may use.
-    # `_watch`, whose limits each step is held to, is its own to set. Both methods are called in the
-    # task that drives the run: what they raise ends the run with an error and is raised to the caller, and they may be
-    # cancelled wherever they wait.
-
-    async def _resume(self, tools: TaskGroup) -> bool:
-        """Run what an earlier run has left open; return whether the source is read next, and not `_follow` asked.
-
-        While anything of it stays open, nothing more is read: what is left at the end of a run is of one run. Called
-        once, before anything is read. An override awaits this one first, and answers for itself what is read.
-        """
-        if self._resumed is not None:
-            calls = self._resumed.calls
-            self._collector.resume(calls)
-            self._hand_out(self._machine.resume(calls))
-            if self._executes:
-                self._hand_out(await self._step.run_calls(tools, self._send))
-            else:
-                self._hand_out(self._step.settle())
-        return not self._machine.pending
-
-    async def _follow(self) -> EventSource | None:
-        """Return the source that is read next, None at the end. In a run of one request there is no other.
-
-        Called when a source has been read to its end and what could run has been run; whether its answer was complete
-        is what `may_go_on` of the machine says. An override that returns a source has found it so and said `go_on` to
-        the machine, and sees to it that a run has a last request; one that changes its mind says `rest`. Whoever called
-        closes the source that was read, unless the override has, and the one that is returned.
-        """
-        return None
+    def _finish(self) -> None:
+        self._run.finish()
+        if self._finished is not None:
+            self._finished.set()

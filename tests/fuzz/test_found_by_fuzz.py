@@ -10,7 +10,7 @@ import pytest
 from streamtools import ParserOptions, TextOptions, ToolStream, rules
 from streamtools.conversation.decision import read_decision
 from streamtools.events import CallDelta, ProviderCompleted, SourceEvent, ToolCallDelta, ToolCallStart
-from streamtools.stream.shown_arguments import _ShownText
+from streamtools.stream.argument_rules import _ShownText
 from tests.support.cases import together
 from tests.support.stories import Script
 

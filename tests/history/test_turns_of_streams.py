@@ -244,8 +244,8 @@ def turn(format: str, chunks: list[bytes], dialects: Any = ()) -> Step:
     told = [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
     collector.read_from(type("Source", (), {"origin": (adapter.format, None, None)}))
     for event in told:
-        collector.add(machine.feed(event))
-    collector.add(machine.close())
+        collector.take(machine.feed(event))
+    collector.take(machine.close())
     (step,) = collector.read().steps
     return step
 

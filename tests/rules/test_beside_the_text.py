@@ -52,7 +52,7 @@ from streamtools.events import (
 from streamtools.history import Assistant, Thought
 from streamtools.outputs import FORMATS
 from streamtools.runs import Runs
-from streamtools.stream.shown_arguments import ShownArguments
+from streamtools.stream.argument_rules import ArgumentRules
 from streamtools.testing.laws import cut
 from tests.machine.test_machine_laws import run
 from tests.rules.test_text_guard import CALL, RULES, feed
@@ -179,7 +179,7 @@ def test_the_pieces_of_arguments_are_the_json_of_what_is_shown(
     """However they are cut, and whatever their strings are escaped with."""
     found = [*EMAIL, rules.replace("secret", "…"), rules.mark("a")]
     written = json.dumps({"value": value}, ensure_ascii=not plain, indent=indent).replace("@", r"\u0040" if at else "@")
-    shown = ShownArguments(found)
+    shown = ArgumentRules(found)
     came = [shown.show(CallDelta("c", piece)) for piece in cut(written, at)]
     text = "".join(event.text for event in came if isinstance(event, CallDelta))
     call = next(iter(parse('###:{"name": "f", "arguments": ' + written + "}", text_rules=()).calls))
@@ -194,7 +194,7 @@ def test_the_pieces_of_arguments_are_the_json_of_what_is_shown(
 def test_a_character_may_be_written_as_two_halves() -> None:
     """Or as one of them, which is none."""
     for text in (r'{"a": "\ud83d\ude00@x.org \ud83d"}', r'{"a": "\ud83d"}', r'{"a": "\ude00\ud83d\ud83d\ude00"}'):
-        shown = ShownArguments([rules.remove("x")])
+        shown = ArgumentRules([rules.remove("x")])
         came = "".join(getattr(shown.show(CallDelta("c", each)), "text", "") for each in text)
         assert json.loads(text.replace("x", "")) == json.loads(came)
 

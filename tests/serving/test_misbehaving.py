@@ -28,7 +28,7 @@ from streamtools.events.event import LARGE, weigh
 from streamtools.limits import Limits
 from streamtools.outputs import asgi
 from streamtools.runs import MemoryEventLog, Runs, log_key
-from streamtools.stream.handover import BUFFERED, BUFFERED_BYTES
+from streamtools.stream.event_buffer import MAX_BYTES, MAX_EVENTS
 from tests.serving.test_asgi_server import END, chunk
 from tests.support.bounds import stored
 from tests.support.loopback import Loopback
@@ -109,7 +109,7 @@ async def test_clients_that_never_read_a_stream(delta: str) -> None:
         while before < read:
             before = read
             await anyio.wait_all_tasks_blocked()
-        assert read <= BUFFERED_BYTES + 2**20 + 4 * getsizeof(delta)
+        assert read <= MAX_BYTES + 2**20 + 4 * getsizeof(delta)
         group.cancel_scope.cancel()
 
 
@@ -160,7 +160,7 @@ async def test_a_client_that_stops_reading_over_sockets(size: int) -> None:
             still, before = (still + 1 if written == before else 0), written
             await anyio.lowlevel.checkpoint()
         held = len(streams[0].result.text) - sent * size
-        assert 0 < held <= min(BUFFERED * size, BUFFERED_BYTES) + 2**16 + 2**16
+        assert 0 < held <= min(MAX_EVENTS * size, MAX_BYTES) + 2**16 + 2**16
         await reader.aclose()
         with anyio.fail_after(20):
             await is_over.wait()

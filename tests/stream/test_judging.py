@@ -27,8 +27,8 @@ from streamtools.events import (
     UIEvent,
 )
 from streamtools.machine import StreamMachine
-from streamtools.stream import judging
-from streamtools.stream.judging import Gate
+from streamtools.stream import text_judge
+from streamtools.stream.text_judge import Gate
 from streamtools.testing.laws import cut
 from tests.support.cases import together
 from tests.support.options import grouped
@@ -377,7 +377,7 @@ def _told(events: Sequence[UIEvent]) -> list[str]:
 
 def a_sentence_is_cut_where_the_delta_is(patch: pytest.MonkeyPatch) -> None:
     """What came before of its end is forgotten."""
-    patch.setattr(judging, "_LOOK_BACK", 1)
+    patch.setattr(text_judge, "_LOOK_BACK", 1)
 
 
 def what_waits_goes_out_at_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -423,8 +423,8 @@ def test_a_text_at_once_is_cut_in_linear_time(monkeypatch: pytest.MonkeyPatch) -
             searched.append((len(text) if end is None else end) - begin)
             return self._pattern.search(text, begin, len(text) if end is None else end)
 
-    monkeypatch.setattr(judging, "_SENTENCE", Counting(judging._SENTENCE))
-    monkeypatch.setattr(judging, "_SPACE", Counting(judging._SPACE))
+    monkeypatch.setattr(text_judge, "_SENTENCE", Counting(text_judge._SENTENCE))
+    monkeypatch.setattr(text_judge, "_SPACE", Counting(text_judge._SPACE))
     gate = Gate(TextJudge(lambda text, before: True))
     gate.take([Text("a. " * 20_000)])
 

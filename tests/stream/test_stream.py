@@ -36,7 +36,7 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.events.event import BATCH_BYTES, weigh
-from streamtools.stream import handover
+from streamtools.stream import event_buffer
 from streamtools.stream.options import MOVED
 from tests.support.bounds import stored
 from tests.support.cases import together
@@ -533,15 +533,15 @@ async def test_a_slow_consumer_slows_the_provider() -> None:
     async with opened(source) as events:
         await anyio.wait_all_tasks_blocked()
         before = source.read
-        assert before <= handover.BUFFERED
-        for _ in range(handover.BUFFERED // 4):
+        assert before <= event_buffer.MAX_EVENTS
+        for _ in range(event_buffer.MAX_EVENTS // 4):
             await anext(events)
         await anyio.wait_all_tasks_blocked()
         assert before == source.read
-        for _ in range(handover.BUFFERED // 2):
+        for _ in range(event_buffer.MAX_EVENTS // 2):
             await anext(events)
         await anyio.wait_all_tasks_blocked()
-        assert before < source.read <= 2 * handover.BUFFERED
+        assert before < source.read <= 2 * event_buffer.MAX_EVENTS
 
 
 async def test_a_slow_consumer_slows_the_tools() -> None:
@@ -557,9 +557,9 @@ async def test_a_slow_consumer_slows_the_tools() -> None:
     source = Script([*texts(WAIT, "\n", WAIT, "\n", ADD), STOP])
     async with opened(source, tools=[wait, add], tool_timeout=600) as events:
         await anyio.wait_all_tasks_blocked()
-        assert count <= handover.BUFFERED + 2
+        assert count <= event_buffer.MAX_EVENTS + 2
         seqs = [(await anext(events)).seq for _ in range(5000)]
-        assert count < 5000 + handover.BUFFERED + 2
+        assert count < 5000 + event_buffer.MAX_EVENTS + 2
     assert list(range(1, 5001)) == seqs
 
 
@@ -578,20 +578,20 @@ class Heavy(Script):
 @OTHER_LOOP_DEEP
 async def test_large_events_slow_the_provider() -> None:
     """The buffer is bounded in bytes too, and there is room again when half of them have been taken."""
-    source, most = Heavy(), handover.BUFFERED_BYTES
+    source, most = Heavy(), event_buffer.MAX_BYTES
     async with opened(source, guards=Guards(size=None)) as events:
         await anyio.wait_all_tasks_blocked()
         before = source.read
-        assert most <= sum(map(weigh, events._ready)) <= most + source.size + 1000
-        while sum(map(weigh, events._ready)) > most * 3 // 4:
+        assert most <= sum(map(weigh, events._buffer._events)) <= most + source.size + 1000
+        while sum(map(weigh, events._buffer._events)) > most * 3 // 4:
             await anext(events)
         await anyio.wait_all_tasks_blocked()
         assert before == source.read
-        while sum(map(weigh, events._ready)) > most // 2:
+        while sum(map(weigh, events._buffer._events)) > most // 2:
             await anext(events)
         await anyio.wait_all_tasks_blocked()
         assert before < source.read
-        assert most <= sum(map(weigh, events._ready)) <= most + source.size + 1000
+        assert most <= sum(map(weigh, events._buffer._events)) <= most + source.size + 1000
         assert sum(map(weigh, events.take_ready())) <= max(BATCH_BYTES, source.size) + 64
         seqs = [(await anext(events)).seq for _ in range(50)]
         assert list(range(seqs[0], seqs[0] + 50)) == seqs
@@ -630,10 +630,10 @@ async def test_large_progress_slows_the_tools() -> None:
 
     async with opened(Script([*texts(WAIT), STOP]), tools=[wait], tool_timeout=600) as events:
         await anyio.wait_all_tasks_blocked()
-        assert told <= handover.BUFFERED_BYTES // Heavy.size + 1
+        assert told <= event_buffer.MAX_BYTES // Heavy.size + 1
         while not isinstance(await anext(events), Progress):
             pass
-        assert not any(isinstance(each, Progress) for each in events._collector.new)
+        assert not any(isinstance(each, Progress) for each in events._run.collector._new)
 
 
 @pytest.mark.parametrize("makes", [TextDelta, ReasoningDelta])
@@ -662,7 +662,7 @@ async def test_large_frames_are_not_kept_for_the_result() -> None:
     async with opened(Script(*[[], [big]] * 50, [STOP])) as events:
         kept = 0
         async for _ in events:
-            kept = max(kept, sum(isinstance(each, Raw) for each in events._collector.new))
+            kept = max(kept, sum(isinstance(each, Raw) for each in events._run.collector._new))
     assert kept <= 1
 
 

@@ -16,7 +16,7 @@ import structlog.testing
 from streamtools import ToolStream
 from streamtools.errors import ClosedError, Code
 from streamtools.events import Executing, ProviderCompleted, UIEvent
-from streamtools.stream import driver, handover
+from streamtools.stream import event_buffer, reading
 from tests.support.options import grouped
 from tests.support.stories import Script, WaitingTool, story, texts
 
@@ -122,13 +122,13 @@ async def test_leaving_a_run_that_is_complete() -> None:
 
 async def test_leaving_with_a_full_buffer_loses_nothing() -> None:
     """What the machine has said before is there, without a gap, up to `done`."""
-    batches = [texts(*"abcdefgh") for _ in range(handover.BUFFERED // 4)]
+    batches = [texts(*"abcdefgh") for _ in range(event_buffer.MAX_EVENTS // 4)]
     async with opened(Script(*batches, hold=True)) as events:
         await anyio.wait_all_tasks_blocked()
     taken: list[UIEvent] = []
     await read(events, taken)
     assert [event.seq for event in taken] == list(range(1, len(taken) + 1))
-    assert handover.BUFFERED < len(taken) < 2 * handover.BUFFERED
+    assert event_buffer.MAX_EVENTS < len(taken) < 2 * event_buffer.MAX_EVENTS
     assert "done cancelled: None (None)" == story(taken)[-1]
 
 
@@ -307,7 +307,7 @@ async def test_a_source_that_never_closes(monkeypatch: pytest.MonkeyPatch) -> No
         async def aclose(self) -> None:
             await anyio.sleep_forever()
 
-    monkeypatch.setattr(driver, "CLOSING", 0.0)
+    monkeypatch.setattr(reading, "CLOSE_TIMEOUT", 0.0)
     with structlog.testing.capture_logs() as logs:
         async with opened(Endless([STOP])) as events:
             told = story([event async for event in events])

@@ -9,6 +9,7 @@ import anyio
 from msgspec.structs import replace
 
 from streamtools.events import Done, Executed, UIEvent
+from streamtools.stream.event_buffer import EventBuffer
 from tests.torture.noted import NotedStream
 
 
@@ -78,12 +79,18 @@ class Pretends(NotedStream):
         return event
 
 
-class NeverWakes(NotedStream):
-    """Forgets whoever waits for the end."""
-
+class _ForgetfulBuffer(EventBuffer):
     def _wake(self) -> None:
-        if not (self._ready and isinstance(self._ready[-1], Done)):
+        if not (self._events and isinstance(self._events[-1], Done)):
             super()._wake()
+
+
+class NeverWakes(NotedStream):
+    """Does not wake the readers that wait for the end."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._buffer = self._run.buffer = _ForgetfulBuffer()
 
 
 class ForgetsToAwait(NotedStream):

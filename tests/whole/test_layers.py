@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import graphlib
-import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -137,14 +136,6 @@ LOOSE = {"__init__", "__main__", "errors", "calls", "json_values", "limits", "lo
 """The files of the top floor: the two doors and the vocabulary."""
 
 
-SEAM = {
-    "overrides": {"_resume", "_follow"},
-    "sets": {"_watch"},
-    "uses": {"_close_source", "_executes", "_hand_out", "_in_doubt", "_machine", "_resumed", "_step", "_watch"},
-}
-"""What a subclass of `ToolStream` in the package does with private members of it and of `Handover`; the section "The
-seam" in `stream/tool_stream.py` has what it owes for that."""
-
 RIM = {
     *("__main__", "apps", "outputs.asgi", "recording", "serving", "testing"),
     *("conversation.chatting", "conversation.emulation", "conversation.failover", "conversation.models"),
@@ -153,8 +144,9 @@ RIM = {
     "sources.source",
     "sources.transport",
     *("gateway.delivery", "gateway.judge", "gateway.service", "gateway.tool_call_transport"),
-    *("stream.driver", "stream.handover", "stream.judging", "stream.long_work", "stream.step"),
-    *("stream.tool_stream", "stream.typed_output", "telemetry.spans"),
+    *("stream.driver", "stream.event_buffer", "stream.text_judge", "stream.long_work", "stream.observation"),
+    *("stream.output", "stream.reading"),
+    *("stream.step_runner", "stream.stream_run", "stream.tool_stream", "telemetry.spans"),
     *(
         f"tools.{each}"
         for each in ("approvals", "at_most_once", "context", "failures", "invocation", "ledger", "threads")
@@ -403,76 +395,6 @@ def test_a_wrong_line_is_reported(known: list[str], file: str, line: str, breach
     assert 1 == len(found)
     assert file in found[0]
     assert breach in found[0]
-
-
-def trespasses(inner: ast.Module, *bases: ast.Module) -> dict[str, set[str]]:
-    """Return what the classes of one module do with private members of the `bases`, by the rows of `SEAM`."""
-    theirs = {name for base in bases for row in _members(base).values() for name in row}
-    return {row: names & theirs for row, names in _members(inner).items()}
-
-
-def _members(tree: ast.Module) -> dict[str, set[str]]:
-    """Return the private members of the classes in a module: what they define, set and use."""
-    nodes = [node for each in tree.body if isinstance(each, ast.ClassDef) for node in ast.walk(each)]
-    own = [
-        node
-        for node in nodes
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    ]
-    methods = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    found = {
-        "overrides": methods | {node.id for node in nodes if isinstance(node, ast.Name) and _is_set(node)},
-        "sets": {node.attr for node in own if _is_set(node)},
-        "uses": {node.attr for node in own if not _is_set(node)},
-    }
-    return {row: {name for name in names if re.match("_(?!_)", name)} for row, names in found.items()}
-
-
-def _is_set(node: ast.Name | ast.Attribute) -> bool:
-    return isinstance(node.ctx, ast.Store)
-
-
-def _parsed(name: str) -> ast.Module:
-    return _parse((PACKAGE / name).read_text())
-
-
-SEEN_BY_CHAT = [_parsed(f"stream/{each}.py") for each in ("tool_stream", "handover")]
-
-
-def test_a_chat_keeps_to_the_seam() -> None:
-    """Of what is private to the stream that it is, a chat overrides, sets and uses what the seam names, and no more."""
-    found = trespasses(
-        _parsed("conversation/chatting.py"), _parsed("stream/tool_stream.py"), _parsed("stream/handover.py")
-    )
-
-    assert SEAM == found
-    heirs = {
-        module.name
-        for module in modules()
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.ClassDef)
-        if {"ToolStream", "Chat"} & {base.id for base in node.bases if isinstance(base, ast.Name)}
-    }
-    assert heirs == {"conversation.chatting"}
-
-
-@pytest.mark.parametrize(
-    ("line", "row", "name"),
-    [
-        ("async def _produce(self, scope): ...", "overrides", "_produce"),
-        ("_wake = None", "overrides", "_wake"),
-        ("def method(self): self._ready = []", "sets", "_ready"),
-        ("def method(self): self._step += 1", "sets", "_step"),
-        ("def method(self): return self._collector", "uses", "_collector"),
-    ],
-)
-def test_a_trespass_is_found(line: str, row: str, name: str) -> None:
-    """A chat that reaches past the seam is reported, whether it overrides, sets or uses what is not its own."""
-    found = trespasses(
-        _parse(f"class Chat(ToolStream):\n    {line}"), _parsed("stream/tool_stream.py"), _parsed("stream/handover.py")
-    )
-
-    assert {row: {name}} == {each: names for each, names in found.items() if names}
 
 
 PROBE = """

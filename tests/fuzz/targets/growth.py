@@ -108,7 +108,7 @@ def _collected(parts: list[Any]) -> list[UIEvent]:
 
 def _result(formats: Sequence[Format], events: list[UIEvent]) -> None:
     collector = Collector(DIALECTS)
-    collector.add(events)
+    collector.take(events)
     result = collector.read()
     for format in formats:
         result.messages(format, answer_pending=True)

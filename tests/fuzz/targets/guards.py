@@ -13,8 +13,8 @@ from streamtools import Parser, coalesce, rules
 from streamtools.events import Text, UIEvent
 from streamtools.parsing.pace import Paced, _joined
 from streamtools.rules import shown
-from streamtools.stream.judging import Gate, Piece, TextJudge
-from streamtools.stream.shown_arguments import _ShownText
+from streamtools.stream.argument_rules import _ShownText
+from streamtools.stream.text_judge import Gate, Piece, TextJudge
 from tests.fuzz.target import Input, Target, encode, pieces, seeds
 
 RULES = [rules.replace(["secret", "ab", "\U0001f600"], "…"), rules.email(), rules.keys()]

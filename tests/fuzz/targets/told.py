@@ -49,7 +49,7 @@ def _check_results(given: Input) -> Iterator[object]:
     """What any run adds to a history, every provider accepts, whether it goes on or not."""
     collector = Collector(DIALECTS)
     events = _run(given)
-    collector.add(events)
+    collector.take(events)
     result = collector.read()
     said = steps_to_history(result.steps)
     for format in FORMATS:
@@ -104,7 +104,7 @@ MAKE = {"encoders": _make_encoders, "results": _make_results, "terminal": _make_
 
 def _come_to(parts: list[Any]) -> TurnResult:
     collector = Collector(DIALECTS)
-    collector.add(run([read_source_event(json.dumps(each)) for each in parts]))
+    collector.take(run([read_source_event(json.dumps(each)) for each in parts]))
     return collector.read()
 
 

@@ -112,7 +112,7 @@ _ROWS: OutputType = OutputType(dict[str, list[str | int | None]])
 def _grow_value(output: OutputType, size: int, parts: list[str]) -> None:
     source: list[SourceEvent] = [*map(TextDelta, pieces("".join(parts), size))]
     collector = Collector(())
-    collector.add(run(source, output=output))
+    collector.take(run(source, output=output))
     collector.read()
 
 

@@ -1,8 +1,8 @@
-"""The arguments of calls as an interface is shown them: rules have been applied to the strings in them.
+"""Rules on the arguments of calls, as the interface shows them.
 
-Tools, the ledger and the result of the run have the arguments that the model wrote. An interface gets events in which
-each string of a call's arguments is one text to the rules, whatever escapes it was written with; the pieces in which
-arguments arrive, joined, are the JSON of what the call shows.
+Tools, the ledger and the result of the run get the arguments that the model wrote. The rules read each string of the
+arguments as one text, without its escapes. The pieces in which arguments arrive, joined, are the JSON of the arguments
+that the call shows.
 """
 
 from __future__ import annotations
@@ -25,18 +25,22 @@ from streamtools.rules.rule import Rule
 _ENDS_PLAIN = re.compile(r'["\\]')
 _STRUCTURE = " \t\r\n{}[]:,"
 _is_escape = re.compile(r'\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{0,4})\Z').match
-_LONGEST_WORD = 6  # characters by which a word of JSON is known
+_LONGEST_WORD = 6  # characters that decide whether a word is JSON
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
-class ShownArguments:
-    """Makes of the events of one run those that an interface gets."""
+class ArgumentRules:
+    """A stage that applies rules to the arguments of calls in the events of one run."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = [rule for rule in rules if rule.redacts]
-        self._calls: dict[str, tuple[ToolCall, ToolCall]] = {}  # by id: as written, and as shown
-        self._texts: dict[str, _ShownText] = {}  # of the calls that are being written
-        self._values: dict[str, Matcher] = {}  # and of the strings in their values that grow
+        self._calls: dict[str, tuple[ToolCall, ToolCall]] = {}  # by id: the original, and the shown one
+        self._texts: dict[str, _ShownText] = {}  # of incomplete calls
+        self._values: dict[str, Matcher] = {}  # of strings in their values that are incomplete
+
+    def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
+        """Return the events as they are shown."""
+        return [*map(self.show, events)]
 
     def show(self, event: UIEvent) -> UIEvent:
         """Return an event as it is shown."""
@@ -60,7 +64,7 @@ class ShownArguments:
         return event
 
     def _add(self, call_id: str, value: Any, complete: bool) -> Any:
-        """Return what is shown of what has been added to the arguments of a call, whose strings grow one by one."""
+        """Return the shown part of a value that was added to the arguments of a call."""
         if not isinstance(value, str):
             return value
         matcher = self._values.setdefault(call_id, Matcher(automaton_of(self._rules)))
@@ -68,7 +72,7 @@ class ShownArguments:
         return text + in_place(matcher.close()) if complete else text
 
     def call(self, call: ToolCall) -> ToolCall:
-        """Return a call as it is shown. Its raw text, in which strings are escaped, is not."""
+        """Return a call as it is shown: without its raw text, in which strings are escaped."""
         known = self._calls.get(call.id)
         if known is None or known[0] is not call:
             known = self._calls[call.id] = call, replace(call, arguments=self._clean(call.arguments), raw="")
@@ -79,17 +83,17 @@ class ShownArguments:
 
 
 class _ShownText:
-    """The JSON text of the arguments of one call, in pieces, as it is shown."""
+    """The shown JSON text of the arguments of one call, in pieces."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._matcher = Matcher(automaton_of(rules))
         self._read: Callable[[str, int, list[str]], int] = self._outside
-        self._word = ""  # the number or the literal outside of strings that may go on
-        self._escape = ""  # an escape that is not complete
+        self._word = ""  # the open number or literal outside of strings
+        self._escape = ""  # an incomplete escape
         self._half = ""  # the first half of a surrogate pair
 
     def feed(self, text: str) -> str:
-        """Return what is certain now."""
+        """Return the text that is decided now."""
         out: list[str] = []
         at = 0
         while at < len(text):
@@ -106,13 +110,13 @@ class _ShownText:
             self._word = "" if character in _STRUCTURE else (self._word + character)[:_LONGEST_WORD]
             if self._word and not _is_json(self._word, character):
                 out.append(between[:place])
-                self._read = self._nowhere
+                self._read = self._ignore
                 return len(text)
         out.append(between)
         return end or len(text)
 
-    def _nowhere(self, text: str, at: int, out: list[str]) -> int:
-        """Show nothing more: this is no JSON, and may be anything."""
+    def _ignore(self, text: str, at: int, out: list[str]) -> int:
+        """Show nothing more: this is no JSON."""
         return len(text)
 
     def _inside(self, text: str, at: int, out: list[str]) -> int:
@@ -131,7 +135,7 @@ class _ShownText:
     def _escaped(self, text: str, at: int, out: list[str]) -> int:
         self._escape += text[at]
         if not _is_escape(self._escape):
-            self._read = self._nowhere
+            self._read = self._ignore
             return len(text)
         if self._escape[1] != "u":
             self._show(_ESCAPES.get(text[at], text[at]), out)
@@ -159,7 +163,7 @@ def _escaped(text: str) -> str:
 
 
 def _is_json(word: str, last: str) -> bool:
-    """Whether a word outside of strings, which ends with this character so far, can be one of JSON."""
+    """Return whether a word outside of strings can be JSON. `last` is its last character."""
     if word[0] in "-0123456789":
         return last in "0123456789+-.eE"
     return any(known.startswith(word) for known in ("true", "false", "null"))

@@ -246,7 +246,7 @@ def _without_text(event: UIEvent) -> UIEvent | None:
     return event
 
 
-class Judging:
+class JudgeStage:
     """Asks the judge of one run: from `begin` on, it has a task for each piece in a group of the run's.
 
     `hand_out` is called when something may go out, and `refuse` when text has been refused.

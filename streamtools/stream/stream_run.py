@@ -1,0 +1,227 @@
+"""One run: its machine, step runner, pipeline and buffer, connected.
+
+A delta passes `StreamRun.read` (from the source), the machine, the pipeline, and the buffer, where the consumer reads
+it. `ToolStream` owns the task that calls `read`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup
+
+from streamtools import observing
+from streamtools.errors import Code, UnreadableSource
+from streamtools.events import Progress, SourceError, SourceEvent, UIEvent
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.stream.event_buffer import EventBuffer
+from streamtools.stream.event_pipeline import EventPipeline
+from streamtools.stream.observation import Observation
+from streamtools.stream.reading import EventSource, read_into
+from streamtools.stream.result import Collector
+from streamtools.stream.step_runner import StepRunner
+from streamtools.tools.guards import Stop
+from streamtools.tools.suspension import Resumption
+
+if TYPE_CHECKING:  # few runs have these stages, and importing them takes time
+    from streamtools.stream.argument_rules import ArgumentRules
+    from streamtools.stream.text_judge import JudgeStage
+
+
+class StreamRun:
+    """Feeds the machine, runs the calls, and shows events. Its methods are called in the task that drives the run."""
+
+    def __init__(
+        self,
+        machine: StreamMachine,
+        steps: StepRunner,
+        collector: Collector,
+        *,
+        judge: JudgeStage | None,
+        argument_rules: ArgumentRules | None,
+        resumed: Resumption | None,
+    ) -> None:
+        self.machine = machine
+        self.steps = steps
+        self.collector = collector
+        self.buffer = EventBuffer()
+        self.resumed = resumed
+        """What an earlier run left, if this run resumes one."""
+        self._judge = judge
+        self._argument_rules = argument_rules
+        self._observation: Observation | None = None
+        self._pipeline = EventPipeline(judge, collector, argument_rules)
+        self._scope: anyio.CancelScope | None = None  # cancelled when the run has to stop
+        self._stop_reason: Stop = "time_limit"
+
+    def open(self) -> AbstractContextManager[None]:
+        """Allow reading, and show the start of the run. Returns a context in which the task of the run starts."""
+        self.buffer.open()
+        resumed = self.resumed.trace if self.resumed else ""
+        observed = observing.begin(self.machine.run_id, self.machine, resumed)
+        if observed is not None:
+            self._observation = Observation(observed)
+            self._pipeline = EventPipeline(self._judge, self._observation, self.collector, self._argument_rules)
+        self.emit(self.machine.start())
+        return observing.surrounding(observed)
+
+    def begin(self, tools: TaskGroup) -> None:
+        """Start the clock of the run. Cancelling the scope of the group `tools` stops the run."""
+        self._scope = tools.cancel_scope
+        if (left := self.steps.guards.begin(now := anyio.current_time())) is not None:
+            self._scope.deadline = now + left
+        if self._judge is not None:
+            self._judge.begin(tools, self.emit, self._refuse)
+
+    # Events on their way to the consumer.
+
+    def emit(self, events: Sequence[UIEvent]) -> bool:
+        """Pass events through the pipeline to the buffer. Return whether the source has to wait."""
+        must_wait = self.buffer.put(self._pipeline.take(events))
+        return must_wait or self.collector.is_too_large or (self._judge is not None and self._judge.is_behind)
+
+    async def send(self, event: UIEvent) -> None:
+        """Emit an event of a tool. Progress waits for room, and is no part of the result."""
+        if type(event) is not Progress:
+            self.emit((event,))
+            return
+        if self._judge is not None:
+            self._judge.gate.number(event)
+        self.buffer.put((event,))
+        await self.wait_for_room()
+
+    async def wait_for_room(self) -> None:
+        """Wait for the consumer and for the judge. A result that is too large stops the run."""
+        if self.collector.is_too_large and self._scope is not None and not self._scope.cancel_called:
+            self._stop_reason = "size_limit"
+            self._scope.cancel()
+        if self._judge is not None:
+            await self._judge.catch_up()
+        await self.buffer.wait_for_room()
+
+    async def wait_for_approval(self) -> None:
+        """Wait until the judge has approved all text. If it refuses some, this does not return: the run stops."""
+        if self._judge is not None:
+            await self._judge.settle()
+
+    @property
+    def unapproved_text(self) -> str:
+        """The text that the judge holds back."""
+        return "" if self._judge is None else self._judge.gate.text
+
+    def _refuse(self) -> None:
+        self.machine.refuse_text()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    # Source events on their way to the machine.
+
+    async def resume(self, tools: TaskGroup) -> None:
+        """Run the calls that an earlier run left."""
+        if self.resumed is None:
+            return
+        calls = self.resumed.calls
+        self.collector.resume(calls)
+        self.emit(self.machine.resume(calls))
+        self.emit(await self.steps.run_calls(tools, self.send) if self.steps.executes else self.steps.settle())
+        await self.wait_for_approval()
+
+    async def read(self, source: EventSource, tools: TaskGroup) -> None:
+        """Read a source to its end, and run its calls in the group `tools`."""
+        self.machine.source = source
+        self.collector.read_from(source)
+        take = self._taker(tools)
+        if self._observation is not None:
+            await self._observation.read(source, take)
+        else:
+            await read_into(source, take)
+        if self.steps.running:  # eager calls of a turn that never became complete
+            self.emit(await self.steps.end())
+        await self.wait_for_approval()
+
+    def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]:
+        """Return a function that takes a batch of a source, and returns whether the run needs no more.
+
+        It returns an awaitable only to wait for room or to run calls.
+        """
+        machine, steps, feed, emit = self.machine, self.steps, self.machine.feed, self.emit
+
+        def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
+            if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
+                raise UnreadableSource(f"a source yields lists of source events, and this one {type(batch)!r}")
+            events: list[UIEvent] = []
+            rest = iter(batch)
+            try:
+                for source_event in rest:
+                    events += feed(source_event)
+                    if machine.runnable or (steps.running and machine.awaits_outcomes):
+                        emit(events)
+                        return run_calls(rest)
+                    if machine.ended_step is not None:
+                        steps.check_limits()
+            except BaseException:
+                emit(events)
+                raise
+            return wait() if emit(events) else machine.stopped
+
+        async def run_calls(rest: Iterator[SourceEvent]) -> bool:
+            events: list[UIEvent] = []
+            try:
+                await self.wait_for_approval()
+                emit(await steps.run_calls(tools, self.send))
+                for source_event in rest:
+                    events += feed(source_event)
+                    if machine.runnable or (steps.running and machine.awaits_outcomes):
+                        emit(events)
+                        events = []
+                        await self.wait_for_approval()
+                        emit(await steps.run_calls(tools, self.send))
+                    elif machine.ended_step is not None:
+                        steps.check_limits()
+            finally:
+                emit(events)
+            return await wait()
+
+        async def wait() -> bool:
+            await self.wait_for_room()
+            return machine.stopped
+
+        return take
+
+    # The end of the run.
+
+    def complete(self) -> None:
+        """Show the last events while the judge can still approve them."""
+        if self._judge is not None:
+            self.emit(self.machine.close())
+
+    def end(self, failure: str | None) -> None:
+        """Show how the run ends: with a `failure` of the source, stopped, or complete."""
+        self._close_judge()
+        if failure is not None:
+            fault = SourceError("the stream could not be read", Code.STREAM_INTERRUPTED, cause=failure)
+            self.emit(self.machine.feed(fault))
+            self.emit(self.steps.end_calls())
+        elif self._scope is not None and self._scope.cancelled_caught:
+            self.emit(self.steps.end_calls())
+            self.emit(self.machine.stop(self._stop_reason))
+        self.emit(self.machine.close())
+
+    def finish(self) -> None:
+        """End the run with its one `done`, and wake all readers."""
+        self._close_judge()
+        self.emit(self.steps.end_calls())
+        self.emit(self.machine.cancel())
+        self.steps.check_limits()
+        if self._observation is not None:
+            self._observation.end()
+        self.buffer.close()
+
+    def _close_judge(self) -> None:
+        """Show no text that the judge has not approved."""
+        if self._judge is not None:
+            self._judge.end()
+            self.emit(())
