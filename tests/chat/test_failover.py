@@ -326,14 +326,14 @@ async def test_an_agent_with_several_turns() -> None:
 
 
 async def test_readers_that_cannot_replace_are_refused() -> None:
-    """A response is not made whose format cannot take back a step that was shown."""
+    """A response is not made whose format cannot supersede a step a step that was shown."""
     for format, fits in [("native", True), ("ai_sdk", False), ("ag_ui", False), ("openai", False), ("text", False)]:
         for on_break in ("continue", "restart_step"):
             stream = chat(Fallback(ScriptedModel(["a"]), ScriptedModel(["b"]), on_break=on_break), ASK)
             if fits or on_break == "continue":
                 EventStreamResponse(stream, format=format)
             else:
-                with pytest.raises(ValueError, match="cannot take back"):
+                with pytest.raises(ValueError, match="cannot supersede a step"):
                     EventStreamResponse(stream, format=format)
             await stream.aclose()
     assert outputs.native().replaces

@@ -14,6 +14,7 @@ import pytest
 
 from streamtools import Guards, Limits, RunnerOptions, chat
 from streamtools.conversation import Timeouts
+from streamtools.events.event import BATCH_BYTES
 from streamtools.outputs.asgi import event_stream_response, read_body, serve_websocket, shutdown_signal
 from streamtools.runs import MemoryEventLog, Runs
 from streamtools.serving.requests import MAX_TOTAL_BODIES
@@ -98,8 +99,7 @@ def defaults_table() -> str:
         ("seconds that an ended run is kept", default(Runs, "keep"), "`Runs(keep=…)`"),
         ("events of a run that are kept", default(MemoryEventLog, "max_events"), "`MemoryEventLog(max_events=…)`"),
         ("bytes of these", default(MemoryEventLog, "max_bytes"), "`MemoryEventLog(max_bytes=…)`"),
-        ("bytes that a reader takes at once, or one event", AT_ONCE, "fixed"),
-        ("bytes that responses of a run in one format keep for slower ones, beside one batch", TOGETHER, "fixed"),
+        ("bytes that a reader takes at once, or one event", BATCH_BYTES, "fixed"),
         ("events that wait for a reader", MAX_EVENTS, "fixed"),
         ("bytes of these, progress of tools among them", MAX_BYTES, "fixed"),
         (
