@@ -20,7 +20,7 @@ from streamtools import sources
 from streamtools.parsing import Dialect, Parser, dialects_for, parse
 from streamtools.machine import StreamMachine
 from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
-from streamtools.parsing.policies import ParserOptions
+from streamtools.parsing.options import ParserOptions
 from streamtools.stream import (
     ApprovalOptions,
     OutputOptions,

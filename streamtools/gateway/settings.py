@@ -16,7 +16,7 @@ from streamtools.gateway.upstream_requests import CallMode, CallModes, Upstream,
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.logs import Logger
 from streamtools.parsing.dialects import Dialects
-from streamtools.parsing.policies import Options
+from streamtools.parsing.options import Options
 from streamtools.rules.rule import Rule
 from streamtools.stream.text_judge import TextJudge
 

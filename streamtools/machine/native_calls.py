@@ -31,7 +31,7 @@ from streamtools.events import (
 )
 from streamtools.json_values import Rejected, compact
 from streamtools.parsing.call_events import CallDraft, CallEvents
-from streamtools.parsing.policies import Options
+from streamtools.parsing.options import Options
 
 _FAULTS = {
     Code.UNRECOGNISED_TOOL_CALL: "a call is an object, and this is none",

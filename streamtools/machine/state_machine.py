@@ -51,7 +51,7 @@ from streamtools.logs import Logger
 from streamtools.machine.ending import CALLS_MAY_RUN, GUARD, PAUSE_TURN, STOPPED_BY_RULE, EndedStep, Ending
 from streamtools.machine.turn import Turn
 from streamtools.parsing.dialects import Dialects
-from streamtools.parsing.policies import ParserKeywords
+from streamtools.parsing.options import ParserKeywords
 from streamtools.typed import OutputType
 
 log = Logger(__name__)
@@ -280,7 +280,7 @@ class StreamMachine:
 
     def clean(self, event: UIEvent) -> UIEvent:
         """Return an event of others with the rules applied to its text."""
-        return self._turn.parser.clean(event)
+        return self._turn.parser.redact(event)
 
     def without_matches(self, value: Any) -> Any:
         """Return plain data with the rules applied to its texts."""

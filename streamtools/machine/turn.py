@@ -19,7 +19,7 @@ from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialects, auto_as_near_misses, enabled_dialects, unnamed
 from streamtools.parsing.dialects.neutralising import neutralise
-from streamtools.parsing.policies import Options, ParserKeywords
+from streamtools.parsing.options import Options, ParserKeywords
 from streamtools.typed import OutputType
 
 STOPPED_AFTER_CALL = "stopped_after_call"
@@ -115,12 +115,12 @@ class Turn:
 
     def end_match(self) -> list[UIEvent]:
         """Return the text that rules have buffered, because something other than text follows."""
-        return self._with_output(self.parser.pause())
+        return self._with_output(self.parser.end_match())
 
     def feed_reasoning(self, event: ReasoningDelta) -> list[UIEvent]:
         """Return the buffered text and the reasoning, with rules applied."""
         thought = Reasoning(event.text, 0, event.signature, event.id, event.redacted, event.own)
-        return self._with_output(self.parser.think(thought))
+        return self._with_output(self.parser.filter_reasoning(thought))
 
     def mark_gap(self) -> None:
         """Mark the open calls as damaged, because a part of the stream is missing."""
@@ -134,7 +134,7 @@ class Turn:
 
     def discard(self) -> list[UIEvent]:
         """End the open calls, because the answer breaks off."""
-        return [*self.parser.discard(), *map(self.parser.clean, self.native.supersede(BROKEN_OFF))]
+        return [*self.parser.discard(), *map(self.parser.redact, self.native.supersede(BROKEN_OFF))]
 
     def continue_after(self, shown: str | None) -> tuple[list[UIEvent], str]:
         """Prepare for the rest of the turn from another model, after the text that was `shown`.
@@ -146,10 +146,10 @@ class Turn:
         kept = self.parser.calls
         written = self._text_with_calls(shown) if kept and shown is not None else shown
         if written is None:
-            events += map(self.parser.clean, self.reject(kept, Code.SUPERSEDED, BROKEN_OFF))
+            events += map(self.parser.redact, self.reject(kept, Code.SUPERSEDED, BROKEN_OFF))
             kept, written = [], shown or ""
         others = self.native.calls + (self._completed.calls if self._completed is not None else [])
-        events += map(self.parser.clean, self.reject(others, Code.SUPERSEDED, BROKEN_OFF))
+        events += map(self.parser.redact, self.reject(others, Code.SUPERSEDED, BROKEN_OFF))
         self.native.begin_turn()
         written = self._replay(written, kept)
         self._completed = None
@@ -181,7 +181,7 @@ class Turn:
     def close(self) -> list[UIEvent]:
         """End the text and the open native calls."""
         events = self._with_output(self.parser.close())
-        events += map(self.parser.clean, self.native.close()) if self.native.open else ()
+        events += map(self.parser.redact, self.native.close()) if self.native.open else ()
         if self._output is not None:
             calls = self.parser.calls or self.parser.errors or self.native.count
             events += self._output.end(has_calls=bool(calls))

@@ -23,8 +23,8 @@ from streamtools.parsing.dialects import (
 )
 from streamtools.parsing.json_text import BROKEN, ENDED
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Some
+from streamtools.parsing.options import ParserKeywords
 from streamtools.parsing.parser import NO_TEXT, Parser
-from streamtools.parsing.policies import ParserKeywords
 from streamtools.parsing.span import Body, Span
 
 __all__ = [

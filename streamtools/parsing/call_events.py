@@ -17,7 +17,7 @@ from streamtools.calls import ToolCall, new_call_id
 from streamtools.events import Call, CallDelta, CallStart, Error, Partial, Thinking, UIEvent
 from streamtools.json_values import Rejected
 from streamtools.parsing.json_repair import MAX_IN_TURN
-from streamtools.parsing.policies import Options
+from streamtools.parsing.options import Options
 
 if TYPE_CHECKING:
     from streamtools.parsing.value_reader import ValueReader

@@ -20,7 +20,7 @@ from streamtools.parsing.dialect_set import BEHIND_CALL, CALLS_ONLY, START, Dial
 from streamtools.parsing.dialects import Opener
 from streamtools.parsing.markdown import BEFORE_BODY, BODY, IN_CODE, Markdown
 from streamtools.parsing.markers import Group, Markers
-from streamtools.parsing.policies import Options
+from streamtools.parsing.options import Options
 from streamtools.parsing.reader import always, not_white_space
 from streamtools.parsing.reasoning import ReasoningEnd
 from streamtools.parsing.visible import NearMissCandidates, Visible

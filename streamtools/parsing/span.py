@@ -87,7 +87,8 @@ class Span(Reader):
         self.add(text)
         if self.call_id is not None:
             return [CallDelta(self.call_id, text)]
-        self._output.events = events = list[UIEvent]()
+        events: list[UIEvent] = []
+        self._output.events = events
         if self.take is not None:
             self.take(text)
         return events

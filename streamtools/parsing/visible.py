@@ -18,7 +18,7 @@ from streamtools.events import Markup, Text, Warning
 from streamtools.parsing.beginnings import beginnings_of
 from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, OneOf, Some
-from streamtools.parsing.policies import Options
+from streamtools.parsing.options import Options
 from streamtools.parsing.reader import not_white_space
 
 

@@ -12,7 +12,7 @@ _PIECE: Final = 16
 """Characters of a piece of text of which it is kept what becomes of the candidates with it."""
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """A match: its rule, its text, and where that begins."""
 
     rule: Rule
@@ -20,13 +20,14 @@ class Found(NamedTuple):
     position: int
 
 
-Pieces: TypeAlias = "list[str | Found]"
+Pieces: TypeAlias = "str | list[str | Match]"
+"""Text without matches, or text and matches in order."""
 
 
 class Matcher:
     """Looks for the rules in a text that comes in pieces; `feed` and `close` return what is certain, in order."""
 
-    __slots__ = ("_automaton", "_candidates", "_origin", "_plain", "begins", "held", "position", "state")
+    __slots__ = ("_automaton", "_candidates", "_origin", "_plain", "begins", "pending", "position", "state")
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
@@ -37,7 +38,7 @@ class Matcher:
     def begin(self) -> None:
         self.position = 0
         """How many characters have come."""
-        self.held = ""
+        self.pending = ""
         """Text that is the beginning of a match."""
         self.state = self._automaton.begin("")
         # Where each begins, counted from the origin; if they are not `plain`, a list with that, its rule if it has
@@ -46,12 +47,12 @@ class Matcher:
         self._origin = 0
         self._plain = True
 
-    def feed(self, text: str) -> str | Pieces:
+    def feed(self, text: str) -> Pieces:
         """Return what is certain now that `text` has come: a text, if there is no match."""
         known = self.state.pieces.get(text)
         if known is None or not self._plain:
             return self._meet(text)
-        position, held = self.position, self.held
+        position, held = self.position, self.pending
         before: str | None
         self.state, begins, before, rest = known
         self.position = position + len(text)
@@ -60,23 +61,23 @@ class Matcher:
             text = held + text
             at = len(held) + begins[0]
             held, before, rest = "", text[:at], text[at:]
-        self._origin, self._candidates, self.held = position, begins, rest
+        self._origin, self._candidates, self.pending = position, begins, rest
         return held + before
 
-    def _meet(self, text: str) -> str | Pieces:
+    def _meet(self, text: str) -> Pieces:
         """Take a piece that has not been met here."""
         begins = self.begins
-        if begins is None or not self._plain or len(self.held) >= BEGINNING:
+        if begins is None or not self._plain or len(self.pending) >= BEGINNING:
             return self._read(text)
-        before = len(self.held)
-        whole = self.held + text
+        before = len(self.pending)
+        whole = self.pending + text
         found = begins(whole)
         at = found.start() if found is not None else len(whole)
         if not at or at < before:
             return self._read(text)
         # What was held goes on to no match, and before this place none begins.
         state, position = self.state, self.position
-        self.state, self._candidates, self.held = self._automaton.idle, [], ""
+        self.state, self._candidates, self.pending = self._automaton.idle, [], ""
         self.position += at - before
         rest = self.feed(whole[at:]) if at < len(whole) else ""
         if not isinstance(rest, str):
@@ -86,7 +87,7 @@ class Matcher:
             state.learn(text, self.state, [~(each + back) for each in self._candidates])
         return whole[:at] + rest
 
-    def close(self) -> str | Pieces:
+    def close(self) -> Pieces:
         """Return the rest, at the end of the text. What comes next begins a text, whose positions go on."""
         decided: list[tuple[int, int, int]] = []
         if self._candidates:
@@ -105,10 +106,10 @@ class Matcher:
         back, old = position - self._origin, self._candidates
         return [old[each] - back if each >= 0 else ~each for each in sources]
 
-    def _read(self, text: str) -> str | Pieces:
+    def _read(self, text: str) -> Pieces:
         at, size = 0, len(text)
         state, position, begins = self.state, self.position, self.begins
-        self.held += text
+        self.pending += text
         if self._plain:  # until something matches
             sources: Sequence[int] = range(len(self._candidates))
             while at < size:
@@ -155,13 +156,13 @@ class Matcher:
     def _check(self, step: Step, behind: int) -> frozenset[Asked]:
         """Ask the checks on which a step depends, so many characters before the end of what is held."""
         passed = []
-        end = len(self.held) - behind
+        end = len(self.pending) - behind
         begins = [each + self._origin if self._plain else each[0] for each in self._candidates]
         for asked in step.asked:
             is_behind, candidate, rule = asked
             begin = begins[candidate] if candidate < len(begins) else self.position
             check = self._automaton.rules[rule].check
-            if check is not None and check(self.held[begin - self.position + end : end + is_behind]):
+            if check is not None and check(self.pending[begin - self.position + end : end + is_behind]):
                 passed.append(asked)
         return frozenset(passed)
 
@@ -200,22 +201,22 @@ class Matcher:
         self._candidates = [each[0] - self._origin for each in new] if self._plain else new
         return decided
 
-    def _release(self, decided: list[tuple[int, int, int]], stop: int) -> str | Pieces:
+    def _release(self, decided: list[tuple[int, int, int]], stop: int) -> Pieces:
         """Return the text up to a position, and the matches in it."""
-        held, base = self.held, self.position - len(self.held)
+        held, base = self.pending, self.position - len(self.pending)
         if not decided:
-            self.held = held[stop - base :]
+            self.pending = held[stop - base :]
             return held[: stop - base]
-        pieces: Pieces = []
+        pieces: list[str | Match] = []
         at = base
         for begin, end, rule in decided:
             if at < begin:
                 pieces.append(held[at - base : begin - base])
-            pieces.append(Found(self._automaton.rules[rule], held[begin - base : end - base], begin))
+            pieces.append(Match(self._automaton.rules[rule], held[begin - base : end - base], begin))
             at = end
         if at < stop:
             pieces.append(held[at - base : stop - base])
-        self.held = held[stop - base :]
+        self.pending = held[stop - base :]
         return pieces
 
 
@@ -231,6 +232,6 @@ def shown(rules: Sequence[Rule], text: str) -> str:
     return in_place(matcher.feed(text)) + in_place(matcher.close())
 
 
-def in_place(pieces: str | Pieces) -> str:
+def in_place(pieces: Pieces) -> str:
     """Return what is shown of text and of matches."""
     return "".join(each if isinstance(each, str) else each.rule.text_for(each.text) for each in pieces)

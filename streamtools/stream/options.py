@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypedDict
 from streamtools.calls import ToolChoice
 from streamtools.errors import check_word, did_you_mean
 from streamtools.parsing.dialects import Dialects
-from streamtools.parsing.policies import Options, ParserKeywords, ParserOptions
+from streamtools.parsing.options import Options, ParserKeywords, ParserOptions
 from streamtools.tools.decisions import Decision
 from streamtools.tools.guards import Guards, GuardTracker
 from streamtools.tools.ledger import CallLedger

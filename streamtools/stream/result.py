@@ -45,7 +45,7 @@ from streamtools.limits import DEFAULT_LIMITS
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect, Dialects
-from streamtools.parsing.policies import ParserKeywords
+from streamtools.parsing.options import ParserKeywords
 from streamtools.sources.finished import finished
 from streamtools.stream.step_parts import StepParts, TextPieces
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry

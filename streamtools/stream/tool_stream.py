@@ -22,7 +22,7 @@ from streamtools.errors import ClosedError, UnreadableSource
 from streamtools.events import UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
-from streamtools.parsing.policies import ParserOptions
+from streamtools.parsing.options import ParserOptions
 from streamtools.stream.options import (
     ApprovalOptions,
     Decisions,

@@ -14,7 +14,7 @@ import httpx
 
 from streamtools.calls import new_call_id
 from streamtools.errors import RecordingError, UnrecordedRequest, check_word
-from streamtools.parsing.policies import ParserOptions
+from streamtools.parsing.options import ParserOptions
 from streamtools.recording import Cut, Edit, Playback, PlaybackOptions, Recording, Secret, read_recordings
 from streamtools.recording.event_replay import Replay, ReplayOptions, replay
 from streamtools.recording.exchanges import DETECT, FIELDS, Match

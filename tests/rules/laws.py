@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from streamtools.rules import Rule
 from streamtools.rules.automaton import Automaton
-from streamtools.rules.matcher import Found, Matcher
+from streamtools.rules.matcher import Match, Matcher
 
-Match = tuple[int, int, str]
+Place = tuple[int, int, str]
 """Where a match begins and ends, and the name of its rule."""
 
 _PARTS = st.sampled_from(
@@ -66,7 +66,7 @@ literal_sets = st.lists(st.tuples(st.tuples(_literals, st.just(True)), st.sample
 texts = st.text("aabbc .", max_size=14)
 
 
-def expected(rules: Sequence[Rule], text: str) -> list[Match]:
+def expected(rules: Sequence[Rule], text: str) -> list[Place]:
     """Return the matches in a whole text: the longest of those that begin first, and of these the first rule's."""
     found, at, size = [], 0, len(text)
     while at < size:
@@ -95,13 +95,13 @@ def _ending(what: re.Pattern[str], rest: int) -> re.Pattern[str]:
     return re.compile(f"(?:{what.pattern})(?=(?s:.{{{rest}}})\\Z)", what.flags)
 
 
-def read(rules: Sequence[Rule], deltas: Sequence[str]) -> list[Match]:
+def read(rules: Sequence[Rule], deltas: Sequence[str]) -> list[Place]:
     """Return the matches that a matcher finds, whose pieces hold each character once."""
     matcher = Matcher(Automaton(rules))
     pieces = [piece for delta in deltas for piece in matcher.feed(delta)]
     pieces += matcher.close()
     assert "".join(each if isinstance(each, str) else each.text for each in pieces) == "".join(deltas)
-    found = [each for each in pieces if isinstance(each, Found)]
+    found = [each for each in pieces if isinstance(each, Match)]
     assert all(len(each.text) <= each.rule.holds + 1 for each in found)
     return [(each.position, each.position + len(each.text), each.rule.name) for each in found]
 

@@ -16,7 +16,7 @@ from streamtools import Parser
 from streamtools.events import Text
 from streamtools.rules import Rule, email, shown
 from streamtools.rules.automaton import Automaton
-from streamtools.rules.matcher import Matcher, Pieces
+from streamtools.rules.matcher import Match, Matcher, Pieces
 from streamtools.testing.laws import cut
 from tests.rules.laws import can_begin, expected, literal_sets, plain_sets, read, rule_sets, texts
 from tests.support.cases import together
@@ -32,9 +32,9 @@ def test_the_result_is_that_of_the_whole_text(rules: list[Rule], text: str, at: 
     assert expected(rules, text) == read(rules, cut(text, at)) == read(rules, list(text))
 
 
-def joined(pieces: str | Pieces) -> Pieces:
+def joined(pieces: Pieces) -> list[str | Match]:
     """Return what is certain, with the text between two matches in one piece."""
-    made: Pieces = [""]
+    made: list[str | Match] = [""]
     for each in [pieces] if isinstance(pieces, str) else pieces:
         if isinstance(each, str) and isinstance(before := made[-1], str):
             made[-1] = before + each
@@ -52,7 +52,7 @@ def test_texts_that_stand_for_themselves_are_found_in_the_same_way(rules: list[R
         one, other, parser = Matcher(quick), Matcher(slow), Parser(text_rules=rules)
         for piece in pieces:
             assert joined(one.feed(piece)) == joined(other.feed(piece))
-            assert (one.held, one.position) == (other.held, other.position)
+            assert (one.pending, one.position) == (other.pending, other.position)
         assert one.close() == other.close()
         events = [event for piece in pieces for event in parser.feed(piece)] + parser.close()
         assert shown(rules, text) == "".join(event.text for event in events if isinstance(event, Text))
@@ -64,10 +64,10 @@ def test_what_is_held_may_become_a_match(rules: list[Rule], text: str) -> None:
     assume(rules and all(rule.holds < 6 and isinstance(rule.what[0], str) for rule in rules))
     matcher = Matcher(Automaton(rules))
     matcher.feed(text)
-    begin = len(text) - len(matcher.held)
+    begin = len(text) - len(matcher.pending)
 
-    assert len(matcher.held) <= max(rule.holds for rule in rules)
-    assert not matcher.held or can_begin(rules, text, begin, 3)
+    assert len(matcher.pending) <= max(rule.holds for rule in rules)
+    assert not matcher.pending or can_begin(rules, text, begin, 3)
 
 
 @together(
@@ -89,7 +89,7 @@ def test_a_word_is_held_while_it_may_be_an_address(text: str, held: str) -> None
     for character in text:
         matcher.feed(character)
 
-    assert held == matcher.held
+    assert held == matcher.pending
 
 
 HARD = {
@@ -153,7 +153,7 @@ def shows_too_early(patch: pytest.MonkeyPatch) -> None:
     feed, release = Matcher.feed, Matcher._release
 
     def early(matcher: Matcher, decided: Any, stop: int) -> Any:
-        return release(matcher, decided, stop + (len(matcher.held) > 1 and not decided))
+        return release(matcher, decided, stop + (len(matcher.pending) > 1 and not decided))
 
     patch.setattr(Matcher, "_release", early)
     patch.setattr(Matcher, "feed", lambda matcher, text: feed(matcher, text) if not text else matcher._read(text))

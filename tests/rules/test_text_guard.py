@@ -33,7 +33,7 @@ from streamtools.events import (
     UIEvent,
 )
 from streamtools.limits import Limits
-from streamtools.parsing.text_guard import TextGuard
+from streamtools.parsing.text_filter import TextFilter
 from streamtools.rules import Rule
 from streamtools.rules.matcher import Matcher
 from streamtools.testing.laws import cut
@@ -112,12 +112,12 @@ def assert_conserved(plain: str, events: Sequence[UIEvent]) -> None:
 
 def no_candidate_ends(patch: pytest.MonkeyPatch) -> None:
     """A match goes over the edge of a call."""
-    end = TextGuard.end
-    patch.setattr(TextGuard, "take", _only_at_the_end(TextGuard.take, end))
+    end = TextFilter.end
+    patch.setattr(TextFilter, "take", _only_at_the_end(TextFilter.take, end))
 
 
 def _only_at_the_end(take: Callable[..., Any], end: Callable[..., Any]) -> Callable[..., Any]:
-    def taken(guard: TextGuard, events: list[UIEvent]) -> Any:
+    def taken(guard: TextFilter, events: list[UIEvent]) -> Any:
         guard.end = lambda out: None  # type: ignore[method-assign]
         try:
             return take(guard, events)
@@ -134,13 +134,13 @@ def what_is_held_is_dropped(patch: pytest.MonkeyPatch) -> None:
 
 def a_match_is_counted_wrong(patch: pytest.MonkeyPatch) -> None:
     """Its position is that in what is shown."""
-    tell = TextGuard.show
+    show_all = TextFilter._show
 
-    def show(guard: TextGuard, found: Any, out: list[UIEvent]) -> None:
+    def show(guard: TextFilter, found: Any, out: list[UIEvent]) -> None:
         each = [found] if isinstance(found, str) else found
-        tell(guard, [one if isinstance(one, str) else one._replace(position=one.position + 1) for one in each], out)
+        show_all(guard, [one if isinstance(one, str) else one._replace(position=one.position + 1) for one in each], out)
 
-    patch.setattr(TextGuard, "show", show)
+    patch.setattr(TextFilter, "_show", show)
 
 
 @pytest.mark.parametrize("plant", [no_candidate_ends, what_is_held_is_dropped, a_match_is_counted_wrong])
@@ -356,9 +356,3 @@ def test_what_are_no_rules_is_refused() -> None:
         ToolStream(sources.text([]), text=TextOptions(rules=["secret"]))  # type: ignore[list-item]
     with pytest.raises(ValueError, match="history"):
         Parser(text_rules=[rules.email()], history="no")  # type: ignore[arg-type]
-
-    class Own(Parser):
-        pass
-
-    with pytest.raises(TypeError, match="Own"):
-        Own(text_rules=[rules.email()])

@@ -32,7 +32,7 @@ from streamtools import (
 )
 from streamtools.conversation import RequestOptions
 from streamtools.events import SOURCE_EVENTS, UI_EVENTS
-from streamtools.parsing.policies import Options
+from streamtools.parsing.options import Options
 from streamtools.tools.guards import Guards
 from streamtools.tools.runner import RESULT_LIMIT
 

@@ -11,7 +11,7 @@ from msgspec.structs import force_setattr
 
 from streamtools import Parser, coalesce, rules
 from streamtools.events import Text, UIEvent
-from streamtools.parsing.pace import Paced, _joined
+from streamtools.parsing.segments import SegmentBuffer, _joined
 from streamtools.rules import shown
 from streamtools.stream.argument_rules import _ShownText
 from streamtools.stream.text_judge import Gate, Piece, TextJudge
@@ -111,14 +111,14 @@ def check_pace(given: Input) -> Iterator[object]:
     marked = any(one.isspace() and _joined(text, at + 1, one, text[at + 1]) for at, one in enumerate(text[:-1]))
     known: set[int] = set()
     for size in (1, *_SIZES, len(text) or 1):
-        paced = Paced(words=pace == "words")
+        paced = SegmentBuffer(words=pace == "words")
         ends, out = set[int](), ""
         for piece in pieces(text, size):
             out += paced.feed(piece)
             ends.add(len(out))
-            assert out + paced.held == text[: len(out) + len(paced.held)], "text was changed"
-            assert len(paced.held) < 128, "too much is held"
-        assert out + paced.close() == text, "text was lost"
+            assert out + paced.pending == text[: len(out) + len(paced.pending)], "text was changed"
+            assert len(paced.pending) < 128, "too much is held"
+        assert out + paced.flush() == text, "text was lost"
         known = known or ends
         assert marked or ends <= known | {0}, "it depends on the cut"
     yield pace, min(len(known), 20)
@@ -137,7 +137,7 @@ def _feed(make: Callable[[], Any], texts: list[str]) -> None:
 USES: dict[str, Callable[[list[str]], None]] = {
     "judge": _use_gate,
     "shown arguments": partial(_feed, partial(_ShownText, RULES)),
-    "words": partial(_feed, partial(Paced, words=True)),
+    "words": partial(_feed, partial(SegmentBuffer, words=True)),
 }
 
 
