@@ -50,66 +50,48 @@ def read_anthropic(text: str, **options: Any) -> list[Brief]:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(in_wrapper(F), [f], id="nothing else"),
-        pytest.param(f"Look: {in_wrapper(F)} there", ["Look: ", f, " there"], id="text around"),
-        pytest.param(
+    {
+        "nothing else": (in_wrapper(F), [f]),
+        "text around": (f"Look: {in_wrapper(F)} there", ["Look: ", f, " there"]),
+        "on lines": (
             f"<function_calls>\n<invoke name='f'>\n{A}\n{N}\n</invoke>\n</function_calls>",
             [call("f", a="x", n=3)],
-            id="on lines",
         ),
-        pytest.param(in_wrapper(F + G), [f, g], id="two calls"),
-        pytest.param(in_wrapper(f"{F}\n \t{F}"), [f, f], id="the same call twice is two calls"),
-        pytest.param(in_wrapper(F) + "\nand\n" + in_wrapper(G), [f, "\nand\n", g], id="two wrappers"),
-        pytest.param(f"So {F} it is", ["So ", f, " it is"], id="no wrapper"),
-        pytest.param(in_wrapper("<invoke name=g/>"), [g], id="one tag, and no quotes"),
-        pytest.param(in_wrapper('<invoke name="g" />'), [g], id="one tag, with a space"),
-        pytest.param(in_wrapper('<invoke\n name = "g" id=1 ></invoke >'), [g], id="white space and other attributes"),
-        pytest.param(in_wrapper(G.replace('"g"', '"a &quot;b&amp;&x;"')), [call('a "b&&x;')], id="entities in a name"),
-        pytest.param(in_wrapper('<invoke name="f" name="g"></invoke>'), [call("f")], id="the first name counts"),
-        pytest.param(
-            in_wrapper('<invoke name="f"><parameter name="a"></parameter></invoke>'), [call("f", a="")], id="no text"
-        ),
-        pytest.param(
-            in_wrapper('<invoke name="f"><parameter name="a"/></invoke>'), [call("f", a="")], id="no text, in one tag"
-        ),
-        pytest.param(
+        "two calls": (in_wrapper(F + G), [f, g]),
+        "the same call twice is two calls": (in_wrapper(f"{F}\n \t{F}"), [f, f]),
+        "two wrappers": (in_wrapper(F) + "\nand\n" + in_wrapper(G), [f, "\nand\n", g]),
+        "no wrapper": (f"So {F} it is", ["So ", f, " it is"]),
+        "one tag, and no quotes": (in_wrapper("<invoke name=g/>"), [g]),
+        "one tag, with a space": (in_wrapper('<invoke name="g" />'), [g]),
+        "white space and other attributes": (in_wrapper('<invoke\n name = "g" id=1 ></invoke >'), [g]),
+        "entities in a name": (in_wrapper(G.replace('"g"', '"a &quot;b&amp;&x;"')), [call('a "b&&x;')]),
+        "the first name counts": (in_wrapper('<invoke name="f" name="g"></invoke>'), [call("f")]),
+        "no text": (in_wrapper('<invoke name="f"><parameter name="a"></parameter></invoke>'), [call("f", a="")]),
+        "no text, in one tag": (in_wrapper('<invoke name="f"><parameter name="a"/></invoke>'), [call("f", a="")]),
+        "a value holds tags and white space": (
             in_wrapper(F.replace("x", "\n </invoke> <b> & </param \n")),
             [call("f", a="\n </invoke> <b> & </param \n")],
-            id="a value holds tags and white space",
         ),
-        pytest.param(
-            in_wrapper(F.replace('name="a">x', 'name="l">["a", "b"]')), [call("f", l=["a", "b"])], id="an array"
-        ),
-        pytest.param(
+        "an array": (in_wrapper(F.replace('name="a">x', 'name="l">["a", "b"]')), [call("f", l=["a", "b"])]),
+        "an object": (
             in_wrapper(F.replace('name="a">x', 'name="o">{"a": {"b": null}}')),
             [call("f", o={"a": {"b": None}})],
-            id="an object",
         ),
-        pytest.param(
-            in_wrapper(F.replace('name="a">x', 'name="on">true')),
-            [call("f", on=True)],
-            id="a word of the schema",
-        ),
-        pytest.param(
-            in_wrapper(F.replace('name="a">x', 'name="b">3')), [call("f", b="3")], id="what no schema knows is text"
-        ),
-        pytest.param(in_wrapper('<invoke name="f">{"a": "</invoke>"}</invoke>'), [call("f", a="</invoke>")], id="JSON"),
-        pytest.param(
+        "a word of the schema": (in_wrapper(F.replace('name="a">x', 'name="on">true')), [call("f", on=True)]),
+        "what no schema knows is text": (in_wrapper(F.replace('name="a">x', 'name="b">3')), [call("f", b="3")]),
+        "JSON": (in_wrapper('<invoke name="f">{"a": "</invoke>"}</invoke>'), [call("f", a="</invoke>")]),
+        "JSON in two calls": (
             in_wrapper('<invoke name="f">\n{}\n</invoke><invoke name="g">{"b":1}</invoke>'),
             [call("f"), call("g", b=1)],
-            id="JSON in two calls",
         ),
-        pytest.param(f"<function_calls>{F}", [f, UNCLOSED], id="no end of the wrapper"),
-        pytest.param(f"<function_calls>{F}\n</func", [f, UNCLOSED], id="half an end of the wrapper"),
-        pytest.param(
-            in_wrapper(f'<invoke name="f">{A}') + " so", [f, UNCLOSED, " so"], id="no end of the call in a wrapper"
-        ),
-        pytest.param(in_wrapper(f'<invoke name="f">{A}{G}'), [f, UNCLOSED, g], id="no end of the call before another"),
-        pytest.param(f'<invoke name="f">{A}{G}', [f, UNCLOSED, g], id="no end of the call before another, no wrapper"),
-        pytest.param('<function_calls><invoke name="f">{"a":"x"}', [f, UNCLOSED, UNCLOSED], id="the JSON alone"),
-        pytest.param('<invoke name="f">{"a":"x"}</inv', [f, UNCLOSED], id="half an end of a call in JSON"),
-    ],
+        "no end of the wrapper": (f"<function_calls>{F}", [f, UNCLOSED]),
+        "half an end of the wrapper": (f"<function_calls>{F}\n</func", [f, UNCLOSED]),
+        "no end of the call in a wrapper": (in_wrapper(f'<invoke name="f">{A}') + " so", [f, UNCLOSED, " so"]),
+        "no end of the call before another": (in_wrapper(f'<invoke name="f">{A}{G}'), [f, UNCLOSED, g]),
+        "no end of the call before another, no wrapper": (f'<invoke name="f">{A}{G}', [f, UNCLOSED, g]),
+        "the JSON alone": ('<function_calls><invoke name="f">{"a":"x"}', [f, UNCLOSED, UNCLOSED]),
+        "half an end of a call in JSON": ('<invoke name="f">{"a":"x"}</inv', [f, UNCLOSED]),
+    },
 )
 def test_calls(text: str, expected: list[Brief]) -> None:
     """Names stand in quotes of either kind or in none; a value is text up to its own closing tag."""
@@ -118,53 +100,43 @@ def test_calls(text: str, expected: list[Brief]) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(in_wrapper(f"{F} well {G}"), [f, BROKEN, g], id="text between two calls"),
-        pytest.param(in_wrapper(f"{F}</invoke>{G}"), [f, BROKEN, g], id="a closing tag too many"),
-        pytest.param(in_wrapper(f"{F}{A}") + "!", [f, BROKEN, "!"], id="an argument outside"),
-        pytest.param(in_wrapper(f'<invoke name="f">so {A}</invoke>{G}'), [BROKEN, g], id="text before an argument"),
-        pytest.param(
-            in_wrapper(f'<invoke name="f"><parameter name="a"/> so</invoke>{G}'),
-            [BROKEN, g],
-            id="text behind an argument",
-        ),
-        pytest.param(in_wrapper(f'<invoke name="f>{A}</invoke>') + "!", [BROKEN, "!"], id="half a quote"),
-        pytest.param(in_wrapper(f'<invoke name="f" "g">{A}</invoke>{G}'), [BROKEN, g], id="a text in a tag"),
-        pytest.param(in_wrapper(f"<invoke name=>{A}</invoke>{G}"), [BROKEN, g], id="no value in a tag"),
-        pytest.param(in_wrapper(f"<invoke name>{A}</invoke>{G}"), [BROKEN, g], id="no value at all in a tag"),
-        pytest.param(in_wrapper(f'<invoke name="f"/{A}</invoke>{G}'), [BROKEN, g], id="half an end of a tag"),
-        pytest.param(
+    {
+        "text between two calls": (in_wrapper(f"{F} well {G}"), [f, BROKEN, g]),
+        "a closing tag too many": (in_wrapper(f"{F}</invoke>{G}"), [f, BROKEN, g]),
+        "an argument outside": (in_wrapper(f"{F}{A}") + "!", [f, BROKEN, "!"]),
+        "text before an argument": (in_wrapper(f'<invoke name="f">so {A}</invoke>{G}'), [BROKEN, g]),
+        "text behind an argument": (in_wrapper(f'<invoke name="f"><parameter name="a"/> so</invoke>{G}'), [BROKEN, g]),
+        "half a quote": (in_wrapper(f'<invoke name="f>{A}</invoke>') + "!", [BROKEN, "!"]),
+        "a text in a tag": (in_wrapper(f'<invoke name="f" "g">{A}</invoke>{G}'), [BROKEN, g]),
+        "no value in a tag": (in_wrapper(f"<invoke name=>{A}</invoke>{G}"), [BROKEN, g]),
+        "no value at all in a tag": (in_wrapper(f"<invoke name>{A}</invoke>{G}"), [BROKEN, g]),
+        "half an end of a tag": (in_wrapper(f'<invoke name="f"/{A}</invoke>{G}'), [BROKEN, g]),
+        "no value in the tag of an argument": (
             in_wrapper(f'<invoke name="f"><parameter name="a" b>x</parameter></invoke>{G}'),
             [BROKEN, g],
-            id="no value in the tag of an argument",
         ),
-        pytest.param(in_wrapper(f"<invoke id=1>{A}</invoke>{G}"), [error("missing_tool_name"), g], id="no name"),
-        pytest.param(
+        "no name": (in_wrapper(f"<invoke id=1>{A}</invoke>{G}"), [error("missing_tool_name"), g]),
+        "no name of an argument": (
             in_wrapper(f'<invoke name="f"><parameter id="a">x</parameter></invoke>{G}'),
             [error("invalid_arguments"), g],
-            id="no name of an argument",
         ),
-        pytest.param(in_wrapper(f'<invoke name="f">{A}{A}</invoke>{G}'), [error("duplicate_key"), g], id="a key twice"),
-        pytest.param(in_wrapper(f'<invoke name="f">{{"a":x}}</invoke>{G}'), [error("invalid_json"), g], id="bad JSON"),
-        pytest.param(
-            in_wrapper(f'<invoke name="f">{{"a":"x}}</invoke>{G}'),
-            [error("invalid_json"), g],
-            id="half a quote, in JSON",
-        ),
-        pytest.param(in_wrapper(f'<invoke name="f">{{"a":1}} so</invoke>{G}'), [BROKEN, g], id="text behind JSON"),
-        pytest.param(f'<invoke name="f">{A}so</invoke> so', [CUT, " so"], id="text in a call without wrapper"),
-        pytest.param(f'<invoke name="f">{A}so', [CUT, "so"], id="text in a call that does not end"),
-        pytest.param(f'<function_calls><invoke name="f">{A}', [CUT], id="cut behind an argument"),
-        pytest.param('<function_calls><invoke name="f">{"a":"x', [CUT], id="cut in JSON"),
-        pytest.param('<function_calls><invoke name="f"><parameter name="a">x</par', [CUT], id="cut in a value"),
-        pytest.param('<function_calls><invoke name="f"><param', [CUT], id="cut in the tag of an argument"),
-        pytest.param('<invoke name="f"><parameter name="a', [CUT], id="cut in an attribute"),
-        pytest.param(f'<invoke name="f">{A}<param', [CUT], id="cut in the tag of an argument, without wrapper"),
-        pytest.param(f"<function_calls>{F}<invoke name", [f, CUT], id="cut in the next call"),
-        pytest.param(f"<function_calls>{F}<inv", [f, CUT], id="cut in the tag of the next call"),
-        pytest.param(f"<function_calls>{F} so", [f, BROKEN], id="text instead of an end"),
-        pytest.param("<function_calls><invoke", [CUT], id="cut at the commit point"),
-    ],
+        "a key twice": (in_wrapper(f'<invoke name="f">{A}{A}</invoke>{G}'), [error("duplicate_key"), g]),
+        "bad JSON": (in_wrapper(f'<invoke name="f">{{"a":x}}</invoke>{G}'), [error("invalid_json"), g]),
+        "half a quote, in JSON": (in_wrapper(f'<invoke name="f">{{"a":"x}}</invoke>{G}'), [error("invalid_json"), g]),
+        "text behind JSON": (in_wrapper(f'<invoke name="f">{{"a":1}} so</invoke>{G}'), [BROKEN, g]),
+        "text in a call without wrapper": (f'<invoke name="f">{A}so</invoke> so', [CUT, " so"]),
+        "text in a call that does not end": (f'<invoke name="f">{A}so', [CUT, "so"]),
+        "cut behind an argument": (f'<function_calls><invoke name="f">{A}', [CUT]),
+        "cut in JSON": ('<function_calls><invoke name="f">{"a":"x', [CUT]),
+        "cut in a value": ('<function_calls><invoke name="f"><parameter name="a">x</par', [CUT]),
+        "cut in the tag of an argument": ('<function_calls><invoke name="f"><param', [CUT]),
+        "cut in an attribute": ('<invoke name="f"><parameter name="a', [CUT]),
+        "cut in the tag of an argument, without wrapper": (f'<invoke name="f">{A}<param', [CUT]),
+        "cut in the next call": (f"<function_calls>{F}<invoke name", [f, CUT]),
+        "cut in the tag of the next call": (f"<function_calls>{F}<inv", [f, CUT]),
+        "text instead of an end": (f"<function_calls>{F} so", [f, BROKEN]),
+        "cut at the commit point": ("<function_calls><invoke", [CUT]),
+    },
 )
 def test_what_is_broken(text: str, expected: list[Brief]) -> None:
     """Good calls survive bad siblings, and no call is made of what is cut or stands in the wrong place."""
@@ -209,45 +181,46 @@ MARK = "｜DSML｜"
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(
-            '\n\n<｜function_calls>\n<｜invoke name="f">\n<｜parameter name="n" string="true">3</｜parameter>\n'
-            '<｜parameter name="a" string="false">3</｜parameter>\n</｜invoke>\n</｜function_calls>',
+    {
+        "what is said beats the schema": (
+            (
+                '\n\n<｜function_calls>\n<｜invoke name="f">\n<｜parameter name="n" string="true">3</｜parameter>\n'
+                '<｜parameter name="a" string="false">3</｜parameter>\n</｜invoke>\n</｜function_calls>'
+            ),
             [call("f", n="3", a=3)],
-            id="what is said beats the schema",
         ),
-        pytest.param(
+        "nothing is said": (
             '<｜tool_calls><｜invoke name="f"><｜parameter name="n">3</｜parameter></｜invoke></｜tool_calls>',
             [call("f", n=3)],
-            id="nothing is said",
         ),
-        pytest.param(
-            '<｜ calls><｜ invoke name="f"><｜ parameter name="a" string="true"> x </｜ parameter></｜ invoke>'
-            "</｜ calls>!",
+        "a space before the names of tags": (
+            (
+                '<｜ calls><｜ invoke name="f"><｜ parameter name="a" string="true"> x </｜ parameter></｜ invoke>'
+                "</｜ calls>!"
+            ),
             [call("f", a=" x "), "!"],
-            id="a space before the names of tags",
         ),
-        pytest.param(
-            '<｜tool_calls><｜invoke name="f"><｜parameter name="b" string="false">{"x": [1, "y"]}</｜parameter>'
-            '<｜parameter name="c" string="false"> "z\\n" </｜parameter></｜invoke></｜tool_calls>',
+        "JSON": (
+            (
+                '<｜tool_calls><｜invoke name="f"><｜parameter name="b" string="false">{"x": [1, "y"]}</｜parameter>'
+                '<｜parameter name="c" string="false"> "z\\n" </｜parameter></｜invoke></｜tool_calls>'
+            ),
             [call("f", b={"x": [1, "y"]}, c="z\n")],
-            id="JSON",
         ),
-        pytest.param(
-            '<｜tool_calls><｜invoke name="f"><｜parameter name="b" string="false">x</｜parameter></｜invoke>'
-            "</｜tool_calls>",
+        "what is said to be JSON and is none": (
+            (
+                '<｜tool_calls><｜invoke name="f"><｜parameter name="b" string="false">x</｜parameter></｜invoke>'
+                "</｜tool_calls>"
+            ),
             [error("invalid_arguments")],
-            id="what is said to be JSON and is none",
         ),
-        pytest.param('a\n\n<｜invoke name="f"/>b', ["a", call("f"), "b"], id="no wrapper"),
-        pytest.param('<｜invoke name="f"/></｜tool_calls>b', [call("f"), "b"], id="an end of the wrapper alone"),
-        pytest.param(
-            'a\n\n\n<｜tool_calls><｜invoke name="f"/></｜tool_calls>', ["a\n", call("f")], id="three line feeds"
-        ),
-        pytest.param("<｜tool_calls><x", [BROKEN], id="something else in the wrapper"),
-        pytest.param("<｜tool_calls><", [CUT], id="cut at the commit point"),
-        pytest.param("<｜tool_calls></｜tool_calls>b", [BROKEN, "b"], id="nothing in the wrapper"),
-    ],
+        "no wrapper": ('a\n\n<｜invoke name="f"/>b', ["a", call("f"), "b"]),
+        "an end of the wrapper alone": ('<｜invoke name="f"/></｜tool_calls>b', [call("f"), "b"]),
+        "three line feeds": ('a\n\n\n<｜tool_calls><｜invoke name="f"/></｜tool_calls>', ["a\n", call("f")]),
+        "something else in the wrapper": ("<｜tool_calls><x", [BROKEN]),
+        "cut at the commit point": ("<｜tool_calls><", [CUT]),
+        "nothing in the wrapper": ("<｜tool_calls></｜tool_calls>b", [BROKEN, "b"]),
+    },
 )
 def test_dsml(text: str, expected: list[Brief]) -> None:
     """Each argument says what it is; two line feeds before the wrapper are the template's."""
@@ -288,17 +261,17 @@ def test_atem() -> None:
 
 @together(
     ("inside", "value"),
-    [
-        pytest.param("x", "x", id="text"),
-        pytest.param("<a href='x'>&lt;y&gt;&unknown;</a>", "<a href='x'><y>&unknown;</a>", id="tags and entities"),
-        pytest.param("<![CDATA[</param>&lt;]]>", "</param>&lt;", id="a section"),
-        pytest.param("\n <![CDATA[ x ]]> \n", " x ", id="white space around a section"),
-        pytest.param("<![CDATA[a]]]]><![CDATA[>b]]>", "a]]>b", id="two sections"),
-        pytest.param("a <![CDATA[<b>]]> c", "a <b> c", id="a section in text"),
-        pytest.param("<![CDATA[<b>]]>c<![CDATA[d]]>", "<b>cd", id="text behind a section"),
-        pytest.param("a<![CDATA[b]]>", "ab", id="a section at the end"),
-        pytest.param("a & b < c ]]>", "a & b < c ]]>", id="marks that are none"),
-    ],
+    {
+        "text": ("x", "x"),
+        "tags and entities": ("<a href='x'>&lt;y&gt;&unknown;</a>", "<a href='x'><y>&unknown;</a>"),
+        "a section": ("<![CDATA[</param>&lt;]]>", "</param>&lt;"),
+        "white space around a section": ("\n <![CDATA[ x ]]> \n", " x "),
+        "two sections": ("<![CDATA[a]]]]><![CDATA[>b]]>", "a]]>b"),
+        "a section in text": ("a <![CDATA[<b>]]> c", "a <b> c"),
+        "text behind a section": ("<![CDATA[<b>]]>c<![CDATA[d]]>", "<b>cd"),
+        "a section at the end": ("a<![CDATA[b]]>", "ab"),
+        "marks that are none": ("a & b < c ]]>", "a & b < c ]]>"),
+    },
 )
 def test_sections_and_entities(inside: str, value: str) -> None:
     """MiniCPM 5 writes XML in values: sections are taken as they are, entities and text as they are meant."""

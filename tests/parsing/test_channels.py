@@ -53,43 +53,38 @@ def test_headers_of_calls(header: str) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(F + "<|end|>x", [f, "x"], id="an end behind the call"),
-        pytest.param(F.replace("<|call|>", "<|end|>"), [f], id="ended like a text"),
-        pytest.param(F.replace("<|call|>", "<|return|>"), [f], id="ended like a turn"),
-        pytest.param(F.replace("<|call|>", ""), [f, UNCLOSED], id="not ended"),
-        pytest.param(F.replace("<|call|>", " <|ca"), [f, UNCLOSED], id="cut in its end"),
-        pytest.param(F.replace("<|call|>", "\n<|call|>"), [f], id="a line feed before its end"),
-        pytest.param(F.replace("<|call|>", f"{START}<|channel|>final<|message|>x"), [f, UNCLOSED, "x"], id="then text"),
-        pytest.param(F.replace("<|call|>", F), [f, UNCLOSED, f], id="then a call"),
-        pytest.param(F + START + F, [f, f], id="two"),
-        pytest.param(TO_F + "<|message|><|call|>", [call("f")], id="nothing is no arguments"),
-        pytest.param(TO_F + "<|message|> <|channel|>", [call("f"), UNCLOSED], id="nothing, then a message"),
-        pytest.param(TO_F + "<|message|>null<|call|>", [call("f")], id="null is no arguments"),
-        pytest.param(TO_F + "<|message|>nul<|call|>x", [error("invalid_arguments"), "x"], id="half a null"),
-        pytest.param(TO_F + "<|message|>[1]<|call|>x", [error("invalid_arguments"), "x"], id="an array"),
-        pytest.param(TO_F + '<|message|>{"a":1}}<|call|>x', [error("invalid_json"), "x"], id="more than an object"),
-        pytest.param(TO_F + '<|message|>{"a":b}<|call|>x', [error("invalid_json"), "x"], id="no JSON"),
-        pytest.param(TO_F + '<|message|>{"a":"b}<|call|>a "x" b', [error("invalid_json"), 'a "x" b'], id="no quote"),
-        pytest.param(
-            TO_F + f'<|message|>{{"a":b}}{START}x', [error("invalid_json"), START + "x"], id="broken, not ended"
-        ),
-        pytest.param(TO_F + '<|message|>{"a":1,"a":2}<|call|>', [error("duplicate_key")], id="a key twice"),
-        pytest.param(TO_F + '<|message|>{"a":', [error("truncated")], id="cut in its arguments"),
-        pytest.param(TO_F + "<|message|>", [error("truncated")], id="cut before them"),
-        pytest.param(TO_F + "<|message|>prin", [error("truncated")], id="cut in something else"),
-        pytest.param(TO_F + '<|message|>{"a":"<|call|>"}<|call|>', [call("f", a="<|call|>")], id="its end in a string"),
-        pytest.param(
-            "<|channel|>analysis to=python code<|message|>f(1)<|call|>", [error("invalid_arguments")], id="code"
-        ),
-        pytest.param(
+    {
+        "an end behind the call": (F + "<|end|>x", [f, "x"]),
+        "ended like a text": (F.replace("<|call|>", "<|end|>"), [f]),
+        "ended like a turn": (F.replace("<|call|>", "<|return|>"), [f]),
+        "not ended": (F.replace("<|call|>", ""), [f, UNCLOSED]),
+        "cut in its end": (F.replace("<|call|>", " <|ca"), [f, UNCLOSED]),
+        "a line feed before its end": (F.replace("<|call|>", "\n<|call|>"), [f]),
+        "then text": (F.replace("<|call|>", f"{START}<|channel|>final<|message|>x"), [f, UNCLOSED, "x"]),
+        "then a call": (F.replace("<|call|>", F), [f, UNCLOSED, f]),
+        "two": (F + START + F, [f, f]),
+        "nothing is no arguments": (TO_F + "<|message|><|call|>", [call("f")]),
+        "nothing, then a message": (TO_F + "<|message|> <|channel|>", [call("f"), UNCLOSED]),
+        "null is no arguments": (TO_F + "<|message|>null<|call|>", [call("f")]),
+        "half a null": (TO_F + "<|message|>nul<|call|>x", [error("invalid_arguments"), "x"]),
+        "an array": (TO_F + "<|message|>[1]<|call|>x", [error("invalid_arguments"), "x"]),
+        "more than an object": (TO_F + '<|message|>{"a":1}}<|call|>x', [error("invalid_json"), "x"]),
+        "no JSON": (TO_F + '<|message|>{"a":b}<|call|>x', [error("invalid_json"), "x"]),
+        "no quote": (TO_F + '<|message|>{"a":"b}<|call|>a "x" b', [error("invalid_json"), 'a "x" b']),
+        "broken, not ended": (TO_F + f'<|message|>{{"a":b}}{START}x', [error("invalid_json"), START + "x"]),
+        "a key twice": (TO_F + '<|message|>{"a":1,"a":2}<|call|>', [error("duplicate_key")]),
+        "cut in its arguments": (TO_F + '<|message|>{"a":', [error("truncated")]),
+        "cut before them": (TO_F + "<|message|>", [error("truncated")]),
+        "cut in something else": (TO_F + "<|message|>prin", [error("truncated")]),
+        "its end in a string": (TO_F + '<|message|>{"a":"<|call|>"}<|call|>', [call("f", a="<|call|>")]),
+        "code": ("<|channel|>analysis to=python code<|message|>f(1)<|call|>", [error("invalid_arguments")]),
+        "a built-in tool": (
             '<|channel|>analysis to=browser.search<|message|>{"query":"x"}<|call|>',
             [call("browser.search", query="x")],
-            id="a built-in tool",
         ),
-        pytest.param(f"```\n{F}", ["```\n", f], id="in a fence"),
-        pytest.param(f"> `{F}", ["> `", f], id="in a quote, in a code span"),
-    ],
+        "in a fence": (f"```\n{F}", ["```\n", f]),
+        "in a quote, in a code span": (f"> `{F}", ["> `", f]),
+    },
 )
 def test_calls_of_harmony(text: str, expected: list[Brief]) -> None:
     """A call is one JSON object up to the token that ends its message, or up to the next message."""
@@ -98,34 +93,32 @@ def test_calls_of_harmony(text: str, expected: list[Brief]) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param("<|channel|>final<|message|>a<|return|>", ["a"], id="the answer"),
-        pytest.param("<|channel|>final <|constrain|>json<|message|>{}<|return|>", ["{}"], id="an answer in JSON"),
-        pytest.param("<|channel|>commentary<|message|>a<|end|>", ["a"], id="a preamble"),
-        pytest.param("<|channel|>commentary to=user<|message|>a<|end|>", ["a"], id="addressed to the user"),
-        pytest.param(START + " to=user<|channel|>final<|message|>a<|end|>", ["a"], id="the same, in the role"),
-        pytest.param(START + "<|message|>a<|end|>", ["a"], id="no channel"),
-        pytest.param("<|start|>user<|message|>a<|end|>", ["a"], id="somebody else's message"),
-        pytest.param("<|channel|>notes<|message|>a<|end|>", ["a"], id="a channel that nobody knows"),
-        pytest.param("a<|end|>", ["a"], id="no header"),
-        pytest.param(
-            f"<|channel|>final<|message|>a{START}<|channel|>final<|message|>b", ["ab"], id="two without an end"
-        ),
-        pytest.param("a<|channel|>final", ["a"], id="cut in its header"),
-        pytest.param("<|channel|>analysis<|channel|>final<|message|>a<|return|>", ["a"], id="two channels"),
-        pytest.param("final<|message|>a<|return|>", ["a"], id="begun by the prompt"),
-        pytest.param("final a", ["final a"], id="a word at the start"),
-        pytest.param("<|channel|>final x=1<|message|>a", ["<|channel|>final x=1<|message|>a"], id="no header at all"),
-        pytest.param(LONG, [LONG], id="too long"),
-        pytest.param(f"{TO_F} to=<|message|>", [f"{TO_F} to=<|message|>"], id="two recipients"),
-        pytest.param("a to=f<|channel|>final<|message|>b", ["a to=fb"], id="a recipient in the middle of text"),
-        pytest.param(" to=f<|channel|>final<|message|>{}", [call("f"), UNCLOSED], id="at the start a call"),
-        pytest.param(" <|channel|>final<|message|> b", [" b"], id="a space before the first header"),
-        pytest.param("  <|channel|>final<|message|>b", [" b"], id="one space only"),
-        pytest.param(" <|channel>x", [" <|channel>x"], id="a space before what is no header"),
-        pytest.param("a<|example|>b", ["a<|example|>b"], id="a token that nobody knows"),
-        pytest.param("```\na\n```<|return|>", ["```\na\n```"], id="behind the last line of a fence"),
-    ],
+    {
+        "the answer": ("<|channel|>final<|message|>a<|return|>", ["a"]),
+        "an answer in JSON": ("<|channel|>final <|constrain|>json<|message|>{}<|return|>", ["{}"]),
+        "a preamble": ("<|channel|>commentary<|message|>a<|end|>", ["a"]),
+        "addressed to the user": ("<|channel|>commentary to=user<|message|>a<|end|>", ["a"]),
+        "the same, in the role": (START + " to=user<|channel|>final<|message|>a<|end|>", ["a"]),
+        "no channel": (START + "<|message|>a<|end|>", ["a"]),
+        "somebody else's message": ("<|start|>user<|message|>a<|end|>", ["a"]),
+        "a channel that nobody knows": ("<|channel|>notes<|message|>a<|end|>", ["a"]),
+        "no header": ("a<|end|>", ["a"]),
+        "two without an end": (f"<|channel|>final<|message|>a{START}<|channel|>final<|message|>b", ["ab"]),
+        "cut in its header": ("a<|channel|>final", ["a"]),
+        "two channels": ("<|channel|>analysis<|channel|>final<|message|>a<|return|>", ["a"]),
+        "begun by the prompt": ("final<|message|>a<|return|>", ["a"]),
+        "a word at the start": ("final a", ["final a"]),
+        "no header at all": ("<|channel|>final x=1<|message|>a", ["<|channel|>final x=1<|message|>a"]),
+        "too long": (LONG, [LONG]),
+        "two recipients": (f"{TO_F} to=<|message|>", [f"{TO_F} to=<|message|>"]),
+        "a recipient in the middle of text": ("a to=f<|channel|>final<|message|>b", ["a to=fb"]),
+        "at the start a call": (" to=f<|channel|>final<|message|>{}", [call("f"), UNCLOSED]),
+        "a space before the first header": (" <|channel|>final<|message|> b", [" b"]),
+        "one space only": ("  <|channel|>final<|message|>b", [" b"]),
+        "a space before what is no header": (" <|channel>x", [" <|channel>x"]),
+        "a token that nobody knows": ("a<|example|>b", ["a<|example|>b"]),
+        "behind the last line of a fence": ("```\na\n```<|return|>", ["```\na\n```"]),
+    },
 )
 def test_visible_messages(text: str, expected: list[Brief]) -> None:
     """Headers and ends of messages are hidden, and what is no header is text."""
@@ -134,34 +127,25 @@ def test_visible_messages(text: str, expected: list[Brief]) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param("<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"], id="ended"),
-        pytest.param(START + "<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"], id="with its start"),
-        pytest.param("<|channel|>final<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"], id="the last"),
-        pytest.param(
-            START + "<|channel|>analysis<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"], id="twice"
-        ),
-        pytest.param("<|channel|>analysis to=user<|message|>a<|end|>b", [thought("a"), "b"], id="to the user"),
-        pytest.param(START + " to=user<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"], id="in the role"),
-        pytest.param("analysis<|message|>a<|end|>b", [thought("a"), "b"], id="begun by the prompt"),
-        pytest.param("<|channel|>analysis <|constrain|>x<|message|>a<|end|>b", [thought("a"), "b"], id="with a format"),
-        pytest.param("<|channel|>analysis<|message|>a<|end", [thought("a<|end")], id="cut in its end"),
-        pytest.param("<|channel|>analysis<|message|>a" + F, [thought("a"), f], id="ended by a call"),
-        pytest.param(
-            f"<|channel|>analysis<|message|>a{START}<|channel|>final<|message|>b",
-            [thought("a"), "b"],
-            id="by the answer",
-        ),
-        pytest.param(
+    {
+        "ended": ("<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"]),
+        "with its start": (START + "<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"]),
+        "the last": ("<|channel|>final<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"]),
+        "twice": (START + "<|channel|>analysis<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"]),
+        "to the user": ("<|channel|>analysis to=user<|message|>a<|end|>b", [thought("a"), "b"]),
+        "in the role": (START + " to=user<|channel|>analysis<|message|>a<|end|>b", [thought("a"), "b"]),
+        "begun by the prompt": ("analysis<|message|>a<|end|>b", [thought("a"), "b"]),
+        "with a format": ("<|channel|>analysis <|constrain|>x<|message|>a<|end|>b", [thought("a"), "b"]),
+        "cut in its end": ("<|channel|>analysis<|message|>a<|end", [thought("a<|end")]),
+        "ended by a call": ("<|channel|>analysis<|message|>a" + F, [thought("a"), f]),
+        "by the answer": (f"<|channel|>analysis<|message|>a{START}<|channel|>final<|message|>b", [thought("a"), "b"]),
+        "two of them and a call": (
             f"<|channel|>analysis<|message|>a<|end|>{START}<|channel|>analysis<|message|>b<|end|>{START}{F}",
             [thought("ab"), f],
-            id="two of them and a call",
         ),
-        pytest.param(
-            '<|channel|>analysis<|message|>{"a":1}<|call|>b', [thought('{"a":1}'), "b"], id="ended like a call"
-        ),
-        pytest.param("x <|channel|>analysis<|message|>a<|end|>b", ["x ", thought("a"), "b"], id="behind text"),
-    ],
+        "ended like a call": ('<|channel|>analysis<|message|>{"a":1}<|call|>b', [thought('{"a":1}'), "b"]),
+        "behind text": ("x <|channel|>analysis<|message|>a<|end|>b", ["x ", thought("a"), "b"]),
+    },
 )
 def test_analysis(text: str, expected: list[Brief]) -> None:
     """The channel `analysis` is reasoning, wherever it begins, up to its end or to the next message."""
@@ -228,31 +212,29 @@ A = argument("a", "1", "number")
 
 @together(
     ("inside", "expected"),
-    [
-        pytest.param("", {}, id="none"),
-        pytest.param(argument("a", " New York ", "string"), {"a": " New York "}, id="a string, to the letter"),
-        pytest.param(argument("a", '<b>"\n\\', "string"), {"a": '<b>"\n\\'}, id="a string with JSON's own characters"),
-        pytest.param(argument("a", "12", "string"), {"a": "12"}, id="a string of digits"),
-        pytest.param(argument("a", "", "string"), {"a": ""}, id="an empty string"),
-        pytest.param(argument("a", "2", "number"), {"a": 2}, id="a number"),
-        pytest.param(argument("a", "-2.5e3", "number"), {"a": -2500.0}, id="a number with a fraction"),
-        pytest.param(argument("a", "2", "integer"), {"a": 2}, id="an integer"),
-        pytest.param(argument("a", "true", "boolean"), {"a": True}, id="a boolean"),
-        pytest.param(argument("a", "null", "null"), {"a": None}, id="null"),
-        pytest.param(argument("a", '[1, {"b": "]"}]', "array"), {"a": [1, {"b": "]"}]}, id="an array"),
-        pytest.param(argument("a", '{"b": []}', "object"), {"a": {"b": []}}, id="an object"),
-        pytest.param(argument("b", "2"), {"b": 2}, id="no type: as the schema says"),
-        pytest.param(argument("b", "2", "int64"), {"b": 2}, id="a type that nobody knows: as the schema says"),
-        pytest.param(argument("c", "2"), {"c": "2"}, id="no type, no schema"),
-        pytest.param(argument("b", "2", "string"), {"b": "2"}, id="its own type counts more than the schema"),
-        pytest.param(argument("a", "1", "number") + "\n" + argument("b", "x", "string"), {"a": 1, "b": "x"}, id="two"),
-        pytest.param(argument("&lt;&quot;&amp;&apos;", "1", "number"), {"<\"&'": 1}, id="a key with entities"),
-        pytest.param(
-            "<|open|>argument type='string' key='a'<|sep|>x<|close|>argument<|sep|>", {"a": "x"}, id="' for \""
-        ),
-        pytest.param('<|open|>json type="object"<|sep|>{"a": [1]}<|close|>json<|sep|>', {"a": [1]}, id="as JSON"),
-        pytest.param("<|open|>json<|sep|>\n{}\n<|close|>json<|sep|>\n", {}, id="as JSON without a type"),
-    ],
+    {
+        "none": ("", {}),
+        "a string, to the letter": (argument("a", " New York ", "string"), {"a": " New York "}),
+        "a string with JSON's own characters": (argument("a", '<b>"\n\\', "string"), {"a": '<b>"\n\\'}),
+        "a string of digits": (argument("a", "12", "string"), {"a": "12"}),
+        "an empty string": (argument("a", "", "string"), {"a": ""}),
+        "a number": (argument("a", "2", "number"), {"a": 2}),
+        "a number with a fraction": (argument("a", "-2.5e3", "number"), {"a": -2500.0}),
+        "an integer": (argument("a", "2", "integer"), {"a": 2}),
+        "a boolean": (argument("a", "true", "boolean"), {"a": True}),
+        "null": (argument("a", "null", "null"), {"a": None}),
+        "an array": (argument("a", '[1, {"b": "]"}]', "array"), {"a": [1, {"b": "]"}]}),
+        "an object": (argument("a", '{"b": []}', "object"), {"a": {"b": []}}),
+        "no type: as the schema says": (argument("b", "2"), {"b": 2}),
+        "a type that nobody knows: as the schema says": (argument("b", "2", "int64"), {"b": 2}),
+        "no type, no schema": (argument("c", "2"), {"c": "2"}),
+        "its own type counts more than the schema": (argument("b", "2", "string"), {"b": "2"}),
+        "two": (argument("a", "1", "number") + "\n" + argument("b", "x", "string"), {"a": 1, "b": "x"}),
+        "a key with entities": (argument("&lt;&quot;&amp;&apos;", "1", "number"), {"<\"&'": 1}),
+        "' for \"": ("<|open|>argument type='string' key='a'<|sep|>x<|close|>argument<|sep|>", {"a": "x"}),
+        "as JSON": ('<|open|>json type="object"<|sep|>{"a": [1]}<|close|>json<|sep|>', {"a": [1]}),
+        "as JSON without a type": ("<|open|>json<|sep|>\n{}\n<|close|>json<|sep|>\n", {}),
+    },
 )
 def test_arguments_of_kimi_k3(inside: str, expected: dict[str, Any]) -> None:
     """Each says of what type it is, or all stand together as JSON."""
@@ -263,54 +245,45 @@ def test_arguments_of_kimi_k3(inside: str, expected: dict[str, Any]) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(TOOLS + OPEN + A + END + "x", [f, "x"], id="one"),
-        pytest.param(OPEN + A + "<|close|>call<|sep|>x", [f, "x"], id="not among tools"),
-        pytest.param(TOOLS + (OPEN + A + "<|close|>call<|sep|>") * 2 + "<|close|>tools<|sep|>", [f, f], id="two"),
-        pytest.param(TOOLS + OPEN + A + OPEN + A + END, [f, UNCLOSED, f], id="the first is not closed"),
-        pytest.param(
-            TOOLS + OPEN + A + "<|close|>tools<|sep|>x", [f, UNCLOSED, "x"], id="ended by the end of the tools"
-        ),
-        pytest.param(OPEN + A + "<|close|>message<|sep|>x", [f, UNCLOSED, "x"], id="ended by the end of the message"),
-        pytest.param('<|open|>call index="1" tool="f&amp;g"<|sep|>' + END, [call("f&g")], id="a name with an entity"),
-        pytest.param('<|open|>call index="1"<|sep|>' + END, [error("missing_tool_name")], id="no name"),
-        pytest.param(OPEN + A + A + END, [error("duplicate_key")], id="a key twice"),
-        pytest.param(OPEN + argument("a", "oops", "number") + END, [error("invalid_arguments")], id="no number"),
-        pytest.param(OPEN + argument("a", "[1", "array") + END, [error("invalid_arguments")], id="half an array"),
-        pytest.param(OPEN + "x" + A + END + "y", [error("unrecognised_tool_call"), "y"], id="text in it"),
-        pytest.param(OPEN + "x" + OPEN + A + END, [error("unrecognised_tool_call"), f], id="text in it, then a call"),
-        pytest.param(OPEN + "<|open|>argument<|sep|>1" + END, [error("unrecognised_tool_call")], id="no key"),
-        pytest.param(
-            "<|open|>call tool=<|sap|>" + END, [error("unrecognised_tool_call")], id="a tag that does not end"
-        ),
-        pytest.param(
-            OPEN + "<|open|>argument k<x" + END, [error("unrecognised_tool_call")], id="an argument's does not"
-        ),
-        pytest.param(OPEN + A + "<|open|>json<|sep|>{}" + END, [error("unrecognised_tool_call")], id="both forms"),
-        pytest.param(
+    {
+        "one": (TOOLS + OPEN + A + END + "x", [f, "x"]),
+        "not among tools": (OPEN + A + "<|close|>call<|sep|>x", [f, "x"]),
+        "two": (TOOLS + (OPEN + A + "<|close|>call<|sep|>") * 2 + "<|close|>tools<|sep|>", [f, f]),
+        "the first is not closed": (TOOLS + OPEN + A + OPEN + A + END, [f, UNCLOSED, f]),
+        "ended by the end of the tools": (TOOLS + OPEN + A + "<|close|>tools<|sep|>x", [f, UNCLOSED, "x"]),
+        "ended by the end of the message": (OPEN + A + "<|close|>message<|sep|>x", [f, UNCLOSED, "x"]),
+        "a name with an entity": ('<|open|>call index="1" tool="f&amp;g"<|sep|>' + END, [call("f&g")]),
+        "no name": ('<|open|>call index="1"<|sep|>' + END, [error("missing_tool_name")]),
+        "a key twice": (OPEN + A + A + END, [error("duplicate_key")]),
+        "no number": (OPEN + argument("a", "oops", "number") + END, [error("invalid_arguments")]),
+        "half an array": (OPEN + argument("a", "[1", "array") + END, [error("invalid_arguments")]),
+        "text in it": (OPEN + "x" + A + END + "y", [error("unrecognised_tool_call"), "y"]),
+        "text in it, then a call": (OPEN + "x" + OPEN + A + END, [error("unrecognised_tool_call"), f]),
+        "no key": (OPEN + "<|open|>argument<|sep|>1" + END, [error("unrecognised_tool_call")]),
+        "a tag that does not end": ("<|open|>call tool=<|sap|>" + END, [error("unrecognised_tool_call")]),
+        "an argument's does not": (OPEN + "<|open|>argument k<x" + END, [error("unrecognised_tool_call")]),
+        "both forms": (OPEN + A + "<|open|>json<|sep|>{}" + END, [error("unrecognised_tool_call")]),
+        "both, the other way round": (
             OPEN + "<|open|>json<|sep|>{}<|close|>json<|sep|>" + A + END,
             [error("unrecognised_tool_call")],
-            id="both, the other way round",
         ),
-        pytest.param(OPEN + "<|open|>json<|sep|>{} x" + END, [error("unrecognised_tool_call")], id="text behind JSON"),
-        pytest.param(OPEN + "<|open|>json<|sep|>{x}<|close|>json<|sep|>" + END, [error("invalid_json")], id="no JSON"),
-        pytest.param(
-            OPEN + '<|open|>json<|sep|>{"a":"b}' + END + 'a "x" b', [error("invalid_json"), 'a "x" b'], id="no quote"
-        ),
-        pytest.param("<|open|>call tool", [error("truncated")], id="cut in its tag"),
-        pytest.param("<|open|>call tool<|se", [error("truncated")], id="cut at the end of its tag"),
-        pytest.param(OPEN, [error("truncated")], id="cut behind its tag"),
-        pytest.param(OPEN + "<|op", [error("truncated")], id="cut in the next tag"),
-        pytest.param(OPEN + "<|open|>argument key=", [error("truncated")], id="cut in an argument's tag"),
-        pytest.param(OPEN + "<|open|>argument key='a'<|sep|>x<|close|>", [error("truncated")], id="cut in a value"),
-        pytest.param(OPEN + A, [error("truncated")], id="cut behind an argument"),
-        pytest.param(OPEN + "<|open|>json<|sep|>", [error("truncated")], id="cut before JSON"),
-        pytest.param(OPEN + "<|open|>json<|sep|>{", [error("truncated")], id="cut in JSON"),
-        pytest.param(OPEN + "<|open|>json<|sep|>{}<|clo", [error("truncated")], id="cut behind JSON"),
-        pytest.param(TOOLS + "<|close|>tools<|sep|>x", ["x"], id="no calls"),
-        pytest.param("<|open|>call<|sep|>", ["<|open|>call<|sep|>"], id="no attributes"),
-        pytest.param("<|open|>, <|close|>, <|sep|>", ["<|open|>, <|close|>, <|sep|>"], id="tokens alone"),
-    ],
+        "text behind JSON": (OPEN + "<|open|>json<|sep|>{} x" + END, [error("unrecognised_tool_call")]),
+        "no JSON": (OPEN + "<|open|>json<|sep|>{x}<|close|>json<|sep|>" + END, [error("invalid_json")]),
+        "no quote": (OPEN + '<|open|>json<|sep|>{"a":"b}' + END + 'a "x" b', [error("invalid_json"), 'a "x" b']),
+        "cut in its tag": ("<|open|>call tool", [error("truncated")]),
+        "cut at the end of its tag": ("<|open|>call tool<|se", [error("truncated")]),
+        "cut behind its tag": (OPEN, [error("truncated")]),
+        "cut in the next tag": (OPEN + "<|op", [error("truncated")]),
+        "cut in an argument's tag": (OPEN + "<|open|>argument key=", [error("truncated")]),
+        "cut in a value": (OPEN + "<|open|>argument key='a'<|sep|>x<|close|>", [error("truncated")]),
+        "cut behind an argument": (OPEN + A, [error("truncated")]),
+        "cut before JSON": (OPEN + "<|open|>json<|sep|>", [error("truncated")]),
+        "cut in JSON": (OPEN + "<|open|>json<|sep|>{", [error("truncated")]),
+        "cut behind JSON": (OPEN + "<|open|>json<|sep|>{}<|clo", [error("truncated")]),
+        "no calls": (TOOLS + "<|close|>tools<|sep|>x", ["x"]),
+        "no attributes": ("<|open|>call<|sep|>", ["<|open|>call<|sep|>"]),
+        "tokens alone": ("<|open|>, <|close|>, <|sep|>", ["<|open|>, <|close|>, <|sep|>"]),
+    },
 )
 def test_calls_of_kimi_k3(text: str, expected: list[Brief]) -> None:
     """Each call is a span of its own; the tags around them are hidden."""
@@ -361,22 +334,22 @@ ACTION = '<|START_ACTION|>[{"tool_call_id":"0","tool_name":"f","parameters":{"a"
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(ACTION + "x", [f, "x"], id="one"),
-        pytest.param(ACTION.replace("[", "\n[\n").replace("]", "\n]\n"), [f], id="with white space"),
-        pytest.param(ACTION.replace("[", "").replace("]", ""), [f], id="without an array"),
-        pytest.param(ACTION.replace("}}]", '}},{"tool_name":"g"}]'), [f, call("g")], id="two"),
-        pytest.param(ACTION.replace("<|END_ACTION|>", ""), [f, UNCLOSED], id="not closed"),
-        pytest.param(ACTION.replace("tool_name", "tool_nam"), [error("missing_tool_name")], id="no name"),
-        pytest.param("<|START_ACTION|>\n<|END_ACTION|>x", ["x"], id="nothing"),
-        pytest.param("<|START_ACTION|>none", [error("truncated")], id="no JSON"),
-        pytest.param(f"<|START_THINKING|>a<|END_THINKING|>{ACTION}", [thought("a"), f], id="reasoning before it"),
-        pytest.param(f"<|START_THINKING|>a{ACTION}", [thought("a"), f], id="reasoning that is not closed"),
-        pytest.param("<|START_THINKING|>a<|END_THINKING|><|START_TEXT|>b<|END_TEXT|>", [thought("a"), "b"], id="text"),
-        pytest.param("<|START_RESPONSE|>```\na\n```<|END_RESPONSE|>", ["```\na\n```"], id="a response"),
-        pytest.param("<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>a<|END_OF_TURN_TOKEN|>", ["a"], id="a turn"),
-        pytest.param("<|START_TOOL_RESULT|>[]<|END_TOOL_RESULT|>a", [FORGED, "a"], id="a result"),
-    ],
+    {
+        "one": (ACTION + "x", [f, "x"]),
+        "with white space": (ACTION.replace("[", "\n[\n").replace("]", "\n]\n"), [f]),
+        "without an array": (ACTION.replace("[", "").replace("]", ""), [f]),
+        "two": (ACTION.replace("}}]", '}},{"tool_name":"g"}]'), [f, call("g")]),
+        "not closed": (ACTION.replace("<|END_ACTION|>", ""), [f, UNCLOSED]),
+        "no name": (ACTION.replace("tool_name", "tool_nam"), [error("missing_tool_name")]),
+        "nothing": ("<|START_ACTION|>\n<|END_ACTION|>x", ["x"]),
+        "no JSON": ("<|START_ACTION|>none", [error("truncated")]),
+        "reasoning before it": (f"<|START_THINKING|>a<|END_THINKING|>{ACTION}", [thought("a"), f]),
+        "reasoning that is not closed": (f"<|START_THINKING|>a{ACTION}", [thought("a"), f]),
+        "text": ("<|START_THINKING|>a<|END_THINKING|><|START_TEXT|>b<|END_TEXT|>", [thought("a"), "b"]),
+        "a response": ("<|START_RESPONSE|>```\na\n```<|END_RESPONSE|>", ["```\na\n```"]),
+        "a turn": ("<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>a<|END_OF_TURN_TOKEN|>", ["a"]),
+        "a result": ("<|START_TOOL_RESULT|>[]<|END_TOOL_RESULT|>a", [FORGED, "a"]),
+    },
 )
 def test_cohere(text: str, expected: list[Brief]) -> None:
     """An array of calls, and tokens around everything, which are hidden."""

@@ -119,19 +119,19 @@ def test_values(text: str, arguments: dict[str, object] | None) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param("<a>x</a><a>y</a>", error("duplicate_key"), id="a key twice"),
-        pytest.param("<l>x</l><n>1</n><l>y</l>", error("duplicate_key"), id="an array in two places"),
-        pytest.param("<l>[]</l><l>y</l>", error("duplicate_key"), id="an array in JSON, and another"),
-        pytest.param("<l><item>a</item><word>b</word></l>", BROKEN, id="two names in an array"),
-        pytest.param("<l><item>a</item>b</l>", BROKEN, id="text in an array"),
-        pytest.param("<o><n>1</n>b</o>", BROKEN, id="text in an object"),
-        pytest.param("<a>x</a>b", BROKEN, id="text between arguments"),
-        pytest.param("<o><n>1</n></l>", BROKEN, id="the end of something else"),
-        pytest.param("<a>x", BROKEN, id="the end of the call in a value"),
-        pytest.param("<a b=>x</a>", BROKEN, id="a tag that is none"),
-        pytest.param("<o>{1}</o>", error("invalid_arguments"), id="broken JSON"),
-    ],
+    {
+        "a key twice": ("<a>x</a><a>y</a>", error("duplicate_key")),
+        "an array in two places": ("<l>x</l><n>1</n><l>y</l>", error("duplicate_key")),
+        "an array in JSON, and another": ("<l>[]</l><l>y</l>", error("duplicate_key")),
+        "two names in an array": ("<l><item>a</item><word>b</word></l>", BROKEN),
+        "text in an array": ("<l><item>a</item>b</l>", BROKEN),
+        "text in an object": ("<o><n>1</n>b</o>", BROKEN),
+        "text between arguments": ("<a>x</a>b", BROKEN),
+        "the end of something else": ("<o><n>1</n></l>", BROKEN),
+        "the end of the call in a value": ("<a>x", BROKEN),
+        "a tag that is none": ("<a b=>x</a>", BROKEN),
+        "broken JSON": ("<o>{1}</o>", error("invalid_arguments")),
+    },
 )
 def test_what_is_broken(text: str, expected: Brief) -> None:
     """Nothing is guessed, and the text goes on behind the closing tag of the call."""
@@ -140,33 +140,33 @@ def test_what_is_broken(text: str, expected: Brief) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param("a <f></f> b", ["a ", call("f"), " b"], id="no arguments"),
-        pytest.param("<f/><g />< g/>", [call("f"), call("g"), "< g/>"], id="one tag"),
-        pytest.param("<f >\n</ f >", [call("f")], id="white space in tags"),
-        pytest.param('<f>{"a": "</f>"}</f>', [call("f", a="</f>")], id="JSON"),
-        pytest.param('<f>{"a": "x"}', [call("f", a="x"), warning("missing_close")], id="JSON alone"),
-        pytest.param('<f>{"a": "x"}</', [call("f", a="x"), warning("missing_close")], id="JSON and half an end"),
-        pytest.param('<f>{"a": "x"} b</f> b', [BROKEN, " b"], id="JSON and text"),
-        pytest.param('<f>{"a": x}</f> b', [error("invalid_json"), " b"], id="broken JSON"),
-        pytest.param('<f>{"a": "x', [CUT], id="cut in JSON"),
-        pytest.param('<f><a b="1" c=2>x</a></f>', [call("f", a="x")], id="attributes mean nothing"),
-        pytest.param("<f><a>&lt;<![CDATA[</a>&lt;]]></a></f>", [call("f", a="<</a>&lt;")], id="entities and sections"),
-        pytest.param("<f><a><![CDATA[x]]></b>y</a></f>", [call("f", a="x</b>y")], id="another tag behind a section"),
-        pytest.param("<f><a>x<![CDATA[y]]></b></a></f>", [call("f", a="xy</b>")], id="and behind text and a section"),
-        pytest.param('<f><l><![CDATA[["<"]]]></l></f>', [call("f", l=["<"])], id="JSON in a section"),
-        pytest.param("<f><a>x</a>", [CUT], id="cut behind an argument"),
-        pytest.param("<f><a>x", [CUT], id="cut in a value"),
-        pytest.param("<f><a>x</a><n", [CUT], id="cut in a tag"),
-        pytest.param("<f><a b", [CUT], id="cut in an attribute"),
-        pytest.param("<f><a>x</a> b", [BROKEN], id="text, and no end"),
-        pytest.param("<g><b>x</b></g>", [call("g", b="x")], id="a tool that declares no parameters"),
-        pytest.param("<f>\n<a>x</a><b>y</b></f>", [call("f", a="x", b="y")], id="the first is declared"),
-        pytest.param("<f><b>y</b></f>", ["<f><b>y</b></f>"], id="the first is not"),
-        pytest.param("<f><ab>y</ab></f>", ["<f><ab>y</ab></f>"], id="the first only begins so"),
-        pytest.param("<f>so</f><i/>", ["<f>so</f><i/>"], id="text, and no tool"),
-        pytest.param("<h><a>x</a></h><h></h>", ["<h><a>x</a></h>", call("h")], id="no parameter that can be a tag"),
-    ],
+    {
+        "no arguments": ("a <f></f> b", ["a ", call("f"), " b"]),
+        "one tag": ("<f/><g />< g/>", [call("f"), call("g"), "< g/>"]),
+        "white space in tags": ("<f >\n</ f >", [call("f")]),
+        "JSON": ('<f>{"a": "</f>"}</f>', [call("f", a="</f>")]),
+        "JSON alone": ('<f>{"a": "x"}', [call("f", a="x"), warning("missing_close")]),
+        "JSON and half an end": ('<f>{"a": "x"}</', [call("f", a="x"), warning("missing_close")]),
+        "JSON and text": ('<f>{"a": "x"} b</f> b', [BROKEN, " b"]),
+        "broken JSON": ('<f>{"a": x}</f> b', [error("invalid_json"), " b"]),
+        "cut in JSON": ('<f>{"a": "x', [CUT]),
+        "attributes mean nothing": ('<f><a b="1" c=2>x</a></f>', [call("f", a="x")]),
+        "entities and sections": ("<f><a>&lt;<![CDATA[</a>&lt;]]></a></f>", [call("f", a="<</a>&lt;")]),
+        "another tag behind a section": ("<f><a><![CDATA[x]]></b>y</a></f>", [call("f", a="x</b>y")]),
+        "and behind text and a section": ("<f><a>x<![CDATA[y]]></b></a></f>", [call("f", a="xy</b>")]),
+        "JSON in a section": ('<f><l><![CDATA[["<"]]]></l></f>', [call("f", l=["<"])]),
+        "cut behind an argument": ("<f><a>x</a>", [CUT]),
+        "cut in a value": ("<f><a>x", [CUT]),
+        "cut in a tag": ("<f><a>x</a><n", [CUT]),
+        "cut in an attribute": ("<f><a b", [CUT]),
+        "text, and no end": ("<f><a>x</a> b", [BROKEN]),
+        "a tool that declares no parameters": ("<g><b>x</b></g>", [call("g", b="x")]),
+        "the first is declared": ("<f>\n<a>x</a><b>y</b></f>", [call("f", a="x", b="y")]),
+        "the first is not": ("<f><b>y</b></f>", ["<f><b>y</b></f>"]),
+        "the first only begins so": ("<f><ab>y</ab></f>", ["<f><ab>y</ab></f>"]),
+        "text, and no tool": ("<f>so</f><i/>", ["<f>so</f><i/>"]),
+        "no parameter that can be a tag": ("<h><a>x</a></h><h></h>", ["<h><a>x</a></h>", call("h")]),
+    },
 )
 def test_morph(text: str, expected: list[Brief]) -> None:
     """Only tags of declared tools count, and only if what comes first in them is a declared parameter."""
@@ -192,34 +192,30 @@ def test_without_tools_nothing_is_a_call() -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param('<tool_call><invoke name="f"/></tool_call>b', [call("f"), "b"], id="one tag"),
-        pytest.param(
+    {
+        "one tag": ('<tool_call><invoke name="f"/></tool_call>b', [call("f"), "b"]),
+        "two calls": (
             '<tool_call><invoke name="f"><a>x</a></invoke><invoke name="g"></invoke></tool_call>',
             [call("f", a="x"), call("g")],
-            id="two calls",
         ),
-        pytest.param(
+        "no end before another": (
             '<tool_call><invoke name="f"><a>x</a><invoke name="g"></invoke></tool_call>b',
             [call("f", a="x"), warning("missing_close"), call("g"), "b"],
-            id="no end before another",
         ),
-        pytest.param(
+        "no end before the end of the wrapper": (
             '<tool_call><invoke name="f"><l>x</l></tool_call>b',
             [call("f", l=["x"]), warning("missing_close"), "b"],
-            id="no end before the end of the wrapper",
         ),
-        pytest.param('<tool_call><invoke name="f"><a>x</a></o></tool_call>b', [BROKEN, "b"], id="the end of something"),
-        pytest.param(
+        "the end of something": ('<tool_call><invoke name="f"><a>x</a></o></tool_call>b', [BROKEN, "b"]),
+        "no end of a value": (
             '<tool_call><invoke name="f"><a>x</invoke><invoke name="g"></invoke></tool_call>b',
             [BROKEN, call("g"), "b"],
-            id="no end of a value",
         ),
-        pytest.param('<tool_call><invoke name="f">{"a":"x"}</invoke></tool_call>', [call("f", a="x")], id="JSON"),
-        pytest.param('<tool_call><invoke name="f"><a>x</a>', [CUT], id="cut"),
-        pytest.param("<tool_call></tool_call>b", [BROKEN, "b"], id="nothing in the wrapper"),
-        pytest.param("a</tool_call>b", ["ab"], id="an end of the wrapper alone"),
-    ],
+        "JSON": ('<tool_call><invoke name="f">{"a":"x"}</invoke></tool_call>', [call("f", a="x")]),
+        "cut": ('<tool_call><invoke name="f"><a>x</a>', [CUT]),
+        "nothing in the wrapper": ("<tool_call></tool_call>b", [BROKEN, "b"]),
+        "an end of the wrapper alone": ("a</tool_call>b", ["ab"]),
+    },
 )
 def test_minimax(text: str, expected: list[Brief]) -> None:
     """A token before each tag tells tags from text."""

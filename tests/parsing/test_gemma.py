@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import feed
@@ -25,28 +23,28 @@ def gemma(inner: str) -> str:
 
 @together(
     ("inner", "expected"),
-    [
-        pytest.param("f{}", f, id="no arguments"),
-        pytest.param("f{a:~x~}", call("f", a="x"), id="a string"),
-        pytest.param("f{a:~~}", call("f", a=""), id="an empty string"),
-        pytest.param("f{a:1,b:-2.5,c:true,d:null}", call("f", a=1, b=-2.5, c=True, d=None), id="bare values"),
-        pytest.param("f{a:Paris,b:[x y,z ]}", call("f", a="Paris", b=["x y", "z"]), id="strings without marks"),
-        pytest.param("f{a:2024-05-01,b:10:30 (a)\n}", call("f", a="2024-05-01", b="10:30 (a)"), id="a date and a time"),
-        pytest.param("f{a:True,b:False,c:None}", call("f", a=True, b=False, c=None), id="words of Python"),
-        pytest.param("f{a:nan,b:it's}", call("f", a="nan", b="it's"), id="words of no language"),
-        pytest.param("f{a: 1 , b : 2}", call("f", a=1, b=2), id="white space"),
-        pytest.param("f{a:[~x~,~y, z~],b:{c:{d:[]}}}", call("f", a=["x", "y, z"], b={"c": {"d": []}}), id="nested"),
-        pytest.param("f{a:[\n  {b:~x\n~},\n]\n}", call("f", a=[{"b": "x\n"}]), id="on several lines"),
-        pytest.param('f{a:~say "x", \\"y\\"\\n~}', call("f", a='say "x", \\"y\\"\\n'), id="quotes and back-slashes"),
-        pytest.param("f{a:~C:\\users~}", call("f", a="C:\\users"), id="a path"),
-        pytest.param("f{a:~}{][,:~}", call("f", a="}{][,:"), id="brackets in a string"),
-        pytest.param('f{a:~<|" <| <~}', call("f", a='<|" <| <'), id="beginnings of the mark in a string"),
-        pytest.param('f{a:"x\\n",b:~y~}', call("f", a="x\n", b="y"), id="a string in plain quotes"),
-        pytest.param("f{~a~:1,a b:2}", call("f", **{"a": 1, "a b": 2}), id="a key in quotes, a key with a space"),
-        pytest.param("f{a:~x~,}", call("f", a="x"), id="a trailing comma"),
-        pytest.param("a.b-c{}", call("a.b-c"), id="a name with a dot"),
-        pytest.param("f{a:~日本~}", call("f", a="日本"), id="other letters"),
-    ],
+    {
+        "no arguments": ("f{}", f),
+        "a string": ("f{a:~x~}", call("f", a="x")),
+        "an empty string": ("f{a:~~}", call("f", a="")),
+        "bare values": ("f{a:1,b:-2.5,c:true,d:null}", call("f", a=1, b=-2.5, c=True, d=None)),
+        "strings without marks": ("f{a:Paris,b:[x y,z ]}", call("f", a="Paris", b=["x y", "z"])),
+        "a date and a time": ("f{a:2024-05-01,b:10:30 (a)\n}", call("f", a="2024-05-01", b="10:30 (a)")),
+        "words of Python": ("f{a:True,b:False,c:None}", call("f", a=True, b=False, c=None)),
+        "words of no language": ("f{a:nan,b:it's}", call("f", a="nan", b="it's")),
+        "white space": ("f{a: 1 , b : 2}", call("f", a=1, b=2)),
+        "nested": ("f{a:[~x~,~y, z~],b:{c:{d:[]}}}", call("f", a=["x", "y, z"], b={"c": {"d": []}})),
+        "on several lines": ("f{a:[\n  {b:~x\n~},\n]\n}", call("f", a=[{"b": "x\n"}])),
+        "quotes and back-slashes": ('f{a:~say "x", \\"y\\"\\n~}', call("f", a='say "x", \\"y\\"\\n')),
+        "a path": ("f{a:~C:\\users~}", call("f", a="C:\\users")),
+        "brackets in a string": ("f{a:~}{][,:~}", call("f", a="}{][,:")),
+        "beginnings of the mark in a string": ('f{a:~<|" <| <~}', call("f", a='<|" <| <')),
+        "a string in plain quotes": ('f{a:"x\\n",b:~y~}', call("f", a="x\n", b="y")),
+        "a key in quotes, a key with a space": ("f{~a~:1,a b:2}", call("f", **{"a": 1, "a b": 2})),
+        "a trailing comma": ("f{a:~x~,}", call("f", a="x")),
+        "a name with a dot": ("a.b-c{}", call("a.b-c")),
+        "other letters": ("f{a:~日本~}", call("f", a="日本")),
+    },
 )
 def test_calls(inner: str, expected: Brief) -> None:
     """One call between two tags, with text around it; both models' ways."""
@@ -65,22 +63,22 @@ def test_the_closing_tag_in_a_string_is_text() -> None:
 
 @together(
     ("inner", "expected"),
-    [
-        pytest.param(f"f{{a:{'x' * 4096}}}", error("invalid_arguments"), id="a text without a mark that is too long"),
-        pytest.param('f{a:5" x}', UNREADABLE, id="a quote in a text without a mark"),
-        pytest.param("f{a:Paris~}", UNREADABLE, id="no mark at the beginning of a string"),
-        pytest.param("f{a:x, y}", UNREADABLE, id="a comma in a text without a mark"),
-        pytest.param("f{a:NaN}", error("not_a_number"), id="not a number"),
-        pytest.param("f{a:1,a:2}", error("duplicate_key"), id="the same key twice"),
-        pytest.param("f{a:}", UNREADABLE, id="no value"),
-        pytest.param("f{a:1", UNREADABLE, id="no closing brace"),
-        pytest.param("f{a:1}}", UNREADABLE, id="two closing braces"),
-        pytest.param("f{a:(1,2)}", UNREADABLE, id="a tuple"),
-        pytest.param("f{a:<|x~}", UNREADABLE, id="half of a mark"),
-        pytest.param("f{a:[~x~ ~y~]}", UNREADABLE, id="no comma"),
-        pytest.param("f{a:~x}", error("truncated"), id="no mark at the end of a string"),
-        pytest.param("f{} call:g{}", UNREADABLE, id="text behind the call"),
-    ],
+    {
+        "a text without a mark that is too long": (f"f{{a:{'x' * 4096}}}", error("invalid_arguments")),
+        "a quote in a text without a mark": ('f{a:5" x}', UNREADABLE),
+        "no mark at the beginning of a string": ("f{a:Paris~}", UNREADABLE),
+        "a comma in a text without a mark": ("f{a:x, y}", UNREADABLE),
+        "not a number": ("f{a:NaN}", error("not_a_number")),
+        "the same key twice": ("f{a:1,a:2}", error("duplicate_key")),
+        "no value": ("f{a:}", UNREADABLE),
+        "no closing brace": ("f{a:1", UNREADABLE),
+        "two closing braces": ("f{a:1}}", UNREADABLE),
+        "a tuple": ("f{a:(1,2)}", UNREADABLE),
+        "half of a mark": ("f{a:<|x~}", UNREADABLE),
+        "no comma": ("f{a:[~x~ ~y~]}", UNREADABLE),
+        "no mark at the end of a string": ("f{a:~x}", error("truncated")),
+        "text behind the call": ("f{} call:g{}", UNREADABLE),
+    },
 )
 def test_malformed_calls(inner: str, expected: Brief) -> None:
     """They are hidden up to the tag, and each has its code."""
@@ -89,20 +87,18 @@ def test_malformed_calls(inner: str, expected: Brief) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param("<|tool_call>call:f{}", [f, warning("missing_close")], id="no closing tag"),
-        pytest.param("<|tool_call>call:f{}\n<tool_", [f, warning("missing_close")], id="half of the closing tag"),
-        pytest.param("<|tool_call>call:f{", [error("truncated")], id="no closing brace"),
-        pytest.param("<|tool_call>call:f{a:<", [error("truncated")], id="cut in a mark"),
-        pytest.param(
-            "<|tool_call>call:f{} " + gemma("f{}"), [f, warning("missing_close"), f], id="another opening tag"
-        ),
-        pytest.param("<|tool_call>call:f", [error("truncated")], id="cut before the brace"),
-        pytest.param("<|tool_call>call:f()", ["<|tool_call>call:f()"], id="a parenthesis"),
-        pytest.param("<|tool_call>{}", ["<|tool_call>{}"], id="JSON"),
-        pytest.param("<|tool_call>call:{", ["<|tool_call>call:{"], id="no name"),
-        pytest.param("call:f{}", ["call:f{}"], id="no tag"),
-    ],
+    {
+        "no closing tag": ("<|tool_call>call:f{}", [f, warning("missing_close")]),
+        "half of the closing tag": ("<|tool_call>call:f{}\n<tool_", [f, warning("missing_close")]),
+        "no closing brace": ("<|tool_call>call:f{", [error("truncated")]),
+        "cut in a mark": ("<|tool_call>call:f{a:<", [error("truncated")]),
+        "another opening tag": ("<|tool_call>call:f{} " + gemma("f{}"), [f, warning("missing_close"), f]),
+        "cut before the brace": ("<|tool_call>call:f", [error("truncated")]),
+        "a parenthesis": ("<|tool_call>call:f()", ["<|tool_call>call:f()"]),
+        "JSON": ("<|tool_call>{}", ["<|tool_call>{}"]),
+        "no name": ("<|tool_call>call:{", ["<|tool_call>call:{"]),
+        "no tag": ("call:f{}", ["call:f{}"]),
+    },
 )
 def test_what_is_cut_and_what_is_text(text: str, expected: list[Brief]) -> None:
     """A call that lacks only its tag is a call; without name and brace nothing is one."""
@@ -111,17 +107,17 @@ def test_what_is_cut_and_what_is_text(text: str, expected: list[Brief]) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param("<|channel>thought\nHm.<channel|>So.", [thought("Hm."), "So."], id="a thought"),
-        pytest.param("<|channel>Hm.<channel|>So.", [thought("Hm."), "So."], id="a channel without a name"),
-        pytest.param("<|channel>thoughts<channel|>", [thought("thoughts")], id="a word that begins like the name"),
-        pytest.param("<|channel>tho", [thought("tho")], id="cut in the name"),
-        pytest.param("So. <|channel>Hm.", ["So. ", thought("Hm.")], id="in the middle, unclosed"),
-        pytest.param("<|channel>a<channel|><|channel>b<channel|>c", [thought("ab"), "c"], id="two"),
-        pytest.param(gemma("f{}") + "<tool_call|>So.", [f, "So."], id="a second closing tag"),
-        pytest.param(gemma("f{}") + "<|tool_response>", [f], id="the tag that opens a result"),
-        pytest.param("`<tool_call|>`", ["`<tool_call|>`"], id="a tag in code"),
-    ],
+    {
+        "a thought": ("<|channel>thought\nHm.<channel|>So.", [thought("Hm."), "So."]),
+        "a channel without a name": ("<|channel>Hm.<channel|>So.", [thought("Hm."), "So."]),
+        "a word that begins like the name": ("<|channel>thoughts<channel|>", [thought("thoughts")]),
+        "cut in the name": ("<|channel>tho", [thought("tho")]),
+        "in the middle, unclosed": ("So. <|channel>Hm.", ["So. ", thought("Hm.")]),
+        "two": ("<|channel>a<channel|><|channel>b<channel|>c", [thought("ab"), "c"]),
+        "a second closing tag": (gemma("f{}") + "<tool_call|>So.", [f, "So."]),
+        "the tag that opens a result": (gemma("f{}") + "<|tool_response>", [f]),
+        "a tag in code": ("`<tool_call|>`", ["`<tool_call|>`"]),
+    },
 )
 def test_the_templates_tags(text: str, expected: list[Brief]) -> None:
     """They are hidden; what the model thinks is told apart."""

@@ -45,62 +45,48 @@ def test_a_limit_in_a_closing_tag(length: int) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(F, [f], id="nothing else"),
-        pytest.param('<tool_call>\n{"name":"f"}\n</tool_call>', [f], id="on lines of its own"),
-        pytest.param('<tool_call> \t\r\n{"name":"f"} \r\n </tool_call>', [f], id="any white space in the tag"),
-        pytest.param(f'<tool_call>{" " * 32}{{"name":"f"}}</tool_call>', [f], id="thirty-two spaces"),
-        pytest.param('<tool_call>{"name":"f"}\n\n\n</tool_call>', [f], id="blank lines before the closing tag"),
-        pytest.param(f"Look: {F} there", ["Look: ", f, " there"], id="in the middle of a line"),
-        pytest.param(f"Look:\n{F}\nthere", ["Look:", f, "\nthere"], id="the line feed before it is the template's"),
-        pytest.param(f"Look:\n\n{F}", ["Look:\n", f], id="one line feed only"),
-        pytest.param(f"{F}{G}", [f, g], id="two without anything between"),
-        pytest.param(f"{F}\n{G}", [f, g], id="two on two lines"),
-        pytest.param(f"{F}\n\nThen\n{F}", [f, "\n\nThen", f], id="the same call twice is two calls"),
-        pytest.param('<tool_call>{"name":"f"}{"name":"g"}</tool_call>', [f, g], id="two objects in one tag"),
-        pytest.param('<tool_call>\n{"name":"f"}\n{"name":"g"}\n</tool_call>', [f, g], id="objects on two lines"),
-        pytest.param('<tool_call>[{"name":"f"},{"name":"g"}]</tool_call>', [f, g], id="an array"),
-        pytest.param('<tool_call>[{"name":"f"}]{"name":"g"}</tool_call>', [f, g], id="an array and an object"),
-        pytest.param(
-            '<tool_call>{"arguments":{"a":1},"name":"f"}</tool_call>', [call("f", a=1)], id="the arguments first"
-        ),
-        pytest.param(
-            '<tool_call>{"name":"f","parameters":{"a":1}}</tool_call>', [call("f", a=1)], id="parameters for arguments"
-        ),
-        pytest.param(
-            '<tool_call>{"name":"f","arguments":"{\\"a\\":1}"}</tool_call>', [call("f", a=1)], id="a string of JSON"
-        ),
-        pytest.param('<tool_call>{"name":"f","arguments":null}</tool_call>', [f], id="null is no arguments"),
-        pytest.param('<tool_call>{"name":"f","arguments":""}</tool_call>', [f], id="an empty string is none either"),
-        pytest.param(
-            '<tool_call>{"type":"function","function":{"name":"f","arguments":{}}}</tool_call>', [f], id="OpenAI's form"
-        ),
-        pytest.param(
+    {
+        "nothing else": (F, [f]),
+        "on lines of its own": ('<tool_call>\n{"name":"f"}\n</tool_call>', [f]),
+        "any white space in the tag": ('<tool_call> \t\r\n{"name":"f"} \r\n </tool_call>', [f]),
+        "thirty-two spaces": (f'<tool_call>{" " * 32}{{"name":"f"}}</tool_call>', [f]),
+        "blank lines before the closing tag": ('<tool_call>{"name":"f"}\n\n\n</tool_call>', [f]),
+        "in the middle of a line": (f"Look: {F} there", ["Look: ", f, " there"]),
+        "the line feed before it is the template's": (f"Look:\n{F}\nthere", ["Look:", f, "\nthere"]),
+        "one line feed only": (f"Look:\n\n{F}", ["Look:\n", f]),
+        "two without anything between": (f"{F}{G}", [f, g]),
+        "two on two lines": (f"{F}\n{G}", [f, g]),
+        "the same call twice is two calls": (f"{F}\n\nThen\n{F}", [f, "\n\nThen", f]),
+        "two objects in one tag": ('<tool_call>{"name":"f"}{"name":"g"}</tool_call>', [f, g]),
+        "objects on two lines": ('<tool_call>\n{"name":"f"}\n{"name":"g"}\n</tool_call>', [f, g]),
+        "an array": ('<tool_call>[{"name":"f"},{"name":"g"}]</tool_call>', [f, g]),
+        "an array and an object": ('<tool_call>[{"name":"f"}]{"name":"g"}</tool_call>', [f, g]),
+        "the arguments first": ('<tool_call>{"arguments":{"a":1},"name":"f"}</tool_call>', [call("f", a=1)]),
+        "parameters for arguments": ('<tool_call>{"name":"f","parameters":{"a":1}}</tool_call>', [call("f", a=1)]),
+        "a string of JSON": ('<tool_call>{"name":"f","arguments":"{\\"a\\":1}"}</tool_call>', [call("f", a=1)]),
+        "null is no arguments": ('<tool_call>{"name":"f","arguments":null}</tool_call>', [f]),
+        "an empty string is none either": ('<tool_call>{"name":"f","arguments":""}</tool_call>', [f]),
+        "OpenAI's form": ('<tool_call>{"type":"function","function":{"name":"f","arguments":{}}}</tool_call>', [f]),
+        "the closing tag in a string": (
             '<tool_call>{"name":"f","arguments":{"a":"</tool_call>"}}</tool_call>!',
             [call("f", a="</tool_call>"), "!"],
-            id="the closing tag in a string",
         ),
-        pytest.param(
+        "a whole call in a string": (
             '<tool_call>{"name":"f","arguments":{"a":"<tool_call>{\\"name\\":\\"g\\"}</tool_call>"}}</tool_call>!',
             [call("f", a=G), "!"],
-            id="a whole call in a string",
         ),
-        pytest.param(
+        "a line of a string that begins with the opening tag": (
             '<tool_call>{"name":"f","arguments":{"a":"x\n<tool_call>\n"}}</tool_call>!',
             [call("f", a="x\n<tool_call>\n"), "!"],
-            id="a line of a string that begins with the opening tag",
         ),
-        pytest.param(
+        "characters as they are and escaped": (
             '<tool_call>{"name":"f","arguments":{"a":"é😀\\u00e9\\ud83d\\ude00"}}</tool_call>',
             [call("f", a="é😀é😀")],
-            id="characters as they are and escaped",
         ),
-        pytest.param(
-            '<tool_call>{"name":"nobody.knows-it"}</tool_call>', [call("nobody.knows-it")], id="an undeclared name"
-        ),
-        pytest.param(f"<think>Hm.</think>\n\n{F}", [thought("Hm."), f], id="behind reasoning"),
-        pytest.param(f"{F}<tool_call>", [f, error("truncated")], id="another opening tag at the end"),
-    ],
+        "an undeclared name": ('<tool_call>{"name":"nobody.knows-it"}</tool_call>', [call("nobody.knows-it")]),
+        "behind reasoning": (f"<think>Hm.</think>\n\n{F}", [thought("Hm."), f]),
+        "another opening tag at the end": (f"{F}<tool_call>", [f, error("truncated")]),
+    },
 )
 def test_calls(text: str, expected: list[Brief]) -> None:
     """One JSON value or several between the tags; the first character of the body commits."""
@@ -159,36 +145,36 @@ def test_text_is_released_at_the_character_that_decides(text: str, decides: str)
 
 @together(
     ("body", "expected"),
-    [
-        pytest.param('{"name":"f"}}', [BROKEN], id="a brace too many"),
-        pytest.param('{"name":"f"}}}', [BROKEN], id="two braces too many"),
-        pytest.param('[{"name":"f"}]]', [BROKEN], id="a bracket too many"),
-        pytest.param('{"name":"f"} and so on', [BROKEN], id="prose behind the value"),
-        pytest.param('{"name":"f"},{"name":"g"}', [BROKEN], id="a comma between two values"),
-        pytest.param('{"name":"f"}</think>', [BROKEN], id="another closing tag"),
-        pytest.param('{"name":"f"}{"name":g}', [f, BROKEN], id="a good value and a broken one"),
-        pytest.param('{"name":g}{"name":"f"}', [BROKEN], id="a broken value and a good one"),
-        pytest.param('[{"name":"f"},{"name":g}]', [f, BROKEN], id="an array whose last call is broken"),
-        pytest.param('[{"a":1},{"name":"f"}]', [error("missing_tool_name"), f], id="an array whose first has no name"),
-        pytest.param("[]", [error("unrecognised_tool_call")], id="an empty array"),
-        pytest.param("[1]", [error("unrecognised_tool_call")], id="an array of numbers"),
-        pytest.param("{}", [error("missing_tool_name")], id="an empty object"),
-        pytest.param('{"name":"f","arguments":[1]}', [error("invalid_arguments")], id="an array for arguments"),
-        pytest.param('{"name":"f","arguments":"x"}', [error("invalid_arguments")], id="a string that is no JSON"),
-        pytest.param('{"name":"f","tool":"g"}', [error("conflicting_fields")], id="two names"),
-        pytest.param('{"name":"f","name":"f"}', [error("duplicate_key")], id="the same key twice"),
-        pytest.param('{"name":"f","args":{"a":NaN}}', [error("not_a_number")], id="what is not a number"),
-        pytest.param('{"name":"f",}', [BROKEN], id="a trailing comma"),
-        pytest.param("{'name':'f'}", [BROKEN], id="single quotes"),
-        pytest.param("{name:f}", [BROKEN], id="no quotes"),
-        pytest.param('{"name":"f"/*c*/}', [BROKEN], id="a comment"),
-        pytest.param('{"name":"f","args":{"a":True}}', [BROKEN], id="a literal of Python"),
-        pytest.param('{"name":"f","args":{"a":"say "hi" there"}}', [BROKEN], id="quotes that are not escaped"),
-        pytest.param('{"name":"f","args":{"a":"\\$"}}', [BROKEN], id="an escape that JSON does not have"),
-        pytest.param('{"name":"f', [BROKEN], id="a string that the tag ends"),
-        pytest.param('{"name":"f"', [BROKEN], id="an object that the tag ends"),
-        pytest.param('{"name":"f","args":{}', [BROKEN], id="a missing brace"),
-    ],
+    {
+        "a brace too many": ('{"name":"f"}}', [BROKEN]),
+        "two braces too many": ('{"name":"f"}}}', [BROKEN]),
+        "a bracket too many": ('[{"name":"f"}]]', [BROKEN]),
+        "prose behind the value": ('{"name":"f"} and so on', [BROKEN]),
+        "a comma between two values": ('{"name":"f"},{"name":"g"}', [BROKEN]),
+        "another closing tag": ('{"name":"f"}</think>', [BROKEN]),
+        "a good value and a broken one": ('{"name":"f"}{"name":g}', [f, BROKEN]),
+        "a broken value and a good one": ('{"name":g}{"name":"f"}', [BROKEN]),
+        "an array whose last call is broken": ('[{"name":"f"},{"name":g}]', [f, BROKEN]),
+        "an array whose first has no name": ('[{"a":1},{"name":"f"}]', [error("missing_tool_name"), f]),
+        "an empty array": ("[]", [error("unrecognised_tool_call")]),
+        "an array of numbers": ("[1]", [error("unrecognised_tool_call")]),
+        "an empty object": ("{}", [error("missing_tool_name")]),
+        "an array for arguments": ('{"name":"f","arguments":[1]}', [error("invalid_arguments")]),
+        "a string that is no JSON": ('{"name":"f","arguments":"x"}', [error("invalid_arguments")]),
+        "two names": ('{"name":"f","tool":"g"}', [error("conflicting_fields")]),
+        "the same key twice": ('{"name":"f","name":"f"}', [error("duplicate_key")]),
+        "what is not a number": ('{"name":"f","args":{"a":NaN}}', [error("not_a_number")]),
+        "a trailing comma": ('{"name":"f",}', [BROKEN]),
+        "single quotes": ("{'name':'f'}", [BROKEN]),
+        "no quotes": ("{name:f}", [BROKEN]),
+        "a comment": ('{"name":"f"/*c*/}', [BROKEN]),
+        "a literal of Python": ('{"name":"f","args":{"a":True}}', [BROKEN]),
+        "quotes that are not escaped": ('{"name":"f","args":{"a":"say "hi" there"}}', [BROKEN]),
+        "an escape that JSON does not have": ('{"name":"f","args":{"a":"\\$"}}', [BROKEN]),
+        "a string that the tag ends": ('{"name":"f', [BROKEN]),
+        "an object that the tag ends": ('{"name":"f"', [BROKEN]),
+        "a missing brace": ('{"name":"f","args":{}', [BROKEN]),
+    },
 )
 def test_malformed_calls(body: str, expected: list[Brief]) -> None:
     """What is wrong is an error up to the closing tag, in strings too; behind it there is text again, and calls."""
@@ -202,19 +188,17 @@ def test_malformed_calls(body: str, expected: list[Brief]) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(f'<tool_call>{{"name":"f"}}\n{G}', [f, UNCLOSED, g], id="behind a whole object"),
-        pytest.param(f'<tool_call>{{"name":"f"}}{G}', [f, UNCLOSED, g], id="on the same line"),
-        pytest.param(f'<tool_call>[{{"name":"f"}}]\n\n{G}', [f, UNCLOSED, g], id="behind a blank line"),
-        pytest.param(f'<tool_call>{{"name":f}}\n{G}', [BROKEN, g], id="behind broken JSON"),
-        pytest.param(f'<tool_call>{{"name":"f"}}}}\n \t{G}', [BROKEN, g], id="behind a brace too many, indented"),
-        pytest.param(f'<tool_call>{{"name":"f\n{G}', [BROKEN, g], id="behind a missing quote"),
-        pytest.param(f'<tool_call>{{"name":f}} {G}', [BROKEN], id="not on the line of broken JSON"),
-        pytest.param('<tool_call>{"name":f}\n<tool_cal', [BROKEN], id="not if the tag is cut off"),
-        pytest.param(
-            '<tool_call>{"name":"f"}<tool_call>f', [f, UNCLOSED, "<tool_call>f"], id="the next tag is another dialect's"
-        ),
-    ],
+    {
+        "behind a whole object": (f'<tool_call>{{"name":"f"}}\n{G}', [f, UNCLOSED, g]),
+        "on the same line": (f'<tool_call>{{"name":"f"}}{G}', [f, UNCLOSED, g]),
+        "behind a blank line": (f'<tool_call>[{{"name":"f"}}]\n\n{G}', [f, UNCLOSED, g]),
+        "behind broken JSON": (f'<tool_call>{{"name":f}}\n{G}', [BROKEN, g]),
+        "behind a brace too many, indented": (f'<tool_call>{{"name":"f"}}}}\n \t{G}', [BROKEN, g]),
+        "behind a missing quote": (f'<tool_call>{{"name":"f\n{G}', [BROKEN, g]),
+        "not on the line of broken JSON": (f'<tool_call>{{"name":f}} {G}', [BROKEN]),
+        "not if the tag is cut off": ('<tool_call>{"name":f}\n<tool_cal', [BROKEN]),
+        "the next tag is another dialect's": ('<tool_call>{"name":"f"}<tool_call>f', [f, UNCLOSED, "<tool_call>f"]),
+    },
 )
 def test_an_opening_tag_ends_a_call_that_is_not_closed(text: str, expected: list[Brief]) -> None:
     """A model that forgets the closing tag loses no call: behind broken JSON only at the beginning of a line."""
@@ -223,21 +207,21 @@ def test_an_opening_tag_ends_a_call_that_is_not_closed(text: str, expected: list
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param('<tool_call>{"name":"f"}', [f, UNCLOSED], id="behind the brace"),
-        pytest.param('<tool_call>{"name":"f"}\n', [f, UNCLOSED], id="behind a line feed"),
-        pytest.param('<tool_call>{"name":"f"}</tool_', [f, UNCLOSED], id="in the closing tag"),
-        pytest.param('<tool_call>{"name":"f"}\n{"name":"g"}\n</', [f, g, UNCLOSED], id="behind two objects"),
-        pytest.param('<tool_call>{"name":"f"}\n{"name":', [f, CUT], id="in the second object"),
-        pytest.param('<tool_call>[{"name":"f"}', [f, UNCLOSED], id="in an array, behind a call"),
-        pytest.param('<tool_call>[{"name":"f"},', [f, UNCLOSED], id="in an array, behind a comma"),
-        pytest.param('<tool_call>[{"name":"f"},{"na', [f, CUT], id="in an array, in a call"),
-        pytest.param("<tool_call>[", [CUT], id="at the beginning of an array"),
-        pytest.param('<tool_call>{"name":"f","arguments":{"a":1}', [CUT], id="before the last brace"),
-        pytest.param('<tool_call>{"name":"f","arguments":{"a":"</tool_call>', [CUT], id="in a string"),
-        pytest.param('<tool_call>{"name":"f","arguments":{}</tool_', [BROKEN], id="in the tag behind a missing brace"),
-        pytest.param('<tool_call>{"name":"f"} on and on', [BROKEN], id="behind prose in the tag"),
-    ],
+    {
+        "behind the brace": ('<tool_call>{"name":"f"}', [f, UNCLOSED]),
+        "behind a line feed": ('<tool_call>{"name":"f"}\n', [f, UNCLOSED]),
+        "in the closing tag": ('<tool_call>{"name":"f"}</tool_', [f, UNCLOSED]),
+        "behind two objects": ('<tool_call>{"name":"f"}\n{"name":"g"}\n</', [f, g, UNCLOSED]),
+        "in the second object": ('<tool_call>{"name":"f"}\n{"name":', [f, CUT]),
+        "in an array, behind a call": ('<tool_call>[{"name":"f"}', [f, UNCLOSED]),
+        "in an array, behind a comma": ('<tool_call>[{"name":"f"},', [f, UNCLOSED]),
+        "in an array, in a call": ('<tool_call>[{"name":"f"},{"na', [f, CUT]),
+        "at the beginning of an array": ("<tool_call>[", [CUT]),
+        "before the last brace": ('<tool_call>{"name":"f","arguments":{"a":1}', [CUT]),
+        "in a string": ('<tool_call>{"name":"f","arguments":{"a":"</tool_call>', [CUT]),
+        "in the tag behind a missing brace": ('<tool_call>{"name":"f","arguments":{}</tool_', [BROKEN]),
+        "behind prose in the tag": ('<tool_call>{"name":"f"} on and on', [BROKEN]),
+    },
 )
 def test_the_stream_ends_in_the_tag(text: str, expected: list[Brief]) -> None:
     """A call that only lacks its closing tag is one; a cut one is never executed."""

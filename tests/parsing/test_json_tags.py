@@ -63,61 +63,48 @@ def test_an_array_that_nothing_closes(dialect: str) -> None:
 
 @together(
     ("dialect", "text", "expected"),
-    [
-        pytest.param("granite_list", '<tool_call>[{"name":"f"}] b', [f, " b"], id="Granite 3.1 has the tag of Hermes"),
-        pytest.param("granite_list", '<|tool_call|> {"name":"f"}', [f], id="an object for Granite's array"),
-        pytest.param(
+    {
+        "Granite 3.1 has the tag of Hermes": ("granite_list", '<tool_call>[{"name":"f"}] b', [f, " b"]),
+        "an object for Granite's array": ("granite_list", '<|tool_call|> {"name":"f"}', [f]),
+        "Granite 20b repeats its tag": (
             "granite20b_function_call",
             '<function_call> {"name":"f"} <function_call> {"name":"g"}',
             [f, " ", g],
-            id="Granite 20b repeats its tag",
         ),
-        pytest.param("granite20b_function_call", "<function_call>[", ["<function_call>["], id="and has no array"),
-        pytest.param(
+        "and has no array": ("granite20b_function_call", "<function_call>[", ["<function_call>["]),
+        "InternLM, with a space between its tags": (
             "internlm2",
             'a<|action_start|> <|plugin|>\n{"name":"f","parameters":{"a":1}}<|action_end|>\nb',
             ["a", call("f", a=1), "\nb"],
-            id="InternLM, with a space between its tags",
         ),
-        pytest.param(
-            "internlm2",
-            "<|action_start|><|interpreter|>\n1",
-            ["<|action_start|><|interpreter|>\n1"],
-            id="code is no call",
-        ),
-        pytest.param("functools_list", 'So: functools[{"name":"f"}].', ["So: ", f, "."], id="in a line"),
-        pytest.param("functools_list", 2 * 'functools[{"name":"f"}]', [f, f], id="and one behind the other"),
-        pytest.param("functools_list", '  functools[{"name":"f"}]', ["  ", f], id="behind indentation"),
-        pytest.param("functools_list", "functools[1]", ["functools[1]"], id="an index"),
-        pytest.param("functools_list", "functools.partial", ["functools.partial"], id="the module"),
-        pytest.param(
+        "code is no call": ("internlm2", "<|action_start|><|interpreter|>\n1", ["<|action_start|><|interpreter|>\n1"]),
+        "in a line": ("functools_list", 'So: functools[{"name":"f"}].', ["So: ", f, "."]),
+        "and one behind the other": ("functools_list", 2 * 'functools[{"name":"f"}]', [f, f]),
+        "behind indentation": ("functools_list", '  functools[{"name":"f"}]', ["  ", f]),
+        "an index": ("functools_list", "functools[1]", ["functools[1]"]),
+        "the module": ("functools_list", "functools.partial", ["functools.partial"]),
+        "Cohere's plan and action": (
             "cohere_legacy_action",
             'Plan: x\nAction:\n```json\n[\n {"tool_name":"f","parameters":{"a":"```"}}\n]\n```\nb',
             ["Plan: x\n", call("f", a="```"), "\nb"],
-            id="Cohere's plan and action",
         ),
-        pytest.param(
-            "cohere_legacy_action", "Action:\n```json\n{", ["Action:\n```json\n{"], id="another agent's action"
-        ),
-        pytest.param(
+        "another agent's action": ("cohere_legacy_action", "Action:\n```json\n{", ["Action:\n```json\n{"]),
+        "Hunyuan's thoughts hold no calls, and its answer stands in a tag": (
             "hunyuan_a13b_list",
             '<think>\n<tool_calls>[{"name":"g"}]</tool_calls></think>\n<answer>a</answer><tool_calls>[{"name":"f"}]</tool_calls>',
             [thought('<tool_calls>[{"name":"g"}]</tool_calls>'), warning("call_in_reasoning"), "a", f],
-            id="Hunyuan's thoughts hold no calls, and its answer stands in a tag",
         ),
-        pytest.param(
+        "ERNIE's response stands in a tag": (
             "ernie45_json",
             '<think>t</think>\n\n<response>\na\n</response>\n\n<tool_call>\n{"name":"f"}\n</tool_call>\n',
             [thought("t"), "a", f, "\n"],
-            id="ERNIE's response stands in a tag",
         ),
-        pytest.param(
+        "LongCat has tags of its own for what it thinks": (
             "longcat_json",
             '<longcat_think>t</longcat_think>\n<longcat_tool_call>{"name":"f"}</longcat_tool_call>',
             [thought("t"), f],
-            id="LongCat has tags of its own for what it thinks",
         ),
-    ],
+    },
 )
 def test_what_differs(dialect: str, text: str, expected: list[Brief]) -> None:
     """Each has its own ways."""
@@ -126,29 +113,29 @@ def test_what_differs(dialect: str, text: str, expected: list[Brief]) -> None:
 
 @together(
     ("body", "expected"),
-    [
-        pytest.param('[{"f":{"a":1}}]', [call("f", a=1)], id="one"),
-        pytest.param('[{"f":{}}, {"g":{}}]', [f, g], id="two"),
-        pytest.param('[{"f":{},"g":{}}]', [f, g], id="two in one object"),
-        pytest.param('[ {\n"f" : "{\\"a\\":\\"\\\\u00e9\\"}" } ]', [call("f", a="é")], id="arguments in a string"),
-        pytest.param('[{"f":null}]', [f], id="null is no arguments"),
-        pytest.param('[{"f":3}]', [error("invalid_arguments")], id="a number"),
-        pytest.param('[{"f":{"a":1,"a":1}},{"g":{}}]', [error("duplicate_key"), g], id="a bad one and a good one"),
-        pytest.param('[{"":{}},{"g":{}}]', [error("missing_tool_name"), g], id="an empty name"),
-        pytest.param('[{},{"g":{}}]', [error("missing_tool_name"), g], id="no name"),
-        pytest.param(f'[{{"{"n" * 257}":{{"name":"f"}}}}]', [error("missing_tool_name")], id="a name that is too long"),
-        pytest.param("[]", [error("unrecognised_tool_call")], id="none"),
-        pytest.param('["f"]', [BROKEN], id="a string"),
-        pytest.param('[{"g":{}},"f"]', [g, BROKEN], id="a string behind a call"),
-        pytest.param('[{"f" {}}]', [BROKEN], id="a missing colon"),
-        pytest.param('[{"f":{} "g":{}}]', [f, BROKEN], id="a missing comma"),
-        pytest.param('[{"f":{}:3}]', [f, BROKEN], id="a colon for a comma"),
-        pytest.param('[{"f":{},}]', [f], id="a trailing comma"),
-        pytest.param('[{"f"}]', [BROKEN], id="a name alone"),
-        pytest.param("[{f:{}}]", [BROKEN], id="a name without quotes"),
-        pytest.param('[{"f":{}}{"g":{}}]', [f, BROKEN], id="no comma between two"),
-        pytest.param('[{"f":{}},]', [f], id="a comma at the end"),
-    ],
+    {
+        "one": ('[{"f":{"a":1}}]', [call("f", a=1)]),
+        "two": ('[{"f":{}}, {"g":{}}]', [f, g]),
+        "two in one object": ('[{"f":{},"g":{}}]', [f, g]),
+        "arguments in a string": ('[ {\n"f" : "{\\"a\\":\\"\\\\u00e9\\"}" } ]', [call("f", a="é")]),
+        "null is no arguments": ('[{"f":null}]', [f]),
+        "a number": ('[{"f":3}]', [error("invalid_arguments")]),
+        "a bad one and a good one": ('[{"f":{"a":1,"a":1}},{"g":{}}]', [error("duplicate_key"), g]),
+        "an empty name": ('[{"":{}},{"g":{}}]', [error("missing_tool_name"), g]),
+        "no name": ('[{},{"g":{}}]', [error("missing_tool_name"), g]),
+        "a name that is too long": (f'[{{"{"n" * 257}":{{"name":"f"}}}}]', [error("missing_tool_name")]),
+        "none": ("[]", [error("unrecognised_tool_call")]),
+        "a string": ('["f"]', [BROKEN]),
+        "a string behind a call": ('[{"g":{}},"f"]', [g, BROKEN]),
+        "a missing colon": ('[{"f" {}}]', [BROKEN]),
+        "a missing comma": ('[{"f":{} "g":{}}]', [f, BROKEN]),
+        "a colon for a comma": ('[{"f":{}:3}]', [f, BROKEN]),
+        "a trailing comma": ('[{"f":{},}]', [f]),
+        "a name alone": ('[{"f"}]', [BROKEN]),
+        "a name without quotes": ("[{f:{}}]", [BROKEN]),
+        "no comma between two": ('[{"f":{}}{"g":{}}]', [f, BROKEN]),
+        "a comma at the end": ('[{"f":{}},]', [f]),
+    },
 )
 def test_names_that_are_keys(body: str, expected: list[Brief]) -> None:
     """Apertus writes the name as the key of the arguments."""
@@ -182,28 +169,28 @@ def test_calls_inside_thoughts() -> None:
 
 @together(
     ("body", "expected"),
-    [
-        pytest.param('{"tools":[{"tool":"f","arguments":{"a":1}},{"tool":"g"}]}', [call("f", a=1), g], id="two"),
-        pytest.param('{"tool_calls":[{"function":{"name":"f"}}]}', [f], id="by another name"),
-        pytest.param('{ "tools" : [ {"tool":"f"} ] }', [f], id="white space"),
-        pytest.param('{"tool":"f","arguments":{"tools":[1]}}', [call("f", tools=[1])], id="a call alone"),
-        pytest.param('{"note":"x","tool":"f"}', [f], id="a call alone, another key first"),
-        pytest.param('{"tools":[{"a":1},{"tool":"g"}]}', [error("missing_tool_name"), g], id="one without a name"),
-        pytest.param('{"tools":[{"tool":"f"},{"tool":x}]}', [f, BROKEN], id="a broken one"),
-        pytest.param('{"tools":[1,{"tool":"f"}]}', [error("unrecognised_tool_call"), f], id="a number"),
-        pytest.param('{"tool":"f"}\n[{"tool":"g"}]', [f, g], id="a call alone and an array"),
-        pytest.param('{"tools":[]}', [error("unrecognised_tool_call")], id="none"),
-        pytest.param('{"tools":{}}', [BROKEN], id="an object for the array"),
-        pytest.param('{"tools":null}', [BROKEN], id="null for the array"),
-        pytest.param('{"tools"}', [BROKEN], id="no array"),
-        pytest.param('{"tools" [{"tool":"f"}]}', [BROKEN], id="no colon"),
-        pytest.param('{"tools":[{"tool":"f"}],"a":1}', [f, BROKEN], id="another key behind it"),
-        pytest.param('{"tools":[{"tool":"f"}]]', [f], id="the wrong bracket"),
-        pytest.param('{"tools":[{"tool":"f"} {"tool":"g"}]}', [f, BROKEN], id="no comma"),
-        pytest.param("{}", [error("missing_tool_name")], id="an empty object"),
-        pytest.param("{,}", [BROKEN], id="a comma alone"),
-        pytest.param("{1}", [BROKEN], id="a number for a key"),
-    ],
+    {
+        "two": ('{"tools":[{"tool":"f","arguments":{"a":1}},{"tool":"g"}]}', [call("f", a=1), g]),
+        "by another name": ('{"tool_calls":[{"function":{"name":"f"}}]}', [f]),
+        "white space": ('{ "tools" : [ {"tool":"f"} ] }', [f]),
+        "a call alone": ('{"tool":"f","arguments":{"tools":[1]}}', [call("f", tools=[1])]),
+        "a call alone, another key first": ('{"note":"x","tool":"f"}', [f]),
+        "one without a name": ('{"tools":[{"a":1},{"tool":"g"}]}', [error("missing_tool_name"), g]),
+        "a broken one": ('{"tools":[{"tool":"f"},{"tool":x}]}', [f, BROKEN]),
+        "a number": ('{"tools":[1,{"tool":"f"}]}', [error("unrecognised_tool_call"), f]),
+        "a call alone and an array": ('{"tool":"f"}\n[{"tool":"g"}]', [f, g]),
+        "none": ('{"tools":[]}', [error("unrecognised_tool_call")]),
+        "an object for the array": ('{"tools":{}}', [BROKEN]),
+        "null for the array": ('{"tools":null}', [BROKEN]),
+        "no array": ('{"tools"}', [BROKEN]),
+        "no colon": ('{"tools" [{"tool":"f"}]}', [BROKEN]),
+        "another key behind it": ('{"tools":[{"tool":"f"}],"a":1}', [f, BROKEN]),
+        "the wrong bracket": ('{"tools":[{"tool":"f"}]]', [f]),
+        "no comma": ('{"tools":[{"tool":"f"} {"tool":"g"}]}', [f, BROKEN]),
+        "an empty object": ("{}", [error("missing_tool_name")]),
+        "a comma alone": ("{,}", [BROKEN]),
+        "a number for a key": ("{1}", [BROKEN]),
+    },
 )
 def test_a_container_of_calls(body: str, expected: list[Brief]) -> None:
     """Between `JSON_BEGIN` and `JSON_END` the calls stand under a key, or there is one call."""

@@ -29,34 +29,32 @@ def read(dialect: str, text: str, **options: Any) -> list[Brief]:
 @together("dialect", ["llama3_json", "raw_json"])
 @together(
     ("text", "expected"),
-    [
-        pytest.param(F, [f], id="nothing else"),
-        pytest.param(f" \n{F} b", [" \n", f, " b"], id="behind white space"),
-        pytest.param(f"{F}; {G}", [f, g], id="two with a semicolon"),
-        pytest.param(f"{F} ;\n{G}", [f, " ", g], id="two with a semicolon and white space"),
-        pytest.param(f"{F}\n\n{G}", [f, "\n\n", g], id="two on lines of their own"),
-        pytest.param(f"{F} {G}", [f, " ", g], id="two on one line"),
-        pytest.param(f"{F}{G}", [f, g], id="two without anything between"),
-        pytest.param(f"{F}; and", [f, "; and"], id="a semicolon and a word"),
-        pytest.param(f"{F}\nand {G}", [f, f"\nand {G}"], id="another one behind a word"),
-        pytest.param(f'{F} {{"x":1}}', [f, ' {"x":1}'], id="an object that is no call behind one that is"),
-        pytest.param(f"<think>t</think> {F}", [thought("t"), " ", f], id="behind reasoning"),
-        pytest.param('{"name":"f"}', [call("f")], id="no arguments"),
-        pytest.param('{ "name" :\n"f" , "args" : {} }', [call("f")], id="white space"),
-        pytest.param('{"type":"function","name":"f","parameters":{}}', [call("f")], id="the type first"),
-        pytest.param('{"id":"7","type":"function","name":"f","input":{}}', [call("f")], id="an id and the type first"),
-        pytest.param('{"type":"function","id":"","tool":"f","args":{}}', [call("f")], id="the type and an id first"),
-        pytest.param(
-            '{"type": "function", "function": "f", "parameters": {"a":1}}', [f], id="the function is the name"
-        ),
-        pytest.param('{"function":{"name":"f","arguments":"{\\"a\\":1}"}}', [f], id="the form of OpenAI"),
-        pytest.param('{"name":"météo","args":{}}', [call("météo")], id="a name of any characters"),
-        pytest.param('{"name":"m\\u00e9t\\u00e9o","args":{}}', [call("météo")], id="an escaped name"),
-        pytest.param('{"name":"f","args":{"a":x}}\n\nb', [BROKEN, "\n\nb"], id="broken JSON"),
-        pytest.param('{"name":"f","args":{"a":', [CUT], id="cut off"),
-        pytest.param('{"name":"f","args":3}', [error("invalid_arguments")], id="bad arguments"),
-        pytest.param('{"name":"f","args":{},"name":"rm"}', [error("duplicate_key")], id="a second name"),
-    ],
+    {
+        "nothing else": (F, [f]),
+        "behind white space": (f" \n{F} b", [" \n", f, " b"]),
+        "two with a semicolon": (f"{F}; {G}", [f, g]),
+        "two with a semicolon and white space": (f"{F} ;\n{G}", [f, " ", g]),
+        "two on lines of their own": (f"{F}\n\n{G}", [f, "\n\n", g]),
+        "two on one line": (f"{F} {G}", [f, " ", g]),
+        "two without anything between": (f"{F}{G}", [f, g]),
+        "a semicolon and a word": (f"{F}; and", [f, "; and"]),
+        "another one behind a word": (f"{F}\nand {G}", [f, f"\nand {G}"]),
+        "an object that is no call behind one that is": (f'{F} {{"x":1}}', [f, ' {"x":1}']),
+        "behind reasoning": (f"<think>t</think> {F}", [thought("t"), " ", f]),
+        "no arguments": ('{"name":"f"}', [call("f")]),
+        "white space": ('{ "name" :\n"f" , "args" : {} }', [call("f")]),
+        "the type first": ('{"type":"function","name":"f","parameters":{}}', [call("f")]),
+        "an id and the type first": ('{"id":"7","type":"function","name":"f","input":{}}', [call("f")]),
+        "the type and an id first": ('{"type":"function","id":"","tool":"f","args":{}}', [call("f")]),
+        "the function is the name": ('{"type": "function", "function": "f", "parameters": {"a":1}}', [f]),
+        "the form of OpenAI": ('{"function":{"name":"f","arguments":"{\\"a\\":1}"}}', [f]),
+        "a name of any characters": ('{"name":"météo","args":{}}', [call("météo")]),
+        "an escaped name": ('{"name":"m\\u00e9t\\u00e9o","args":{}}', [call("météo")]),
+        "broken JSON": ('{"name":"f","args":{"a":x}}\n\nb', [BROKEN, "\n\nb"]),
+        "cut off": ('{"name":"f","args":{"a":', [CUT]),
+        "bad arguments": ('{"name":"f","args":3}', [error("invalid_arguments")]),
+        "a second name": ('{"name":"f","args":{},"name":"rm"}', [error("duplicate_key")]),
+    },
 )
 def test_objects(dialect: str, text: str, expected: list[Brief]) -> None:
     """A call is the whole message, or one of several with nothing but white space and semicolons between."""
@@ -109,19 +107,19 @@ def test_without_declared_tools_there_are_no_calls() -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(f"a <|python_tag|>{F} b", ["a ", f, " b"], id="anywhere"),
-        pytest.param(f"<|python_tag|>\n{F}; {G} b", [f, g, " b"], id="two with a semicolon"),
-        pytest.param(f"<|python_tag|>{F}\n{G}\nb", [f, g, "\nb"], id="two on two lines"),
-        pytest.param(f"<|python_tag|>{F}; b", [f, "; b"], id="a semicolon and a word"),
-        pytest.param(f'<|python_tag|>{F} {{"x":1}}', [f, ' {"x":1}'], id="another object"),
-        pytest.param('<|python_tag|>{"parameters":{"a":1},"name":"f"}', [f], id="the arguments first"),
-        pytest.param('<|python_tag|>{"name":"nobody"}', [call("nobody")], id="a tool that is not declared"),
-        pytest.param(f'<|python_tag|>{F};{{"name":', [f, CUT], id="the second one cut off"),
-        pytest.param(f'<|python_tag|>{F};{{"na', [f, ';{"na'], id="the second one cut off before it is certain"),
-        pytest.param('<|python_tag|>{"name":x}\n\nb', [BROKEN, "\n\nb"], id="broken JSON"),
-        pytest.param("<|python_tag|>f(a=1)", ["<|python_tag|>f(a=1)"], id="code"),
-    ],
+    {
+        "anywhere": (f"a <|python_tag|>{F} b", ["a ", f, " b"]),
+        "two with a semicolon": (f"<|python_tag|>\n{F}; {G} b", [f, g, " b"]),
+        "two on two lines": (f"<|python_tag|>{F}\n{G}\nb", [f, g, "\nb"]),
+        "a semicolon and a word": (f"<|python_tag|>{F}; b", [f, "; b"]),
+        "another object": (f'<|python_tag|>{F} {{"x":1}}', [f, ' {"x":1}']),
+        "the arguments first": ('<|python_tag|>{"parameters":{"a":1},"name":"f"}', [f]),
+        "a tool that is not declared": ('<|python_tag|>{"name":"nobody"}', [call("nobody")]),
+        "the second one cut off": (f'<|python_tag|>{F};{{"name":', [f, CUT]),
+        "the second one cut off before it is certain": (f'<|python_tag|>{F};{{"na', [f, ';{"na']),
+        "broken JSON": ('<|python_tag|>{"name":x}\n\nb', [BROKEN, "\n\nb"]),
+        "code": ("<|python_tag|>f(a=1)", ["<|python_tag|>f(a=1)"]),
+    },
 )
 def test_the_python_tag(text: str, expected: list[Brief]) -> None:
     """It marks calls of Llama 3 in any place, of any tool."""
@@ -148,19 +146,19 @@ def test_fences(dialect: str, label: str) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(f"[{F},{G}]", [f, g], id="two"),
-        pytest.param(f"[\n {F} ]\nb", [f, "\nb"], id="white space"),
-        pytest.param(f'[{F},{{"x":1}}]', [f, error("missing_tool_name")], id="one that is no call behind one that is"),
-        pytest.param(f"[{F}]]", [f, "]"], id="a bracket too many"),
-        pytest.param(f"[{F}", [f, UNCLOSED], id="no bracket at the end"),
-        pytest.param(f"[{F}]; [{G}]", [f, g], id="two arrays"),
-        pytest.param(f"[{F},x]\n\nb", [f, BROKEN, "\n\nb"], id="broken JSON"),
-        pytest.param(F, [F], id="an object"),
-        pytest.param("[1]", ["[1]"], id="numbers"),
-        pytest.param("[]", ["[]"], id="nothing"),
-        pytest.param('["f"]', ['["f"]'], id="a name"),
-    ],
+    {
+        "two": (f"[{F},{G}]", [f, g]),
+        "white space": (f"[\n {F} ]\nb", [f, "\nb"]),
+        "one that is no call behind one that is": (f'[{F},{{"x":1}}]', [f, error("missing_tool_name")]),
+        "a bracket too many": (f"[{F}]]", [f, "]"]),
+        "no bracket at the end": (f"[{F}", [f, UNCLOSED]),
+        "two arrays": (f"[{F}]; [{G}]", [f, g]),
+        "broken JSON": (f"[{F},x]\n\nb", [f, BROKEN, "\n\nb"]),
+        "an object": (F, [F]),
+        "numbers": ("[1]", ["[1]"]),
+        "nothing": ("[]", ["[]"]),
+        "a name": ('["f"]', ['["f"]']),
+    },
 )
 def test_arrays(text: str, expected: list[Brief]) -> None:
     """An array commits with its first call; the others may be of any tool."""

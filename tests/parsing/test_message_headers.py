@@ -35,20 +35,18 @@ def test_inkling(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param('f\n{"a": 1}', [f1], id="a call at the start"),
-        pytest.param(
-            'all\nHi>>>f\n{"a": 1}>>>get_weather\n{}', ["Hi", f1, call("get_weather")], id="text, and two calls"
-        ),
-        pytest.param(">>>f \r\n {}>>>all\nBye", [f, "Bye"], id="text behind a call"),
-        pytest.param("Hi\n>>>f\n{}\n", ["Hi\n", f, "\n"], id="on a line of its own"),
-        pytest.param('>>>all\n{"a": 1}', ['{"a": 1}'], id="JSON for the user"),
-        pytest.param(">>>h\n{}", [">>>h\n{}"], id="a tool that is not declared"),
-        pytest.param("So f\n{}", ["So f\n{}"], id="a name in prose"),
-        pytest.param(">>>f\nx", [">>>f\nx"], id="no JSON"),
-        pytest.param(">>>f\n{x}.", [error("invalid_json"), "."], id="broken JSON"),
-        pytest.param('>>>f\n{"a":', [error("truncated")], id="cut"),
-    ],
+    {
+        "a call at the start": ('f\n{"a": 1}', [f1]),
+        "text, and two calls": ('all\nHi>>>f\n{"a": 1}>>>get_weather\n{}', ["Hi", f1, call("get_weather")]),
+        "text behind a call": (">>>f \r\n {}>>>all\nBye", [f, "Bye"]),
+        "on a line of its own": ("Hi\n>>>f\n{}\n", ["Hi\n", f, "\n"]),
+        "JSON for the user": ('>>>all\n{"a": 1}', ['{"a": 1}']),
+        "a tool that is not declared": (">>>h\n{}", [">>>h\n{}"]),
+        "a name in prose": ("So f\n{}", ["So f\n{}"]),
+        "no JSON": (">>>f\nx", [">>>f\nx"]),
+        "broken JSON": (">>>f\n{x}.", [error("invalid_json"), "."]),
+        "cut": ('>>>f\n{"a":', [error("truncated")]),
+    },
 )
 def test_functionary(text: str, expected: list[Brief]) -> None:
     """A line with a declared name and JSON behind it is a call; `all` is the user."""

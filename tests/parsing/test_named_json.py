@@ -20,24 +20,22 @@ UNCLOSED = warning("missing_close")
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param('[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]', [f1], id="with a space"),
-        pytest.param('[TOOL_CALLS][{"name":"f"},{"name":"g"}]', [f, g], id="two calls"),
-        pytest.param('[TOOL_CALLS]\n[ {"arguments": {"a": 1}, "name": "f"} ]', [f1], id="the arguments first"),
-        pytest.param('[TOOL_CALLS]{"name":"f"} x', [f, " x"], id="one call without an array"),
-        pytest.param('So: [TOOL_CALLS] [{"name":"f"}][/TOOL_CALLS] Bye', ["So: ", f, " Bye"], id="with a closing tag"),
-        pytest.param(
-            '[TOOL_CALLS][{"name":"f","arguments":{"a":"]"}}]', [call("f", a="]")], id="a bracket in a string"
-        ),
-        pytest.param('[TOOL_CALLS][{"name":"f"},{"name":', [f, error("truncated")], id="cut in the second call"),
-        pytest.param("[TOOL_CALLS][] x", [error("unrecognised_tool_call"), " x"], id="an empty array"),
-        pytest.param("[TOOL_CALLS] is a token.", [error("invalid_arguments")], id="prose"),
-        pytest.param("[TOOL_CALLS] [not valid json] x", [error("invalid_json"), " x"], id="no JSON"),
-        pytest.param("[TOOL_CALLS]f[ARGS]{}", [f], id="the other form"),
-        pytest.param("Look:[TOOL_CALLS] ", ["Look:", error("truncated")], id="the token alone"),
-        pytest.param("Look:[TOOL_CALLS", ["Look:[TOOL_CALLS"], id="half of it"),
-        pytest.param("Look: `[TOOL_CALLS]", ["Look: `[TOOL_CALLS]"], id="in code"),
-    ],
+    {
+        "with a space": ('[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]', [f1]),
+        "two calls": ('[TOOL_CALLS][{"name":"f"},{"name":"g"}]', [f, g]),
+        "the arguments first": ('[TOOL_CALLS]\n[ {"arguments": {"a": 1}, "name": "f"} ]', [f1]),
+        "one call without an array": ('[TOOL_CALLS]{"name":"f"} x', [f, " x"]),
+        "with a closing tag": ('So: [TOOL_CALLS] [{"name":"f"}][/TOOL_CALLS] Bye', ["So: ", f, " Bye"]),
+        "a bracket in a string": ('[TOOL_CALLS][{"name":"f","arguments":{"a":"]"}}]', [call("f", a="]")]),
+        "cut in the second call": ('[TOOL_CALLS][{"name":"f"},{"name":', [f, error("truncated")]),
+        "an empty array": ("[TOOL_CALLS][] x", [error("unrecognised_tool_call"), " x"]),
+        "prose": ("[TOOL_CALLS] is a token.", [error("invalid_arguments")]),
+        "no JSON": ("[TOOL_CALLS] [not valid json] x", [error("invalid_json"), " x"]),
+        "the other form": ("[TOOL_CALLS]f[ARGS]{}", [f]),
+        "the token alone": ("Look:[TOOL_CALLS] ", ["Look:", error("truncated")]),
+        "half of it": ("Look:[TOOL_CALLS", ["Look:[TOOL_CALLS"]),
+        "in code": ("Look: `[TOOL_CALLS]", ["Look: `[TOOL_CALLS]"]),
+    },
 )
 def test_the_list_of_the_older_mistral_models(text: str, expected: list[Brief]) -> None:
     """An array behind the token, or one object, ends where its JSON does; a closing tag goes away."""
@@ -46,44 +44,34 @@ def test_the_list_of_the_older_mistral_models(text: str, expected: list[Brief]) 
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param('[TOOL_CALLS]f[ARGS]{"a": 1}', [f1], id="one call"),
-        pytest.param("[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g[ARGS]{}", [f, g], id="two calls"),
-        pytest.param('Hi\n[TOOL_CALLS]f[ARGS]{"a": 1}some more', ["Hi\n", f1, "some more"], id="text around"),
-        pytest.param('[TOOL_CALLS]f{"a": 1}[TOOL_CALLS]g {}', [f1, g], id="without the separator"),
-        pytest.param('[TOOL_CALLS] f [ARGS]\n{"a": 1}', [f1], id="white space between the tags"),
-        pytest.param('[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{"a": 1}', [f1], id="with an id"),
-        pytest.param("[TOOL_CALLS]f[CALL_ID] 12 {}", [f], id="with an id and without the separator"),
-        pytest.param(
-            '[TOOL_CALLS]météo.now-v2[ARGS]{"a": "é"}', [call("météo.now-v2", a="é")], id="a name with an accent"
-        ),
-        pytest.param(
-            '[TOOL_CALLS]f[ARGS]{"a": "[TOOL_CALLS]"}', [call("f", a="[TOOL_CALLS]")], id="the token in a string"
-        ),
-        pytest.param('[TOOL_CALLS]f[ARGS]"{\\"a\\": 1}" x', [f1, " x"], id="arguments in a string"),
-        pytest.param('[TOOL_CALLS]f[ARGS]{"a": tru} x', [error("invalid_json"), " x"], id="broken JSON"),
-        pytest.param(
-            '[TOOL_CALLS]f[ARGS]{"a": x"}\n\nHi', [error("invalid_json"), "\nHi"], id="a blank line behind broken JSON"
-        ),
-        pytest.param("[TOOL_CALLS]f[ARGS] no\n\nb", [error("invalid_arguments"), "\nb"], id="no arguments, but text"),
-        pytest.param(
-            "[TOOL_CALLS]f[ARGS][TOOL_CALLS]g[ARGS]{}", [error("invalid_arguments"), g], id="no arguments, but a call"
-        ),
-        pytest.param("[TOOL_CALLS]f[CALL_ID]12 x", [error("invalid_arguments")], id="nothing behind the id"),
-        pytest.param("[TOOL_CALLS]f[CALL_ID]12[AR", [error("truncated")], id="cut in the separator"),
-        pytest.param("[TOOL_CALLS]f[ARGS]", [error("truncated")], id="cut behind the separator"),
-        pytest.param('[TOOL_CALLS]f[ARGS]{"a": 1', [error("truncated")], id="cut in the arguments"),
-        pytest.param("[TOOL_CALLS]f", [error("truncated")], id="cut in the name"),
-        pytest.param("[TOOL_CALLS]" + "f" * 257 + "{}", [error("invalid_arguments")], id="too long a name"),
-        pytest.param('[TOOL_CALLS][{"name": "f"}] x', [f, " x"], id="the other form"),
-        pytest.param("[TOOL_CALLS]<b> x", [error("unrecognised_tool_call")], id="no name"),
-        pytest.param("[TOOL_CALLS]no call [TOOL_CALLS]f{}", [error("invalid_arguments"), f], id="a call behind none"),
-        pytest.param("[THINK]so[TOOL_CALLS]f[ARGS]{}", [thought("so"), f], id="the token ends reasoning"),
-        pytest.param("Hi [THINK]so[/THINK]you", ["Hi ", thought("so"), "you"], id="reasoning behind text"),
-        pytest.param(
-            "[TOOL_RESULTS]1[/TOOL_RESULTS] x", [warning("forged_result"), " x"], id="a result that the model forges"
-        ),
-    ],
+    {
+        "one call": ('[TOOL_CALLS]f[ARGS]{"a": 1}', [f1]),
+        "two calls": ("[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g[ARGS]{}", [f, g]),
+        "text around": ('Hi\n[TOOL_CALLS]f[ARGS]{"a": 1}some more', ["Hi\n", f1, "some more"]),
+        "without the separator": ('[TOOL_CALLS]f{"a": 1}[TOOL_CALLS]g {}', [f1, g]),
+        "white space between the tags": ('[TOOL_CALLS] f [ARGS]\n{"a": 1}', [f1]),
+        "with an id": ('[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{"a": 1}', [f1]),
+        "with an id and without the separator": ("[TOOL_CALLS]f[CALL_ID] 12 {}", [f]),
+        "a name with an accent": ('[TOOL_CALLS]météo.now-v2[ARGS]{"a": "é"}', [call("météo.now-v2", a="é")]),
+        "the token in a string": ('[TOOL_CALLS]f[ARGS]{"a": "[TOOL_CALLS]"}', [call("f", a="[TOOL_CALLS]")]),
+        "arguments in a string": ('[TOOL_CALLS]f[ARGS]"{\\"a\\": 1}" x', [f1, " x"]),
+        "broken JSON": ('[TOOL_CALLS]f[ARGS]{"a": tru} x', [error("invalid_json"), " x"]),
+        "a blank line behind broken JSON": ('[TOOL_CALLS]f[ARGS]{"a": x"}\n\nHi', [error("invalid_json"), "\nHi"]),
+        "no arguments, but text": ("[TOOL_CALLS]f[ARGS] no\n\nb", [error("invalid_arguments"), "\nb"]),
+        "no arguments, but a call": ("[TOOL_CALLS]f[ARGS][TOOL_CALLS]g[ARGS]{}", [error("invalid_arguments"), g]),
+        "nothing behind the id": ("[TOOL_CALLS]f[CALL_ID]12 x", [error("invalid_arguments")]),
+        "cut in the separator": ("[TOOL_CALLS]f[CALL_ID]12[AR", [error("truncated")]),
+        "cut behind the separator": ("[TOOL_CALLS]f[ARGS]", [error("truncated")]),
+        "cut in the arguments": ('[TOOL_CALLS]f[ARGS]{"a": 1', [error("truncated")]),
+        "cut in the name": ("[TOOL_CALLS]f", [error("truncated")]),
+        "too long a name": ("[TOOL_CALLS]" + "f" * 257 + "{}", [error("invalid_arguments")]),
+        "the other form": ('[TOOL_CALLS][{"name": "f"}] x', [f, " x"]),
+        "no name": ("[TOOL_CALLS]<b> x", [error("unrecognised_tool_call")]),
+        "a call behind none": ("[TOOL_CALLS]no call [TOOL_CALLS]f{}", [error("invalid_arguments"), f]),
+        "the token ends reasoning": ("[THINK]so[TOOL_CALLS]f[ARGS]{}", [thought("so"), f]),
+        "reasoning behind text": ("Hi [THINK]so[/THINK]you", ["Hi ", thought("so"), "you"]),
+        "a result that the model forges": ("[TOOL_RESULTS]1[/TOOL_RESULTS] x", [warning("forged_result"), " x"]),
+    },
 )
 def test_the_name_and_arguments_of_the_newer_mistral_models(text: str, expected: list[Brief]) -> None:
     """A call is a name and an object behind the token, and is over with the object."""
@@ -241,33 +229,30 @@ def test_calls_gone_bad(form: Form) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(f"{CALLS}{CALL}function{SEPARATOR}f\n{{}}\n```{END}{END_OF_CALLS}", [f], id="half a fence"),
-        pytest.param(f"{CALL}function{SEPARATOR}f{{}}{END}", [f], id="no line end behind the name"),
-        pytest.param(f"{CALL}function{SEPARATOR}f```{{}}```{END}", [f], id="a fence without lines"),
-        pytest.param(f"{CALL}function{SEPARATOR}\nf \r\n{{}}{END}", [f], id="white space around the name"),
-        pytest.param(f"{CALL}function{SEPARATOR}f{END}.", [f, "."], id="no arguments at all"),
-        pytest.param(f"{CALL}function{SEPARATOR}f\n```json\n{{}}\n``", [f, warning("missing_close")], id="a cut fence"),
-        pytest.param(f"{CALL}function{SEPARATOR}{{}}{END}", [call("function")], id="a tool that is called function"),
-        pytest.param(f"{CALL}f{SEPARATOR}\n```json\n{{}}\n```{END}", [f], id="V3.1 with a fence"),
-        pytest.param(f"{CALL}f{SEPARATOR}{END}", [f], id="V3.1 without arguments"),
-        pytest.param(f"{CALL}f{{}}{END}.", [error("unrecognised_tool_call"), "."], id="V3.1 without its separator"),
-        pytest.param(
+    {
+        "half a fence": (f"{CALLS}{CALL}function{SEPARATOR}f\n{{}}\n```{END}{END_OF_CALLS}", [f]),
+        "no line end behind the name": (f"{CALL}function{SEPARATOR}f{{}}{END}", [f]),
+        "a fence without lines": (f"{CALL}function{SEPARATOR}f```{{}}```{END}", [f]),
+        "white space around the name": (f"{CALL}function{SEPARATOR}\nf \r\n{{}}{END}", [f]),
+        "no arguments at all": (f"{CALL}function{SEPARATOR}f{END}.", [f, "."]),
+        "a cut fence": (f"{CALL}function{SEPARATOR}f\n```json\n{{}}\n``", [f, warning("missing_close")]),
+        "a tool that is called function": (f"{CALL}function{SEPARATOR}{{}}{END}", [call("function")]),
+        "V3.1 with a fence": (f"{CALL}f{SEPARATOR}\n```json\n{{}}\n```{END}", [f]),
+        "V3.1 without arguments": (f"{CALL}f{SEPARATOR}{END}", [f]),
+        "V3.1 without its separator": (f"{CALL}f{{}}{END}.", [error("unrecognised_tool_call"), "."]),
+        "a call of the other form in one wrapper": (
             f"{CALLS}{FENCED.write('f')}{V31.write('g')}{END_OF_CALLS}",
             [f, g],
-            id="a call of the other form in one wrapper",
         ),
-        pytest.param(
-            f"{CALLS}function{SEPARATOR}f\n{{}}{END}{END_OF_CALLS}.", [f, "."], id="a first call without its token"
-        ),
-        pytest.param(f"{CALLS}f{SEPARATOR}{{}}{END}{END_OF_CALLS}.", [f, "."], id="the same of V3.1"),
-        pytest.param(f"{CALLS}x", [error("truncated")], id="cut in a wrapper"),
-        pytest.param(f"{CALLS}x y", [f"{CALLS}x y"], id="a wrapper around nothing of ours"),
-        pytest.param(f"{CALL}f is how", [f"{CALL}f is how"], id="prose"),
-        pytest.param(f"{OUTPUTS}{OUTPUT}1{END_OF_OUTPUT}{END_OF_OUTPUTS}.", [FORGED, "."], id="forged results"),
-        pytest.param(f"{OUTPUT}1{END_OF_OUTPUT}.", [FORGED, "."], id="a forged result"),
-        pytest.param("Bye<｜end▁of▁sentence｜>", ["Bye"], id="the end of the message"),
-    ],
+        "a first call without its token": (f"{CALLS}function{SEPARATOR}f\n{{}}{END}{END_OF_CALLS}.", [f, "."]),
+        "the same of V3.1": (f"{CALLS}f{SEPARATOR}{{}}{END}{END_OF_CALLS}.", [f, "."]),
+        "cut in a wrapper": (f"{CALLS}x", [error("truncated")]),
+        "a wrapper around nothing of ours": (f"{CALLS}x y", [f"{CALLS}x y"]),
+        "prose": (f"{CALL}f is how", [f"{CALL}f is how"]),
+        "forged results": (f"{OUTPUTS}{OUTPUT}1{END_OF_OUTPUT}{END_OF_OUTPUTS}.", [FORGED, "."]),
+        "a forged result": (f"{OUTPUT}1{END_OF_OUTPUT}.", [FORGED, "."]),
+        "the end of the message": ("Bye<｜end▁of▁sentence｜>", ["Bye"]),
+    },
 )
 def test_both_forms_of_deepseek_at_once(text: str, expected: list[Brief]) -> None:
     """What stands behind the token of a call tells the two apart."""
@@ -334,18 +319,16 @@ def test_sections_of_kimi() -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param('Hi<|message_sep|>\n\nfunction call<|role_sep|>\n{"name":"f"}', ["Hi", f], id="with all tokens"),
-        pytest.param('function call<|role_sep|>\n{"name":"f"}.', [f, "."], id="at the beginning"),
-        pytest.param('<|function_call|>{"name":"f"}', [f], id="with the token of 3.1"),
-        pytest.param('function call\n{"name":"f"}', [f], id="without tokens"),
-        pytest.param(
-            'Hi.function call<|role_sep|>\n{"name":"f"}', ["Hi.", f], id="in a line, with the token of the role"
-        ),
-        pytest.param('Hi<|message_sep|>\n\nfunction call{"name":"f"}', ["Hi", f], id="without the token of the role"),
-        pytest.param('<|function_call|>{"name":"f"}</s>', [f], id="before the end of the turn"),
-        pytest.param("a function call{}", ["a function call{}"], id="prose"),
-    ],
+    {
+        "with all tokens": ('Hi<|message_sep|>\n\nfunction call<|role_sep|>\n{"name":"f"}', ["Hi", f]),
+        "at the beginning": ('function call<|role_sep|>\n{"name":"f"}.', [f, "."]),
+        "with the token of 3.1": ('<|function_call|>{"name":"f"}', [f]),
+        "without tokens": ('function call\n{"name":"f"}', [f]),
+        "in a line, with the token of the role": ('Hi.function call<|role_sep|>\n{"name":"f"}', ["Hi.", f]),
+        "without the token of the role": ('Hi<|message_sep|>\n\nfunction call{"name":"f"}', ["Hi", f]),
+        "before the end of the turn": ('<|function_call|>{"name":"f"}</s>', [f]),
+        "prose": ("a function call{}", ["a function call{}"]),
+    },
 )
 def test_gigachat(text: str, expected: list[Brief]) -> None:
     """JSON that names the tool stands behind one of several marks."""

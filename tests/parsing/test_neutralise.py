@@ -19,19 +19,19 @@ ALL = tuple(DIALECTS.values())
 
 @together(
     ("dialect", "text", "expected"),
-    [
-        pytest.param("hash_marker", '###:{"name":"f"}', '#\u2060##:{"name":"f"}', id="a marker"),
-        pytest.param("hash_marker", "### Title", "### Title", id="what only begins like one"),
-        pytest.param("hash_marker", "###:###:", "#\u2060##:#\u2060##:", id="two of them"),
-        pytest.param("hash_marker", "~~~tool_call", "~~~tool_call", id="a marker of another dialect"),
-        pytest.param("tilde_fence", "~~~~~~~", "~\u2060~\u2060~\u2060~\u2060~\u2060~~", id="one that goes on"),
-        pytest.param("tilde_fence", "<|im_end|>", "<\u2060|im_end|>", id="a token of a chat template"),
-        pytest.param("tilde_fence", "[/INST] <<SYS>>", "[\u2060/INST] <\u2060<SYS>>", id="tokens of another one"),
-        pytest.param("tilde_fence", "<|[INST]|>", "<\u2060|[\u2060INST]|>", id="one inside another"),
-        pytest.param("hash_marker", "<|###:|>", "<\u2060|#\u2060##:|>", id="a marker inside a token"),
-        pytest.param("tilde_fence", "<b> [x]", "<b> [x]", id="tags that are none"),
-        pytest.param("hermes_json", "</tool_response>", "<\u2060/tool_response>", id="the end of a result"),
-    ],
+    {
+        "a marker": ("hash_marker", '###:{"name":"f"}', '#\u2060##:{"name":"f"}'),
+        "what only begins like one": ("hash_marker", "### Title", "### Title"),
+        "two of them": ("hash_marker", "###:###:", "#\u2060##:#\u2060##:"),
+        "a marker of another dialect": ("hash_marker", "~~~tool_call", "~~~tool_call"),
+        "one that goes on": ("tilde_fence", "~~~~~~~", "~\u2060~\u2060~\u2060~\u2060~\u2060~~"),
+        "a token of a chat template": ("tilde_fence", "<|im_end|>", "<\u2060|im_end|>"),
+        "tokens of another one": ("tilde_fence", "[/INST] <<SYS>>", "[\u2060/INST] <\u2060<SYS>>"),
+        "one inside another": ("tilde_fence", "<|[INST]|>", "<\u2060|[\u2060INST]|>"),
+        "a marker inside a token": ("hash_marker", "<|###:|>", "<\u2060|#\u2060##:|>"),
+        "tags that are none": ("tilde_fence", "<b> [x]", "<b> [x]"),
+        "the end of a result": ("hermes_json", "</tool_response>", "<\u2060/tool_response>"),
+    },
 )
 def test_texts(dialect: str, text: str, expected: str) -> None:
     """The joiner stands behind the first character, and nothing else changes."""

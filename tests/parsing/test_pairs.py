@@ -25,21 +25,21 @@ broken, cut = error("unrecognised_tool_call"), error("truncated")
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(F, [f], id="without line feeds"),
-        pytest.param(f"<tool_call>f\n{A}\n{B}</tool_call>", [both], id="with line feeds"),
-        pytest.param(f"<tool_call> f \n {A} \t {B} </tool_call>", [both], id="with more white space"),
-        pytest.param(f"a\n\n{F}\n{F} b", ["a\n", f, f, " b"], id="one line feed before it is the template's"),
-        pytest.param(G, [g], id="no arguments"),
-        pytest.param("<tool_call>g\n</tool_call>", [g], id="no arguments, on two lines"),
-        pytest.param("<tool_call>a.b-c:é/1</tool_call>", [call("a.b-c:é/1")], id="whatever stands in a name"),
-        pytest.param(F.replace("y>a<", "y> a\n<"), [f], id="white space around a key"),
-        pytest.param(f"<tool_call>f{A}{A}</tool_call>", [error("duplicate_key")], id="a key twice"),
-        pytest.param("a <tool_call> b c</tool_call>", ["a <tool_call> b c</tool_call>"], id="the tag in prose"),
-        pytest.param(f"<tool_call>x {F}", ["<tool_call>x ", f], id="the tag in prose before a call"),
-        pytest.param(f"`{F}`", [f"`{F}`"], id="in code"),
-        pytest.param(f"<think>a {F}", [thought("a "), f], id="in open reasoning"),
-    ],
+    {
+        "without line feeds": (F, [f]),
+        "with line feeds": (f"<tool_call>f\n{A}\n{B}</tool_call>", [both]),
+        "with more white space": (f"<tool_call> f \n {A} \t {B} </tool_call>", [both]),
+        "one line feed before it is the template's": (f"a\n\n{F}\n{F} b", ["a\n", f, f, " b"]),
+        "no arguments": (G, [g]),
+        "no arguments, on two lines": ("<tool_call>g\n</tool_call>", [g]),
+        "whatever stands in a name": ("<tool_call>a.b-c:é/1</tool_call>", [call("a.b-c:é/1")]),
+        "white space around a key": (F.replace("y>a<", "y> a\n<"), [f]),
+        "a key twice": (f"<tool_call>f{A}{A}</tool_call>", [error("duplicate_key")]),
+        "the tag in prose": ("a <tool_call> b c</tool_call>", ["a <tool_call> b c</tool_call>"]),
+        "the tag in prose before a call": (f"<tool_call>x {F}", ["<tool_call>x ", f]),
+        "in code": (f"`{F}`", [f"`{F}`"]),
+        "in open reasoning": (f"<think>a {F}", [thought("a "), f]),
+    },
 )
 def test_calls(text: str, expected: list[Brief]) -> None:
     """White space between the tags means nothing, and what is no call is text."""
@@ -104,21 +104,19 @@ H = f"<tool_call>f<tool_sep>{A}</tool_call>"
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(f"a{_hunyuan(H, H)}b", ["a", f, f, "b"], id="two calls"),
-        pytest.param(_hunyuan("<tool_call>g<tool_sep>\n</tool_call>\n"), [g], id="no arguments"),
-        pytest.param(
-            _hunyuan(H).replace(">", ":opensource>").replace(":opensource>\n", ":opensource>"), [f], id="suffixes"
-        ),
-        pytest.param(_hunyuan("<tool_call>f</tool_call>", H) + "b", [broken, f, "b"], id="no separator"),
-        pytest.param(_hunyuan(H, "x", H), [f, broken, f], id="text between the calls"),
-        pytest.param(_hunyuan(f"<tool_call>f<tool_sep>{A}"), [f, unclosed], id="no end of the call"),
-        pytest.param(f"<tool_calls>{H}", [f, unclosed], id="no end of the wrapper"),
-        pytest.param(f"<tool_calls>{H}</tool_", [f, unclosed], id="the end of the wrapper is cut"),
-        pytest.param(f"<tool_calls>{H}<tool_call>f<tool_sep>", [f, cut], id="the second call is cut"),
-        pytest.param("<tool_calls><tool_call>f<tool", [cut], id="cut in the first one"),
-        pytest.param("<tool_calls>[x", ["<tool_calls>[x"], id="a wrapper of something else"),
-    ],
+    {
+        "two calls": (f"a{_hunyuan(H, H)}b", ["a", f, f, "b"]),
+        "no arguments": (_hunyuan("<tool_call>g<tool_sep>\n</tool_call>\n"), [g]),
+        "suffixes": (_hunyuan(H).replace(">", ":opensource>").replace(":opensource>\n", ":opensource>"), [f]),
+        "no separator": (_hunyuan("<tool_call>f</tool_call>", H) + "b", [broken, f, "b"]),
+        "text between the calls": (_hunyuan(H, "x", H), [f, broken, f]),
+        "no end of the call": (_hunyuan(f"<tool_call>f<tool_sep>{A}"), [f, unclosed]),
+        "no end of the wrapper": (f"<tool_calls>{H}", [f, unclosed]),
+        "the end of the wrapper is cut": (f"<tool_calls>{H}</tool_", [f, unclosed]),
+        "the second call is cut": (f"<tool_calls>{H}<tool_call>f<tool_sep>", [f, cut]),
+        "cut in the first one": ("<tool_calls><tool_call>f<tool", [cut]),
+        "a wrapper of something else": ("<tool_calls>[x", ["<tool_calls>[x"]),
+    },
 )
 def test_hunyuan(text: str, expected: list[Brief]) -> None:
     """A wrapper around calls, and tags that may end with a suffix."""

@@ -38,34 +38,32 @@ END = "</parameter></function></tool_call>"
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(wrapped(F), [f], id="in the wrapper"),
-        pytest.param(F, [f], id="without a wrapper"),
-        pytest.param(f"a\n\n\n{wrapped(F)}\nb", ["a\n", f, "\nb"], id="two line feeds before it are the template's"),
-        pytest.param(f"a\n\n{F} b", ["a", f, " b"], id="two line feeds before a bare one too"),
-        pytest.param(wrapped(f"<function=f>{A}{B}</function>"), [both], id="without line feeds between the tags"),
-        pytest.param(wrapped(f"  <function=f>\n    {A}\n\n    {B}\n  </function>"), [both], id="indented"),
-        pytest.param(wrapped(f"{F}\n<function=g>\n</function>"), [f, g], id="two in one wrapper"),
-        pytest.param(wrapped(F) + "\n" + wrapped(F), [f, f], id="two wrappers"),
-        pytest.param(f"{F}\n{F}", [f, f], id="two without a wrapper"),
-        pytest.param("<function=g></function>", [g], id="no parameters"),
-        pytest.param(wrapped("<function=g/>"), [g], id="no parameters and no closing tag"),
-        pytest.param(wrapped("<function=\"f\"><parameter='a'>x</parameter></function>"), [f], id="names in quotes"),
-        pytest.param(wrapped(f"<function= f >{A}</function >"), [f], id="blanks around a name"),
-        pytest.param(wrapped("<function=f><parameter=a/></function>"), [call("f", a="")], id="an empty parameter"),
-        pytest.param(f"{F}\n</tool_call>", [f], id="only the end of the wrapper"),
-        pytest.param(f"{F}\n\n</tool_call>", [f, "\n"], id="only the end of the wrapper, and a blank line"),
-        pytest.param(
-            wrapped("<function=h><parameter=b>2</parameter></function>"), [call("h", b="2")], id="unknown tool"
-        ),
-        pytest.param(wrapped("<function=></function>"), [error("missing_tool_name")], id="no name"),
-        pytest.param(wrapped(f"<function=f>{A}{A}</function>"), [error("duplicate_key")], id="a parameter twice"),
-        pytest.param("a <tool_call> b", ["a <tool_call> b"], id="the tag in prose"),
-        pytest.param("<tool_call>\nx", ["<tool_call>\nx"], id="no function in the wrapper"),
-        pytest.param("`<function=f>` <function=f> x", ["`<function=f>` <function=f> x"], id="a function in prose"),
-        pytest.param(f"```\n{F}\n```", [f"```\n{F}\n```"], id="in a fence"),
-        pytest.param(f"<think>a {wrapped(F)}", [thought("a "), f], id="in open reasoning"),
-    ],
+    {
+        "in the wrapper": (wrapped(F), [f]),
+        "without a wrapper": (F, [f]),
+        "two line feeds before it are the template's": (f"a\n\n\n{wrapped(F)}\nb", ["a\n", f, "\nb"]),
+        "two line feeds before a bare one too": (f"a\n\n{F} b", ["a", f, " b"]),
+        "without line feeds between the tags": (wrapped(f"<function=f>{A}{B}</function>"), [both]),
+        "indented": (wrapped(f"  <function=f>\n    {A}\n\n    {B}\n  </function>"), [both]),
+        "two in one wrapper": (wrapped(f"{F}\n<function=g>\n</function>"), [f, g]),
+        "two wrappers": (wrapped(F) + "\n" + wrapped(F), [f, f]),
+        "two without a wrapper": (f"{F}\n{F}", [f, f]),
+        "no parameters": ("<function=g></function>", [g]),
+        "no parameters and no closing tag": (wrapped("<function=g/>"), [g]),
+        "names in quotes": (wrapped("<function=\"f\"><parameter='a'>x</parameter></function>"), [f]),
+        "blanks around a name": (wrapped(f"<function= f >{A}</function >"), [f]),
+        "an empty parameter": (wrapped("<function=f><parameter=a/></function>"), [call("f", a="")]),
+        "only the end of the wrapper": (f"{F}\n</tool_call>", [f]),
+        "only the end of the wrapper, and a blank line": (f"{F}\n\n</tool_call>", [f, "\n"]),
+        "unknown tool": (wrapped("<function=h><parameter=b>2</parameter></function>"), [call("h", b="2")]),
+        "no name": (wrapped("<function=></function>"), [error("missing_tool_name")]),
+        "a parameter twice": (wrapped(f"<function=f>{A}{A}</function>"), [error("duplicate_key")]),
+        "the tag in prose": ("a <tool_call> b", ["a <tool_call> b"]),
+        "no function in the wrapper": ("<tool_call>\nx", ["<tool_call>\nx"]),
+        "a function in prose": ("`<function=f>` <function=f> x", ["`<function=f>` <function=f> x"]),
+        "in a fence": (f"```\n{F}\n```", [f"```\n{F}\n```"]),
+        "in open reasoning": (f"<think>a {wrapped(F)}", [thought("a "), f]),
+    },
 )
 def test_calls(text: str, expected: list[Brief]) -> None:
     """Functions are read with and without their wrapper, however they are laid out."""
@@ -74,21 +72,21 @@ def test_calls(text: str, expected: list[Brief]) -> None:
 
 @together(
     ("written", "expected"),
-    [
-        pytest.param("", "", id="nothing"),
-        pytest.param("\n", "", id="a line feed is that of the tag"),
-        pytest.param("\n\n", "", id="two are one of each tag"),
-        pytest.param("\n\n\n", "\n", id="three are one of the value"),
-        pytest.param("x\n\n", "x\n", id="the value ends with a line feed"),
-        pytest.param("\n  x\n ", "  x\n ", id="other white space is the value's"),
-        pytest.param("\n<b>é</b> & &lt; </param> </x\n", "<b>é</b> & &lt; </param> </x", id="tags, and no entities"),
-        pytest.param("\n</function>\n", "</function>", id="the end of a function, and not of this one"),
-        pytest.param("<parameter=x>", "<parameter=x>", id="a parameter that the tool has not"),
-        pytest.param("<parameter=a>", "<parameter=a>", id="a parameter that has been given"),
-        pytest.param("<parameter=b", "<parameter=b", id="a tag that is not complete"),
-        pytest.param("<tool_call>\n<function=g>", "<tool_call>\n<function=g>", id="openers"),
-        pytest.param('"\\\n\t\x01', '"\\\n\t\x01', id="what JSON has to escape"),
-    ],
+    {
+        "nothing": ("", ""),
+        "a line feed is that of the tag": ("\n", ""),
+        "two are one of each tag": ("\n\n", ""),
+        "three are one of the value": ("\n\n\n", "\n"),
+        "the value ends with a line feed": ("x\n\n", "x\n"),
+        "other white space is the value's": ("\n  x\n ", "  x\n "),
+        "tags, and no entities": ("\n<b>é</b> & &lt; </param> </x\n", "<b>é</b> & &lt; </param> </x"),
+        "the end of a function, and not of this one": ("\n</function>\n", "</function>"),
+        "a parameter that the tool has not": ("<parameter=x>", "<parameter=x>"),
+        "a parameter that has been given": ("<parameter=a>", "<parameter=a>"),
+        "a tag that is not complete": ("<parameter=b", "<parameter=b"),
+        "openers": ("<tool_call>\n<function=g>", "<tool_call>\n<function=g>"),
+        "what JSON has to escape": ('"\\\n\t\x01', '"\\\n\t\x01'),
+    },
 )
 def test_values(written: str, expected: str) -> None:
     """A value is what stands up to its closing tag, without a line feed at each end."""
@@ -97,21 +95,17 @@ def test_values(written: str, expected: str) -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(value(f"x\n{B}</function></tool_call>"), [both], id="a value before the next parameter"),
-        pytest.param(value("x</function></tool_call>"), [f], id="a value at the end of the function"),
-        pytest.param(
-            value("x</function>\n<function=g></function></tool_call>"), [f, g], id="a value at another function"
-        ),
-        pytest.param(wrapped(f"<function=f>{A}"), [f, unclosed], id="a function at the end of the wrapper"),
-        pytest.param(
-            wrapped(f"<function=f>{A}\n<function=g></function>"), [f, unclosed, g], id="a function at another"
-        ),
-        pytest.param(f"<function=f>{A}{F}", [f, unclosed, f], id="a bare function at another"),
-        pytest.param(f"<tool_call>{F}\n<tool_call>{F}</tool_call>", [f, unclosed, f], id="a wrapper at another"),
-        pytest.param(f"<tool_call>{F}", [f, unclosed], id="a wrapper at the end of the stream"),
-        pytest.param(f"<tool_call>{F}\n</tool", [f, unclosed], id="a wrapper whose closing tag is cut"),
-    ],
+    {
+        "a value before the next parameter": (value(f"x\n{B}</function></tool_call>"), [both]),
+        "a value at the end of the function": (value("x</function></tool_call>"), [f]),
+        "a value at another function": (value("x</function>\n<function=g></function></tool_call>"), [f, g]),
+        "a function at the end of the wrapper": (wrapped(f"<function=f>{A}"), [f, unclosed]),
+        "a function at another": (wrapped(f"<function=f>{A}\n<function=g></function>"), [f, unclosed, g]),
+        "a bare function at another": (f"<function=f>{A}{F}", [f, unclosed, f]),
+        "a wrapper at another": (f"<tool_call>{F}\n<tool_call>{F}</tool_call>", [f, unclosed, f]),
+        "a wrapper at the end of the stream": (f"<tool_call>{F}", [f, unclosed]),
+        "a wrapper whose closing tag is cut": (f"<tool_call>{F}\n</tool", [f, unclosed]),
+    },
 )
 def test_missing_closing_tags(text: str, expected: list[Brief]) -> None:
     """Where the next tag leaves no doubt, nothing but a closing tag is missing."""
@@ -127,26 +121,20 @@ def test_of_an_unknown_tool_every_parameter_may_be_the_next() -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param(
-            value("x</parameter>y" + END + " z"), [call("f", a="x</parameter>y"), " z"], id="a closing tag in a value"
-        ),
-        pytest.param(
-            wrapped(f"<function=f>{A}</parameter></function>\n{F}"),
-            [call("f", a="x\n</parameter>"), f],
-            id="one too many",
-        ),
-        pytest.param(wrapped(f"<function=f>x{F}"), [broken, f], id="no tag behind the name"),
-        pytest.param(wrapped("<function=f\n<parameter=a>x</parameter></function>"), [broken], id="no bracket"),
-        pytest.param(wrapped("<function=f><parameter=a\nx</parameter></function>"), [broken], id="none for a value"),
-        pytest.param(wrapped(f"<function=f>{A}x") + " y", [cut, " y"], id="the end of the wrapper before prose"),
-        pytest.param(wrapped(f"{F}oops"), [f, broken], id="text behind a function"),
-        pytest.param(wrapped(f"{F}oops{F}"), [f, broken, f], id="text between functions"),
-        pytest.param(f"<tool_call>{F}\nIt is\n\nwarm", [f, broken, "\nwarm"], id="prose in a wrapper"),
-        pytest.param(f"<tool_call>{F}It", [f, broken, unclosed], id="text at the end of the stream"),
-        pytest.param(f"<function=f>{A} a\n\nb", [cut, " a\n\nb"], id="a blank line in a value"),
-        pytest.param(f"<function=f>{A} a</function> b", [cut, " b"], id="a bare function's tag in it"),
-    ],
+    {
+        "a closing tag in a value": (value("x</parameter>y" + END + " z"), [call("f", a="x</parameter>y"), " z"]),
+        "one too many": (wrapped(f"<function=f>{A}</parameter></function>\n{F}"), [call("f", a="x\n</parameter>"), f]),
+        "no tag behind the name": (wrapped(f"<function=f>x{F}"), [broken, f]),
+        "no bracket": (wrapped("<function=f\n<parameter=a>x</parameter></function>"), [broken]),
+        "none for a value": (wrapped("<function=f><parameter=a\nx</parameter></function>"), [broken]),
+        "the end of the wrapper before prose": (wrapped(f"<function=f>{A}x") + " y", [cut, " y"]),
+        "text behind a function": (wrapped(f"{F}oops"), [f, broken]),
+        "text between functions": (wrapped(f"{F}oops{F}"), [f, broken, f]),
+        "prose in a wrapper": (f"<tool_call>{F}\nIt is\n\nwarm", [f, broken, "\nwarm"]),
+        "text at the end of the stream": (f"<tool_call>{F}It", [f, broken, unclosed]),
+        "a blank line in a value": (f"<function=f>{A} a\n\nb", [cut, " a\n\nb"]),
+        "a bare function's tag in it": (f"<function=f>{A} a</function> b", [cut, " b"]),
+    },
 )
 def test_what_is_broken(text: str, expected: list[Brief]) -> None:
     """What stands between the tags is an error, up to the next tag; the calls around it survive."""

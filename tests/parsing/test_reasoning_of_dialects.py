@@ -159,20 +159,18 @@ def _name(span: Span) -> Generator[None, None, None]:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param("a @call:f;", [thought("a "), f], id="a call ends it"),
-        pytest.param("a @call:f;b", [thought("a @call:f;b"), ALIKE], id="a call that is followed by more does not"),
-        pytest.param("a @call \n:f;", [thought("a "), f], id="with white space before the commit point"),
-        pytest.param("a @call \n;</think>b", [thought("a @call \n;"), "b"], id="not quite one"),
-        pytest.param("a@call:f;</think>b", [thought("a@call:f;"), "b"], id="behind what it must not follow"),
-        pytest.param("@call:f;", [f], id="at once"),
-        pytest.param("@@call:f;", [thought("@"), f], id="behind half a marker"),
-        pytest.param("a @call", [thought("a @call")], id="cut before the commit point"),
-        pytest.param(
-            "a\n@@f\nb</think>c", [thought("a\n@@f\nb"), ALIKE, "c"], id="one that needs a line of its own does not"
-        ),
-        pytest.param("a @call </think>c", [thought("a @call "), "c"], id="closed in the middle of one"),
-    ],
+    {
+        "a call ends it": ("a @call:f;", [thought("a "), f]),
+        "a call that is followed by more does not": ("a @call:f;b", [thought("a @call:f;b"), ALIKE]),
+        "with white space before the commit point": ("a @call \n:f;", [thought("a "), f]),
+        "not quite one": ("a @call \n;</think>b", [thought("a @call \n;"), "b"]),
+        "behind what it must not follow": ("a@call:f;</think>b", [thought("a@call:f;"), "b"]),
+        "at once": ("@call:f;", [f]),
+        "behind half a marker": ("@@call:f;", [thought("@"), f]),
+        "cut before the commit point": ("a @call", [thought("a @call")]),
+        "one that needs a line of its own does not": ("a\n@@f\nb</think>c", [thought("a\n@@f\nb"), ALIKE, "c"]),
+        "closed in the middle of one": ("a @call </think>c", [thought("a @call "), "c"]),
+    },
 )
 def test_what_ends_reasoning(text: str, expected: list[Brief]) -> None:
     """Only openers that count anywhere end it, and only where they count."""

@@ -23,31 +23,29 @@ STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜t
 
 @together(
     ("dialect", "text", "expected"),
-    [
-        pytest.param("gemma4", "a<channel|>b", ["ab"], id="the end of Gemma's thoughts"),
-        pytest.param("hermes_json", "Bye<|role_end|>", ["Bye"], id="the end of Ling's message"),
-        pytest.param("glm_xml", "Bye<|role_end|>\n", ["Bye\n"], id="the same in the other dialect of Ling"),
-        pytest.param("granite_list", '<|tool_call|>[{"name":"f"}]<|/tool_call|>', [f], id="the end of Phi's call"),
-        pytest.param("lfm2_pythonic", "a<|tool_call_start|>[ ]<|tool_call_end|>b", ["ab"], id="LFM's empty list"),
-        pytest.param("lfm2_pythonic", "a<|tool_call_start|><|tool_call_end|>", ["a"], id="LFM's tags around nothing"),
-        pytest.param("kimi_k2", "a<|tool_calls_section_begin|>\n<|tool_calls_section_end|>b", ["ab"], id="Kimi's"),
-        pytest.param("mistral_args", "[TOOL_CALLS]f[ARGS]{}[/TOOL_CALLS]b", [f, "b"], id="the end of Mistral's calls"),
-        pytest.param(
+    {
+        "the end of Gemma's thoughts": ("gemma4", "a<channel|>b", ["ab"]),
+        "the end of Ling's message": ("hermes_json", "Bye<|role_end|>", ["Bye"]),
+        "the same in the other dialect of Ling": ("glm_xml", "Bye<|role_end|>\n", ["Bye\n"]),
+        "the end of Phi's call": ("granite_list", '<|tool_call|>[{"name":"f"}]<|/tool_call|>', [f]),
+        "LFM's empty list": ("lfm2_pythonic", "a<|tool_call_start|>[ ]<|tool_call_end|>b", ["ab"]),
+        "LFM's tags around nothing": ("lfm2_pythonic", "a<|tool_call_start|><|tool_call_end|>", ["a"]),
+        "Kimi's": ("kimi_k2", "a<|tool_calls_section_begin|>\n<|tool_calls_section_end|>b", ["ab"]),
+        "the end of Mistral's calls": ("mistral_args", "[TOOL_CALLS]f[ARGS]{}[/TOOL_CALLS]b", [f, "b"]),
+        "line feeds between Step's tags": (
             "step3_xml",
             f"a<｜tool_calls_begin｜>\n{STEP.format('')}\n{STEP.format('')}\n<｜tool_calls_end｜>\nb",
             ["a", f, f, "\nb"],
-            id="line feeds between Step's tags",
         ),
-        pytest.param(
+        "line feeds inside Hunyuan's answer": (
             "hunyuan_a13b_list",
             "<think>\nHm\n</think>\n<answer>\na\n</answer>",
             [thought("Hm"), "a"],
-            id="line feeds inside Hunyuan's answer",
         ),
-        pytest.param("hunyuan_a13b_list", "<answer>\n\na\n\n</answer>", ["\na\n"], id="two of them"),
-        pytest.param("ernie45_json", "<response>\na\n</response>\n", ["a"], id="line feeds around ERNIE's answer"),
-        pytest.param("tool_calls_list", "[BEGIN FINAL RESPONSE]\na\n[END FINAL RESPONSE]", ["\na"], id="Apriel's end"),
-    ],
+        "two of them": ("hunyuan_a13b_list", "<answer>\n\na\n\n</answer>", ["\na\n"]),
+        "line feeds around ERNIE's answer": ("ernie45_json", "<response>\na\n</response>\n", ["a"]),
+        "Apriel's end": ("tool_calls_list", "[BEGIN FINAL RESPONSE]\na\n[END FINAL RESPONSE]", ["\na"]),
+    },
 )
 def test_tokens_that_go_away(dialect: str, text: str, expected: list[Brief]) -> None:
     """Around nothing, in text and behind a call."""
@@ -67,23 +65,22 @@ def test_a_call_that_is_closed_twice() -> None:
 
 @together(
     ("text", "expected"),
-    [
-        pytest.param("to=f<|message|>" + ATEM, [call("f", a="x")], id="to the tool"),
-        pytest.param(
+    {
+        "to the tool": ("to=f<|message|>" + ATEM, [call("f", a="x")]),
+        "behind thoughts": (
             "to=self<|message|>Hm<|eom|><|start|>assistant to=f<|message|>" + ATEM + "<|eom|>",
             [thought("Hm"), call("f", a="x")],
-            id="behind thoughts",
         ),
-        pytest.param("to=user<|message|>So: " + ATEM, ["So: " + ATEM.replace("NAME", "f")], id="an example"),
-        pytest.param(ATEM, [ATEM.replace("NAME", "f")], id="without a header"),
-        pytest.param("to=f<|message|>what?<|eom|>a", [error("unrecognised_tool_call"), "a"], id="text to a tool"),
-        pytest.param("to=f<|message|><atem:fun", [error("truncated")], id="cut in the wrapper"),
-        pytest.param("to=f<|message|>", [error("truncated")], id="cut behind the header"),
-        pytest.param(" to=f<|message|>" + ATEM, [call("f", a="x")], id="the prompt's header goes on"),
-        pytest.param(" to=self<|message|>Hm<|eom|>", [thought("Hm")], id="the same, thoughts"),
-        pytest.param(" to=user<|message|> a", [" a"], id="the same, an answer"),
-        pytest.param(" to=users", [" to=users"], id="nearly a header"),
-    ],
+        "an example": ("to=user<|message|>So: " + ATEM, ["So: " + ATEM.replace("NAME", "f")]),
+        "without a header": (ATEM, [ATEM.replace("NAME", "f")]),
+        "text to a tool": ("to=f<|message|>what?<|eom|>a", [error("unrecognised_tool_call"), "a"]),
+        "cut in the wrapper": ("to=f<|message|><atem:fun", [error("truncated")]),
+        "cut behind the header": ("to=f<|message|>", [error("truncated")]),
+        "the prompt's header goes on": (" to=f<|message|>" + ATEM, [call("f", a="x")]),
+        "the same, thoughts": (" to=self<|message|>Hm<|eom|>", [thought("Hm")]),
+        "the same, an answer": (" to=user<|message|> a", [" a"]),
+        "nearly a header": (" to=users", [" to=users"]),
+    },
 )
 def test_headers_of_muse(text: str, expected: list[Brief]) -> None:
     """Only a message to a tool holds calls; everything else is an example."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from inspect import iscoroutinefunction, signature
@@ -51,13 +51,19 @@ def cases() -> Iterator[Cases]:
 
 
 def together(
-    names: str | Sequence[str], values: Iterable[Any], ids: Iterable[str] | Callable[[Any], object] | None = None
+    names: str | Sequence[str],
+    values: Iterable[Any] | Mapping[str, Any],
+    ids: Iterable[str] | Callable[[Any], object] | None = None,
 ) -> Callable[[F], F]:
-    """Try all of these in one test, where `pytest.mark.parametrize`, which this is called like, would make many.
+    """Run all cases in one test. The arguments are those of `pytest.mark.parametrize`, which would make many tests.
 
-    It is for cases that share nothing and take a few milliseconds, of which pytest needs as many for each test.
+    If there are several names, `values` may map the id of each case to its values. Use this for cases that share
+    nothing and take a few milliseconds: pytest needs as long for each test.
     """
     listed = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    if isinstance(values, Mapping) and len(listed) > 1:
+        ids = [*values]
+        values = values.values()
     rows = [value if isinstance(value, ParameterSet) else pytest.param(value, id=None) for value in values]
     if any(row.marks for row in rows):
         raise TypeError("a case with a mark is a test of its own: use pytest.mark.parametrize")
