@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -113,11 +113,6 @@ def is_large(event: Event) -> bool:
     """Return whether an event is counted by itself."""
     text = getattr(event, "text", None)
     return len(text) > LARGE if type(text) is str else event._weigh() > LARGE + EMPTY_EVENT
-
-
-def holds_large(events: Sequence[Event]) -> bool:
-    """Return whether one of the events is large."""
-    return is_large(events[0]) if len(events) == 1 else any(map(is_large, events))
 
 
 def batch_length(events: Iterable[Event]) -> int:

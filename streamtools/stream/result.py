@@ -37,7 +37,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.events.event import holds_large, weigh
+from streamtools.events.event import LARGE, is_large, weigh
 from streamtools.events.ui_events import RuledReasoning, ValidPartial
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step, steps_to_history
 from streamtools.json_values import Draft
@@ -141,6 +141,8 @@ class Collector:
         self.result = TurnResult(dialects=dialects)
         self.size = 0
         """Characters of text, reasoning, and calls as the model wrote them."""
+        self.is_too_large = False
+        """Whether `size` exceeds its limit."""
         self.draft = Draft()
         """The typed answer, as far as it has arrived."""
         self._new: list[Event | list[ToolOutcome]] = []  # not collected yet: events, and the outcomes of a step
@@ -166,15 +168,15 @@ class Collector:
         self._reasoning_replacement = 0  # the same for reasoning
         self._resumed: Collection[str] = ()  # ids of calls that an earlier run has put into the history
 
-    @property
-    def is_too_large(self) -> bool:
-        """Whether `size` exceeds its limit."""
-        return self._max_size is not None and self.size > self._max_size
-
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Record events; return them."""
-        self._new += events
-        if len(self._new) >= BATCH or holds_large(events):
+        new = self._new
+        new += events
+        for event in events:
+            if is_large(event) if type(event) is not Text else len(event.text) > LARGE:
+                self.collect()
+                return events
+        if len(new) >= BATCH:
             self.collect()
         return events
 
@@ -215,6 +217,7 @@ class Collector:
                 self._add_outcomes(event)
         if texts:
             self._show(texts)
+        self.is_too_large = self._max_size is not None and self.size > self._max_size
         self._new.clear()
         for pieces in (self._shown, self._parts.written, self._thought):
             if pieces.recent:
