@@ -1,10 +1,9 @@
-"""Streaming event-processing middleware between a language model's answer and the user interface.
+"""Streaming middleware between a language model and a user interface: parses, executes and reports tool calls.
 
-The public names stand in the order in which data flows. Importing them needs only the core dependencies, and loads what
-a stream needs; what stands around a stream is loaded when it is used.
+Importing the package loads what a stream needs, with the core dependencies. Other names are imported on first use.
 """
 
-# ruff: noqa: I001, RUF022  # the order is the pipeline's, not the alphabet's
+# ruff: noqa: I001, RUF022  # in the order of the pipeline
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ _LATER = {
     "replay": "recording.event_replay",
     "TextJudge": "stream.text_judge",
 }
-"""Where the names stand that are loaded when they are used."""
+"""The modules of names that are imported on first use."""
 
-if not TYPE_CHECKING:  # to a type checker it would say that every name is there
+if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = load_later(__name__, _LATER)

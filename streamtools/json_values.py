@@ -1,8 +1,8 @@
-"""JSON as models write it: read strictly, and refused with a code that says what is wrong with it.
+"""JSON as models write it: read strictly, and rejected with a code that names the fault.
 
-JSON is read by the standard library's C scanner, with hooks that refuse what RFC 8259 leaves open and parsers disagree
-about: duplicate keys, `NaN` and infinities, endless numbers, lone surrogates. Most calls are short and hold none of
-these; msgspec reads them in half of the time.
+The standard library's C scanner reads it. Hooks reject what RFC 8259 leaves open and parsers disagree about: duplicate
+keys, `NaN` and infinities, endless numbers, lone surrogates. Most calls are short and contain none of these; msgspec
+reads them in half of the time.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 
 _msgspec_decode = msgspec.json.Decoder().decode
 _msgspec_encode = msgspec.json.Encoder().encode
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or not: cheap to look for, rare to find
-_PIECE = 64 * 1024  # bytes
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or not: a cheap test
+_CHUNK_BYTES = 64 * 1024
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether UTF-8 can hold a text: whether no half of a surrogate pair stands in it.
+    """Return whether UTF-8 can encode a text, because it contains no lone surrogate.
 
-    Providers cut pairs, models write halves, and names of files hold them: each place that writes bytes has to make
-    such a text whole first, or to refuse it.
+    Lone surrogates come from providers, models and file names. Code that writes bytes must fix or refuse such text.
     """
     try:
         return text.isascii() or bool(text.encode())
@@ -39,12 +38,12 @@ def is_utf8(text: str) -> bool:
 
 
 def whole(text: str) -> str:
-    """Return `text` with the halves of each surrogate pair joined, and U+FFFD for a half that stands alone."""
+    """Return the text with surrogate pairs joined, and U+FFFD for each lone surrogate."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def writable(value: Any) -> Any:
-    """Return a copy of builtin values that every reader of JSON takes: texts are `whole`, `NaN` and infinities null.
+    """Return a copy of builtin values that is valid JSON: without lone surrogates, `NaN` and infinities.
 
     >>> writable({"a": ["\\ud83d", float("nan")]})
     {'a': ['\ufffd', None]}
@@ -52,36 +51,35 @@ def writable(value: Any) -> Any:
     if isinstance(value, str):
         return whole(value)
     if isinstance(value, Mapping):
-        return {writable(key): writable(each) for key, each in value.items()}
+        return {writable(key): writable(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [writable(each) for each in value]
+        return [writable(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return plain data with each text in it, names included, as `change` makes it."""
+    """Return plain data with `change` applied to each string, including keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {with_texts(name, change): with_texts(each, change) for name, each in value.items()}
-    return [with_texts(each, change) for each in value] if isinstance(value, list | tuple) else value
+        return {with_texts(key, change): with_texts(member, change) for key, member in value.items()}
+    return [with_texts(item, change) for item in value] if isinstance(value, list | tuple) else value
 
 
 def count_values(body: bytes) -> int:
-    r"""Return how many commas and opening brackets a JSON text has outside of its strings: about as many as values.
+    r"""Return the number of commas and opening brackets outside of strings: approximately the number of JSON values.
 
-    The text is not read for that, and no step takes longer than a millisecond. One that is not UTF-8, as JSON has to
-    be, has as many as it has bytes.
+    The text is not parsed, and no step takes longer than a millisecond. A text that is not UTF-8 counts by its bytes.
 
     >>> count_values(b'{"a": [1, 2], "\\"[,": {}}')
     5
     """
-    if b"\0" in body:  # UTF-16, in which halves of other characters look like quotes
+    if b"\0" in body:  # UTF-16, where parts of other characters look like quotes
         return len(body)
     count, is_inside, before = 0, False, b""
-    for at in range(0, len(body), _PIECE):
-        piece = before + body[at : at + _PIECE]
-        before = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) % 2 else b""  # what it escapes comes next
+    for at in range(0, len(body), _CHUNK_BYTES):
+        piece = before + body[at : at + _CHUNK_BYTES]
+        before = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) % 2 else b""  # escapes the next chunk
         piece = piece[: len(piece) - len(before)].replace(b"\\\\", b"").replace(b'\\"', b"")
         texts = piece.split(b'"')
         outside = b"".join(texts[is_inside::2])
@@ -91,10 +89,10 @@ def count_values(body: bytes) -> int:
 
 
 def as_dict(item: object, *, nulls: bool = True) -> dict[str, Any] | None:
-    """Return the dict that `item` is, or that an object of an SDK was made of, and None for anything else.
+    """Return the dict of a mapping or an object of an SDK, or None for anything else.
 
-    No SDK is imported; an object is known by what it can do. What a field was not sent as is left out, because in some
-    formats null says something else than nothing; without `nulls`, so is what is null.
+    No SDK is imported; an object is recognized by its methods. Unset fields are left out, because null may differ from
+    a missing field. Without `nulls`, null fields are left out too.
     """
     value: object = None
     if isinstance(item, Mapping):
@@ -108,7 +106,7 @@ def as_dict(item: object, *, nulls: bool = True) -> dict[str, Any] | None:
 
 
 class Rejected(ValueError):
-    """Why a text is no call: a stable code, and a sentence for the model that wrote it. Stays inside the package."""
+    """The reason why a text is no call: a code, and a message for the model. Used inside the package only."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -117,41 +115,40 @@ class Rejected(ValueError):
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """A JSON value, and whether its text had a fault: raw control characters in strings, say, that were let through."""
+    """A JSON value. `repaired`: the text had a fault that was accepted, such as raw control characters in strings."""
 
     value: Any
     repaired: bool
 
 
 def compact(value: Any) -> str:
-    """Return `value` as JSON without white space, characters as they are."""
+    """Return JSON without white space and without escapes for non-ASCII characters."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Decoded:
-    """Return the value that `text` is the JSON of; raise `Rejected` with the code of what is wrong with it.
+    """Parse JSON. Raises `Rejected` with the code of the fault.
 
-    Raw control characters inside strings are read as themselves and reported as `repaired`, unless `strict`.
+    Unless `strict`, raw control characters in strings are accepted and reported as `repaired`.
     """
-    # msgspec reads a short text, unless it holds what that lets pass and we do not. Those are numbers, which are no
-    # longer than the text, levels, which are no more than its brackets or half of its characters, and keys that stand
-    # twice: a text has a colon for each member, and of members with one key one is left, so that the text of what was
-    # read has fewer; but for an escape, no colon is in one text and not in the other.
-    length, most = len(text), limits.depth
-    plain = length <= limits.digits and (length <= 2 * most or text.count("{") + text.count("[") <= most)
-    if plain and "\\u003" not in text:  # escapes of a colon begin so
+    # msgspec reads short texts, in half of the time, if it cannot accept what must be rejected. A number cannot be
+    # longer than the text. The depth cannot exceed the number of brackets, or half of the characters. Duplicate keys
+    # show in the colons: each member has one, and of two equal keys only one is left when the value is written again.
+    length, depth = len(text), limits.depth
+    plain = length <= limits.digits and (length <= 2 * depth or text.count("{") + text.count("[") <= depth)
+    if plain and "\\u003" not in text:  # an escaped colon starts so
         try:
             value = _msgspec_decode(text)
             if type(value) is dict and text.count(":") == _msgspec_encode(value).count(b":"):
                 return Decoded(value, False)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            pass  # what is wrong with it is told below
+            pass  # the strict decoder below names the fault
     return _decode_strictly(text, strict, limits)
 
 
 def _decode_strictly(text: str, strict: bool, limits: Limits) -> Decoded:
     brackets = text.count("{") + text.count("[")
-    many = len(text) > limits.values and brackets + text.count(",") > limits.values  # if none stands in a string
+    many = len(text) > limits.values and brackets + text.count(",") > limits.values  # upper bound
     if many and count_values(text.encode(errors="surrogatepass")) > limits.values:
         raise Rejected(Code.TOO_LARGE, f"the JSON has more than {limits.values} values")
     repaired = False
@@ -185,7 +182,7 @@ def _decoder(digits: int, strict: bool) -> json.JSONDecoder:
             check(text)
         try:
             return int(text)
-        except ValueError:  # `sys.get_int_max_str_digits()` is less than the limit
+        except ValueError:  # `sys.get_int_max_str_digits()` is smaller
             raise Rejected(Code.NUMBER_TOO_LONG, "a number has more digits than Python reads") from None
 
     def real(text: str) -> float:
@@ -214,27 +211,27 @@ def _constant(name: str) -> NoReturn:
 
 
 def fits(value: Any, depth: int) -> bool:
-    """Return whether containers nest at most `depth` deep, walking level by level so that no recursion limit is met."""
+    """Return whether containers nest at most `depth` deep. Iterative, so that no recursion limit applies."""
     level = [value]
-    while level := [each for each in level if isinstance(each, dict | list)]:
+    while level := [value for value in level if isinstance(value, dict | list)]:
         if depth == 0:
             return False
         depth -= 1
-        level = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
+        level = [child for value in level for child in (value.values() if isinstance(value, dict) else value)]
     return True
 
 
 class Draft:
-    """A value that is put together from what was added; pieces of a string are joined when it is asked for."""
+    """A value that grows by `partial` events. String pieces are joined when the value is read."""
 
     def __init__(self) -> None:
         self._root: Any = None
-        self._parent: Any = None  # of what was added last; None if that is the whole value
+        self._parent: Any = None  # of the last added value; None if that is the whole value
         self._key: str | int = 0
-        self._pieces: list[str] = []  # of the string that is open
+        self._pieces: list[str] = []  # of the incomplete string
 
     def add(self, path: Sequence[str | int], value: Any, complete: bool) -> None:
-        """Add a value at its place."""
+        """Add a value at `path`."""
         kind = type(value)
         if kind is str and self._pieces:
             self._pieces.append(value)
@@ -248,13 +245,13 @@ class Draft:
 
     @property
     def value(self) -> Any:
-        """The value so far, as plain data, which goes on to grow."""
+        """The accumulated value, as plain data that continues to grow."""
         if self._pieces:
             self._join()
         return self._root
 
     def at(self, path: Sequence[str | int]) -> Any:
-        """Return what stands at a place."""
+        """Return the value at `path`."""
         value = self.value
         for key in path:
             value = value[key]

@@ -1,6 +1,6 @@
-"""Size limits on what a model sends: how large a call, a frame or a text may become before it is refused with a code.
+"""Size limits on data from a model. Larger data is refused with a code.
 
-Each bound is for one answer. What a client may make a server hold is bounded where it is read (`serving`).
+Limits on data from clients are in `serving`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on what one model may make us hold. What goes beyond is reported once and skipped without being stored."""
+    """Limits on the data of one response. Data beyond a limit is reported once and skipped without being stored."""
 
     call: int = 2 * 1024 * 1024
     """Characters of one call, its markers included."""
@@ -30,6 +30,5 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_LIMITS = Limits()
 
 TOOL_NAME = 64
-"""Characters of a tool's name: as many as OpenAI and Anthropic both accept. Names that a model writes are read beyond
-that (96 in markers, 128 in a grammar's own syntax, 256 in JSON): a wrong one is answered by those that there are.
-"""
+"""Characters of a tool name that OpenAI and Anthropic both accept. Longer names that a model writes are still read (96
+characters in markers, 128 in grammars, 256 in JSON), so that it gets a list of the existing tools."""

@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are used."""
+"""Names of a package that are imported on first use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package, some of whose names stand in these modules below it."""
+    """Return `__getattr__` and `__dir__` for a package. `homes` maps lazy names to their modules below the package."""
     names = vars(import_module(package))
 
     def find(name: str) -> Any:

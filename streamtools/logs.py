@@ -1,10 +1,10 @@
-"""How the library logs: to the standard `logging` tree under `streamtools`, or to structlog where it is configured.
+"""Logging: to the standard `logging` under `streamtools`, or to structlog if the application has configured it.
 
-A record carries names, codes, sizes and times, and no content. Where code of the application's has failed, it carries
-the traceback too, without locals and without the inputs that pydantic repeats in its messages.
+A record holds names, codes, sizes and times, and never content. If code of the application fails, the record holds the
+traceback too, without locals and without the inputs that pydantic repeats in its messages.
 
-Nothing is configured here. As long as the application configures no logging, Python writes warnings and errors of
-`logging` to standard error. The values of a record are in its message, and as a dict in its attribute `streamtools`.
+This module configures nothing. Without configuration, Python writes warnings and errors to standard error. The values
+of a record are in its message, and in its attribute `streamtools` as a dict.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 import structlog
 from pydantic_core import ValidationError
 
-_FRAMES = 6  # from the logger of `logging` to whoever logs, itself included
+_STACK_LEVEL = 6  # frames from `logging` to the caller of `Logger`
 
 
 class Logger:
-    """The logger of a module, of its name."""
+    """The logger of a module."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -41,7 +41,7 @@ class Logger:
         self._write("warning", event, values)
 
     def error(self, event: str, error: BaseException | None = None, /, **values: Any) -> None:
-        """Log an error; `error` is what code of the application's has raised, which is logged with its traceback."""
+        """Log an error. `error` is the exception of application code, which is logged with its traceback."""
         if error is not None:
             values |= loggable(error) | {"exc_info": without_inputs(error)}
         self._write("error", event, values)
@@ -50,22 +50,22 @@ class Logger:
         logger = self._logging
         if structlog.is_configured():
             logger = structlog.get_logger(self._name).bind(logger=self._name)
-            if "exc_info" in values:  # as text, since renderers of structlog may write locals
+            if "exc_info" in values:  # as text, because structlog's renderers may write locals
                 values["exception"] = "".join(traceback.format_exception(values.pop("exc_info"))).rstrip()
         getattr(logger, level)(event, **values)
 
 
 def _to_logging(logger: Any, level: str, values: structlog.typing.EventDict) -> tuple[tuple[str, str], dict[str, Any]]:
-    """Return the arguments with which `logging` is called, as the last of structlog's processors."""
+    """Return the arguments for `logging`. The last processor of structlog."""
     event, error = values.pop("event"), values.pop("exc_info", None)
     text = " ".join([event, *(f"{name}={value!r}" for name, value in values.items())])
-    return ("%s", text), {"exc_info": error, "extra": {"streamtools": values}, "stacklevel": _FRAMES}
+    return ("%s", text), {"exc_info": error, "extra": {"streamtools": values}, "stacklevel": _STACK_LEVEL}
 
 
 def loggable(error: BaseException) -> dict[str, str]:
-    """Return the type of an exception and the line that raised it, which is all that is safe to log of any.
+    """Return the type of an exception and the line that raised it, which are safe to log.
 
-    Of a group they are those of its first.
+    For a group, those of its first exception.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -77,44 +77,47 @@ def loggable(error: BaseException) -> dict[str, str]:
 
 
 def without_inputs(error: BaseException) -> BaseException:
-    """Return the exception, or, if errors of pydantic's are in its chain, one like it in which they name no input."""
+    """Return the exception, or a copy without inputs if its chain contains a validation error of pydantic."""
     chain: dict[int, BaseException] = {}
-    left: list[BaseException | None] = [error]
-    while left:
-        each = left.pop()
-        if each is not None and id(each) not in chain:
-            chain[id(each)] = each
-            left += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
-    if not any(isinstance(each, ValidationError) for each in chain.values()):
+    remaining: list[BaseException | None] = [error]
+    while remaining:
+        linked = remaining.pop()
+        if linked is not None and id(linked) not in chain:
+            chain[id(linked)] = linked
+            remaining += [linked.__cause__, linked.__context__, *getattr(linked, "exceptions", ())]
+    if not any(isinstance(linked, ValidationError) for linked in chain.values()):
         return error
-    twins: dict[int, BaseException] = {}
-    for each in reversed(chain.values()):  # what a group holds comes behind it
-        twins[id(each)] = _twin(each, twins).with_traceback(each.__traceback__)
-    for each in chain.values():
-        twin = twins[id(each)]
-        twin.__cause__, twin.__context__ = twins.get(id(each.__cause__)), twins.get(id(each.__context__))
-        twin.__suppress_context__ = each.__suppress_context__
-    return twins[id(error)]
+    copies: dict[int, BaseException] = {}
+    for linked in reversed(chain.values()):  # members of a group before the group
+        copies[id(linked)] = _copy(linked, copies).with_traceback(linked.__traceback__)
+    for linked in chain.values():
+        copied = copies[id(linked)]
+        copied.__cause__, copied.__context__ = copies.get(id(linked.__cause__)), copies.get(id(linked.__context__))
+        copied.__suppress_context__ = linked.__suppress_context__
+    return copies[id(error)]
 
 
-def _twin(error: BaseException, twins: dict[int, BaseException]) -> BaseException:
+def _copy(error: BaseException, copies: dict[int, BaseException]) -> BaseException:
     if isinstance(error, ValidationError):
-        return _Validation(error)
+        return _InputlessValidationError(error)
     if isinstance(error, BaseExceptionGroup):
-        return error.derive([twins.get(id(each), each) for each in error.exceptions])
-    twin = type(error).__new__(type(error), *error.args)
-    twin.__dict__.update(error.__dict__)
-    return twin
+        return error.derive([copies.get(id(member), member) for member in error.exceptions])
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
+    return copied
 
 
-class _Validation(ValueError):
-    """What pydantic found, without what it found it in."""
+class _InputlessValidationError(ValueError):
+    """The errors that pydantic found, without the inputs. It is logged under pydantic's name."""
 
     def __init__(self, error: ValidationError) -> None:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']} [{each['type']}]" for each in found]
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+        lines = [f"{'.'.join(map(str, item['loc']))}: {item['msg']} [{item['type']}]" for item in details]
         super().__init__("\n".join([f"{error.title} does not fit", *lines]))
 
 
-_Validation.__qualname__ = ValidationError.__qualname__  # what is logged is that, by this name
-_Validation.__name__, _Validation.__module__ = ValidationError.__name__, ValidationError.__module__
+_InputlessValidationError.__qualname__ = ValidationError.__qualname__
+_InputlessValidationError.__name__, _InputlessValidationError.__module__ = (
+    ValidationError.__name__,
+    ValidationError.__module__,
+)

@@ -1,7 +1,7 @@
 """A finished response, which a provider sends without streaming, into source events. Sans-IO.
 
 The response is shaped into the events that its provider would have streamed, and its adapter reads those. Only its
-calls, which `take_apart` also finds for `ToolRegistry.process_tool_calls`, are read one by one, so that a malformed
+calls, which `split_response` also finds for `ToolRegistry.process_tool_calls`, are read one by one, so that a malformed
 call hides no other call.
 """
 
@@ -12,22 +12,12 @@ from typing import Any
 
 import msgspec
 
-from streamtools.calls import (
-    ARGUMENT_FIELDS,
-    ID_FIELDS,
-    NAME_FIELDS,
-    Finished,
-    ToolCall,
-    custom_as_any,
-    is_call,
-    read_envelope,
-    take_apart,
-    take_blocks_apart,
-)
+from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS, ToolCall, custom_as_any, read_envelope
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
 from streamtools.json_values import Rejected, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.response_parts import ResponseParts, is_call_block, split_blocks, split_response
 from streamtools.sources.adapter import Adapter, decode
 from streamtools.sources.detection import ADAPTERS
 from streamtools.sources.sdk_objects import as_frame
@@ -47,11 +37,11 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
     if isinstance(response, str):
         return [TextDelta(whole(response)), ProviderCompleted(finish_reason="stop")]
     if isinstance(response, Sequence) and not isinstance(response, bytes | bytearray | memoryview):
-        return _read_blocks({}, take_blocks_apart([_plain(item) for item in response]), limits)
+        return _read_blocks({}, split_blocks([_plain(item) for item in response]), limits)
     value = _plain(response)
     if not isinstance(value, dict):
         raise UnreadableSource(f"a finished response was expected, and not {type(response)!r}")
-    found = take_apart(value)
+    found = split_response(value)
     match found.kind:
         case "gemini":
             return _read_by(ADAPTERS["gemini"](limits), [value], [])
@@ -61,7 +51,7 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
         case "anthropic":
             return _read_blocks({key: member for key, member in value.items() if key != "content"}, found, limits)
         case "call":
-            return _read_blocks({}, take_blocks_apart([value]), limits)
+            return _read_blocks({}, split_blocks([value]), limits)
     message = {key: member for key, member in found.written.items() if key not in ("tool_calls", "function_call")}
     if found.kind == "ollama":
         return _read_by(ADAPTERS["ollama"](limits), [{"done": True, **value, "message": message}], found.calls)
@@ -70,9 +60,9 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
     return _read_by(ADAPTERS["openai"](limits), [{**head, "choices": [choice]}], found.calls)
 
 
-def _read_blocks(head: dict[str, Any], found: Finished, limits: Limits) -> list[SourceEvent]:
+def _read_blocks(head: dict[str, Any], found: ResponseParts, limits: Limits) -> list[SourceEvent]:
     events: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
-    for index, block in enumerate(block for block in found.written if not is_call(block)):
+    for index, block in enumerate(block for block in found.written if not is_call_block(block)):
         events.append({"type": "content_block_start", "index": index, "content_block": block})
         events.append({"type": "content_block_stop", "index": index})
     end = {"type": "message_delta", "delta": {"stop_reason": found.ending or "end_turn"}, "usage": head.get("usage")}

@@ -1,10 +1,9 @@
-"""Finished responses of models, as SDKs return them: what the model wrote, and the calls in it.
+"""Finished responses for `ToolRegistry.process_tool_calls` and `extend_messages`.
 
-Read are OpenAI's chat completions and Responses, Anthropic's messages and Ollama's, as SDK objects or dicts, their
-messages, lists of blocks, items or calls, and texts. Which entries are calls, and how many count, is decided as by
-`extract_tool_calls`. There are differences, since here each call gets a result and goes back with it: only native
-calls are read, and none in the text; each has an outcome in its place, also one that is no call; none runs of a
-response that did not end well; and Gemini's responses, null and objects that hold no response are refused.
+`read_finished` finds the native calls, by the rules of `response_parts` that `extract_tool_calls` uses too. It differs
+from `extract_tool_calls`, because here each call gets a result that goes back with it: it reads no calls in text, it
+reports malformed calls in their place, it rejects all calls of a response that did not end normally, and it refuses
+Gemini's responses.
 """
 
 from __future__ import annotations
@@ -12,34 +11,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streamtools.calls import (
-    ARGUMENT_FIELDS,
-    ID_FIELDS,
-    ITEMS,
-    NAME_FIELDS,
-    NATIVE,
-    ToolCall,
-    is_call,
-    old_call,
-    plain,
-    read_envelope,
-    take_apart,
-    take_list_apart,
-    type_of,
-    unwrap,
-)
+from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS, NATIVE, ToolCall, read_envelope, unwrap
 from streamtools.errors import Code, UnreadableSource
 from streamtools.json_values import Rejected, compact, whole
 from streamtools.limits import DEFAULT_LIMITS
+from streamtools.response_parts import (
+    ITEMS,
+    entry_type,
+    is_call_block,
+    legacy_call,
+    split_list,
+    split_response,
+    to_plain,
+)
 from streamtools.tools.results import ToolOutcome
 
-_WELL = (None, "", "stop", "end_turn", "stop_sequence", "completed", "tool_calls", "tool_use", "function_call")
-"""Endings after which calls run, in the words of all providers, as they run in a stream. After any other, also one that
-nobody knows, no call is trusted: its arguments may be a beginning that happens to be JSON."""
+_NORMAL_ENDS = (
+    None,
+    "",
+    "stop",
+    "end_turn",
+    "stop_sequence",
+    "completed",
+    "tool_calls",
+    "tool_use",
+    "function_call",
+)
+"""Finish reasons of all providers after which calls run, as in a stream. After any other one the arguments of a call
+may be incomplete."""
 
 
 class FinishedCall(NamedTuple):
-    """One call of a response; `rejected` tells why it is none, and it has no arguments then."""
+    """One call of a response. `rejected` is the reason if it is no valid call; then it has no arguments."""
 
     call: ToolCall
     rejected: Rejected | None = None
@@ -54,53 +57,54 @@ class FinishedResponse(NamedTuple):
 
 
 def read_finished(response: object) -> FinishedResponse:
-    """Return what a finished response holds. Raises `UnreadableSource` for what is none.
+    """Read a finished response. Raises `UnreadableSource` for anything else.
 
-    Nothing that a model writes makes it raise: an entry that is no call is `rejected` as `unrecognised_tool_call`.
+    Model output never raises: a malformed entry becomes a call that is `rejected`.
     """
     if isinstance(response, str):
         return FinishedResponse("chat", {"content": response}, [])
     if isinstance(response, Sequence) and not isinstance(response, bytes | bytearray | memoryview):
-        if all(isinstance(each, ToolCall) for each in response):
+        if all(isinstance(entry, ToolCall) for entry in response):
             return FinishedResponse("calls", None, [FinishedCall(call) for call in response])
-        found = take_list_apart(response)
+        found = split_list(response)
     else:
-        value = plain(response)
+        value = to_plain(response)
         if not isinstance(value, dict):
-            raise UnreadableSource(f"a finished answer was expected, and not {type(response).__name__}")
-        found = take_apart(value)
+            raise UnreadableSource(f"expected a finished response, got {type(response).__name__}")
+        found = split_response(value)
         if found.kind == "call":
-            found = take_list_apart([value])
+            found = split_list([value])
         if found.kind == "gemini":
             raise UnreadableSource(
-                "a finished answer was expected that goes back as it came, and Gemini's does not: "
-                "`extract_tool_calls` reads its calls, and a list of these is an answer"
+                "Gemini's responses cannot be read here; read them with `extract_tool_calls`, and pass the calls"
             )
         if not found.kind:
-            held = ", ".join(map(str, value)) or "nothing"
-            raise UnreadableSource(f"a finished answer was expected, and not an object of {held}")
+            members = ", ".join(map(str, value)) or "nothing"
+            raise UnreadableSource(f"expected a finished response, got an object with {members}")
     kind, written, entries, ending = found
     if kind in ("chat", "ollama"):
-        if entries and isinstance(entries[-1], dict) and old_call(written):  # goes back in the newer form
+        if entries and isinstance(entries[-1], dict) and legacy_call(written):  # it is written in the newer form
             entries[-1] = {"type": "function", "function": entries[-1]}
         written = {**written, "tool_calls": entries or None}
     return FinishedResponse(kind, written, _number(entries, ending))
 
 
 def _number(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]:
-    """Return calls with ids of their own: the provider's, or one by its place where that is missing or stands twice."""
+    """Return calls with unique ids: the provider's, or a generated one if that is missing or duplicated."""
     calls: list[FinishedCall] = []
     ids: set[str] = set()
     for at, entry in enumerate(entries):
         found = (entry.get(key) for key in ID_FIELDS) if isinstance(entry, dict) else ()
-        given = next((str(each) for each in found if isinstance(each, str | int) and each != ""), None)
+        given = next((str(value) for value in found if isinstance(value, str | int) and value != ""), None)
         given = None if given is None else whole(given)
         call_id = given if given is not None and given not in ids else f"{given or 'call'}_{at}"
         while call_id in ids:
             call_id += "_"
         ids.add(call_id)
         name, arguments, rejected = _read_call(entry)
-        if not _is_well(finish_reason) or (type_of(entry) in ITEMS and not _is_well(entry.get("status"))):
+        if not _ended_normally(finish_reason) or (
+            entry_type(entry) in ITEMS and not _ended_normally(entry.get("status"))
+        ):
             arguments, rejected = {}, Rejected(Code.TRUNCATED, "the answer was cut off")
         elif at >= DEFAULT_LIMITS.calls:
             why = f"the answer holds more than {DEFAULT_LIMITS.calls} calls"
@@ -110,13 +114,13 @@ def _number(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]
     return calls
 
 
-def _is_well(ending: object) -> bool:
-    """Return whether an answer that ended so has ended of its own; not to tell why is to have stopped."""
-    return (ending.lower().replace("-", "_") if isinstance(ending, str) else ending) in _WELL
+def _ended_normally(ending: object) -> bool:
+    """Return whether this finish reason is a normal one; a missing reason is."""
+    return (ending.lower().replace("-", "_") if isinstance(ending, str) else ending) in _NORMAL_ENDS
 
 
 def _read_call(entry: Any) -> tuple[str, dict[str, Any], Rejected | None]:
-    """Return the name and the arguments of a call, as far as it has them, and what is wrong with it."""
+    """Return the name and the arguments of a call, as far as they are valid, and its fault."""
     name = ""
     try:
         name = unwrap(entry).name
@@ -126,7 +130,7 @@ def _read_call(entry: Any) -> tuple[str, dict[str, Any], Rejected | None]:
 
 
 def refuse(call: ToolCall, rejected: Rejected) -> ToolOutcome:
-    """Return the outcome of what is no call."""
+    """Return the outcome of a malformed call."""
     text = rejected.message if rejected.code is Code.TRUNCATED else f"not a valid call: {rejected.message}"
     return ToolOutcome(
         call=call,
@@ -138,28 +142,28 @@ def refuse(call: ToolCall, rejected: Rejected) -> ToolOutcome:
     )
 
 
-# The messages that continue a history behind a finished response: what the model wrote, and the results of its calls.
+# The messages that continue a history after a finished response: what the model wrote, and the results of its calls.
 #
-# What the model wrote goes back as it came; only arguments that are no JSON object go back as `{}`, since templates
-# that read them would fail, an entry that is no call goes back as one of the tool `unknown`, and the old
-# `function_call` as one of `tool_calls`.
+# The model's message is sent back unchanged, with three exceptions. Invalid arguments become `{}`, because chat
+# templates would fail on them. An entry that is no call becomes a call of the tool `unknown`. A `function_call` becomes
+# an entry of `tool_calls`.
 
 _UNKNOWN = "unknown"
-_OUTPUT_ONLY = {"annotations", "audio", "function_call", "parsed"}  # what chat completions tell and do not take back
+_OUTPUT_ONLY = {"annotations", "audio", "function_call", "parsed"}  # members of a response that a request must not have
 
 
 def extend_messages(messages: Sequence[Any], response: object, outcomes: Sequence[ToolOutcome]) -> list[Any]:
-    """Return `messages`, then the model's answer, then one result for each of its calls, in the provider's own form.
+    """Return `messages` followed by the response and one result for each of its calls, in the provider's format.
 
-    Nothing is changed in place. Raises ValueError unless each call has exactly one outcome: providers refuse a history
-    in which a call has none. A list of `ToolCall` as `response` is written as a chat completion's message.
+    The arguments are not modified. A list of `ToolCall` as `response` is written as a message of chat completions.
+    Raises ValueError unless each call has exactly one outcome, because providers refuse a call without a result.
     """
     finished = read_finished(response)
     by_id = {outcome.call.id: outcome for outcome in outcomes}
-    ids = [each.call.id for each in finished.calls]
+    ids = [found.call.id for found in finished.calls]
     if len(by_id) != len(outcomes) or set(ids) != by_id.keys():
-        raise ValueError(f"each call has one outcome: the calls are {ids}, and the outcomes {list(by_id)}")
-    return [*messages, *_WRITERS[finished.kind](finished, [by_id[each] for each in ids])]
+        raise ValueError(f"each call must have one outcome: the calls are {ids}, the outcomes {list(by_id)}")
+    return [*messages, *_WRITERS[finished.kind](finished, [by_id[call_id] for call_id in ids])]
 
 
 def _write_chat(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
@@ -179,7 +183,7 @@ def _write_chat(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> 
 
 def _write_call(call: Any, finished: FinishedCall, kind: str) -> dict[str, Any]:
     if not isinstance(call, Mapping) or not call.keys().isdisjoint((*NAME_FIELDS, *ARGUMENT_FIELDS)):
-        return _write_anew(finished, kind)
+        return _write_chat_call(finished, kind)
     written = {**call, "id": finished.call.id}
     function = call.get("function")
     if isinstance(function, Mapping):
@@ -188,12 +192,12 @@ def _write_call(call: Any, finished: FinishedCall, kind: str) -> dict[str, Any]:
         if not isinstance(given, Mapping):
             written["function"] = {**function, "arguments": "{}" if is_bad else given}
     elif not isinstance(call.get("custom"), Mapping):
-        return _write_anew(finished, kind)
+        return _write_chat_call(finished, kind)
     return written
 
 
-def _write_anew(finished: FinishedCall, kind: str = "chat") -> dict[str, Any]:
-    """Return a call in the form of chat completions, whatever its own was."""
+def _write_chat_call(finished: FinishedCall, kind: str = "chat") -> dict[str, Any]:
+    """Return a call in the format of chat completions."""
     call = finished.call
     arguments = call.arguments if kind == "ollama" else whole(compact(call.arguments))
     return {
@@ -204,24 +208,24 @@ def _write_anew(finished: FinishedCall, kind: str = "chat") -> dict[str, Any]:
 
 
 def _write_responses(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
-    left = iter(outcomes)
+    remaining = iter(outcomes)
     for item in response.written:
-        if type_of(item) in ITEMS:
-            yield {**item, "call_id": next(left).call.id}
+        if entry_type(item) in ITEMS:
+            yield {**item, "call_id": next(remaining).call.id}
         else:
             yield item
-    kinds = [item["type"] for item in response.written if type_of(item) in ITEMS]
+    kinds = [item["type"] for item in response.written if entry_type(item) in ITEMS]
     for outcome, kind in zip(outcomes, kinds, strict=True):
         yield {"type": f"{kind}_output", "call_id": outcome.call.id, "output": whole(outcome.text)}
 
 
 def _write_anthropic(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
-    left = iter(response.calls)
+    remaining = iter(response.calls)
     blocks = []
     for block in response.written:
-        if is_call(block):
-            call = next(left).call
-            if type_of(block) == "tool_use":
+        if is_call_block(block):
+            call = next(remaining).call
+            if entry_type(block) == "tool_use":
                 is_object = isinstance(block.get("input"), dict)
                 block = {**block, "id": call.id, "input": block["input"] if is_object else {}}
             else:
@@ -240,8 +244,8 @@ def _write_result(outcome: ToolOutcome) -> dict[str, Any]:
 
 
 def _write_calls(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
-    from_calls = [_write_anew(each) for each in response.calls]
-    return _write_chat(response._replace(kind="chat", written={"tool_calls": from_calls}), outcomes)
+    calls = [_write_chat_call(found) for found in response.calls]
+    return _write_chat(response._replace(kind="chat", written={"tool_calls": calls}), outcomes)
 
 
 _WRITERS = {

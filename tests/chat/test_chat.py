@@ -627,14 +627,14 @@ async def test_a_model_that_raises() -> None:
 @together(
     ("options", "complaint"),
     [
-        ({"follow_up": "always"}, "follow_up is one of 'auto', 'never'"),
-        ({"teach": "maybe"}, "teach is one of"),
+        ({"follow_up": "always"}, "follow_up must be one of 'auto', 'never'"),
+        ({"teach": "maybe"}, "teach must be one of"),
         ({"max_steps": 0}, "max_steps is at least 1"),
         ({"tool_choice": "nope"}, "names 'nope'"),
         ({"messages": [{"role": "bot"}]}, "message 0"),
         ({"teach": "always", "dialects": "llama_json"}, "no dialect|chat template"),
-        ({"emulation": "sometimes"}, "mode is one of"),
-        ({"review": "yes"}, "follow_up is one of 'auto', 'never'"),
+        ({"emulation": "sometimes"}, "mode must be one of"),
+        ({"review": "yes"}, "follow_up must be one of 'auto', 'never'"),
         ({"few_shot": 3}, "few_shot must be True, False or a sequence of Example, got 3"),
         ({"few_shot": "three"}, "few_shot must be"),
         ({"few_shot": [{"question": "?"}]}, "few_shot must be"),

@@ -550,9 +550,9 @@ async def test_nothing_to_choose_from() -> None:
 def test_what_is_not_allowed() -> None:
     """The mistakes of a caller are named before anything is sent."""
     model = ScriptedModel([])
-    with pytest.raises(ValueError, match="mode is one of"):
+    with pytest.raises(ValueError, match="mode must be one of"):
         chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="always"))  # type: ignore[arg-type]  # the mistake
-    with pytest.raises(ValueError, match="keep_system is one of"):
+    with pytest.raises(ValueError, match="keep_system must be one of"):
         Emulation(keep_system="all")  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ValueError, match="self-contained"):
         chat(

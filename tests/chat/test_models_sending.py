@@ -252,7 +252,7 @@ def test_what_is_no_number_of_seconds_or_retries() -> None:
         OpenAIChat("m", retries=-1)
     wrong: Any = "content"
     for name in ("send_reasoning", "reasoning_field"):
-        with pytest.raises(ValueError, match=f"{name} is one of .*, not 'content'"):
+        with pytest.raises(ValueError, match=f"{name} must be one of .*, got 'content'"):
             OpenAIChat("m", **{name: wrong})
 
 

@@ -61,7 +61,7 @@ def reasoning(messages: list[dict[str, Any]], field: str = "reasoning_content", 
 def test_which_turns_get_it_back(send: SendReasoning, expected: list[str | None]) -> None:
     """Each turn in which calls were made, on all of its messages; or as is asked for."""
     assert expected == reasoning(THREE_TURNS, send_reasoning=send)
-    with pytest.raises(ValueError, match="send_reasoning is one of 'with_calls'"):
+    with pytest.raises(ValueError, match="send_reasoning must be one of 'with_calls'"):
         reasoning(THREE_TURNS, send_reasoning=send.upper())
 
 

@@ -73,7 +73,7 @@ def test_what_the_model_is_told_is_left_out(framing: Any) -> None:
         ({"exclude": ["done"]}, r"`exclude` must name event types other than 'done', got \['done'\]"),
         ({"exclude": ["raw", "texts"]}, r"got \['texts'\]"),
         ({"exclude": "markups"}, r"got \['markups'\]"),
-        ({"framing": "xml"}, r"framing is one of 'sse', 'ndjson', not 'xml'"),
+        ({"framing": "xml"}, r"framing must be one of 'sse', 'ndjson', got 'xml'"),
     ],
 )
 def test_values_that_are_not_allowed(options: dict[str, Any], complaint: str) -> None:

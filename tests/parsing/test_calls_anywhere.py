@@ -45,5 +45,5 @@ def test_without_the_option() -> None:
 
 def test_misuse() -> None:
     """The option has two values."""
-    with pytest.raises(ValueError, match="calls_at is one of 'start', 'anywhere'"):
+    with pytest.raises(ValueError, match="calls_at must be one of 'start', 'anywhere'"):
         Parser(calls_at="everywhere")  # type: ignore[arg-type]

@@ -167,7 +167,7 @@ def test_a_dialect_has_its_own_idea_of_code() -> None:
         ({"dialects": ["hash_marker", "nonsense"]}, "'nonsense'.*hash_marker, tilde_fence"),
         ({"dialects": "nonsense"}, "'nonsense'"),
         ({"dialects": [3]}, "3"),
-        ({"reasoning": "sometimes"}, "reasoning is one of 'start', 'anywhere', 'off', not 'sometimes'"),
+        ({"reasoning": "sometimes"}, "reasoning must be one of 'start', 'anywhere', 'off', got 'sometimes'"),
         ({"on_malformed": "raise"}, "on_malformed .*'raise'"),
         ({"after_call": True}, "after_call .*True"),
         ({"in_code": "maybe"}, "in_code .*'maybe'"),

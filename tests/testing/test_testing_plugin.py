@@ -587,7 +587,7 @@ def test_a_replay_records_nothing(pytester: pytest.Pytester) -> None:
     [
         ("'a', 'b'", "takes one name, not ('a', 'b')"),
         ("colour='red'", "a recording has no option colour; there are allow_hosts, clock, cut,"),
-        ("unplayed='maybe'", "unplayed is one of 'fail', 'ignore', not 'maybe'"),
+        ("unplayed='maybe'", "unplayed must be one of 'fail', 'ignore', got 'maybe'"),
         ("allow_hosts='example.org'", "allow_hosts is a list of hosts, not 'example.org'"),
         ("speed=-1", "speed is 0 or a factor"),
     ],

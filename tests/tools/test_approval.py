@@ -342,7 +342,7 @@ async def test_to_resume_takes_the_ledger() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        pytest.param({"ask": "soon"}, "ask is one of 'later', 'now', not 'soon'", id="ask"),
+        pytest.param({"ask": "soon"}, "ask must be one of 'later', 'now', got 'soon'", id="ask"),
         pytest.param({"decision_timeout": 0}, "timeout must be a positive number", id="no time"),
         pytest.param({"decisions": {"x": True}}, "call 'x' waits for no decision", id="nothing to decide"),
         pytest.param({"resume": "{}", "ledger": MemoryLedger()}, "run_id", id="no suspension"),

@@ -243,10 +243,10 @@ async def test_only_the_first_follow_up_answers_what_was_resumed() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        pytest.param(lambda messages: messages[:1], "does not hold", id="not there"),
+        pytest.param(lambda messages: messages[:1], "must follow the turn", id="not there"),
         pytest.param(
             lambda messages: [*messages, {"role": "tool", "tool_call_id": "n0", "content": "x"}],
-            "answered twice",
+            "has two results",
             id="answered already",
         ),
     ],

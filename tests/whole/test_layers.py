@@ -31,13 +31,14 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "observing": {"calls"},
     "json_values": {"errors", "limits"},
     "calls": VALUES,
+    "response_parts": {"calls", "json_values"},
     "events": {"errors", "json_values", "calls"},
     "rules": (),
     # stages that do not know one another
-    "sources": {*VOCABULARY, "logs"},
+    "sources": {*VOCABULARY, "logs", "response_parts"},
     "typed": (),
     "parsing": {*VOCABULARY, "rules"},
-    "tools": {*VOCABULARY, "loading", "logs", "observing"},
+    "tools": {*VOCABULARY, "response_parts", "loading", "logs", "observing"},
     "recording": {"errors", "json_values", "rules"},
     # what is built of them, each on those above
     "machine": {*VOCABULARY, "logs", "parsing", "typed"},
@@ -98,6 +99,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "observing": (),
     "json_values": {"msgspec"},
     "calls": {"msgspec"},
+    "response_parts": {"msgspec"},
     "events": {"msgspec", "pydantic", "pydantic_core"},
     "rules": (),
     "sources": {"anyio", "msgspec"},
@@ -132,7 +134,18 @@ MAY_USE: dict[str, Collection[str]] = {
 }
 """For each row, the packages of others that it may import."""
 
-LOOSE = {"__init__", "__main__", "errors", "calls", "json_values", "limits", "loading", "logs", "observing"}
+LOOSE = {
+    "__init__",
+    "__main__",
+    "errors",
+    "calls",
+    "response_parts",
+    "json_values",
+    "limits",
+    "loading",
+    "logs",
+    "observing",
+}
 """The files of the top floor: the two doors and the vocabulary."""
 
 

@@ -1,12 +1,13 @@
 // Written by `python -m tests.whole.event_types`, of the JSON schema of the events; do not edit.
 
-/** A complete, well-formed call, whichever way it was written.
+/** A complete, well-formed call.
  *
- * `dialect` is how it was written, `NATIVE` for one that the provider sent beside the text. `raw` is the exact text
- * that was hidden from the reader, markers included; several calls from one array share out that text between them,
- * and native calls have none, but for malformed ones of a history, whose `raw` is what stood for their arguments.
- * `provider_id` is an id that the model or the provider wrote; `id` is unique in the run. `signature` is a provider's
- * own, and goes back to it unchanged with the call; so does `own`, what it put beside the call, by its format. */
+ * - `id` is unique in the run. `provider_id` is an id that the model or the provider wrote.
+ * - `dialect` is the form in which the model wrote it, `"native"` for a call that the provider sent separately.
+ * - `raw` is the exact text that was hidden, including its markers. Calls of one array divide that text among them.
+ * Native calls have none. Only a malformed native call of a history has the text of its arguments here.
+ * - `repaired`: the JSON had a fault that could be repaired.
+ * - `signature` is sent back to the provider unchanged. So is `own`, its other data about the call, by format. */
 export interface ToolCall {
   id: string;
   name: string;
