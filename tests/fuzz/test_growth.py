@@ -164,7 +164,7 @@ def what_was_heard_is_copied(patch: pytest.MonkeyPatch) -> None:
     settle = Responses._settle
 
     def copy(adapter: Responses, kind: str, refusal: bool, event: Any, events: list[SourceEvent]) -> None:
-        adapter._item(event, kind).heard.getvalue()
+        adapter._item(event, kind).received.getvalue()
         settle(adapter, kind, refusal, event, events)
 
     patch.setattr(Responses, "_settle", copy)

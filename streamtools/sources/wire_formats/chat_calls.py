@@ -1,36 +1,36 @@
-"""Which call a piece of `tool_calls` belongs to. Sans-IO.
+"""Assigns the pieces of `tool_calls` to calls. Sans-IO.
 
-The rule: the index says which slot, the id which call in it. OpenAI gives both with the first piece of a call, and the
-index alone with the others; servers that speak like it leave out either, send both again, or number every call 0. So a
-slot may come to hold several calls, one after the other, and a piece is for the latest unless it says otherwise.
+The index names a slot, and the id names a call in it. OpenAI sends both with the first piece of a call, and only the
+index later. Compatible servers leave out either, repeat both, or number every call 0. So a slot may hold several calls
+in order, and a piece belongs to the latest call unless it says otherwise.
 
     index                         slot
-    an integer                    the one of that number; a negative one is 0
-    missing, null, anything else  one of its own; but an id that any slot knows is for the call that has it, and without
-                                  id or name, while that slot is empty, the piece is for the latest call of all
+    an integer                    the slot of that number; a negative number means 0
+    missing, null, anything else  a slot of its own; but a known id belongs to its call in any slot, and a piece without
+                                  id and name belongs to the latest call of all while the slot is empty
 
     id           name                       call
-    known here   any                        the one that has the id
-    new          any                        a new one, if the latest has an id
-    new          any                        else the latest, which gets the id late; but a new one if the latest has a
+    known        any                        the call with the id
+    new          any                        a new call, if the latest has an id
+    new          any                        else the latest, which gets the id late; but a new call if the latest has a
                                             name and closed arguments, and this piece names a tool
-    none         none                       the latest; if there is none, a new one that waits for its name
+    none         none                       the latest; without one, a new call that waits for its name
     none         the latest has none        the latest, which gets the name late
-    none         as the latest              the latest, announced once more; but a new one if the latest has closed
-                                            arguments, and this piece brings others
-    none         not as the latest          a new one if the latest has closed arguments, else the latest
+    none         equal to the latest        the latest, announced again; but a new call if the latest has closed
+                                            arguments, and this piece brings different ones
+    none         different                  a new call if the latest has closed arguments, else the latest
 
-A name may come in pieces or grow. Before the arguments begin, one that starts with what is known replaces it, and any
-other is appended. With the first of the arguments, with the next call of the slot or with the end of the turn the name
-is certain; another one for the same call is passed on then as it came, and whoever reads the events sees the conflict.
+A name may arrive in pieces. Before the arguments begin, a name that starts with the known part replaces it, and any
+other name is appended. The name is certain with the first arguments, with the next call of the slot, or at the end of
+the turn. A later different name for the same call is passed on, so that the conflict is visible.
 
-Arguments are closed when their brackets are. Closed ones that come once more, to the character, are dropped: some
-servers repeat the whole call at its end. But in one list of calls nothing is repeated: two that are equal are two.
-Pieces that hold nothing open no call. A piece without a `type` is of a function; one of another type that holds no
-`function`, such as a custom tool, whose input is no JSON, is handed back.
+Arguments are closed when their brackets are. An exact repetition of closed arguments is dropped, because some servers
+repeat the whole call at its end. Within one list, equal calls are different calls. Pieces without content open no call.
+A piece without a `type` is a function. A piece of another type without a `function`, such as a custom tool with free
+text, is returned to the caller.
 
-An entry that is no object, or whose `function` is none, is handed back too, and the call that it is for is faulty,
-because it lacks a piece: the one of its id or slot, and where neither is given, all calls that have not closed.
+An entry that is no object, or whose `function` is none, is returned, too. Its call lacks a piece and becomes faulty:
+the call of its id or slot, or all calls with open arguments if it has neither.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from streamtools.sources.open_call import OpenCall
 from streamtools.sources.provider_terms import string, text_under
 
 _LONGEST_NAME = 1000
-"""Characters of a name that may still grow; a longer one is certain, so that a piece costs no more than it is long."""
+"""Characters of a name that may still grow. A longer name is certain, so that pieces of names cost linear time."""
 
 _Slot: TypeAlias = int | str | None
-_OLD = "function_call"  # the slot of the one call that a turn could hold before there were several
+_OLD = "function_call"  # the slot of `function_call`, the older form with one call per turn
 
 _outside = re.compile(r'["{}\[\]]')
 _inside = re.compile(r'["\\]')
@@ -59,10 +59,9 @@ _inside = re.compile(r'["\\]')
 
 @dataclass(slots=True)
 class Brackets:
-    """Whether JSON that comes in pieces has ended: brackets and strings are counted, and nothing is understood.
+    """Tells whether JSON in pieces has ended, by counting brackets and strings.
 
-    Each character is looked at once, by a regular expression, and nothing is kept of the text. Text that is no JSON
-    gives some answer, and never an exception.
+    A regular expression reads each character once, and no text is kept. Text that is no JSON raises nothing.
     """
 
     _begun: bool = False
@@ -72,11 +71,11 @@ class Brackets:
 
     @property
     def closed(self) -> bool:
-        """Whether the object, array or string has ended. A number or a word never does: more of it might follow."""
+        """Whether the object, array or string has ended. A number or a word never ends, because more may follow."""
         return self._begun and self._depth == 0 and not self._in_string
 
     def feed(self, text: str) -> None:
-        """Read on."""
+        """Read the next piece."""
         at = 0
         if self._escaped and text:
             self._escaped = False
@@ -98,29 +97,29 @@ class Brackets:
 
 
 class _Piece(NamedTuple):
-    """What one entry of `tool_calls` says; nothing in it is empty."""
+    """The content of one entry of `tool_calls`. No field is empty."""
 
     slot: _Slot
     id: str | None
     name: str | None
     text: str | None  # arguments as JSON text
-    value: Any  # arguments as anything else; None where there are none
+    value: Any  # arguments of any other type, or None
     signature: str | None
-    unreadable: bool = False  # there is more in it that nobody can read
+    unreadable: bool = False  # the entry also has unreadable content
 
     @property
     def brings(self) -> bool:
-        """Whether it holds arguments that are more than white space."""
+        """Whether it holds arguments other than white space."""
         return self.value is not None or (self.text is not None and not self.text.isspace())
 
 
 @dataclass(slots=True, eq=False)
 class _Call(OpenCall):
-    """A call that has begun; `given` are arguments that came as an object."""
+    """A call that has begun. `given` are arguments that arrived as an object."""
 
     certain: bool = False  # the name has been reported
-    begun: bool = False  # some of the arguments have come
-    read: StringIO = field(default_factory=StringIO)  # their text, as long as a repetition would fit into a frame
+    begun: bool = False  # some arguments have arrived
+    read: StringIO = field(default_factory=StringIO)  # their text, unless a repetition exceeds a frame
     size: int = 0
     brackets: Brackets = field(default_factory=Brackets)
 
@@ -129,7 +128,7 @@ class _Call(OpenCall):
         return self.given is not None or self.brackets.closed
 
     def holds(self, piece: _Piece) -> bool:
-        """Return whether the arguments are closed, and those of `piece` are the same."""
+        """Return whether the arguments are closed and equal to those of `piece`."""
         if self.given is not None and piece.value is not None:
             return bool(self.given == piece.value)
         if piece.text is None or len(piece.text) != self.size or not self.brackets.closed:
@@ -137,48 +136,46 @@ class _Call(OpenCall):
         return self.read.getvalue() == piece.text
 
     def announce(self, events: list[SourceEvent], *, certain: bool = True) -> None:
-        """Append what is known of the call, its name too if that is certain now."""
+        """Append the id of the call, and its name if it is certain."""
         self.certain = self.certain or (certain and self.name is not None)
         events.append(ToolCallStart(self.key, self.id, self.name if self.certain else None))
 
 
 class ChatCalls:
-    """The native calls of one turn; `take` and `take_old` append what is new, `settle` and `complete` how they end."""
+    """The native calls of one turn. `take` and `take_old` append pieces, `settle` and `complete` append the ends."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
-        self._calls: list[_Call] = []  # in the order in which they began
+        self._calls: list[_Call] = []  # in the order of their start
         self._latest: dict[_Slot, _Call] = {}
         self._by_id: dict[tuple[_Slot, str], _Call] = {}
         self._anywhere: dict[str, _Call] = {}
-        self._last: _Call | None = None  # of all calls the one that began last
-        self._excess: _Call | None = None  # stands for all calls that are too many, with the id of the last
-        self._refused: _Slot | bool = False  # the slot of that one
-        self._count = 0  # of those that were too many
-        self._spoilt = False  # all calls that are open are faulty, and nothing has come since
-        self._listed: dict[str, None] = {}  # keys of the calls with which the list that is read has begun or gone on
+        self._last: _Call | None = None  # the call that began last
+        self._excess: _Call | None = None  # stands for all calls over the limit, with the id of the last one
+        self._refused: _Slot | bool = False  # the slot of the last call over the limit
+        self._count = 0  # calls over the limit
+        self._spoilt = False  # all open calls are faulty, and no piece has followed
+        self._listed: dict[str, None] = {}  # keys of the calls in the current list
 
     def take(self, entries: Any, events: list[SourceEvent]) -> list[Any]:
-        """Append what `entries` mean, the value of `tool_calls`; return those that are not understood."""
+        """Append the events of `entries`, the value of `tool_calls`. Returns the entries that are not understood."""
         self._listed.clear()
         listed = entries if isinstance(entries, list) else [entries]
         return [entry for entry in listed if not self._add(_read(entry), events)]
 
     def take_old(self, function: Any, events: list[SourceEvent]) -> list[Any]:
-        """Do the same for the value of `function_call`."""
+        """Append the events of a value of `function_call`, like `take`."""
         self._listed.clear()
         piece = _read_function(function, _OLD, {}) if isinstance(function, dict) else _unreadable(_OLD, {})
         return [] if self._add(piece, events) else [function]
 
     @property
     def any_new(self) -> bool:
-        """Whether there is a call of the form that allows several."""
+        """Whether a call arrived in `tool_calls`, not in `function_call`."""
         return any(slot != _OLD for slot in self._latest)
 
     def settle(self, events: list[SourceEvent]) -> None:
-        """Append what only the end of the turn makes certain: names that might have grown, halves of characters, and
-        the ends of faulty calls, which no end of the turn makes good.
-        """
+        """Append the facts that the end of the turn makes certain: names, cut characters, and ends of faulty calls."""
         for call in self._calls:
             call.add(call.pairs.close(), events)
             if call.name and not call.certain:
@@ -187,13 +184,13 @@ class ChatCalls:
                 call.end(None, events)
 
     def complete(self, events: list[SourceEvent]) -> None:
-        """Append the ends of all calls; the provider says that the turn is complete."""
+        """Append the ends of all good calls, because the turn is complete."""
         for call in self._calls:
             if call.fault is None:
                 call.end(call.given, events)
 
     def _add(self, piece: _Piece | None, events: list[SourceEvent]) -> bool:
-        """Append what a piece adds to its call; return False if it is none, or finds no place."""
+        """Append the events of a piece. Returns False if it is not understood or belongs to no call."""
         if piece is _NOTHING:
             return True
         if piece is None:
@@ -203,9 +200,9 @@ class ChatCalls:
             fault = Code.TOO_DEEP
             piece = piece._replace(value=None)
         if fault is not None and piece.id is None and piece.name is None and piece.slot is None:
-            for each in () if self._spoilt else self._calls:
-                if not each.closed:
-                    each.fault = each.fault or fault
+            for open_call in () if self._spoilt else self._calls:
+                if not open_call.closed:
+                    open_call.fault = open_call.fault or fault
             self._spoilt = True
             return False
         self._spoilt = False
@@ -219,7 +216,7 @@ class ChatCalls:
         news = call is None
         if call is None:
             if piece.id is None and piece.name is None and piece.text is None and piece.value is None:
-                return False  # a signature alone: whatever it signs is no call; or nothing that can be read
+                return False  # only a signature, which signs no call, or nothing readable
             call = self._begin(piece.slot, events)
         elif piece.name and call.certain and piece.name != call.name:
             events.append(ToolCallStart(call.key, name=piece.name))
@@ -253,7 +250,7 @@ class ChatCalls:
         return fault is None
 
     def _route(self, piece: _Piece) -> _Call | None:
-        """Return the call that a piece is for, or None for a new one."""
+        """Return the call of a piece, or None for a new call."""
         slot, id, name = piece.slot, piece.id, piece.name
         if id is not None:
             known = self._anywhere.get(id) if slot is None else self._by_id.get((slot, id))
@@ -282,7 +279,7 @@ class ChatCalls:
         return call
 
     def _refuse(self, piece: _Piece, events: list[SourceEvent]) -> bool:
-        """Append a call that is one too many, once; nothing of it is kept, and its other pieces are dropped."""
+        """Append a call over the limit, once. Nothing of it is kept, and its other pieces are dropped."""
         excess = self._last = self._excess = self._excess or _Call("")
         if piece.slot in self._latest:
             self._latest[piece.slot] = excess
@@ -298,7 +295,7 @@ _NOTHING = _Piece(None, None, None, None, None, None)
 
 
 def _read(entry: Any) -> _Piece | None:
-    """Return what an entry of `tool_calls` says, `_NOTHING` if that is nothing, None if it is not understood."""
+    """Return the content of an entry of `tool_calls`, `_NOTHING` for an empty one, None if it is not understood."""
     if not isinstance(entry, dict):
         return _unreadable(None, {}) if entry else None
     index, function = entry.get("index"), entry.get("function")
@@ -309,7 +306,7 @@ def _read(entry: Any) -> _Piece | None:
         return None
     if function:
         return _unreadable(slot, entry)
-    return _read_function(entry, slot, entry)  # some servers know no envelope, and some begin with the id alone
+    return _read_function(entry, slot, entry)  # some servers send no envelope, or the id first
 
 
 def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any]) -> _Piece | None:
@@ -324,10 +321,10 @@ def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any])
 
 
 def _unreadable(slot: _Slot, entry: dict[str, Any]) -> _Piece:
-    """Return the piece that an entry is which belongs to a call, and holds something that nobody can read."""
+    """Return the piece of an unreadable entry, which still belongs to a call."""
     return _Piece(slot, string(entry.get("id")), string(entry.get("name")), None, None, None, True)
 
 
 def _strange(value: dict[str, Any]) -> bool:
-    """Return whether there is something in `value` that is not looked at here."""
-    return any(each for key, each in value.items() if key not in ("index", "id", "type", "function", "arguments"))
+    """Return whether `value` has members that are not read here."""
+    return any(member for key, member in value.items() if key not in ("index", "id", "type", "function", "arguments"))

@@ -1,22 +1,26 @@
-"""OpenAI's chat completion chunks, and what "OpenAI compatible" servers make of them.
+"""OpenAI's chat completion chunks, also of compatible servers. Sans-IO.
 
-Only the shape that all of them share is typed: a chunk with choices, a choice with a delta. The leaves are read as
-whatever was sent and checked where they are used, so that one odd field of one server costs that field and not the
-text beside it. One msgspec decode and one event is what a delta of text costs.
+Only the common shape is typed: a chunk with choices, a choice with a delta. Leaves are checked where they are used, so
+that an odd field of one server costs that field and not the text beside it. A delta of text costs one msgspec decode
+and one event.
 
-The dialects that are read: reasoning as `reasoning_content` (DeepSeek, xAI, Alibaba, vLLM), as `reasoning` (OpenRouter,
-Groq, newer vLLM) and as parts of a content list (Mistral); usage on the last content chunk (DeepSeek, Mistral), on a
-chunk without choices (OpenAI) or on every chunk (vLLM); errors as a top-level `error` of an ordinary chunk followed by
-`[DONE]` (OpenRouter), as an `event: error` without one (Groq), or as an object that calls itself an error (vLLM); a
-`finish_reason` that comes twice, or is an empty string until the last chunk. A refusal is text: it is the answer.
-`reasoning_details` (OpenRouter) repeat the text of `reasoning` and hold signatures and encrypted blocks beside it. In
-which of these fields reasoning came is told at the end (`provider_terms.py`). Tool
-calls have a table of their own (`chat_calls.py`). They are complete once a finish reason says that the model came to an
-end; after one that says that it was cut off, or without any, nothing tells whether the last call was complete.
+The variants that are read:
 
-What is not text passes as it came: other choices than the first, audio, images, annotations, citations, the tools that
-Groq's Compound has run itself; and fields of a delta that are not known, once each. Log
-probabilities and OpenAI's obfuscation are nobody's answer, and are dropped.
+- Reasoning arrives as `reasoning_content` (DeepSeek, xAI, Alibaba, vLLM), as `reasoning` (OpenRouter, Groq, newer
+  vLLM), or as parts of a content list (Mistral). `reasoning_details` (OpenRouter) repeat the text of `reasoning` and
+  add signatures and encrypted blocks. The end of the turn reports these fields (`reasoning_fields.py`).
+- Usage arrives on the last content chunk (DeepSeek, Mistral), on a chunk without choices (OpenAI), or on every chunk
+  (vLLM).
+- Errors arrive as a top-level `error` of a chunk before `[DONE]` (OpenRouter), as `event: error` without `[DONE]`
+  (Groq), or as an object with the type "error" (vLLM).
+- A `finish_reason` may be sent twice, or be an empty string until the last chunk.
+- A refusal is text: it is the answer.
+
+`chat_calls.py` assigns the pieces of tool calls. Calls are complete if a finish reason says that the model came to an
+end. After any other reason, or without one, the last call may be incomplete.
+
+Everything else passes as `raw`: choices after the first, audio, images, annotations, citations, tools that Groq's
+Compound has run, and unknown fields of a delta, once each. Log probabilities and obfuscation are dropped.
 """
 
 from __future__ import annotations
@@ -45,8 +49,7 @@ _USAGE = {
 }
 
 _CUT = ("length", "content_filter", "error", "cancelled")
-"""After these finish reasons nobody knows whether the last call is complete."""
-
+"""After these finish reasons, the last call may be incomplete."""
 
 _HELPER = frozenset(
     (
@@ -55,7 +58,7 @@ _HELPER = frozenset(
         *("tool_calls.function.arguments.delta", "tool_calls.function.arguments.done"),
     )
 )
-"""What the helper of OpenAI's SDK (`chat.completions.stream()`) says beside its `chunk` events, which hold it all."""
+"""Events that the helper of OpenAI's SDK (`chat.completions.stream()`) derives from its `chunk` events."""
 
 _FIELDS = ("reasoning_content", "reasoning")
 _DETAILS = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
@@ -63,7 +66,7 @@ _DETAILS = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
 
 class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     role: Any = None
-    channel: Any = None  # Groq says so what is reasoning
+    channel: Any = None  # Groq marks reasoning so
     content: Any = None
     reasoning_content: Any = None
     reasoning: Any = None
@@ -116,7 +119,7 @@ class ChatCompletions(FrameAdapter):
         self._usage: Usage | None = None
         self._calls = ChatCalls(limits)
         self._fields = ReasoningFields(limits)
-        self._came_in: tuple[bool, ...] = ()  # in which of the fields the last piece of reasoning did
+        self._came_in: tuple[bool, ...] = ()  # whether each of `_FIELDS` held the last piece of reasoning
         self._citations: Any = None
 
     @property
@@ -139,9 +142,9 @@ class ChatCompletions(FrameAdapter):
             self._pass(frame, events)
 
     def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
-        """Read a frame that is no JSON of a chunk, or that msgspec refuses for a string which is no UTF-8 text."""
+        """Read a frame that msgspec refuses: no JSON of a chunk, or a string that is not valid UTF-8."""
         if frame.data.startswith(b"[DONE]"):
-            self._frames.ignored = b""  # it may stand behind this, in the same chunk
+            self._frames.ignored = b""  # the line may follow `[DONE]` in the same network chunk
             self._end(events, done=True)
             self._over = True
             return
@@ -157,19 +160,19 @@ class ChatCompletions(FrameAdapter):
             self._pass_fields(news, _KNOWN, events)
 
     def _read_chunk(self, chunk: _CompletionChunk, events: list[SourceEvent]) -> bool:
-        """Append what `chunk` says, and return whether it says more, or other things, than is understood here."""
+        """Append the events of `chunk`, and return whether it holds more than is understood here."""
         if not (self._response_id and self._model):  # Azure's first chunk names neither
             self._name_response(chunk.id, chunk.model)
         more = not chunk.choices
         if chunk.choices is not None:
-            self._blank = False  # whatever they hold, they are ours
+            self._blank = False  # choices show this format
         for choice in chunk.choices or ():
-            if choice.index:  # of several answers the first is read; null and missing are 0
+            if choice.index:  # only the first answer is read; null and missing mean 0
                 more = True
                 continue
-            delta = choice.delta or choice.message  # a message is an answer that was there at once
+            delta = choice.delta or choice.message  # a message is a whole answer
             if delta is not None:
-                if thought := delta.reasoning_content or delta.reasoning:  # some send both, and both are the same
+                if thought := delta.reasoning_content or delta.reasoning:  # if both are sent, they are equal
                     if self._careful or type(thought) is not str:
                         self._add_thought(thought, events)
                     else:
@@ -187,7 +190,9 @@ class ChatCompletions(FrameAdapter):
                 if delta.tool_calls:
                     for left in self._calls.take(delta.tool_calls, events):
                         self._pass_raw(left, events)
-                if delta.function_call and not (delta.tool_calls and self._calls.any_new):  # else the old form mirrors
+                if delta.function_call and not (
+                    delta.tool_calls and self._calls.any_new
+                ):  # else it repeats them
                     for left in self._calls.take_old(delta.function_call, events):
                         self._pass_raw(left, events)
                 if delta.audio or delta.images or delta.annotations or delta.extra_content or delta.executed_tools:
@@ -214,7 +219,7 @@ class ChatCompletions(FrameAdapter):
         return more and not self._over
 
     def _finish(self, choice: _Choice) -> None:
-        """Take note of the reason. OpenRouter's own hides that the provider has cut the answer off, and says both."""
+        """Record the reason. OpenRouter's reason may hide a cut, which its `native_finish_reason` shows."""
         if self._reason is None:
             self._reason = str(choice.finish_reason) if isinstance(choice.finish_reason, str | int) else "unknown"
         native = choice.native_finish_reason
@@ -224,12 +229,12 @@ class ChatCompletions(FrameAdapter):
 
     def _fail(self, fault: Fault | SourceError, events: list[SourceEvent]) -> None:
         cut = self._reason is not None and finish_reason(self._reason) not in ("stop", "tool_calls")
-        if cut and isinstance(fault, Fault):  # and then it is not the whole of what the model wrote
+        if cut and isinstance(fault, Fault):  # the generation may be incomplete
             fault = fault._replace(failed_generation=None)
         super()._fail(fault, events)
 
     def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Append an error in one of its rarer shapes, or else the value as it came."""
+        """Append an error in a rare shape, or else the value unchanged."""
         known = value if isinstance(value, dict) else {}
         named = "choices" not in known and "error" in (known.get("object"), known.get("type"))
         first = value[0] if isinstance(value, list) and value else None
@@ -239,7 +244,7 @@ class ChatCompletions(FrameAdapter):
             self._pass_strange(frame, value, events)
 
     def _add_content(self, content: Any, events: list[SourceEvent]) -> None:
-        """Append the text of a delta, which may come in parts."""
+        """Append the text of a delta. It may be a list of parts."""
         for part in content if isinstance(content, list) else (content,):
             text = part.get("text") if isinstance(part, dict) else part
             if isinstance(part, dict) and part.get("thinking"):
@@ -255,7 +260,7 @@ class ChatCompletions(FrameAdapter):
             self._think(part.get("text") if isinstance(part, dict) else part, events)
 
     def _add_details(self, details: Any, repeated: bool, events: list[SourceEvent]) -> None:
-        """Append what the details of a thought hold beside its text, and the text too unless that is `repeated`."""
+        """Append signatures and encrypted data of `reasoning_details`, and the text unless it is `repeated`."""
         for detail in details if isinstance(details, list) else (details,):
             known = detail if isinstance(detail, dict) else {}
             id, text, signature, data = (string(known.get(name)) for name in ("id", "text", "signature", "data"))
@@ -285,8 +290,9 @@ class ChatCompletions(FrameAdapter):
 
 
 def _shaped(value: Any) -> tuple[_CompletionChunk, dict[str, Any], bool]:
-    """Return a decoded value as a chunk, all fields of the deltas in the first choice, and whether something stands in
-    the place of an object, or of a list of them, that is none.
+    """Return a decoded value as a chunk, with the fields of the deltas in the first choice.
+
+    The third value tells whether an object, or a list of objects, has another type than expected.
     """
     known = value if isinstance(value, dict) else {}
     listed, news = known.get("choices"), dict[str, Any]()

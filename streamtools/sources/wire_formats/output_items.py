@@ -1,15 +1,15 @@
-"""The output items of a response that is being streamed, and the calls among them, into source events. Sans-IO.
+"""The output items of a streamed response and the calls among them. Sans-IO.
 
-An item has an id, an index, and if it is a call the call's id; servers leave out each of them, some give an item a new
-id with each event, and some the same index to all. So an item is the one with the id that an event names, else the one
-with its index, and where one of the two sides has neither, the newest of its kind that is still open. Ids collide too:
-an item that one of its two ids names, and whose other id and index are another's, is another.
+An item has an id, an index, and, if it is a call, the call's id. Servers leave out each of them. Some give an item a
+new id with each event, and some the same index to all items. So an event belongs to the item with its id, or else to
+the item with its index. If one of the two has neither, it belongs to the newest open item of its kind. Ids collide,
+too: an item that matches one id, but differs in the other id and the index, is another item.
 
-Function calls are calls, and so are those of custom tools, whose free text becomes the argument `input` and is written
-as JSON on the way. A call is complete when its item is done, or, in a response that ends well, when its arguments have
-come whole; one that says that it is incomplete is truncated, and one with a piece of the wrong type is at fault.
-Where the model's answer stands behind calls of custom tools, the provider has run them, and they are taken back.
-What hosted tools are asked is reported when they are done; their results stand in the item, which passes as it came.
+Function calls are calls. So are calls of custom tools: their free text becomes the argument `input`, written as JSON. A
+call is complete when its item is done, or, in a response that ends well, when its arguments have arrived as a whole. A
+call with the status "incomplete" is truncated, and a piece of the wrong type makes a call faulty. If the model's answer
+follows calls of custom tools, the provider has run them, and they are taken back. Calls of hosted tools are reported
+when they are done. Their results are in the item, which passes unchanged.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from streamtools.sources.open_call import OpenCall
 from streamtools.sources.provider_terms import escaped, string
 
 TEXTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
-"""The parts of items that hold text, and where."""
+"""The parts of items with text, and the member that holds it."""
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-"""The client's calls, by the type of their items, and where each has what the model wrote."""
+"""The item types of calls for the client, and the member that holds the model's arguments."""
 
 HOSTED = {
     "web_search_call": "action",
@@ -42,64 +42,61 @@ HOSTED = {
     "mcp_call": "arguments",
     "x_search_call": "input",
 }
-"""The calls that the provider runs itself, likewise."""
-_IN_JSON = ("mcp_call", "x_search_call")  # those that have their arguments as text
+"""The item types of calls that the provider runs itself, and the member that holds the arguments."""
+_IN_JSON = ("mcp_call", "x_search_call")  # their arguments are JSON text
 
-_CUT = ["incomplete", "failed", "cancelled"]  # lists, because a status may be anything
+_CUT = ["incomplete", "failed", "cancelled"]  # lists, because a status may be of any type
 _ENDED = ["completed", *_CUT]
 
 
 @dataclass(slots=True, eq=False)
 class OutputItem(OpenCall):
-    """What is known of an output item, call or not. `key` is one for each item of the response."""
+    """An output item, which may be a call. `key` is unique in the response."""
 
     kind: str = ""
     item_id: str | None = None
     index: int | None = None
     done: bool = False
-    # of text and reasoning
-    heard: StringIO = field(default_factory=StringIO)  # what has come of the open part; of a call, its arguments
-    settled: list[str] = field(default_factory=list)  # the parts before it
-    part: object = None  # which one is open
+    # Text and reasoning.
+    received: StringIO = field(default_factory=StringIO)  # text of the open part, or arguments of a call
+    settled: list[str] = field(default_factory=list)  # the earlier parts
+    part: object = None  # the open part
     cited: bool = False
-    # of calls
+    # Calls.
     begun: bool = False
-    streamed: bool = False  # arguments have come in deltas
-    whole: bool = False  # they have come whole
-    cut: bool = False  # it began as one that is not complete
-    content: str | None = None  # what it said, once it is done
+    streamed: bool = False  # arguments arrived in deltas
+    whole: bool = False  # arguments arrived as a whole
+    cut: bool = False  # it began with a status of `_CUT`
+    content: str | None = None  # its content, once it is done
 
     @property
     def text(self) -> str:
-        """What has come of its text."""
-        return "".join(self.settled) + self.heard.getvalue()
+        """The text that has arrived."""
+        return "".join(self.settled) + self.received.getvalue()
 
     def forget(self) -> None:
-        """Let go of what is no longer needed once an item is done."""
+        """Drop the data that a finished item does not need."""
         self.done = True
-        self.heard = StringIO()
+        self.received = StringIO()
         self.settled.clear()
         self.given = None
 
 
 class OutputItems:
-    """The items of one response, in the order in which they appeared.
-
-    For calls, `data` is what an event says of one: its item, or what stands for that.
-    """
+    """The items of one response, in order. For calls, `data` is the item of an event or its equivalent."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._all: list[OutputItem] = []
-        self._by_name: dict[str, OutputItem] = {}  # by its id, and by its call's
+        self._by_name: dict[str, OutputItem] = {}  # by item id and by call id
         self._by_index: dict[int, OutputItem] = {}
-        self._newest: dict[str, OutputItem] = {}  # of each kind
-        self._open: set[str] = set()  # keys of calls that have begun and not ended
-        self._done: dict[tuple[str, str], OutputItem] = {}  # calls that are done, by one of their ids and their content
-        self._custom: list[SourceEvent] = []  # custom calls that are done, as if the provider had run them
+        self._newest: dict[str, OutputItem] = {}  # by kind
+        self._open: set[str] = set()  # keys of open calls
+        self._done: dict[tuple[str, str], OutputItem] = {}  # finished calls, by each id with the content
+        self._custom: list[SourceEvent] = []  # finished custom calls, marked as run by the provider
 
     def add(self, kind: str, item_id: Any, index: Any) -> OutputItem:
-        """Return a new item. What is no id, or no index, counts as not sent."""
+        """Return a new item. An invalid id or index counts as missing."""
         item = OutputItem(str(len(self._all) + 1), kind=kind, item_id=string(item_id), index=place(index))
         self._all.append(item)
         self._newest[kind] = item
@@ -110,11 +107,11 @@ class OutputItems:
         return item
 
     def get(self, kind: str, item_id: Any, index: Any, id: Any = None) -> OutputItem:
-        """Return the item that is meant, which is a new one if none is known. `id` is that of its call."""
+        """Return the item of an event, or a new item. `id` is the id of the call."""
         return self.find(kind, item_id, index, id) or self.add(kind, item_id, index)
 
     def find(self, kind: str, item_id: Any, index: Any, id: Any = None, *, named: bool = False) -> OutputItem | None:
-        """Return the item that is meant, if it is known; `named`, only if one of the ids is its."""
+        """Return the item of an event, or None. With `named`, one of the ids must match."""
         item_id, index, id = string(item_id), place(index), string(id)
         for name in (item_id, id):
             item = self._by_name.get(name) if name is not None else None
@@ -137,9 +134,9 @@ class OutputItems:
     # Calls.
 
     def find_call(self, data: dict[str, Any], index: Any, final: bool = False) -> OutputItem | None:
-        """Return the call that `data` is, if it has come before; it may be done.
+        """Return the known call of `data`, done or not, or None.
 
-        `final` is what the end of the response holds, whose items may have other ids and places than before.
+        With `final`, the data is from the end of the response, where ids and indexes may differ from earlier ones.
         """
         kind, item_id, id = data["type"], string(data.get("id")), string(data.get("call_id"))
         content = _content(kind, data.get("name"), data.get(CALLS[kind]))
@@ -158,14 +155,16 @@ class OutputItems:
         return found if shared and not clash and not differ(place(index), found.index) else None
 
     def match(self, output: list[Any]) -> dict[int, OutputItem]:
-        """Return which places of the final output hold calls that have come before: by an id or a place, by what they
-        say, or because one is still open. Each of those without an id in common stands for one of them only.
+        """Return the known calls in the final output, by index.
+
+        A call matches by an id or index, by its content, or because it is still open. Without a common id, each call of
+        the output matches one known call only.
         """
-        calls = {at: each for at, each in enumerate(output) if isinstance(each, dict) and kind_of(each) in CALLS}
+        calls = {at: item for at, item in enumerate(output) if isinstance(item, dict) and kind_of(item) in CALLS}
         found: dict[int, OutputItem] = {}
         known: set[str] = set()
-        for index, each in calls.items():
-            item = self.find_call(each, index, final=True)
+        for index, data in calls.items():
+            item = self.find_call(data, index, final=True)
             if item is not None and (item.done or item.key not in known):
                 found[index] = item
                 known.add(item.key)
@@ -173,9 +172,9 @@ class OutputItems:
         for item in reversed(self._all):
             if item.kind in CALLS and item.key not in known:
                 left.setdefault((True, item.content) if item.done else (False, item.kind, item.name), []).append(item)
-        for index, each in calls.items():
-            kind, name = each["type"], string(each.get("name"))
-            content = _content(kind, name, each.get(CALLS[kind]))
+        for index, data in calls.items():
+            kind, name = data["type"], string(data.get("name"))
+            content = _content(kind, name, data.get(CALLS[kind]))
             for key in ((True, content), (False, kind, name), (False, kind, None)) if index not in found else ():
                 if waiting := left.get(key):
                     found[index] = waiting.pop()
@@ -183,7 +182,7 @@ class OutputItems:
         return found
 
     def begin(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append that a call begins, which may tell its arguments already."""
+        """Append the start of a call. Its data may hold arguments already."""
         self._announce(item, data, events)
         if not item.done:
             item.cut = data.get("status") in _CUT
@@ -200,28 +199,28 @@ class OutputItems:
             if item.fault is Code.TOO_MANY_CALLS:
                 return
             item.streamed = True
-            item.given = None  # what it was added with is only its beginning
-        if item.heard.tell() <= self._limits.call:
-            item.heard.write(piece)
+            item.given = None  # the first data held only the beginning
+        if item.received.tell() <= self._limits.call:
+            item.received.write(piece)
         events.append(ToolCallDelta(item.key, piece))
 
     def spoil(self, item: OutputItem, events: list[SourceEvent]) -> None:
-        """Take note that a piece of a call's arguments is no text, so that nobody knows what it was to be."""
+        """Mark a call as faulty, because a piece of its arguments is no text."""
         if not item.done:
             self._announce(item, {}, events)
             item.fault = Code.INVALID_ARGUMENTS
 
     def settle(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Take note of arguments that come whole, before their item is done."""
+        """Record whole arguments that arrive before their item is done."""
         if not item.done:
             self._announce(item, data, events)
             self._take(item, data)
             item.whole = not item.done
 
     def finish(self, item: OutputItem, data: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
-        """End a call, unless it says that it was cut off, or only stands in a response that is.
+        """End a call, unless the response was cut off and the call may be incomplete.
 
-        `status` is that of the response, or empty where the item itself is done.
+        `status` is the status of the response, or empty if the item itself is done.
         """
         self._take(item, data)
         item.own = _beside(item.kind, data, self._limits.depth)
@@ -237,7 +236,7 @@ class OutputItems:
             events.append(ToolCallDelta(item.key, item.given))
 
     def finish_rest(self, events: list[SourceEvent]) -> None:
-        """End the calls whose arguments have come whole and whose items never were done, and those at fault."""
+        """End the calls whose items were never done, if their arguments are whole or they are faulty."""
         for item in self._all:
             if not item.done and (item.whole or item.fault or item.cut):
                 item.fault = item.fault or (Code.TRUNCATED if item.cut else None)
@@ -245,25 +244,25 @@ class OutputItems:
                 item.forget()
 
     def add_hosted(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append what a tool of the provider was asked."""
+        """Append a call of a hosted tool."""
         field = HOSTED[item.kind]
         arguments = data.get(field)
         if not fits(arguments, self._limits.depth):
-            arguments = None  # the item says so itself
+            arguments = None  # the item reports the fault
         elif arguments is not None and not isinstance(arguments, dict) and item.kind not in _IN_JSON:
             arguments = {field: arguments}
         name = string(data.get("name")) or item.kind.removesuffix("_call")
         events.append(NativeToolCall(item.key, name, arguments, string(data.get("id")), provider_executed=True))
 
     def _name(self, item: OutputItem, data: dict[str, Any]) -> None:
-        """Take note of a call's id and its tool, if they are given and were not before."""
+        """Record the id and name of a call, if they are new."""
         item.name = item.name or string(data.get("name"))
         if item.id is None and (known := string(data.get("call_id"))) is not None:
             item.id = known
             self._by_name.setdefault(known, item)
 
     def _announce(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append that a call begins, or what more is known of it now."""
+        """Append the start of a call, or its id or name if they are new."""
         known = item.id, item.name
         self._name(item, data)
         if not item.begun and len(self._open) >= self._limits.calls:
@@ -277,7 +276,7 @@ class OutputItems:
             item.start(events)
 
     def _take(self, item: OutputItem, data: dict[str, Any]) -> None:
-        """Take the arguments that come whole; an empty text may mean that they come elsewhere."""
+        """Record whole arguments. An empty text may mean that they arrive elsewhere."""
         value = data.get(CALLS[item.kind])
         if value is None or value == "":
             return
@@ -307,16 +306,16 @@ class OutputItems:
             self._custom.append(NativeToolCall(item.key, item.name, None, item.id, provider_executed=True))
 
     def take_back(self, events: list[SourceEvent]) -> None:
-        """Append that the provider has run the custom calls itself, which only the answer behind them shows."""
+        """Append that the provider has run the custom calls itself, because an answer follows them."""
         events += self._custom
         self._custom.clear()
 
     def _remember(self, item: OutputItem) -> None:
-        """Keep what a call says that is done, so that it is known again."""
+        """Record the content of a finished call to recognize it later."""
         given = item.given
         written = given is None and item.streamed
         if written:
-            given = item.heard.getvalue() + ('"}' if item.kind == "custom_tool_call" else "")
+            given = item.received.getvalue() + ('"}' if item.kind == "custom_tool_call" else "")
         elif item.kind == "custom_tool_call" and isinstance(given, dict):
             given = given.get("input") if item.fault is None else given
         item.content = _content(item.kind, item.name, given, written)
@@ -326,13 +325,13 @@ class OutputItems:
 
 
 def kind_of(data: dict[str, Any]) -> str:
-    """Return the type of an item; xAI runs its own search, and writes it as a call of a custom tool."""
+    """Return the type of an item. xAI writes its own search as a call of a custom tool."""
     kind, id = string(data.get("type")) or "", string(data.get("call_id")) or ""
     return "x_search_call" if kind == "custom_tool_call" and id.startswith("xs_call") else kind
 
 
 def _beside(kind: str, data: dict[str, Any], depth: int) -> dict[str, Any] | None:
-    """Return what goes back beside a call. Not its item's id: the reasoning that it belongs to may not go back."""
+    """Return the data of a call for the next request, without the item's id: its reasoning may not be sent."""
     known = ("type", "id", "call_id", "name", "arguments", "input", "status")
     beside = {name: value for name, value in data.items() if name not in known and value is not None}
     beside |= {"type": kind} if kind == "custom_tool_call" else {}
@@ -340,17 +339,17 @@ def _beside(kind: str, data: dict[str, Any], depth: int) -> dict[str, Any] | Non
 
 
 def differ(one: object, other: object) -> bool:
-    """Return whether both are given, and not the same."""
+    """Return whether both values are given and differ."""
     return one is not None and other is not None and one != other
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list, and none of what is no list."""
+    """Return the objects of a list, or nothing for another value."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def text_of(parts: Iterable[dict[str, Any]], separator: str = "") -> str:
-    """Return what the parts of an item say."""
+    """Return the text of an item's parts."""
     texts = (part.get(TEXTS[kind]) for part in parts if isinstance(kind := part.get("type"), str) and kind in TEXTS)
     return whole(separator.join(text for text in texts if isinstance(text, str) and text))
 
@@ -360,7 +359,7 @@ def place(index: Any) -> int | None:
 
 
 def _content(kind: str, name: Any, value: Any, written: bool = False) -> str:
-    """Return what is equal for two spellings of the same call; `written` is JSON also of what is free text."""
+    """Return a text that is equal for all spellings of a call. `written` is JSON, also for free text."""
     if kind == "custom_tool_call" and not written and (value is None or isinstance(value, str)):
         value = {"input": string(value) or ""}
     try:

@@ -1,8 +1,7 @@
-"""The fields in which a chat completion tells its reasoning, for the next request, which has to give it back by those.
+"""The fields of a chat completion that hold its reasoning. The next request must return them. Sans-IO.
 
-Each server that speaks as chat completions does has a term of its own for them. The text is told as it comes, whatever
-its field. Beside it stand the details of OpenRouter, whose pieces become whole here: one entry for each block of
-reasoning, with its signature or what is encrypted.
+Compatible servers use different fields. The text is reported when it arrives, whatever its field. OpenRouter adds
+details, whose pieces are joined here: one entry per block of reasoning, with its signature or its encrypted data.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ _GROWING = ("text", "summary")
 
 
 class ReasoningFields:
-    """Gathers the fields of one turn in which its reasoning came, for the next request."""
+    """Collects the reasoning fields of one turn for the next request."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._seen: dict[str, None] = {}
         self._entries: list[dict[str, Any]] = []
-        self._pieces: dict[str, list[str]] = {}  # of the last of them
+        self._pieces: dict[str, list[str]] = {}  # of the last entry
         self._room = limits.text
 
     def note(self, events: list[SourceEvent], *names: str) -> bool:
-        """Tell with the last event the fields in which it came, if they are new and it is a piece of reasoning."""
+        """Add new field names to the last event if it is reasoning. Returns whether it is."""
         new = [name for name in names if name not in self._seen]
         if not (events and isinstance(last := events[-1], ReasoningDelta)):
             return False
@@ -51,7 +50,7 @@ class ReasoningFields:
         last = self._entries[-1] if self._entries else None
         same = last is not None and all(last.get(name) == entry.get(name) for name in ("type", "index"))
         if last is None or not same or "data" in entry or (last.get("signature") and entry.get("text")):
-            self._settle()
+            self._join_pieces()
             last = dict.fromkeys(entry)
             self._entries.append(last)
         for name, value in entry.items():
@@ -61,15 +60,15 @@ class ReasoningFields:
             elif value is not None or name not in last:
                 last[name] = value
 
-    def _settle(self) -> None:
+    def _join_pieces(self) -> None:
         for name, pieces in self._pieces.items():
             self._entries[-1][name] = whole("".join(pieces))
         self._pieces.clear()
 
     def close(self) -> list[SourceEvent]:
-        """Return what tells the details of the turn, if there are any."""
-        self._settle()
-        entries = [{name: each[name] for name in each if each[name] is not None} for each in self._entries]
+        """Return an event with the details of the turn, if there are any."""
+        self._join_pieces()
+        entries = [{name: value for name, value in entry.items() if value is not None} for entry in self._entries]
         self._entries = []
         fits_in = entries and self._room >= 0
         return [ReasoningDelta("", own={"openai": {"reasoning_details": entries}})] if fits_in else []
