@@ -375,7 +375,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             ToolCallDelta("1", '{"x":'),
             SourceWarning(
                 Code.SKIPPED,
-                "the provider began its answer anew in mid-stream; the calls of its first attempt are dropped",
+                "the provider began its answer again in mid-stream; the calls of its first attempt are dropped",
             ),
             SourceUsage(Usage(output=1)),
             ToolCallStart("2", "toolu_2", "f"),
@@ -389,7 +389,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         frames(begin(), delta(0, "text_delta", text="a"), begin("msg_2"), say("ab"), end()),
         [
             TextDelta("a"),
-            SourceError("the provider began its answer anew in mid-stream", cause="message_start"),
+            SourceError("the provider began its answer again in mid-stream", cause="message_start"),
         ],
     ),
     # A call that is complete would run twice.
@@ -399,7 +399,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             ToolCallStart("1", "toolu_1", "f"),
             ToolCallDelta("1", "{}"),
             CALLED,
-            SourceError("the provider began its answer anew in mid-stream", cause="message_start"),
+            SourceError("the provider began its answer again in mid-stream", cause="message_start"),
         ],
     ),
     "a pause": (frames(begin(), say("a"), end("pause_turn")), [TextDelta("a"), done("pause_turn", "pause")]),
@@ -625,7 +625,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [
             SourceWarning(
                 Code.SKIPPED,
-                "the provider began its answer anew in mid-stream; the calls of its first attempt are dropped",
+                "the provider began its answer again in mid-stream; the calls of its first attempt are dropped",
             ),
             TextDelta("a"),
             done(None),

@@ -302,7 +302,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     "another response": (
         frames(CREATED, CREATED, event("created", response=None), delta("a"))
         + frames(event("created", response={"id": "resp_2"}), delta("b"), END),
-        [TextDelta("a"), SourceError("the provider began its answer anew in mid-stream", cause="response.created")],
+        [TextDelta("a"), SourceError("the provider began its answer again in mid-stream", cause="response.created")],
     ),
     # The refusal is the answer; and the table of finish reasons calls its turn filtered.
     "a refusal": (

@@ -1,14 +1,14 @@
-"""The AI SDK's UI message stream (v1) as a source: what another chat backend sends to its own front end.
+"""The AI SDK's UI message stream (v1) as a source: the stream of a chat backend to its own front end. Sans-IO.
 
-The other side has run the model, and most of its tools; several turns are one stream, and `finish` ends it. A turn ends
-with `finish-step`, but only what follows says why: `finish` has the reason of the last turn, and before a `start-step`
-it was one of the reasons to go on. So the end of a turn waits for either.
+The other backend has run the model and most of its tools. Several turns are one stream, which `finish` ends. A turn
+ends with `finish-step`, but only the next part gives the reason: `finish` has the reason of the last turn, and before a
+`start-step` the reason was one that continues. So the end of a turn waits for either.
 
-Events that come after a call say who runs the tool: a call whose output, refusal or faulty input comes in the same turn
-is the other side's and passes as such, with its result. So is one that has the mark `providerExecuted`. A call that is
-left at the end is ours. One that somebody is asked to approve, and one in a turn that the other side did not wait
-after, are reported, and nobody here may run them. `[DONE]` means nothing: a stream is complete with its `finish`.
-Results, files, sources and `data-…` pass as they came.
+Later events show who runs a call. If output, refusal or invalid input follows in the same turn, or the call has the
+mark `providerExecuted`, the other backend has run it, and it passes with its result. A call that is left at the end is
+ours. A call that needs an approval, and a call in a turn after which the other backend continued, are reported but
+cannot be run here. `[DONE]` means nothing, because `finish` completes a stream. Results, files, sources and `data-…`
+pass unchanged.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _USAGE = {
     "reasoning": ("reasoningTokens", "outputTokenDetails.reasoningTokens"),
 }
 _OF_A_TURN = frozenset(("start-step", "text-delta", "reasoning-delta", "tool-input-start", "tool-input-available"))
-"""Parts that only stand in a turn, so that one begins with them at the latest."""
+"""Parts that begin a turn if none is open."""
 _NOTHING = frozenset(("start-step", "tool-input-delta", "text-start", "reasoning-start"))
-"""What tells nothing more that other parts do not; the input of a call comes whole."""
+"""Parts that others repeat: the input of a call also arrives as a whole."""
 _SIGNATURES = ("signature", "thoughtSignature", "redactedData")
 _FIELDS = frozenset(
     (
@@ -45,30 +45,29 @@ _FIELDS = frozenset(
 _DELTAS = ("text-delta", "reasoning-delta", "tool-input-delta")
 
 
-class HeldCalls:
-    """The calls of one turn whose other side has tools of its own, held until it is known who runs them.
+class BufferedCalls:
+    """The calls of one turn of another backend, buffered until it is known who runs them.
 
-    A call and its result are events of the same turn where the other side ran the tool; one without a result by the end
-    of the turn is left to us. So a call waits for either, and the end of the turn reports those that nobody answered.
-    Their arguments come whole, so the pieces of them that come before are not kept. More calls than a turn may have are
-    not held, but reported before it is known whose they are; so nobody here may run them. `answerable` says whether the
-    other side takes results; calls are known by the ids that it gives them.
+    If the other backend ran a tool, the result follows its call in the same turn. A call without a result at the end of
+    the turn is ours. Arguments arrive as a whole, so earlier pieces are not kept. Calls over the limit of a turn are
+    reported immediately and cannot be run here. `answerable` says whether the other backend takes results. Calls are
+    identified by its ids.
     """
 
     def __init__(self, limits: Limits, *, answerable: bool = True) -> None:
         self._limit = limits.calls
         self._answerable = answerable
-        self._begun: dict[str, str | None] = {}  # names of those whose arguments have not come
+        self._begun: dict[str, str | None] = {}  # names of calls without arguments yet
         self._whole: dict[str, NativeToolCall] = {}
         self._nameless = 0  # calls without an id
-        self._left: set[str] = set()  # of the run: those that nobody here may run, also before they come
+        self._left: set[str] = set()  # ids of the run that cannot be run here
         self.settled: set[str] = set()
-        """Ids of the turn's calls that the other side has run."""
+        """Ids of the turn's calls that the other backend has run."""
         self.reported: set[str] = set()
-        """Ids of all calls of the run that were reported, or run by the other side."""
+        """Ids of all calls of the run that were reported or run by the other backend."""
 
     def begin(self, id: str, name: str | None, events: list[SourceEvent]) -> None:
-        """Hold a call of which only the name is known. More than a turn may have are reported at once."""
+        """Buffer a call of which only the name is known. A call over the limit is reported immediately."""
         if id not in self._whole:
             self._begun[id] = name
             if len(self._begun) > self._limit:
@@ -77,7 +76,7 @@ class HeldCalls:
     def complete(
         self, id: str | None, name: str | None, arguments: Any, events: list[SourceEvent], signature: str | None = None
     ) -> None:
-        """Hold a complete call."""
+        """Buffer a complete call."""
         self._nameless += id is None
         key = f"call {self._nameless}" if id is None else id
         self._begun.pop(key, None)
@@ -88,7 +87,7 @@ class HeldCalls:
                 self.release(events, early=True)
 
     def settle(self, id: str) -> NativeToolCall | None:
-        """Return a call that the other side has run or answered, if it was held."""
+        """Return a buffered call that the other backend has run or answered, or None."""
         self._begun.pop(id, None)
         self.settled.add(id)
         self.reported.add(id)
@@ -96,20 +95,20 @@ class HeldCalls:
         return None if call is None else msgspec.structs.replace(call, provider_executed=True, answerable=True)
 
     def leave(self, id: str) -> None:
-        """Take note that nobody but the other side may run a call, which may still have to come."""
+        """Record that only the other backend may run a call. The call may arrive later."""
         self._left.add(id)
         if id in self._whole:
             self._whole[id] = msgspec.structs.replace(self._whole[id], answerable=False)
 
     def drop(self) -> None:
-        """Forget what is held: the turn was taken back."""
+        """Drop the buffered calls, because the turn was taken back."""
         self._begun.clear()
         self._whole.clear()
 
     def release(self, events: list[SourceEvent], *, answerable: bool = True, early: bool = False) -> None:
-        """Append what is held; a call that never came whole only begins. The next turn holds nothing.
+        """Append the buffered calls. An incomplete call only begins.
 
-        `early`, the turn goes on, and the calls are not ours: they may still be settled.
+        With `early`, the turn continues and the calls are not ours: they may still be answered.
         """
         if early:
             self._left.update(self._whole)
@@ -123,16 +122,16 @@ class HeldCalls:
 
 
 class TurnsAdapter(FrameAdapter):
-    """An adapter of runs of another backend: several turns each, and most of the tools in them are its own."""
+    """An adapter of another backend's runs, which have several turns and tools of their own."""
 
     def __init__(self, limits: Limits, *, answerable: bool = True) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._calls = HeldCalls(limits, answerable=answerable)
-        self._open = False  # a turn has begun that is not completed
+        self._calls = BufferedCalls(limits, answerable=answerable)
+        self._open = False  # a turn has begun and is not complete
         self._usage: Usage | None = None
 
     def _settle(self, id: Any, events: list[SourceEvent]) -> None:
-        """Append a call that the other side has dealt with; how it has passes behind the call."""
+        """Append a call that the other backend has answered. The answer passes after it."""
         if isinstance(id, str) and (call := self._calls.settle(id)) is not None:
             self._pass_call(call, events)
 
@@ -152,19 +151,19 @@ class TurnsAdapter(FrameAdapter):
         self._open = False
 
     def _flush(self, events: list[SourceEvent], *, answerable: bool = True) -> None:
-        """Append what waited. Calls that are whole are reported, though no end of a turn may say so."""
+        """Append buffered parts. Complete calls are reported, even without an end of the turn."""
         super()._flush(events)
         self._calls.release(events, answerable=answerable)
 
 
 class AISDKMessages(TurnsAdapter):
-    """Parts of a UI message over SSE into source events; each step completes a turn, and `finish` ends the run."""
+    """Parts of a UI message over SSE into source events. Each step completes a turn, and `finish` ends the run."""
 
     name = "ai_sdk"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits)
-        self._stepped = False  # the turn has ended, and waits for the reason
+        self._stepped = False  # the turn has ended, and its reason follows
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if (part := self._decode_object(frame, events)) is None:
@@ -176,9 +175,9 @@ class AISDKMessages(TurnsAdapter):
             self._pass(frame, events)
 
     def _act(self, kind: str, part: dict[str, Any], events: list[SourceEvent]) -> bool:
-        """Append what a part means, and return whether that is all that there is in it."""
+        """Append the events of a part, and return whether they cover all of it."""
         if kind in _OF_A_TURN:
-            if self._stepped:  # the turn before has ended well, since the other side went on
+            if self._stepped:  # the turn before ended well, because the other backend continued
                 self._complete(None, events, last=False)
             self._open = True
         id, delta = part.get("toolCallId"), part.get("delta")
@@ -236,9 +235,7 @@ class AISDKMessages(TurnsAdapter):
         self._over = True
 
     def _note(self, metadata: Any) -> bool:
-        """Take the usage out of what a backend tells of its message, as there is no other place for it; return whether
-        it tells nothing.
-        """
+        """Record the usage in message metadata, where backends put it. Returns whether nothing else is in it."""
         if isinstance(metadata, dict):
             self._usage = read_usage(metadata.get("usage", metadata.get("totalUsage")), _USAGE) or self._usage
         return not metadata

@@ -1,11 +1,11 @@
-"""Bedrock's ConverseStream and InvokeModelWithResponseStream, as binary messages or as what boto3 makes of them.
+"""Bedrock's ConverseStream and InvokeModelWithResponseStream, as binary messages or as events of boto3. Sans-IO.
 
-Converse has one form for all models: numbered content blocks, which grow by deltas, are stopped, and of which only
-those of calls are started too; then the reason, and behind it the usage. The message that holds that is the last one,
-so the turn ends with the transport, and well if a reason has come.
+Converse has one form for all models. Content blocks are numbered, grow by deltas, and are stopped. Only blocks of calls
+are started. Then follow the reason and, in the last message, the usage. So the turn ends with the transport, and well
+if a reason has arrived.
 
-InvokeModel passes on what the model's own API streams, each event in base64 in a `chunk`. It is read by the adapter of
-that API: Anthropic's Messages, or chat completions. An exception may stand in the place of any event, and is an error.
+InvokeModel passes on the stream of the model's own API, each event in base64 in a `chunk`. The adapter of that API
+reads it: Anthropic's Messages, or chat completions. An exception may take the place of any event, and is an error.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ from streamtools.sources.wire_formats.openai import ChatCompletions
 
 # Binary messages into frames.
 #
-# A message is a prelude (its length and that of its headers, with a checksum), headers, a payload, and a checksum of
-# all. A message whose own checksum fails is lost, and the next one is read; a prelude that fails leaves nobody to say
-# where the next one begins, so the stream ends there. A message longer than the limit is passed over without being
-# stored.
+# A message is a prelude (the lengths of the message and of its headers, with a checksum), headers, a payload, and a
+# checksum of the whole. If the checksum of a message fails, the message is lost, and the next one is read. If the
+# checksum of a prelude fails, the start of the next message is unknown, so the stream ends. A message over the limit is
+# skipped and not stored.
 #
-# An event is a frame with the name that its headers give. An exception, and an error of the transport, is a frame named
-# `error` whose data is an object with the `type` and the `message` of it.
+# An event becomes a frame with the name in its headers. An exception or an error of the transport becomes a frame named
+# `error`, whose data is an object with `type` and `message`.
 
 _prelude = struct.Struct(">III")
 _LEAST = _prelude.size + 4
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Bytes of a header's value, by its type; those of 6 (bytes) and 7 (text) come with their length, in two bytes."""
+"""Bytes of a header's value, by type. Types 6 (bytes) and 7 (text) have a length of two bytes before the value."""
 _TEXT = 7
 
 
 class EventStreamDecoder(FrameDecoder):
-    """Messages into frames, in any partition of the bytes. `limit` is that of a message, in bytes."""
+    """Binary messages into frames, in any partition of the bytes. `limit` is in bytes per message."""
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
         self._over = False
-        self._size = 0  # of a message that is passed over
-        self._left = 0  # how much of it is still to come
+        self._size = 0  # bytes of a message that is skipped
+        self._left = 0  # its bytes that have not arrived
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the messages that are complete now."""
@@ -88,13 +88,13 @@ class EventStreamDecoder(FrameDecoder):
         return frames
 
     def close(self) -> list[Framed]:
-        """Return that the last message has not ended, if there is one."""
+        """Return a `Damaged` frame if the last message is incomplete."""
         if self._left:
             return [Skipped(self._size - self._left)]
         return [Damaged("the last message is cut off")] if self._buffer else []
 
     def _pass_over(self, chunk: bytes, frames: list[Framed]) -> bytes:
-        """Return what stands behind a message that is too long."""
+        """Return the bytes after a message over the limit."""
         taken = min(len(chunk), self._left)
         self._left -= taken
         if not self._left:
@@ -102,11 +102,11 @@ class EventStreamDecoder(FrameDecoder):
         return chunk[taken:]
 
     def _read(self, block: bytes) -> Frame | None:
-        raise NotImplementedError  # nothing separates messages
+        raise NotImplementedError  # messages have no separator
 
 
 def _read(message: bytes, length: int) -> Framed:
-    """Return what a whole message says, whose headers have this length."""
+    """Return the frame of a whole message, whose headers have this length."""
     if crc32(message[:-4]) != int.from_bytes(message[-4:], "big"):
         return Damaged("a message fails its checksum")
     headers = _read_headers(message[_prelude.size : _prelude.size + length])
@@ -123,7 +123,7 @@ def _read(message: bytes, length: int) -> Framed:
 
 
 def _read_headers(data: bytes) -> dict[str, str] | None:
-    """Return the headers that are texts, or None where they are none."""
+    """Return the text headers, or None if the headers are invalid."""
     headers: dict[str, str] = {}
     at = 0
     try:
@@ -158,7 +158,7 @@ def _fault(name: str, payload: bytes) -> bytes:
 
 _FORMAT = "bedrock"
 _HOSTED = "server_tool_use"
-_WHOLE = ("toolResult", "image")  # blocks that go back as they came, once they are whole
+_WHOLE = ("toolResult", "image")  # blocks that are sent back unchanged when they are complete
 _USAGE = {
     "input": ("inputTokens",),
     "output": ("outputTokens",),
@@ -177,17 +177,17 @@ class Bedrock(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         from streamtools.sources.wire_formats.bedrock import (
-            EventStreamDecoder,  # loaded where somebody has such a stream
+            EventStreamDecoder,  # loaded for the first such stream
         )
 
         super().__init__(EventStreamDecoder(limits.frame), limits)
-        self._inner: FrameAdapter | None = None  # of the model's own API
-        self._blocks: dict[Any, OpenCall] = {}  # calls that have not stopped, by the index of their block
-        self._hosted: dict[Any, tuple[str, dict[str, Any]]] = {}  # likewise others' blocks, with their kind
-        self._open_text: Any = None  # the index of the block of text that was last added to
-        self._pieces: list[str] = []  # of its text
-        self._citations: list[dict[str, Any]] = []  # of its
-        self._room = limits.text  # characters that all these may still hold
+        self._inner: FrameAdapter | None = None  # the adapter of the model's own API
+        self._blocks: dict[Any, OpenCall] = {}  # open calls, by the index of their block
+        self._hosted: dict[Any, tuple[str, dict[str, Any]]] = {}  # open blocks of `_WHOLE`, with their kind
+        self._open_text: Any = None  # the index of the last text block
+        self._pieces: list[str] = []  # its text
+        self._citations: list[dict[str, Any]] = []  # its citations
+        self._room = limits.text  # characters that all these may still keep
         self._started = 0
         self._reason: str | None = None
         self._usage: Usage | None = None
@@ -203,7 +203,7 @@ class Bedrock(FrameAdapter):
         if value is UNREADABLE:
             return
         name = frame.event
-        if name == "message" and isinstance(value, dict) and len(value) == 1:  # of an SDK
+        if name == "message" and isinstance(value, dict) and len(value) == 1:  # an event of an SDK
             ((name, value),) = value.items()
         if name == "error" or name.endswith("Exception"):
             fault = read_fault(value)
@@ -231,7 +231,7 @@ class Bedrock(FrameAdapter):
         call = OpenCall(str(self._started), text_in(tool, "toolUseId"), text_in(tool, "name"))
         call.executed = tool.get("type") == _HOSTED
         if self._open_call(self._blocks, at, call, events) and call.executed:
-            call.given = StringIO()  # as long as a call may be, in pieces as small as they come
+            call.given = StringIO()  # its size is limited to that of a call
 
     def _change_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         delta, at = object_in(value, "delta"), _place(value)
@@ -261,9 +261,9 @@ class Bedrock(FrameAdapter):
             self._pass_raw({"contentBlockDelta": value}, events)
 
     def _open(self, at: Any, events: list[SourceEvent]) -> None:
-        """Let what comes belong to this block of text."""
+        """Assign the following text to this block."""
         if at != self._open_text:
-            if self._pieces:  # else nothing tells it from the one before
+            if self._pieces:  # marks the end of the text before
                 events.append(SourceRaw({}, _FORMAT, "text"))
             self._open_text, self._pieces, self._citations = at, [], []
 
@@ -272,7 +272,7 @@ class Bedrock(FrameAdapter):
         return self._room >= 0 and fits(more, self._limits.depth)
 
     def _grow(self, at: Any, delta: dict[str, Any]) -> bool:
-        """Add to a block that nobody interprets; return whether the delta is of its kind, and it has room."""
+        """Add to a block that is not interpreted. Returns whether the delta is of its kind and fits into the room."""
         kind, data = self._hosted[at]
         more = delta.get(kind)
         if not self._has_room(more):
@@ -291,7 +291,7 @@ class Bedrock(FrameAdapter):
     def _stop_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         hosted = self._hosted.pop(_place(value), None)
         if self._citations and self._open_text == _place(value):
-            if self._room >= 0:  # else its text is not whole
+            if self._room >= 0:  # else its text is incomplete
                 cited = {"content": [{"text": whole("".join(self._pieces))}], "citations": self._citations}
                 events.append(SourceRaw({"citationsContent": cited}, _FORMAT, "text"))
             self._open_text, self._pieces, self._citations = None, [], []
@@ -310,7 +310,7 @@ class Bedrock(FrameAdapter):
             call.close(events)
 
     def _own_of(self, call: OpenCall) -> dict[str, Any] | None:
-        """Return the whole block of a call that Bedrock runs itself, to go back as it came."""
+        """Return the whole block of a call that Bedrock runs itself, for the next request."""
         try:
             arguments = read_arguments(call.given).value
         except Rejected:
@@ -325,7 +325,7 @@ class Bedrock(FrameAdapter):
 
     def _read_metadata(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         usage = read_usage(value.get("usage"), _USAGE)
-        if usage is not None and usage.input is not None:  # what was cached is counted apart
+        if usage is not None and usage.input is not None:  # cached tokens are counted separately
             usage = replace(usage, input=usage.input + (usage.cache_read or 0) + (usage.cache_write or 0))
         if usage is not None and usage != self._usage:
             self._usage = usage
@@ -355,11 +355,11 @@ class Bedrock(FrameAdapter):
 
     def _end(self, events: list[SourceEvent]) -> None:
         if self._inner is not None:
-            self._reason = "inside" if self._inner.ended else ""  # once it is closed, it no longer says so
+            self._reason = "inside" if self._inner.ended else ""  # a closed adapter no longer says so
             events += self._inner.close()
             return
         self._flush(events)
-        for kind, data in self._hosted.values():  # which are not whole
+        for kind, data in self._hosted.values():  # incomplete blocks
             events.append(SourceRaw({kind: data}))
         if self._reason is not None:
             self._complete_response(self._reason, self._usage, events)

@@ -1,8 +1,7 @@
-"""Cohere's chat of version 2: a message whose content, calls and citations start, grow and end, each by its index.
+"""Cohere's chat, version 2: content, calls and citations start, grow and end, each by its index. Sans-IO.
 
-What a delta holds stands deep inside of it, at `delta.message`, and only one of its members at a time. The plan that a
-model makes before it calls is reasoning. Citations pass as they came. `message-end` has the reason and the usage; the
-`[DONE]` behind it says nothing more.
+The content of a delta is at `delta.message`, one member at a time. The plan that a model makes before it calls is
+reasoning. Citations pass unchanged. `message-end` has the reason and the usage. The `[DONE]` after it adds nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _NOTHING = ("content-end", "citation-end", "ping")
 
 
 class Cohere(FrameAdapter):
-    """Events of a chat over SSE into source events; `message-end` ends the run."""
+    """Events of a chat over SSE into source events. `message-end` ends the run."""
 
     name = "cohere"
     format = "cohere"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._calls: dict[Any, OpenCall] = {}  # those that have not ended, by their index
+        self._calls: dict[Any, OpenCall] = {}  # open calls, by index
         self._started = 0
         self._usage: Usage | None = None
 
@@ -44,7 +43,7 @@ class Cohere(FrameAdapter):
             self._pass_unknown(frame, value, events)
 
     def _act(self, kind: str, value: dict[str, Any], events: list[SourceEvent]) -> bool:
-        """Append what an event means, and return whether it is known."""
+        """Append the events of an event, and return whether it is known."""
         delta = object_in(value, "delta")
         message = object_in(delta, "message")
         at = value["index"] if isinstance(value.get("index"), int) else None

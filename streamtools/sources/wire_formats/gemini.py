@@ -1,16 +1,18 @@
-"""Gemini's `streamGenerateContent?alt=sse`, from Google's API and from Vertex; events of the Interactions API go to
-`interactions.py`.
+"""Gemini's `streamGenerateContent?alt=sse`, from Google's API and from Vertex. Sans-IO.
 
-Nearly every chunk is one candidate with parts of plain text. Those are decoded into a shape that allows nothing else,
-and whatever does not fit is decoded again as it is and read with care: calls, signatures, files, hostile values, the
-halves of a character. So the common chunk costs one decode and one event, and only one reader knows the rest.
+Most chunks are one candidate with parts of plain text. They are decoded into a shape that allows nothing else. Any
+other chunk is decoded again and read in full: calls, signatures, files, hostile values, cut characters. So the common
+chunk costs one decode and one event. Events of the Interactions API go to `interactions.py`.
 
-Peculiar here: the finish reason is STOP for calls too; it may come with every chunk, and one that says more than STOP
-counts then; and it may come before code that Google runs, behind whose result the answer goes on. There is no sentinel.
-Without `alt=sse` the chunks are the elements of one JSON array, which comes in pieces all the same. A call is whole in
-one part; Vertex can stream it, as a name, then values with their paths (`open_call.py`), and it ends with the first
-piece that does not announce another. A new call before that ends nothing: the one before was cut off. Errors in
-mid-stream are bare JSON without `data:`. A blocked prompt has no candidates. Usage is the sum so far, and told once.
+Peculiarities:
+
+- The finish reason is STOP for calls, too. It may be sent with every chunk; a reason other than STOP then counts. It
+  may precede code that Google runs, after whose result the answer continues. There is no terminator.
+- Without `alt=sse`, the chunks are the elements of one JSON array, which also arrives in pieces.
+- A call is complete in one part. Vertex can stream it as a name and values with paths (`partial_args.py`). It ends with
+  the first piece that announces no other. If a new call begins before that, the call before it was cut off.
+- Errors in mid-stream are bare JSON without `data:`. A blocked prompt has no candidates.
+- Usage is a running sum, and reported once.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ _BESIDES = {
 }
 _KNOWN = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "createTime", "modelStatus"}
 _PLAIN = {"text", "thought", "thoughtSignature"}
-_AS_SENT = str.maketrans("-_", "+/")  # signatures are bytes: base64 on the wire, and the SDK writes another alphabet
+_AS_SENT = str.maketrans("-_", "+/")  # signatures are base64; the SDK uses the URL-safe alphabet
 _EXECUTED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 _METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
@@ -95,7 +97,7 @@ class _GenerationChunk(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _Named(_GenerationChunk, gc=False, rename="camel"):
-    """A chunk with the names that each repeats; it is decoded so until they are known."""
+    """A chunk with the names of response and model. Chunks are decoded so until the names are known."""
 
     response_id: Any = None
     model_version: Any = None
@@ -107,7 +109,7 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class Gemini(Interactions):
-    """Chunks of generated content over SSE into source events, and events of interactions, which have a type."""
+    """Chunks of generated content over SSE, or events of interactions, into source events."""
 
     name = "gemini"
     format = _FORMAT
@@ -117,7 +119,7 @@ class Gemini(Interactions):
         super().__init__(limits)
         self._decode_plain: Callable[[bytes], _GenerationChunk] = _decode_named
         self._reason: str | None = None
-        self._blocked: str | None = None  # why there is no answer to the prompt
+        self._blocked: str | None = None  # why the prompt was blocked
         self._counts: _Counts | None = None
         self._call: CallOfValues | None = None
         self._calls = 0
@@ -127,7 +129,7 @@ class Gemini(Interactions):
         return self._over or (self._reason or self._blocked or self._status) is not None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        decode = self._decode_plain  # called as a variable: what looks like a method is looked up in the type first
+        decode = self._decode_plain  # as a local variable: a method call looks the attribute up in the class first
         try:
             chunk = decode(frame.data)
         except REFUSED:
@@ -152,7 +154,7 @@ class Gemini(Interactions):
             self._counts = chunk.usage_metadata
 
     def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
-        if frame.data.startswith(b"[DONE]"):  # not Google's; a proxy may add it
+        if frame.data.startswith(b"[DONE]"):  # a proxy may add it
             return
         value = self._decode(frame, events)
         if value is UNREADABLE:
@@ -174,7 +176,7 @@ class Gemini(Interactions):
         self._name_response(chunk.get("responseId"), chunk.get("modelVersion"))
         candidates = chunk.get("candidates")
         for candidate in candidates if isinstance(candidates, list) else ():
-            if isinstance(candidate, dict) and not candidate.get("index"):  # of several answers the first is read
+            if isinstance(candidate, dict) and not candidate.get("index"):  # only the first answer is read
                 self._read_candidate(candidate, events)
             else:
                 self._pass_raw({"candidates": [candidate]}, events)
@@ -201,7 +203,7 @@ class Gemini(Interactions):
         reason = candidate.get("finishReason")
         if candidate.get("finishMessage"):
             self._pass_raw({"finishReason": reason, "finishMessage": candidate["finishMessage"]}, events)
-        if executed and self._reason == "STOP":  # that was of the text before, and the model goes on
+        if executed and self._reason == "STOP":  # the reason of the text before; the model continues
             self._reason = None
         if reason and isinstance(reason, str | int) and (reason, executed) != ("STOP", "executableCode"):
             self._finish(str(reason))
@@ -225,13 +227,13 @@ class Gemini(Interactions):
             self._pass_item(part, events)
 
     def _read_text(self, text: Any, events: list[SourceEvent], signature: str | None) -> None:
-        """Read a part of the answer; one that is signed stays apart from those before it, also an empty one."""
+        """Read a text part. A signed part stays separate from the parts before it, even if it is empty."""
         events += [SourceRaw({}, _FORMAT, "text")] if signature else []
         self._say(text, events)
         events += [SourceRaw({"thoughtSignature": signature}, _FORMAT, "text")] if signature else []
 
     def _read_call(self, piece: dict[str, Any], signature: str | None, events: list[SourceEvent]) -> None:
-        """Read a call, or a piece of one: they follow one another, and only the first piece has a name."""
+        """Read a call or a piece of one. Pieces are successive, and only the first piece has a name."""
         name, id, values = text_in(piece, "name"), text_in(piece, "id"), piece.get("partialArgs")
         goes_on, given = bool(piece.get("willContinue")), piece.get("args")
         call = self._call
@@ -267,7 +269,7 @@ class Gemini(Interactions):
     def _add_executed(
         self, name: str | None, arguments: Any, id: Any, signature: str | None, part: Any, events: list[SourceEvent]
     ) -> None:
-        """Append a call that Google has run itself; its result comes as it is."""
+        """Append a call that Google has run itself. Its result passes unchanged."""
         self._calls += 1
         id = id if isinstance(id, str) else None
         own = {_FORMAT: part} if fits(part, self._limits.depth) else None
@@ -278,7 +280,7 @@ class Gemini(Interactions):
             self._reason = reason
 
     def _count(self) -> None:
-        """Read what was counted last; to do so for each chunk would cost more than its text."""
+        """Report the last usage at the end, because reading it in each chunk would cost more than its text."""
         if self._counts is not None:
             self._usage = read_sums(msgspec.to_builtins(self._counts), _COUNTS, _BESIDES) or self._usage
             self._counts = None

@@ -1,8 +1,8 @@
-"""Google's Interactions API, whose events have an `event_type`: steps start, grow and stop.
+"""Google's Interactions API, whose events have an `event_type`: steps start, grow and stop. Sans-IO.
 
-A step is a thought, a piece of the model's output, a function call, or work of Google's own tools; its index tells
-which one a delta belongs to. What Google's tools have done, and images, pass as whole steps, as they go back with the
-next request. `interaction.completed` is the terminator, and its status is why the turn ended.
+A step is a thought, a piece of the model's output, a function call, or work of Google's own tools. A delta names its
+step by index. Steps of Google's tools, and images, pass as whole steps for the next request. `interaction.completed` is
+the terminator, and its status is the finish reason.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _BOOKKEEPING = ("interaction.created", "interaction.status_update")
 
 
 class Interactions(FrameAdapter):
-    """Reads these events. `_status` is None until the interaction has completed, and the usage is the last one."""
+    """Reads the events of interactions. `_status` is None until the interaction is complete; the last usage counts."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(EventsOrArray(limits.frame), limits)
-        self._steps: dict[str | None, OpenCall] = {}  # function calls whose step has not stopped, by its index
-        self._hosted: dict[str | None, _Hosted] = {}  # likewise, steps of Google's own tools
-        self._room = limits.text  # bytes of events that these may still hold
+        self._steps: dict[str | None, OpenCall] = {}  # open function calls, by the index of their step
+        self._hosted: dict[str | None, _Hosted] = {}  # open steps of Google's tools, by index
+        self._room = limits.text  # bytes of events that these may still keep
         self._begun = 0
         self._status: str | None = None
         self._usage: Usage | None = None
 
     def _read_interaction(self, value: dict[str, Any], size: int, events: list[SourceEvent]) -> None:
-        """Append what one event says, which is `size` bytes long."""
+        """Append the events of one event, which is `size` bytes long."""
         self.format = _FORMAT
         kind, interaction, step = value.get("event_type"), object_in(value, "interaction"), value.get("step")
         index = None if value.get("index") is None else str(value["index"])
@@ -76,7 +76,7 @@ class Interactions(FrameAdapter):
         match step.get("type"):
             case "function_call":
                 self._begun += 1
-                given = None if given in ("", {}) else given  # {} says that they are to come
+                given = None if given in ("", {}) else given  # {} means that they are streamed
                 call = OpenCall(f"step {self._begun}", text_in(step, "id"), text_in(step, "name"), given, signature)
                 self._open_call(self._steps, index, call, events)
             case "thought":
@@ -110,7 +110,7 @@ class Interactions(FrameAdapter):
                 self._think("", events, signature)
             case "arguments_delta" if call is not None and isinstance(arguments, str):
                 if arguments:
-                    call.given = None  # what it began with is only its beginning
+                    call.given = None  # the first data held only the beginning
                     call.add(arguments, events)
             case "image" if delta.get("data") or delta.get("uri"):
                 self._pass_item({"type": "model_output", "content": [delta]}, events)
@@ -120,7 +120,7 @@ class Interactions(FrameAdapter):
             case other:
                 if arguments is not None or not isinstance(other, str):
                     end_doubtful(self._steps, index, events)
-                if hosted is not None and other == hosted.step["type"]:  # there is no room for the whole of it
+                if hosted is not None and other == hosted.step["type"]:  # no room is left for the whole step
                     self._pass_raw(self._hosted.pop(index).whole(), events)
                 self._pass_raw(value, events)
 
@@ -130,14 +130,14 @@ class Interactions(FrameAdapter):
 
 
 class _Hosted:
-    """A step of Google's own tools, which grows: by results that follow one another, and by members that come late."""
+    """A step of Google's tools. It grows by further results and by late members."""
 
     def __init__(self, step: dict[str, Any]) -> None:
         self.step = dict(step)
-        self._texts: list[str] = []  # pieces of a result that is text
+        self._texts: list[str] = []  # pieces of a text result
 
     def add(self, delta: dict[str, Any]) -> None:
-        """Add what one delta says."""
+        """Add the content of a delta."""
         for name, value in delta.items():
             held = self.step.get(name)
             if name == "result" and isinstance(value, str) and isinstance(held, str | None):
@@ -153,14 +153,14 @@ class _Hosted:
                 self.step[name] = value
 
     def whole(self) -> dict[str, Any]:
-        """Return the step as it stands."""
+        """Return the whole step."""
         return self.step | ({"result": "".join(self._texts)} if self._texts else {})
 
 
 def read_sums(
     value: Any, counts: Mapping[str, tuple[str, ...]], besides: Mapping[str, tuple[str, ...]]
 ) -> Usage | None:
-    """Return the usage that `value` holds, where some fields are the sum of two counts of which each may be missing."""
+    """Return the usage in `value`. Some fields are the sum of two counts, and each count may be missing."""
     usage, more = read_usage(value, counts), read_usage(value, besides)
     return usage + more if usage and more else usage or more
 

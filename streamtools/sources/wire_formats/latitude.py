@@ -1,19 +1,18 @@
-"""Latitude's prompt runs: a chain of provider turns in one stream, in all eras and envelopes.
+"""Latitude's prompt runs: a chain of provider turns in one stream, in all versions and envelopes. Sans-IO.
 
-On the wire an event is named `latitude-event` (the chain) or `provider-event` (the AI SDK's parts of one turn) and its
-data is the event itself. The documentation draws it as `{"type": "latitude-event", "data": …}`, and proxies send
-`{"type": "event", "event": "latitude-event", "data": …}` beside short events of their own; all three are read. Names
-and fields changed between versions; `_act` knows what each name means, and each field is read under all of the names
-that it had.
+On the wire an event is named `latitude-event` (the chain) or `provider-event` (the AI SDK's parts of one turn), and its
+data is the event itself. The documentation shows `{"type": "latitude-event", "data": …}`, and proxies send `{"type":
+"event", "event": "latitude-event", "data": …}` and short events of their own. All three are read. Names and fields
+changed between versions: `_act` knows the meaning of each name, and each field is read under all its names.
 
-Calls are held until their turn ends, because a result in the same turn tells that the service has run the tool itself
-(`HeldCalls`); the others are reported as ones that nobody can answer, since no result is posted to the service. Older
-servers name them only in what completes a turn, or in `tools-requested`.
+Calls are buffered until their turn ends, because a result in the same turn shows that the service has run the tool
+(`BufferedCalls`). The other calls are reported as unanswerable, because no result can be posted to the service. Older
+servers name calls only in the end of a turn, or in `tools-requested`.
 
-Two things are peculiar. Every event of the chain repeats the whole conversation, so nothing is decoded that is not
-used, and what passes as `raw` passes without it. And `chain-error` is followed by a `chain-completed` that looks like
-success, while an `error` part of the provider comes before a `chain-error` that says more: so a part waits for what
-follows it, and the first error is the only one and the last event.
+Every event of the chain repeats the whole conversation. So unused members are not decoded, and `raw` omits them.
+`chain-error` is followed by a `chain-completed` that looks like success, and an `error` part of the provider precedes a
+`chain-error` with more details. So an error part waits for the next event. The first error is the only one and the last
+event.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _OF_A_TURN = frozenset(
         *("tool-input-start", "tool-call-streaming-start", "tool-call"),
     )
 )
-"""Events that only stand in a turn, so that one begins with them at the latest."""
+"""Events that begin a turn if none is open."""
 _NOTHING = frozenset(
     (
         *("provider-started", "chain-step", "chain-started", "step-started", "step-completed", "start", "start-step"),
@@ -52,7 +51,7 @@ _NOTHING = frozenset(
         *("tool-input-delta", "tool-input-end", "tool-call-delta"),
     )
 )
-"""What tells nothing more that another event does not; the arguments come whole with the call."""
+"""Events that others repeat: arguments also arrive as a whole with the call."""
 _FIELDS = frozenset(
     (
         *("type", "event", "data", "textDelta", "text", "delta", "content", "signature", "uuid", "response"),
@@ -64,7 +63,7 @@ _DELTAS = ("text-delta", "reasoning", "reasoning-delta")
 
 
 class _PlainTextEvent(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
-    """A delta of text, as nearly all events are: of so few fields it is decoded in less time."""
+    """A plain delta of text, as most events are. The small shape is decoded faster."""
 
     type: Literal["text-delta"]
     text_delta: str | None = None  # AI SDK 4
@@ -76,18 +75,18 @@ _decode_text = msgspec.json.Decoder(_PlainTextEvent).decode
 
 
 class Latitude(TurnsAdapter):
-    """A Latitude run over SSE into source events; each provider turn completes, and the chain ends the run."""
+    """A Latitude run over SSE into source events. Each provider turn completes, and the chain ends the run."""
 
     name = "latitude"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits, answerable=False)
-        self._listed = 0  # calls that were found in what completes a turn
+        self._listed = 0  # calls that were found in the ends of turns
         self._conversation: str | None = None
         self._turns = 0
-        self._reason: str | None = None  # of the open turn, out of its own parts
-        self._fault: Fault | None = None  # an error part that waits for the chain's own event
-        self._handed_over = False  # the chain ended in asking for tools, as the first v3 servers did
+        self._reason: str | None = None  # of the open turn, from its parts
+        self._fault: Fault | None = None  # an error part; the event of the chain may follow
+        self._handed_over = False  # the chain ended with a request for tools, as in the first v3 servers
 
     @property
     def ended(self) -> bool:
@@ -98,7 +97,7 @@ class Latitude(TurnsAdapter):
             try:
                 delta = _decode_text(frame.data)
             except REFUSED:
-                pass  # it is more, or something else
+                pass  # another event, or a delta with more fields
             else:
                 self._open = True
                 if text := delta.text if delta.text_delta is None else delta.text_delta:
@@ -137,14 +136,14 @@ class Latitude(TurnsAdapter):
             self._pass_unknown(frame, envelope, events)
 
     def _act(self, kind: str, event: dict[str, Any], events: list[SourceEvent]) -> bool:
-        """Append what an event means, under all the names that it had, and return whether it is known."""
+        """Append the events of an event under any of its names, and return whether it is known."""
         if kind in _OF_A_TURN:
             self._open = True
         id, name, signature = (
             each if isinstance(each := event.get(of), str) else None for of in ("toolCallId", "toolName", "signature")
         )
         match kind:
-            case "text-delta":  # a proxy's own has its text in `content`
+            case "text-delta":  # a proxy has the text in `content`
                 self._say(_piece(event), events)
             case "reasoning" | "reasoning-delta" | "reasoning-signature":  # AI SDK 4, 5, 4
                 self._think(_piece(event), events, signature)
@@ -158,14 +157,14 @@ class Latitude(TurnsAdapter):
                     self._settle(id, events)
             case "finish" | "finish-step" | "step-finish":  # the last of AI SDK 4
                 self._note(event)
-            # the chain; the second of each is of before v3, the third a proxy's own
+            # the chain: the name since v3, the earlier name, and a proxy's name
             case "provider-completed" | "chain-step-complete":
                 self._complete_turn(event, events)
             case "chain-completed" | "chain-complete" | "finished":
                 self._complete_chain(event, events)
             case "chain-error" | "stream-error":
                 self._fail_by(event, events)
-            case "tools-requested":  # and then the service has ended, and says no more
+            case "tools-requested":  # the last event of the service
                 self._add_new(event.get("tools"), events)
                 self._handed_over = True
             case _:
@@ -173,7 +172,7 @@ class Latitude(TurnsAdapter):
         return True
 
     def _add_new(self, listed: Any, events: list[SourceEvent]) -> bool:
-        """Append the calls of a list that were not reported before, and return whether there are any."""
+        """Append the new calls of a list, and return whether there are any."""
         known = self._calls.reported
         new = [call for call in self._read_calls(listed) if call.id is not None and call.id not in known]
         known.update(call.id for call in new if call.id is not None)
@@ -182,7 +181,7 @@ class Latitude(TurnsAdapter):
         return bool(new)
 
     def _read_calls(self, listed: Any) -> list[NativeToolCall]:
-        """Return the calls of a list, without those that the service has run in this turn."""
+        """Return the calls of a list, except calls that the service has run in this turn."""
         calls = []
         for each in listed if isinstance(listed, list) else ():
             call = each if isinstance(each, dict) else {}
@@ -194,7 +193,7 @@ class Latitude(TurnsAdapter):
         return calls
 
     def _note(self, event: dict[str, Any]) -> None:
-        """Remember how the provider ended, for servers whose completion does not repeat it."""
+        """Record the provider's finish reason, which the completion of some servers lacks."""
         reason = event.get("finishReason")
         self._reason = reason if isinstance(reason, str) else self._reason
         usage = read_usage(event.get("usage"), _USAGE) or read_usage(event.get("totalUsage"), _USAGE)
@@ -215,7 +214,7 @@ class Latitude(TurnsAdapter):
         self._turns += 1
 
     def _complete_chain(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append the end of the run, and before it the end of a turn that had none: before v3 the last one has not."""
+        """Append the end of the run, and first the end of the last turn, which servers before v3 do not send."""
         if self._open or self._fault is not None or (isinstance(event.get("response"), dict) and not self._turns):
             self._complete_turn(event, events)
         elif self._add_new(event.get("toolCalls"), events):
@@ -229,7 +228,7 @@ class Latitude(TurnsAdapter):
         self._fail(fault if fault.message else self._fault or fault, events)
 
     def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Append an event as it came, out of its envelope and without the conversation."""
+        """Append an event without its envelope and without the conversation."""
         if frame.event == "error":
             self._report(value, events)
             return
@@ -250,6 +249,6 @@ class Latitude(TurnsAdapter):
 
 
 def _piece(event: dict[str, Any]) -> str:
-    """Return the text of a delta, under whichever name it came."""
+    """Return the text of a delta under any of its names."""
     pieces = (event.get(name) for name in ("textDelta", "text", "delta", "content"))
     return next((each for each in pieces if isinstance(each, str)), "")

@@ -1,8 +1,8 @@
-"""Ollama's `/api/chat`: one JSON object a line, in its native shape.
+"""Ollama's `/api/chat`: one JSON object per line, in its native shape. Sans-IO.
 
-Calls are whole and their arguments are objects; ids may be missing, and `index` is not to be relied on, so a call is
-known by its place. `done: true` ends the stream, and a stream without it was cut off. The reason stays "stop" where
-tools are called. An error is a line of its own, with a response that had begun well.
+Calls are complete, and their arguments are objects. Ids may be missing and `index` is unreliable, so a call is
+identified by its place. `done: true` ends the stream; a stream without it was cut off. The reason is "stop" for calls,
+too. An error is a line of its own, also in a response that began well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Words(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class _Line(msgspec.Struct, gc=False):
-    """A piece of text, as nearly all lines behind one are: of so few fields it is decoded in less time."""
+    """A piece of text, as most lines are after a first one. The small shape is decoded faster."""
 
     message: _Words
     done: bool = False
@@ -101,7 +101,7 @@ class Ollama(FrameAdapter):
                 self._pass_raw({"tool_calls": [call]}, events)
 
     def _finish(self, reason: str | None, counts: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append the end. A reason that is left out is none; one that is empty says that the client had gone."""
+        """Append the end. A missing reason means none. An empty reason means that the client has disconnected."""
         self._flush(events)
         self._name_response(None, counts.get("model"))
         gone = reason is not None and not bounded(reason, 100)

@@ -190,9 +190,7 @@ class ChatCompletions(FrameAdapter):
                 if delta.tool_calls:
                     for left in self._calls.take(delta.tool_calls, events):
                         self._pass_raw(left, events)
-                if delta.function_call and not (
-                    delta.tool_calls and self._calls.any_new
-                ):  # else it repeats them
+                if delta.function_call and not (delta.tool_calls and self._calls.any_new):  # else it repeats them
                     for left in self._calls.take_old(delta.function_call, events):
                         self._pass_raw(left, events)
                 if delta.audio or delta.images or delta.annotations or delta.extra_content or delta.executed_tools:

@@ -23,8 +23,8 @@ from streamtools.sources.provider_terms import escaped
 
 Path: TypeAlias = tuple[str | int, ...]
 
-_DEEPEST = 200  # steps of a path, whatever the limits say: containers are walked recursively at the end
-_LONGEST = 4096  # characters of a path
+_MAX_DEPTH = 200  # steps of a path, because containers are read recursively at the end
+_MAX_PATH_LENGTH = 4096
 _step = re.compile(
     r"\.(?P<name>[^.\[\]\s\"'*]+)"
     r"|\[(?P<index>\d{1,9})\]"
@@ -36,27 +36,27 @@ _VALUES: dict[str, Any] = {"stringValue": str, "numberValue": int | float, "bool
 
 
 class _Pieces(list[str]):
-    """A string that may go on."""
+    """The pieces of a string that may continue."""
 
 
 class PartialArgs:
-    """The arguments of one call. `value` is the object, if the text could not be written, or what nobody can read."""
+    """The arguments of one call. `value` is the object if the text could not be written, or the unreadable piece."""
 
     def __init__(self, limits: Limits) -> None:
-        self._depth = min(limits.depth, _DEEPEST)
-        self._room = limits.call  # characters that may still be collected
+        self._depth = min(limits.depth, _MAX_DEPTH)
+        self._room = limits.call  # characters that may still be kept
         self._object: dict[str, Any] = {}
-        self._latest: Any = None  # the path of the last piece as it came, and what it means
+        self._latest: Any = None  # the path of the last piece, as text
         self._path: Path = ()
         self._text = False  # the last value is a string
         self._string = _Pieces()
-        self._quote = ""  # what is still to be written behind it
+        self._quote = ""  # the closing quote of an open string
         self._ordered = True
         self._unreadable: list[Any] | None = None
 
     @property
     def value(self) -> Any:
-        """None while the text holds everything."""
+        """The arguments if the text does not hold them all, or None."""
         if self._unreadable is not None:
             return self._unreadable
         return None if self._ordered else _joined(self._object)
@@ -68,7 +68,7 @@ class PartialArgs:
         if not isinstance(piece, Mapping):
             return self._refuse(piece)
         kind, value = _value(piece)
-        if kind is None:  # it announces a value
+        if kind is None:  # the piece announces a value
             return ""
         path = piece.get("jsonPath")
         if self._text and kind == "stringValue" and path == self._latest:
@@ -105,8 +105,8 @@ class PartialArgs:
         return self._room >= 0
 
     def _read(self, path: Any) -> Path:
-        """Return the steps of a path, or none where nobody can read it."""
-        if not isinstance(path, str) or not path.startswith("$") or len(path) > _LONGEST:
+        """Return the steps of a path, or an empty tuple if it is unreadable."""
+        if not isinstance(path, str) or not path.startswith("$") or len(path) > _MAX_PATH_LENGTH:
             return ()
         steps: list[str | int] = []
         at = 1
@@ -122,7 +122,7 @@ class PartialArgs:
         return tuple(steps) if steps and isinstance(steps[0], str) else ()
 
     def _collect(self, path: Path, value: Any, kind: str) -> bool:
-        """Put a value into the object, and return whether there was a place for it; note whether it was the next."""
+        """Put a value into the object, and record whether values are in order. Returns False if it has no place."""
         place: Any = self._object
         common = _common(path, self._path)
         for depth, step in enumerate(path):
@@ -130,7 +130,7 @@ class PartialArgs:
                 return False
             known = step in place if isinstance(step, str) else step < len(place)
             if known:
-                self._ordered = self._ordered and depth < common  # else it was closed, as was what stands in it
+                self._ordered = self._ordered and depth < common  # else its container was closed
             elif not self._make_room(len(str(step)) + 1):
                 return False
             else:
@@ -153,7 +153,7 @@ class PartialArgs:
         return True
 
     def _append(self, path: Path, value: Any) -> str:
-        """Return the text of a value that comes next: closers, a comma, keys and openers, and the value."""
+        """Return the text that appends a value: closers, a comma, keys and openers, and the value."""
         common = _common(path, self._path)
         parts = [self._close_to(common + 1), ","] if self._path else ["{"]
         for depth in range(common, len(path)):
@@ -167,17 +167,17 @@ class PartialArgs:
         return "".join(parts)
 
     def _close_to(self, depth: int) -> str:
-        """Return what closes the last value, and the containers that stand `depth` or more deep."""
+        """Return the text that closes the last value and all containers from `depth` on."""
         return self._quote + "".join("}" if isinstance(step, str) else "]" for step in reversed(self._path[depth:]))
 
 
 def _takes(place: Any, step: str | int) -> bool:
-    """Return whether `place` is a container of which `step` can be a member."""
+    """Return whether `step` can be a member of the container `place`."""
     return type(place) is (dict if isinstance(step, str) else list)
 
 
 def _value(piece: Mapping[str, Any]) -> tuple[str | None, Any]:
-    """Return which value a piece has, and the value: None where there is none, and "" where it is none that we know."""
+    """Return the kind and the value of a piece. The kind is None without a value, and "" for an unknown value."""
     for kind, types in _VALUES.items():
         value = piece.get(kind)
         if value is None:
@@ -188,20 +188,20 @@ def _value(piece: Mapping[str, Any]) -> tuple[str | None, Any]:
 
 
 def _name(found: re.Match[str]) -> str | int:
-    """Return the step that was found; raise ValueError for a name that is no string."""
+    """Return the step of a path. Raises ValueError for a name that is no JSON string."""
     if found["index"] is not None:
         return int(found["index"])
     if found["name"] is not None:
         return found["name"]
     body = found["double"]
     if body is None:
-        body = _quote.sub(lambda each: "'" if each[0] == "\\'" else '\\"', found["single"])
+        body = _quote.sub(lambda found: "'" if found[0] == "\\'" else '\\"', found["single"])
     name: str = json.loads(f'"{body}"')
     return name
 
 
 def _common(one: Path, other: Path) -> int:
-    """Return how many containers two paths share; the last step of either is no container."""
+    """Return the number of containers that two paths share. The last step of a path is no container."""
     count = 0
     for a, b in zip(one[:-1], other[:-1], strict=False):
         if a != b or type(a) is not type(b):
@@ -214,12 +214,12 @@ def _joined(value: Any) -> Any:
     if isinstance(value, _Pieces):
         return whole("".join(value))
     if isinstance(value, dict):
-        return {name: _joined(each) for name, each in value.items()}
-    return [_joined(each) for each in value] if isinstance(value, list) else value
+        return {name: _joined(member) for name, member in value.items()}
+    return [_joined(item) for item in value] if isinstance(value, list) else value
 
 
 class CallOfValues(OpenCall):
-    """A call that comes as values with their paths."""
+    """A call whose arguments arrive as values with paths."""
 
     __slots__ = ("arguments",)
 

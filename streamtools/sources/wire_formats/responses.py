@@ -285,7 +285,7 @@ class Responses(FrameAdapter):
         id = string(response.get("id"))
         self._name_response(id, response.get("model"))
         if self._id is not None and id is not None and id != self._id:  # shown text cannot be taken back
-            self._fail(Fault("the provider began its answer anew in mid-stream", "response.created", None), events)
+            self._fail(Fault("the provider began its answer again in mid-stream", "response.created", None), events)
         self._id = self._id or id
 
     def _finish_response(self, status: str, event: dict[str, Any], events: list[SourceEvent]) -> None:
