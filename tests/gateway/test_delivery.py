@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 LONG = b"x" * 10_000
 BURSTS = [[b"a"], [b"b"], [b"c", b"d", b"e"], [b"f", LONG, LONG, b"g"], [b"h", b"i"]]
-SENT = [[b"a"], [b"b"], [b"c", b"de"], [b"f", 2 * LONG, b"g"], [b"h", b"i"]]
+SENT = [[b"a"], [b"b"], [b"cde"], [b"f" + 2 * LONG, b"g"], [b"hi"]]
 
 
 class Upstream(httpx.AsyncByteStream):
@@ -66,7 +66,7 @@ async def deliver(upstream: Upstream) -> list[dict[str, Any]]:
     return messages
 
 
-async def test_what_one_read_has_brought_leaves_in_two_messages_at_most() -> None:
+async def test_the_chunks_of_one_read_are_sent_together() -> None:
     """The next burst comes when all of the last has arrived: nothing waits for what comes later."""
     start, *bodies = await deliver(Upstream(BURSTS))
     assert start["type"] == "http.response.start"
