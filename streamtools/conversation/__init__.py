@@ -1,4 +1,4 @@
-"""Around one stream: prompts, requests, and the conversation that goes on until the model is done.
+"""The chat loop and what it needs: models, prompts, emulation and failover.
 
 async with chat(model, messages, tools=tools) as events:
     async for event in events:

@@ -22,8 +22,8 @@ WINDOW = 16 * 1024
 class Continuation:
     """Reads the deltas of the second answer, and returns their new text.
 
-    `how` says what makes the model continue the text that was `shown`: a prefill (`"prefilled"`), a prefill on a server
-    that may repeat it (`"echoed"`), or an instruction (`"instructed"`).
+    `how` says what makes the model continue the text that was `shown`. It is a prefill (`"prefilled"`), a prefill that
+    the server may repeat (`"echoed"`), or an instruction (`"instructed"`).
 
     A prefill is sent without the white space at its end. The same white space is removed from the beginning of the
     answer. An instructed answer loses the longest repetition with which it begins. The repetition must have `SHORTEST`

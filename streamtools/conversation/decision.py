@@ -1,10 +1,10 @@
 """Ask a model that makes no calls whether tools are needed, and read its decision.
 
-The answer should be one JSON object. Models also write it in a fence, after a sentence, between markers, as a string,
-or after a thought that weighs the opposite. Therefore every JSON value in the answer is read, and the last decision
+The answer should be one JSON object. Models also write it in a fence, after a sentence, between markers or as a
+string, and think about the opposite first. Therefore every JSON value in the answer is read, and the last decision
 counts. Earlier ones are considerations or quotations. Model output is data: it is decoded as JSON, and `calls` reads
-the calls in it. Any other text decides nothing. In the request, results, tool descriptions and earlier words of the
-model are neutralized, so that a model that quotes them decides nothing.
+the calls in it. Any other text decides nothing. The request neutralizes results, tool descriptions and earlier words of
+the model, so quoting them decides nothing.
 """
 
 from __future__ import annotations
@@ -227,8 +227,8 @@ def _values(places: Sequence[str]) -> Iterator[Any]:
 def _measure(text: str, begin: int) -> tuple[int | None, int]:
     """Return the length of the JSON value at `begin`, or None, and the number of characters that were read.
 
-    The value is read from pieces that grow. For an error, `json` counts the lines before it, so reading from the whole
-    text would cost as much for each bracket as all text before it.
+    The value is read from pieces that grow. To report an error, `json` counts the lines before it. From the whole text,
+    each bracket would cost as much as all text before it.
     """
     size = _FIRST_PIECE
     while True:

@@ -5,8 +5,8 @@ policy `on_break` decides about the text that was shown. A call that was being w
 complete native call, because no other provider can continue it. A call that has run never runs again: the step ends
 with it, and the next model gets its result.
 
-Failures are a connection that cannot be made or breaks, a silence, an end without a terminator, the statuses 408, 429
-and 5xx, and an error of the provider in its stream. With any other status the provider refuses the request itself, and
+Failures are lost connections, silence, an end without a terminator, errors in the stream, and the statuses 408, 429 and
+5xx. With any other status the provider refuses the request itself, and
 no other model gets it.
 """
 

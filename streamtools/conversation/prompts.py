@@ -59,8 +59,8 @@ def augment_system_prompt(
 
     An existing section is replaced. Without tools it is removed, and a prompt without a section is returned unchanged.
     A new section comes last, after a blank line. Tools are described in the order of their registration, by their JSON
-    schemas or, if `compact`, in one line each. If several dialects are enabled, pass all of them, and first the one to
-    teach: descriptions must not show a call in any of them. Raises ValueError for a dialect that is unknown or cannot
+    schemas or, if `compact`, in one line each. If several dialects are enabled, pass all of them, first the one to
+    teach. Descriptions then show no call in any of them. Raises ValueError for a dialect that is unknown or cannot
     be taught, and `UnknownTool` for an example of an unknown tool.
     """
     registry = ToolRegistry.of(tools)
@@ -84,10 +84,10 @@ def few_shot(
 ) -> list[dict[str, str]]:
     """Return messages with earlier calls, which teach a base model that follows no instructions.
 
-    Each example is a question of the user, the call, its result and the answer, as messages of OpenAI's chat that
-    `read_messages` reads. Put them between the system prompt and the conversation. Three examples of one tool, or two
-    of each of several, make small models call much more often than one. Without `examples`, up to six are made from the
-    sample arguments of the tools. No tools mean no messages. Raises the errors of `augment_system_prompt`.
+    Each example is a question of the user, the call, its result and the answer. They are messages of OpenAI's chat,
+    which `read_messages` reads. Put them between the system prompt and the conversation. Three examples of one tool, or
+    two of each of several, make small models call much more often than one. Without `examples`, up to six are made from
+    the sample arguments of the tools. No tools mean no messages. Raises the errors of `augment_system_prompt`.
     """
     registry = ToolRegistry.of(tools)
     if not registry:

@@ -61,8 +61,7 @@ class ClientAnswer:
     `make_encoder` is called for the first event. Arguments were neutralized in `dialects` and are restored. The client
     accepts `max_calls` calls; None means no limit. With `checks_native_ids`, ids of native calls must not look like ids
     of calls in text. `forced_call` reads a call without a marker. `ask_again` gets the malformed calls of an answer and
-    returns whether the model is asked again, whose next answer then continues this one. Events wait for
-    the `judge`.
+    returns whether the model is asked again. Its next answer then continues this one. Events wait for the `judge`.
     """
 
     make_machine: Callable[[], StreamMachine]

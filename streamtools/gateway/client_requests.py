@@ -1,8 +1,8 @@
 """Read a client's request of chat completions, Responses or Anthropic's Messages into one form. Sans-IO.
 
-A `ClientRequest` holds the history, the client's tools, the tool choice, and the other options in the spelling of chat
-completions, which nearly every server understands. The gateway stores nothing between requests and runs no tools of a
-provider. `read_request` refuses requests that need either, and the error says what to do instead.
+A `ClientRequest` holds the history, the client's tools, the tool choice and the other options. Options are spelled as
+in chat completions, which nearly every server understands. The gateway stores nothing between requests and runs no
+tools of a provider. `read_request` refuses requests that need either, and the error says what to do instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One request of a client and its answer: what the upstream is sent, and what the client is sent. Sans-IO.
 
 A driver with a network sends `request` and feeds the response. `head` holds status and headers for the client as soon
-as they are certain: when the model begins to answer if the answer is streamed, else when the answer is complete. A
+as they are certain. For a streamed answer, that is when the model begins to answer, else when the answer is complete. A
 refused request has no `request`: its `head` is set from the start, and `close` returns its body.
 """
 
@@ -416,11 +416,11 @@ class Rewrite(Settings):
     examples. `"native"` sends the tools to the upstream, and reads calls in text only if `dialects` are given. `"auto"`
     is `"native"` with the known dialects of the model's name, unless the host or the history shows native calls.
 
-    A malformed call reaches the client as text or as an error (`on_malformed`), after the model was asked `ask_again`
-    times to repeat it. Calls are then sent when they are complete. `upstream` names the upstream's API. `text_rules`
-    apply to the text of every answer, and a `text_judge` approves it before it is sent. `fallbacks` are asked when the
-    upstream fails. `new_id` (of calls), `new_answer_id` and `now` (seconds since 1970) make answers reproducible.
-    Raises ValueError for a value that is not allowed.
+    `ask_again` is how often the model is asked to repeat a malformed call. After that, the call reaches the client as
+    text or as an error (`on_malformed`). Calls are then sent when they are complete. `upstream` names the upstream's
+    API. `text_rules` apply to the text of every answer, and a `text_judge` approves it before it is sent. `fallbacks`
+    are asked when the upstream fails. `new_id` (of calls), `new_answer_id` and `now` (seconds since 1970) make answers
+    reproducible. Raises ValueError for a value that is not allowed.
     """
 
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:

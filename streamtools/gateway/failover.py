@@ -1,7 +1,7 @@
 """Ask the next upstream when one fails, also in the middle of an answer. Sans-IO.
 
-Before any text was sent, the next upstream gets the same request. After that it continues the text: by a prefill if its
-server supports that, else by an instruction, and a repetition is taken out. A call that was being written is discarded,
+Before any text was sent, the next upstream gets the same request. After that it continues the text, by a prefill if its
+server supports that, else by an instruction. A repetition is taken out. A call that was being written is discarded,
 and so are complete native calls. For this reason, calls are sent at the end of the answer. `conversation.failover`
 defines what counts as a failure.
 """

@@ -1,7 +1,7 @@
 """Count what a gateway sees, for its status page and for Prometheus. Sans-IO.
 
-A *leak prevented* is a span of text that a client without the gateway would have shown: a call in text, a malformed
-call, or a forged result.
+Without the gateway, a client would show calls in text, malformed calls and forged results to its reader. Each of them
+counts as a *leak prevented*.
 """
 
 from __future__ import annotations

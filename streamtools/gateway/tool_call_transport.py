@@ -5,7 +5,7 @@
 It serves asynchronous and blocking clients of httpx and httpx2. It imports neither: the client has imported its own.
 Requests that ask for no answer of a model pass unchanged. So does everything that the SDK relies on: statuses, headers,
 timeouts, and network errors before an answer begins. A stream that breaks off ends with an error in the client's form.
-With text rules or a judge, a request passes unchanged only if its answer is known to hold no text of a model.
+With text rules or a judge, only requests whose answers hold no text of a model pass unchanged.
 """
 
 from __future__ import annotations

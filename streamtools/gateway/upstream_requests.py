@@ -1,7 +1,7 @@
-"""Write the request for the upstream: how its model calls tools, and what the model is told. Sans-IO.
+"""Write the request for the upstream: how its model calls tools, and what its prompt says. Sans-IO.
 
 A `CallPlan` says in which dialects calls are read and which one is taught. Teaching and history depend only on the
-messages, so each request of a conversation begins like the one before and the upstream finds it in its cache.
+messages. So each request of a conversation begins like the one before, and the upstream finds it in its cache.
 Instructions for one answer are appended to the end.
 """
 

@@ -3,8 +3,8 @@
 With an API key the package needs nothing else. Without one, botocore (the extra `bedrock`) signs each request. It finds
 credentials in its usual places and renews them. It runs in a thread, because it may have to ask a server.
 
-A model is named by its id, or by the ARN of an inference profile. The name is a part of the path, escaped as botocore
-escapes it, because the signature covers the path as it is sent.
+A model is named by its id, or by the ARN of an inference profile. The path contains the name, escaped as botocore
+escapes it, because the signature covers the path.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class HTTPModel(ABC):
         """Send the request on entry, and close the response on exit.
 
         Error statuses, lost connections and timeouts are errors of the source. Raises ValueError for a key that no
-        header can hold, TypeError for options that are not JSON, and the client's own errors of misuse.
+        header can hold, and TypeError for options that are not JSON. The client may raise its own errors of misuse.
         """
         return Sending(self._request(ask), self._client)
 

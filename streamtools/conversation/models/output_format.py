@@ -2,8 +2,8 @@
 
 A provider that is given a schema keeps its model to it. Only OpenAI allows tools in the same request, so other
 providers get a schema when no tools are sent. Anthropic's models are made to call a tool that takes the answer. What
-they write into that call becomes the text of the answer. They cannot be forced to call while they think. All other
-models are told in words.
+they write into that call becomes the text of the answer. They cannot be forced to call while they think. The prompts of
+all other models describe the type.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FORMATS: dict[str, Callable[[str, Any], Body]] = {
     "ollama": lambda name, schema: {"format": schema},
     "anthropic": _anthropic,
 }
-"""By the format of a provider's messages. Models of other providers are told in words."""
+"""By the format of a provider's messages. The prompts of other models describe the type."""
 
 
 def takes_schema(model: object, output: OutputType, options: Mapping[str, Any], *, tools: bool) -> bool:

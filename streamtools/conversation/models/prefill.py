@@ -1,4 +1,4 @@
-"""Servers that continue an answer whose beginning they are given, and how each is told to.
+"""Servers that continue an answer whose beginning they are given, and how requests ask for it.
 
 All other providers take the last message of the assistant for a complete one, or refuse it. Sources, as of 2026:
 
@@ -62,7 +62,7 @@ def known_prefill(format: str, url: str, model: str) -> str | None:
 
 
 def prefill_of(model: object, *options: Mapping[str, Any]) -> Prefill | None:
-    """Return how a model is told to continue an answer in a request with these `options`; None if it cannot."""
+    """Return how a request with these `options` makes a model continue an answer; None if it cannot."""
     name = getattr(model, "prefill", None)
     row = PREFILLS.get(name) if isinstance(name, str) else None
     if row is None:
