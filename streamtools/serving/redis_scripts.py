@@ -1,33 +1,16 @@
-"""What Redis does at once: the keys of a run, and the scripts that change them.
+"""The Lua scripts that change the runs on Redis.
 
-A run is a stream of events (`log`), a hash (`meta`) and a key that expires (`lease`). Whoever drives it holds a
-*token*, which counts the owners that it has had and so is unlike any that was before; it stands in `meta`, and
-outlives the lease. The lease tells only whether the owner still comes back: once it has expired, another may claim the
-run, which changes the token, and from then on nothing is written under the old one.
+A run is a stream of events (`log`), a hash (`meta`) and a key that expires (`lease`). Its owner holds a *token*, in
+`meta`, which starts with the epoch: the number of owners until now. So no two owners have the same token. The lease
+only shows whether the owner is alive. After it has expired, another process may claim the run, which changes the token.
+From then on nothing is written under the old token.
 
-Each script looks first and writes then, so that one that was sent twice, because its answer was lost, changes nothing.
-An event is appended under the id `<seq>-0`: the position of a reader is an id of the stream. The name of its field is
-the number of the owner who has written it, by which a reader knows it again.
+Each script checks before it writes, so a script that is sent again because its answer was lost changes nothing. The id
+of an event is `<seq>-0`, so the position of a reader is an id of the stream. The name of its field is the epoch of the
+owner that wrote it.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
-
-
-class Keys(NamedTuple):
-    """The keys of one run. They share a hash tag, and so a slot."""
-
-    log: str
-    meta: str
-    lease: str
-    readers: str
-
-
-def run_keys(prefix: str, key: str) -> Keys:
-    stem = f"{prefix}:{{{key}}}:"
-    return Keys(stem + "log", stem + "meta", stem + "lease", stem + "readers")
-
 
 _NOW = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) "
 
@@ -42,13 +25,13 @@ end
 BEGIN = (
     _NOW
     + """
--- KEYS meta, lease, running, the owner's runs, conversations and runs that go on; ARGV key, run id, token, lease,
--- bound of the owner's (0: none), conversation or '', and the rest of meta, in pairs
+-- KEYS meta, lease, running, the owner's runs, conversations and running runs; ARGV key, run id, token, lease,
+-- limit of running runs of the owner (0: none), conversation or '', and more fields of meta with their values
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.call('HGET', KEYS[1], 'token') == ARGV[3] and 'begun' or 'there'
 end
-local most = tonumber(ARGV[5])
-if most > 0 and redis.call('SCARD', KEYS[6]) >= most then return 'full' end
+local limit = tonumber(ARGV[5])
+if limit > 0 and redis.call('SCARD', KEYS[6]) >= limit then return 'full' end
 redis.call('HSET', KEYS[1], 'token', ARGV[3], 'since', 0, 'conversation', ARGV[6], unpack(ARGV, 7))
 redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
 redis.call('ZADD', KEYS[3], now + tonumber(ARGV[4]), ARGV[1])
@@ -59,13 +42,13 @@ redis.call('SADD', KEYS[6], ARGV[2])
 return 'begun'
 """
 )
-"""Write down a new run, with its owner's token and lease. Returns `begun`, `there` or `full`."""
+"""Store a new run with its owner's token and lease. Returns `begun`, `there` or `full`."""
 
 APPEND = (
     _LAST
     + """
--- KEYS for each run: log, meta; ARGV length of a log, and for each run: token, first seq, whether a gap may be left,
--- how many events follow, and these
+-- KEYS for each run: log, meta; ARGV length of a log, and for each run: token, first seq, whether a gap is allowed,
+-- number of events, and the events
 local answers, place = {}, 2
 for run = 0, #KEYS / 2 - 1 do
   local log, meta = KEYS[2 * run + 1], KEYS[2 * run + 2]
@@ -93,17 +76,17 @@ end
 return answers
 """
 )
-"""Append events of runs, each behind the last of its log. For each run it returns a word and the last `seq` there:
+"""Append events of runs. Returns a status and the last `seq` for each run.
 
-`ok`: they are there, all of them; `fenced`: the run is another's by now; `gap`: events before these are missing, and
-nothing was written. Events that are there already were written by the same owner, or else the answer is `fenced`.
+`ok`: all of them are there. `fenced`: another process has the run. `gap`: earlier events are missing, and nothing was
+written. If events are there already, the same owner wrote them; otherwise the status is `fenced`.
 """
 
 END = (
     _LAST
     + """
--- KEYS log, meta, lease, running, the owner's runs, conversations and runs that go on; ARGV token, keep, key, run id,
--- the seq of the last event, that event, whether a gap may be left, and what the run has come to
+-- KEYS log, meta, lease, running, the owner's runs, conversations and running runs; ARGV token, keep, key, run id,
+-- the seq of the last event, that event, whether a gap is allowed, and the result of the run
 local kept = redis.call('HMGET', KEYS[2], 'token', 'since', 'ended')
 local last, seq = last_of(KEYS[1]), tonumber(ARGV[5])
 if kept[1] ~= ARGV[1] or seq <= tonumber(kept[2]) then return {'fenced', last} end
@@ -123,7 +106,7 @@ end
 return {'ok', seq}
 """
 )
-"""Append the last event with what the run has come to, from when on it is kept for a while. Returns as `APPEND`."""
+"""Append the last event and the result of a run, which is kept for a while then. Returns the same as `APPEND`."""
 
 RENEW = (
     _NOW
@@ -147,13 +130,13 @@ end
 return answers
 """
 )
-"""Renew leases. For each run it returns whether it is still the caller's, its last `seq`, and whether it is read."""
+"""Renew leases. Returns for each run whether the caller owns it, its last `seq`, and whether it is read elsewhere."""
 
 CLAIM = (
     _NOW
     + _LAST
     + """
--- KEYS log, meta, lease, running; ARGV who claims, lease, key, and of an owner that claims its own run the token, or ''
+-- KEYS log, meta, lease, running; ARGV process, lease, key, and the token of an owner that claims its own run, or ''
 local kept = redis.call('HMGET', KEYS[2], 'token', 'ended')
 if not kept[1] or kept[2] then
   redis.call('ZREM', KEYS[4], ARGV[3])
@@ -161,7 +144,7 @@ if not kept[1] or kept[2] then
 end
 local epoch, owner = string.match(kept[1], '(%d+):(.*)')
 epoch = tonumber(epoch)
-if ARGV[4] ~= '' then  -- a server that has lost its last writes may have an earlier token of this owner
+if ARGV[4] ~= '' then  -- a server that lost its last writes may have an earlier token of this owner
   local mine = tonumber(string.match(ARGV[4], '%d+'))
   if owner ~= ARGV[1] or epoch > mine then return {'held', 0, 0} end
   epoch = mine
@@ -176,12 +159,12 @@ redis.call('ZADD', KEYS[4], now + tonumber(ARGV[2]), ARGV[3])
 return {'claimed', epoch, last}
 """
 )
-"""Take a run over whose lease has expired. Returns `claimed` with the epoch and the last `seq`, `held`, or `over`."""
+"""Take over a run whose lease has expired. Returns `claimed` with the epoch and the last `seq`, `held`, or `over`."""
 
 EXPIRED = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)"
-"""Return the keys of runs whose lease may have expired."""
+"""Return the log keys of runs whose lease may have expired."""
 
-LOOK = (
+STATE = (
     _LAST
     + """
 -- KEYS log, meta; ARGV a seq, or '' for the last
@@ -195,13 +178,13 @@ local entry = redis.call('XRANGE', KEYS[1], at, at)
 return {first, last, kept[1], tonumber(kept[2]), kept[3] and 1 or 0, #entry > 0 and tonumber(entry[1][2][1]) or 0}
 """
 )
-"""Return of a run its first and last `seq`, its token ('': there is no run), the last `seq` before this owner, whether
-it has ended, and which owner has written the event of that `seq`, 0 where there is none."""
+"""Return the state of a run: first and last `seq`, token ('' if there is no such run), last `seq` before this owner,
+whether it has ended, and the epoch of the owner that wrote the event of that `seq`, 0 if it is not there."""
 
 SEND = """
--- KEYS a stream; ARGV how long it is kept, and a message
+-- KEYS a stream; ARGV milliseconds that it is kept, and a message
 local id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', 10000, '*', 'm', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return id
 """
-"""Send a message to the stream of a process, and keep that stream no longer than it is used."""
+"""Send a message to the stream of a process. The stream expires when it is not used."""

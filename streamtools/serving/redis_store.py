@@ -1,9 +1,10 @@
-"""Runs that several processes share, in Redis or Valkey: each is driven by one, and found, read and stopped from all.
+"""Runs that several processes share, in Redis or Valkey: one process drives a run, and all can find, read and stop it.
 
     async with Runs(RedisStore("redis://localhost")) as runs:  # in each worker
-        run = await runs.find(run_id, owner=user)              # wherever it was started
+        run = await runs.find(run_id, owner=user)              # in any of them
 
-Who drives a run holds a lease on it. If it does not come back, another process ends the run by what its log tells.
+The process that drives a run holds a lease on it. If it does not renew the lease, another process ends the run, with
+the events that the log implies.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.lost_run import close_lost, is_untouched
-from streamtools.serving.redis_log import Agreed, RedisReader, Tail
-from streamtools.serving.redis_process import SETTLING, RedisProcess
+from streamtools.serving.owned_run import OwnedRun
+from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
+from streamtools.serving.redis_reader import RedisReader
+from streamtools.serving.redis_run import RedisJournal, RemoteRun
+from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import Run
-from streamtools.serving.stored_run import RedisJournal, StoredRun
 from streamtools.stream import stored_result
 from streamtools.stream.driver import Startable
 from streamtools.stream.reading import close
@@ -38,28 +41,28 @@ from streamtools.tools.redis_client import RedisClient, open_client
 log = Logger(__name__)
 
 
-BeginAgain: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
-"""Returns a stream that answers a run anew, or None."""
+Restart: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
+"""Returns a new stream for a lost run, or None."""
 
-TakeUp: TypeAlias = Callable[[Startable, Run, Callable[[Run], object]], object]
-"""Drives a stream as a run that was found; the last is what the new run is given to first."""
+StartRun: TypeAlias = Callable[[Startable, Run, Callable[[Run], object]], object]
+"""Starts a run of this process that continues a lost run, after passing it to a function."""
 
 
 class RedisStore:
-    """Where `Runs` of several processes keep what they share: `Runs(RedisStore("redis://localhost"))` in each of them.
+    """Shares the runs of several processes: `Runs(RedisStore("redis://localhost"))` in each of them.
 
-    `url_or_client` is a URL, a client of redis-py (on asyncio) or of coredis (on trio, or asyncio), or a `RedisClient`
-    of the user's; Redis 6.2 or later, or Valkey, on one server or behind Sentinel. A Redis Cluster is refused when the
-    runs are entered, because one blocking read over all runs is not possible there. All keys begin with `prefix`.
+    `url_or_client` is a URL, a client of redis-py or a `RedisClient`, for Redis 6.2 or later, or Valkey, on one server
+    or with Sentinel. A Redis Cluster is refused when the runs are entered, because one blocking read over all runs is
+    not possible there. All keys start with `prefix`.
 
-    Who drives a run holds a lease of `lease` seconds and renews it at a third of that; when it has expired, any other
-    process ends the run: its calls that may have begun are `outcome_unknown`, and `done` says `failed`. With the
-    `ledger` that the tools have, it says of each call what is written there, and first fences off the owner. A run of
-    which nothing was shown and no call had begun may be answered anew: by the stream that `on_owner_lost(run)` returns,
-    which has the `run_id` of the run, once, and not where that is None. A run is
-    kept for `keep` seconds behind its end, in place of what `Runs` says, and its log holds the last `length` events or
-    a few more. While the server is away, runs go on for `patience` seconds, and readers wait as long.
-    Processes that share a prefix share these values.
+    The process that drives a run holds a lease of `lease` seconds, and renews it after a third of them. When it has
+    expired, any other process ends the run: calls that may have started are `outcome_unknown`, and `done` says
+    `failed`. With the `ledger` of the tools, each call gets the outcome that is recorded there, after the old owner is
+    fenced off. A run that has shown nothing and started no call may be answered again, once, by the stream that
+    `on_owner_lost(run)` returns, which has the `run_id` of the run; None ends the run. A run is kept for `keep` seconds
+    after its end, instead of the time of `Runs`, and its log has the last `length` events or a few more. While the
+    server is away, runs continue for `patience` seconds, and readers wait as long. Processes that share a prefix must
+    use the same values.
     """
 
     def __init__(
@@ -72,37 +75,41 @@ class RedisStore:
         length: int = 50_000,
         patience: float = 30.0,
         ledger: CallLedger | None = None,
-        on_owner_lost: BeginAgain | None = None,
+        on_owner_lost: Restart | None = None,
     ) -> None:
         for name, value in {"lease": lease, "keep": keep, "length": length, "patience": patience}.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ValueError(f"{name} is a positive number, not {value!r}")
+                raise ValueError(f"{name} must be a positive number, got {value!r}.")
         if not prefix or "{" in prefix:
-            raise ValueError(f"prefix is what the keys begin with, without braces, not {prefix!r}")
-        self._given = url_or_client
-        self._settings = Agreed(prefix, lease, keep, length, patience)
+            raise ValueError(f"`prefix` must be a string without braces, got {prefix!r}.")
+        self._url_or_client = url_or_client
+        self._settings = StoreSettings(prefix, lease, keep, length, patience)
         self._ledger = ledger
         self._on_owner_lost = on_owner_lost
         self._client: RedisClient | None = None
         self._process: RedisProcess | None = None
         self._running: Mapping[str, Run] = {}
-        self._take_up: TakeUp
+        self._start_run: StartRun
 
     @property
     def lease(self) -> float:
-        """Seconds after which a process that does not come back has lost its runs."""
+        """Seconds after which a process without a sign of life has lost its runs."""
         return self._settings.lease
 
     @property
     def process(self) -> RedisProcess:
-        """What talks to the server."""
+        """The tasks of this process on the server."""
         assert self._process is not None, "entered by `Runs`"
         return self._process
 
+    @property
+    def _server(self) -> RedisServer:
+        return self.process.server
+
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[None]:
-        """Enter around the tasks that `start` begins. Raises what cannot be mended by waiting."""
-        async with open_client(self._given) as client:
+        """Connect to the server, for the tasks of `start`. Raises ValueError for a Redis Cluster."""
+        async with open_client(self._url_or_client) as client:
             if b"cluster_enabled:1" in await client.execute("INFO", "cluster"):
                 raise ValueError(
                     "this is a Redis Cluster, which cannot read several runs at once: give a single server"
@@ -110,54 +117,57 @@ class RedisStore:
             self._client = client
             yield
 
-    def start(self, tasks: TaskGroup, running: Mapping[str, Run], take_up: TakeUp) -> None:
-        """Share the runs that are `running`, by their keys, and end or `take_up` those whose owner is gone."""
+    def start(self, tasks: TaskGroup, running: Mapping[str, Run], start_run: StartRun) -> None:
+        """Share the `running` runs, by key, and take over runs whose owner is gone."""
         assert self._client is not None
         self._running = running
-        self._take_up = take_up
-        self._process = RedisProcess(self._client, tasks, self._settings)
-        self._process.on_message = self._answer
-        self._process.on_expired = self._take_over
+        self._start_run = start_run
+        server = RedisServer(self._client, self._settings)
+        self._process = RedisProcess(server, tasks, self._answer, self._take_over)
         self._process.start()
 
-    # An event log, for those who read.
+    # The event log.
 
     async def append(self, key: str, event: UIEvent, /) -> int:
-        """See `EventLog`: write an event of a run that nobody else drives, and wait until it is there."""
+        """Write an event of a run that no process drives, and wait until the server has it. See `EventLog`."""
         process = self.process
-        if (tail := process.tails.get(key)) is None:
+        if (owned := process.owned.get(key)) is None:
             owner, _, run_id = key.partition("/")
-            tail = await self._begin(key, owner, run_id)
-        if event.seq > tail.written:
+            owned = await self._begin(key, owner, run_id)
+        if event.seq > owned.written:
             data = event.to_json().encode()
             if type(event) is Done:
-                tail.final = event.seq, data, stored_result.store(TurnResult(reason=event.reason))
+                owned.final = event.seq, data, stored_result.store(TurnResult(reason=event.reason))
             else:
-                tail.add(event.seq, data)
-            tail.may_gap = not tail.written
-            process.press(tail)
-            with anyio.fail_after(SETTLING):
-                await tail.wait_for(event.seq)
+                owned.add(event.seq, data)
+            owned.may_have_gap = not owned.written
+            process.write_soon(owned)
+            with anyio.fail_after(END_TIMEOUT_S):
+                await owned.wait_for(event.seq)
         return event.seq
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
-        """See `EventLog`."""
+        """Read a run. See `EventLog`."""
         return RedisReader(self.process, key, after)
 
-    # For `Runs`.
+    # The runs of this process.
 
-    async def begin(self, run: Run, *, most: int | None) -> None:
-        """Write down a new run, of which its owner may have `most` that go on, and have it written here.
-
-        Raises `TooManyRuns` and ValueError, and what the client raises.
-        """
+    async def begin(self, run: Run, *, max_per_owner: int | None) -> None:
+        """Store a new run of this process and write its events. Raises `TooManyRuns`, ValueError and client errors."""
         key = log_key(run.owner, run.id)
-        of = {"conversation": run.conversation, "note": run.note}
-        self._write(run, await self._begin(key, run.owner, run.id, most=most, **of))
+        owned = await self._begin(
+            key,
+            run.owner,
+            run.id,
+            max_per_owner=max_per_owner,
+            conversation=run.conversation,
+            note=run.note,
+        )
+        self._drive(run, owned)
 
-    def _write(self, run: Run, tail: Tail, said: Iterable[UIEvent] = ()) -> None:
-        tail.on_loss, tail.on_read, tail.will_end = run.cancel, run.put_off, True
-        run.journal = RedisJournal(self, run, tail, said)
+    def _drive(self, run: Run, owned: OwnedRun, events: Iterable[UIEvent] = ()) -> None:
+        owned.on_loss, owned.on_read, owned.is_driven = run.cancel, run.note_reader_elsewhere, True
+        run.journal = RedisJournal(self, run, owned, events)
 
     async def _begin(
         self,
@@ -165,68 +175,70 @@ class RedisStore:
         owner: str,
         run_id: str,
         *,
-        most: int | None = None,
+        max_per_owner: int | None = None,
         conversation: str | None = None,
         note: Any = None,
-    ) -> Tail:
-        process = self.process
-        keys = process.keys(key)
-        tail = Tail(key, run_id, owner, 1, process.id, keys.meta)
+    ) -> OwnedRun:
+        server = self._server
+        keys = server.run_keys(key)
+        owned = OwnedRun(key, run_id, owner, 1, self.process.id, keys.meta)
         meta = ("owner", owner, "run_id", run_id, "note", json.dumps(note))
-        names = (keys.meta, keys.lease, process.shared("running"), *process.of_owner(owner))
-        said = await process.patiently(
+        names = (keys.meta, keys.lease, server.shared_key("running"), *server.owner_keys(owner))
+        status = await server.retry(
             *("EVAL", scripts.BEGIN, len(names), *names),
-            *(key, run_id, tail.token, int(self.lease * 1000), most or 0, conversation or "", *meta),
+            *(key, run_id, owned.token, milliseconds(self.lease), max_per_owner or 0, conversation or "", *meta),
         )
-        if said == b"there":
-            raise ValueError(f"there is a run {run_id!r} already")
-        if said == b"full":
-            raise TooManyRuns(f"{most} runs of this owner's are going on, and no more are allowed at the same time")
-        process.own(tail)
-        return tail
+        if status == b"there":
+            raise ValueError(f"The owner already has a run {run_id!r}.")
+        if status == b"full":
+            limit = max_per_owner
+            raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")
+        self.process.own(owned)
+        return owned
+
+    # The runs of all processes.
 
     async def find(self, run_id: str, *, owner: str) -> Run:
         """Return a run that another process drives or has driven. Raises `RunNotFound`."""
-        key = log_key(owner, run_id)
-        meta = await self.process.patiently(
-            "HMGET", self.process.keys(key).meta, "token", "conversation", "note", "ended"
+        meta_key = self._server.run_keys(log_key(owner, run_id)).meta
+        token, conversation, note, result = await self._server.retry(
+            "HMGET", meta_key, "token", "conversation", "note", "ended"
         )
-        if meta[0] is None:
-            raise RunNotFound(f"there is no run {run_id[:64]!r}")
-        run = StoredRun(self, run_id, owner, conversation=meta[1].decode() or None, note=json.loads(meta[2]))
-        if run.take_end(meta[3]):
-            run.end()
+        if token is None:
+            raise RunNotFound(f"There is no run {run_id[:64]!r}.")
+        run = RemoteRun(self, run_id, owner, conversation=conversation.decode() or None, note=json.loads(note))
+        if run.load_result(result):
+            run.mark_finished()
         return run
 
     async def latest(self, conversation: str, *, owner: str) -> str | None:
         """Return the id of the last run of a conversation."""
-        id = await self.process.patiently("HGET", self.process.of_owner(owner)[1], conversation)
+        id = await self._server.retry("HGET", self._server.owner_keys(owner).conversations, conversation)
         return None if id is None else id.decode()
 
     async def list(self, owner: str, limit: int) -> list[str]:
-        """Return ids of an owner's runs, the last first; those that are kept no more are left out, and forgotten."""
-        runs = self.process.of_owner(owner)[0]
-        found = list[str]()
-        for id in await self.process.patiently("ZREVRANGE", runs, 0, limit - 1):
-            if await self.process.patiently("EXISTS", self.process.keys(log_key(owner, id.decode())).meta):
-                found.append(id.decode())
+        """Return the ids of an owner's runs, the newest first. Removes runs from the index that are not kept."""
+        index = self._server.owner_keys(owner).runs
+        kept = list[str]()
+        for id in await self._server.retry("ZREVRANGE", index, 0, limit - 1):
+            if await self._server.retry("EXISTS", self._server.run_keys(log_key(owner, id.decode())).meta):
+                kept.append(id.decode())
             else:
-                await self.process.patiently("ZREM", runs, id)
-        return found
+                await self._server.retry("ZREM", index, id)
+        return kept
 
     async def forget(self, run_id: str, *, owner: str) -> None:
-        """Delete what is kept of a run that has ended."""
-        await self.process.patiently("DEL", *self.process.keys(log_key(owner, run_id)))
-        await self.process.patiently("ZREM", self.process.of_owner(owner)[0], run_id)
+        """Delete a run that has ended."""
+        await self._server.retry("DEL", *self._server.run_keys(log_key(owner, run_id)))
+        await self._server.retry("ZREM", self._server.owner_keys(owner).runs, run_id)
 
-    async def read_end(self, key: str) -> bytes | None:
-        """Return what a run has come to, as it is stored."""
-        ended: bytes | None = await self.process.patiently("HGET", self.process.keys(key).meta, "ended")
-        return ended
-
-    # What others ask of this process.
+    async def read_result(self, key: str) -> bytes | None:
+        """Return the stored result of a run, None if it has not ended."""
+        result: bytes | None = await self._server.retry("HGET", self._server.run_keys(key).meta, "ended")
+        return result
 
     async def _answer(self, key: str, message: dict[str, Any]) -> dict[str, Any]:
+        """Answer the request of another process about a run of this process."""
         run = self._running.get(key)
         if run is None:
             return {"over": True}
@@ -234,7 +246,7 @@ class RedisStore:
             case "stop":
                 run.cancel()
             case "wait":
-                with suppress(Exception):  # which is raised by its own `wait`
+                with suppress(Exception):  # `wait` raises it in this process
                     await run.wait()
             case "questions":
                 return {"questions": msgspec.to_builtins(await run.questions())}
@@ -249,57 +261,57 @@ class RedisStore:
 
     async def _take_over(self, key: str) -> None:
         process = self.process
-        word, epoch, last = await process.claim(key)
-        if word != b"claimed":
+        status, epoch, last = await process.claim(key)
+        if status != b"claimed":
             return
-        owner, run_id = (
-            each.decode() for each in await process.patiently("HMGET", process.keys(key).meta, "owner", "run_id")
-        )
+        meta_key = self._server.run_keys(key).meta
+        owner, run_id = (field.decode() for field in await self._server.retry("HMGET", meta_key, "owner", "run_id"))
         log.warning("run_taken_over", run_id=run_id, epoch=epoch)
-        tail = Tail(key, run_id, owner, epoch, process.id, process.keys(key).meta)
-        tail.written = last
-        process.own(tail)
+        owned = OwnedRun(key, run_id, owner, epoch, process.id, meta_key)
+        owned.written = last
+        process.own(owned)
         try:
-            known = await self._look_up(run_id, epoch)
-            said = list[UIEvent]()
-            while more := await process.fetch(key, said[-1].seq if said else 0):
-                said += (event for _, event in more)
-            if is_untouched(said) and not known and await self._begin_anew(run_id, owner, tail, said):
+            outcomes = await self._fence_calls(run_id, epoch)
+            events = list[UIEvent]()
+            while page := await process.fetch(key, events[-1].seq if events else 0):
+                events += (event for _, event in page)
+            if is_untouched(events) and not outcomes and await self._restart(run_id, owner, owned, events):
                 return
-            closing = close_lost(run_id, said, lambda id: None if known is None else known.get(id, False))
-            end = [replace(event, seq=last + at) for at, event in enumerate(closing, 1)]
+            closing = close_lost(run_id, events, lambda id: None if outcomes is None else outcomes.get(id, False))
+            end = [replace(event, seq=last + number) for number, event in enumerate(closing, 1)]
         except BaseException:
-            process.forget(tail)  # and the lease expires once more
+            process.disown(owned)  # so that the lease expires again
             raise
         collector = Collector(())
-        collector.take((*said, *end))
+        collector.take((*events, *end))
         *before, done = end
         for event in before:
-            tail.add(event.seq, event.to_json().encode())
-        tail.final = done.seq, done.to_json().encode(), stored_result.store(collector.read())
-        process.press(tail)
+            owned.add(event.seq, event.to_json().encode())
+        owned.final = done.seq, done.to_json().encode(), stored_result.store(collector.read())
+        process.write_soon(owned)
 
-    async def _begin_anew(self, run_id: str, owner: str, tail: Tail, said: Iterable[UIEvent]) -> bool:
-        """Drive a run here that has shown nothing, if somebody wants that, and for the first time."""
-        if self._on_owner_lost is None or tail.epoch > 2:
+    async def _restart(self, run_id: str, owner: str, owned: OwnedRun, events: Iterable[UIEvent]) -> bool:
+        """Answer a lost run again if the application wants to, and if it was lost for the first time."""
+        if self._on_owner_lost is None or owned.epoch > 2:
             return False
         lost = await self.find(run_id, owner=owner)
         stream: Startable | None = None
         try:
             stream = await self._on_owner_lost(lost)
-            if stream is None or tail.is_fenced:  # meanwhile
+            if stream is None or owned.is_fenced:  # the lease may have expired meanwhile
                 await close(stream)
-                return tail.is_fenced
-            self._take_up(stream, lost, lambda run: self._write(run, tail, said))
+                return owned.is_fenced
+            self._start_run(stream, lost, lambda run: self._drive(run, owned, events))
         except Exception as error:
             log.warning("run_not_begun_anew", run_id=run_id, **loggable(error))
             await close(stream)
             return False
         return True
 
-    async def _look_up(self, run_id: str, epoch: int) -> dict[str, ToolOutcome | bool] | None:
-        """Fence the calls of a run off from its owner, and return what is known of them: how each has ended, True for
-        one that had begun; None where there is no ledger.
+    async def _fence_calls(self, run_id: str, epoch: int) -> dict[str, ToolOutcome | bool] | None:
+        """Fence the old owner off from the ledger, and return the recorded calls: their outcomes, or True if started.
+
+        Returns None without a ledger.
         """
         if self._ledger is None:
             return None

@@ -1,7 +1,7 @@
-"""One run, driven by a task of its own, and its readers, which come and go without any effect on it.
+"""One run: a task of its own reads a stream and writes its events into a log, which any number of readers read.
 
-The task writes each event into the log. The run ends by itself, by `stop`, or when its `Runs` close; its last events,
-`done` above all, go into the log like the others.
+The run ends by itself, by `stop`, or when its `Runs` close. Its last events, `done` above all, are logged like the
+others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from streamtools import observing
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.logs import Logger
+from streamtools.serving.attachment import Attachment
 from streamtools.serving.event_log import EventLog
-from streamtools.serving.journal import Attachment, Journal
+from streamtools.serving.journal import Journal
 from streamtools.serving.mailbox import Mailbox
 from streamtools.stream.driver import Driver, Startable
 from streamtools.stream.reading import close, read_into
@@ -32,17 +33,17 @@ from streamtools.tools.suspension import Suspension
 
 log = Logger(__name__)
 
-_REST = 10_000  # events that are still read of a stream that was stopped
+_YIELD_EVERY_AFTER_STOP = 10_000  # events: a stopped stream is read only as far as it does not wait
 
 
 class Run:
-    """A stream that is driven to its end, with or without readers. `Runs.start` makes it.
+    """A stream that is read to its end, with or without readers. `Runs.start` makes it.
 
-    Over a `RedisStore` it means the same in every process, and what needs an answer from the process that drives it is
-    awaited; that raises `OwnerUnreachable` where none comes within the store's `lease`.
+    With a `RedisStore` a run behaves alike in every process. Methods that need an answer from the process that drives
+    the run are awaited, and raise `OwnerUnreachable` if no answer arrives within the store's `lease`.
 
-    `id` is that of its `start` event, and `owner` who may find it. `conversation` and `note` are what it was started
-    with: `Runs.latest` finds it by the former, and the latter is whatever its application wants to find with it.
+    `id` is that of the `start` event; only `owner` finds the run. `conversation` and `note` are those of `Runs.start`:
+    `Runs.latest` finds the run by its conversation, and the note is any value of the application.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Run:
         owner: str,
         events: EventLog,
         *,
-        patience: float | None = None,
+        stop_when_abandoned: float | None = None,
         on_end: Callable[[Run], None] = lambda run: None,
         conversation: str | None = None,
         note: Any = None,
@@ -61,96 +62,98 @@ class Run:
         self.owner = owner
         self.conversation = conversation
         self.note = note
-        self._waiting: tuple[Suspension, list[Any]] | None = None  # what an ended run waits for, and its history
         self.mailbox: Mailbox | None = None
-        """Takes results of its tools from clients, over any connection."""
+        """Receives results for its tools from clients, over any connection."""
         self.journal = Journal(events, owner, run_id)
-        """What writes it; another is set before it is driven, and read."""
+        """Writes the events. A Redis store replaces it before `drive`."""
         self.supersedes: bool = getattr(stream, "supersedes", False)
-        """Whether steps that have been shown may be superseded."""
-        self._driver = None if stream is None else Driver(stream)  # until the run is over
-        self._collector = None if stream is None else Collector(())  # for a stream that has no result of its own
+        """Whether steps may be superseded after readers have seen them."""
+        self._driver = None if stream is None else Driver(stream)  # until the end
+        self._collector = None if stream is None else Collector(())  # unless the stream has a result of its own
         self._result = TurnResult()
-        self._fault: BaseException | None = None
-        self._raised_at: TracebackType | None = None
+        self._suspended: tuple[Suspension, list[Any]] | None = None  # of an ended run, with its history
+        self._error: BaseException | None = None
+        self._traceback: TracebackType | None = None
         self._on_end = on_end
-        self._over = anyio.Event()
-        self._patience = patience
+        self._finished = anyio.Event()
+        self._stop_when_abandoned = stop_when_abandoned
         self._readers: set[int] = set()
         self._thread = threading.get_ident()
-        self._wait_for_readers()
+        self._restart_abandoned_timer()
 
     def __repr__(self) -> str:
-        return f"<Run {self.id} {'ended' if self.ended else 'goes on'}>"
+        return f"<Run {self.id} {'ended' if self.ended else 'running'}>"
 
     @property
     def ended(self) -> bool:
-        """Whether the run has come to its end, and what is behind it is closed.
+        """Whether the run has ended and its stream is closed.
 
-        Readers see `done` before this: `await run.wait()` before you read what the stream's own code has kept.
+        Readers see `done` earlier: `await run.wait()` before you use state that the stream's own code has set.
         """
-        return self._over.is_set()
+        return self._finished.is_set()
 
     @property
     def result(self) -> TurnResult:
-        """What the run has come to so far; complete once it has ended."""
+        """The result of the run until now; complete once it has ended."""
         if self._collector is not None:
             return self._collector.read()
         return result if isinstance(result := getattr(self._events, "result", None), TurnResult) else self._result
 
     @property
     def suspension(self) -> Suspension | None:
-        """What the run waits for, once it has ended with calls that somebody has to decide about; None if nothing.
+        """The calls that await a decision after the run has ended; None if there are none.
 
-        It is kept with the run and found with it, by its owner alone: the way to resume what a client decides about.
+        It is stored with the run, and only its owner finds it. Resume the run with it after the client has decided.
         """
-        if self._waiting is not None:
-            return self._waiting[0]
+        if self._suspended is not None:
+            return self._suspended[0]
         return getattr(self._events, "suspension", None) if isinstance(self._events, Decidable) else None
 
     @property
     def history(self) -> list[Any]:
-        """The conversation to resume it with: that of a chat that goes on, or waits for somebody; else empty."""
-        return list(getattr(self._events, "history", ()) if self._waiting is None else self._waiting[1])
+        """The conversation with which to resume a chat that continues or is suspended; otherwise empty."""
+        return list(getattr(self._events, "history", ()) if self._suspended is None else self._suspended[1])
 
     async def questions(self) -> list[Question]:
-        """Return what the stream asks, with `ask="now"`, in that order."""
+        """Return the open questions of a stream with `ask="now"`, in order."""
         return self._events.questions if isinstance(self._events, Decidable) else []
 
     async def decide(self, call_id: str, decision: Decision) -> None:
-        """Say what becomes of a call that waits for it, and return when that counts; from any task of the event loop.
+        """Decide about a call that waits for it. Returns when the decision counts.
 
-        Raises `DecisionRefused` if nothing waits for this, and so do `approve`, `deny` and `answer`.
+        May be called from any task of the event loop. `decide`, `approve`, `deny` and `answer` raise `DecisionRefused`
+        if the call does not wait for such a decision.
         """
         if not isinstance(self._events, Decidable):
             raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision: there is nothing that asks")
         self._events.decide(call_id, decision)
 
     async def approve(self, call_id: str, *, digest: str | None = None) -> None:
-        """Let a call run that waits for it; with a `digest`, only if it is the one that was shown."""
+        """Let a call run. With `digest`, only if it is the call that was shown."""
         await self.decide(call_id, Approve(digest))
 
     async def deny(self, call_id: str, reason: str = "") -> None:
-        """End a call that waits to be decided about; the model reads the reason."""
+        """End a call without running it. The model reads the reason."""
         await self.decide(call_id, Deny(reason))
 
     async def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> None:
-        """Give the result of a call that was carried out elsewhere, or the `error` with which it failed there."""
+        """Give the result of a call that was carried out elsewhere, or the `error` with which it failed."""
         await self.decide(call_id, Answer(result, error))
 
     @property
     def _events(self) -> object:
-        """What the stream gave when it was entered."""
+        """The result of entering the stream."""
         return self._driver and self._driver.events
 
     def attach(self, after: int = 0) -> Attachment:
-        """Return an iterator of the events behind `after`, a `seq` (0: from the first), then of those to come.
+        """Return an iterator of the events after the `seq` `after` (0: from the first), then of new ones.
 
-        If events behind it are kept no more, or the run never came so far, there is first one `warning(resync)` with
-        the `seq` of the last that was dropped, and then all that is kept. Raises TypeError for what is no number.
-        Readers see `done` before the stream is left: `await run.wait()` before you read what its own code has kept.
+        If events after it are no longer kept, or the run has not reached it, the iterator first yields one
+        `warning(resync)` with the `seq` of the last dropped event, then all events that are kept. Raises TypeError if
+        `after` is not an integer. Readers see `done` before the stream is closed: `await run.wait()` before you use
+        state that its own code has set.
         """
-        attachment = Attachment(self.journal, after, self._lose_reader)
+        attachment = Attachment(self.journal, after, self._on_detach)
         self._readers.add(id(attachment))
         observing.count("readers")
         if after > 0:
@@ -160,40 +163,40 @@ class Run:
         return attachment
 
     async def stop(self) -> None:
-        """End the run for all its readers with `done(cancelled)`, and wait until what is behind it is closed.
+        """End the run with `done(cancelled)` for all of its readers, and wait until its stream is closed.
 
-        From any task. A run that has ended stays as it is; one that has said its end already is not changed by it.
+        May be called from any task. A run that has ended, or has announced its end, does not change.
         """
         self.cancel()
-        await self._over.wait()
+        await self._finished.wait()
 
     def cancel(self, *, leaving: bool = False) -> None:
-        """Have the run stopped, without waiting for it; its `leaving` of the stream too, if that takes too long."""
+        """Stop the run without waiting. With `leaving`, also cancel the closing of its stream."""
         if self._driver is not None:
             self._driver.cut(leaving=leaving)
 
     async def wait(self) -> TurnResult:
-        """Return what the run has come to, once it has ended. Raises what its stream raised, apart from events."""
-        await self._over.wait()
-        if self._fault is not None:
-            raise self._fault.with_traceback(self._raised_at)  # because each raising extends the traceback
+        """Return the result of the run after its end. Raises what its stream raised instead of reporting an event."""
+        await self._finished.wait()
+        if self._error is not None:
+            raise self._error.with_traceback(self._traceback)  # each `raise` extends the traceback of the exception
         return self._result
 
-    def _lose_reader(self, attachment: Attachment) -> None:
+    def _on_detach(self, attachment: Attachment) -> None:
         self._readers.discard(id(attachment))
         if not self._readers and threading.get_ident() == self._thread:  # garbage may be collected in any thread
-            self._wait_for_readers()
+            self._restart_abandoned_timer()
 
-    def _wait_for_readers(self) -> None:
-        if self._patience is not None and self._driver is not None:
-            self._driver.scope.deadline = anyio.current_time() + self._patience
+    def _restart_abandoned_timer(self) -> None:
+        if self._stop_when_abandoned is not None and self._driver is not None:
+            self._driver.scope.deadline = anyio.current_time() + self._stop_when_abandoned
+
+    def note_reader_elsewhere(self) -> None:
+        """Record that another process reads the run, so that it does not count as abandoned."""
+        if not self._readers:
+            self._restart_abandoned_timer()
 
     # The task.
-
-    def put_off(self) -> None:
-        """Take note that the run is read elsewhere: it is not abandoned."""
-        if not self._readers:
-            self._wait_for_readers()
 
     async def drive(self) -> None:
         """Enter the stream, write its events into the log, and leave it."""
@@ -204,69 +207,69 @@ class Run:
         except BaseException as error:
             if not is_failure(error):
                 raise
-            self._fault, self._raised_at = error, error.__traceback__
+            self._error, self._traceback = error, error.__traceback__
             log.error("run_failed", error, run_id=self.id)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._end()
 
-    async def give_up(self) -> None:
-        """End a run whose task asyncio has cancelled before its first step, as it may at the end of a program."""
+    async def end_without_driving(self) -> None:
+        """End a run whose task asyncio cancelled before its first step, as at the end of a program."""
         try:
             await close(self._driver and self._driver.stream)
         finally:
             await self._end()
 
     async def begin(self) -> None:
-        """See `Sink`."""
+        """Use the result of the stream if it has one. See `streamtools.stream.driver.Sink`."""
         if isinstance(getattr(self._events, "result", None), TurnResult):
             self._collector = None
 
     @property
     def take(self) -> Callable[[UIEvent], Coroutine[Any, Any, bool]]:
-        """See `Sink`: write the event, and end behind `done`. As a rule, the journal does it alone."""
-        return self.journal.write if self._collector is None and self._patience is None else self._write
+        """Write an event; end after `done`. Usually the journal does this alone. See `Sink`."""
+        return self.journal.write if self._collector is None and self._stop_when_abandoned is None else self._write
 
     async def finish(self) -> None:
-        """See `Sink`: the end is written when the stream has been left."""
+        """Do nothing: `drive` writes the end after it has left the stream. See `Sink`."""
 
     async def _write(self, event: UIEvent) -> bool:
         if self._collector is not None:
             self._collector.take((event,))
         is_last = await self.journal.write(event)
         if not self._readers and self._driver is not None and self._driver.scope.deadline == math.inf:
-            self._wait_for_readers()  # the last reader was collected in another thread
+            self._restart_abandoned_timer()  # the last reader was collected in another thread
         return is_last
 
     async def _end(self) -> None:
-        """End the run with its one `done`, and wake all that wait."""
+        """Write the only `done`, and wake all tasks that wait for the end."""
         stored: TurnResult | None = None
         try:
-            await self._say_end()
-            stored = await self.journal.settle()
-        finally:  # a cancellation of asyncio's own ignores shields
+            await self._write_end()
+            stored = await self.journal.flush()
+        finally:  # a cancellation by asyncio ignores shields
             self.journal.close()
             self._result = self.result if stored is None else stored
             if (suspension := self.suspension) is not None:
-                self._waiting = suspension, self.history
+                self._suspended = suspension, self.history
             self._driver = self._collector = None
             self._on_end(self)
-            self._over.set()
+            self._finished.set()
 
-    async def _say_end(self) -> None:
+    async def _write_end(self) -> None:
         driver = self._driver
         assert driver is not None
         if driver.is_cut and not driver.was_cut:
             log.info("run_abandoned", run_id=self.id)
         if self.journal.done is None and driver.events is not None:
-            with anyio.CancelScope() as scope, suppress(Exception):  # of an iterable that cannot be read any more
-                scope.cancel()  # only events that are there already are read
-                await read_into(driver.events, self.take, yield_every=_REST)
+            with anyio.CancelScope() as scope, suppress(Exception):  # an iterable may refuse to be read again
+                scope.cancel()  # read only the events that are available
+                await read_into(driver.events, self.take, yield_every=_YIELD_EVERY_AFTER_STOP)
         if self.journal.done is None:
             reason: DoneReason = "cancelled"
-            if driver.is_exhausted or (self._fault is not None and not driver.is_cut):
-                ours = self._fault is not None  # not a fault of the provider
-                message = "the run failed on the server" if ours else "the stream ended before it was complete"
+            if driver.is_exhausted or (self._error is not None and not driver.is_cut):
+                is_ours = self._error is not None  # not an error of the provider
+                message = "the run failed on the server" if is_ours else "the stream ended before it was complete"
                 await self._write(Error(Code.STREAM_INTERRUPTED, message))
                 reason = "failed"
             await self._write(Done(reason, None, None, []))

@@ -33,7 +33,7 @@ from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
 from streamtools.serving.mailbox import Mailbox
 from streamtools.serving.requests import CLIENT_ERRORS
 from streamtools.serving.run import Run
-from streamtools.serving.run_group import Runs
+from streamtools.serving.runs import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
 from streamtools.serving.websockets import (
     GOING_AWAY,

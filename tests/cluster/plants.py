@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from streamtools.serving import redis_scripts as scripts
-from streamtools.serving.redis_log import Tail
-from streamtools.serving.redis_talking import Talking
+from streamtools.serving.owned_run import OwnedRun
+from streamtools.serving.redis_messages import RedisMessages
 
 _TOKEN = "kept[1] ~= token"
 
@@ -26,7 +26,7 @@ def _no_fencing() -> None:
 
 def _lease_without_epoch() -> None:
     """A token is the same for all owners that a run has."""
-    Tail.token = property(lambda self: "1:owner")  # type: ignore[method-assign,assignment]
+    OwnedRun.token = property(lambda self: "1:owner")  # type: ignore[method-assign,assignment]
     vars(scripts)["CLAIM"] = _replaced(
         scripts.CLAIM, ("epoch .. ':' .. ARGV[1], 'since', last", "'1:owner', 'since', 0")
     )
@@ -42,16 +42,16 @@ def _duplicate_append() -> None:
 
 def _lost_message() -> None:
     """Every third message to a process is lost."""
-    take, count = Talking._take, 0
+    take, count = RedisMessages.receive, 0
 
-    def lossy(self: Talking, data: bytes) -> None:
+    def lossy(self: RedisMessages, data: bytes) -> None:
         nonlocal count
         is_asked = msgspec.json.decode(data)["kind"] in ("stop", "decide")
         count += is_asked
         if not is_asked or count % 3:
             take(self, data)
 
-    Talking._take = lossy  # type: ignore[method-assign]
+    RedisMessages.receive = lossy  # type: ignore[method-assign]
 
 
 def _replaced(script: str, *changes: tuple[str, str]) -> str:

@@ -110,7 +110,7 @@ def test_a_drain_that_is_none(drain: Any) -> None:
     for make in (asgi.Shutdown, lambda drain: Runs(drain=drain), lambda drain: asgi.shutdown_signal(drain=drain)):
         with pytest.raises(ValueError, match="drain is a number of seconds"):
             make(drain)
-    with pytest.raises(ValueError, match="that of the shutdown"):
+    with pytest.raises(ValueError, match="Pass `drain` or `shutdown`, not both"):
         Runs(drain=1, shutdown=asgi.Shutdown(1))
 
 

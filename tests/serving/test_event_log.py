@@ -445,5 +445,5 @@ async def test_readers_leave_nothing_behind() -> None:
 @pytest.mark.parametrize("bounds", [{"max_events": 0}, {"max_bytes": 0}, {"max_age": -1}, {"max_ended": -1}])
 def test_bounds_that_are_none(bounds: dict[str, Any]) -> None:
     """They raise at once, and say what was given."""
-    with pytest.raises(ValueError, match=f"{next(iter(bounds))} is .*not {next(iter(bounds.values()))}"):
+    with pytest.raises(ValueError, match=f"{next(iter(bounds))} must be .*got {next(iter(bounds.values()))}"):
         MemoryEventLog(**bounds)

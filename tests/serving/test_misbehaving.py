@@ -86,7 +86,7 @@ async def test_clients_that_never_read_a_run(delta: str) -> None:
         assert stored(run.result) <= 2 * len(result.text) + 2**16
         log = runs.log
         assert isinstance(log, MemoryEventLog)
-        assert sum(map(weigh, log._kept[log_key("ann", run.id)].events)) <= 2**24 + 32 * (LARGE + 64)
+        assert sum(map(weigh, log._runs[log_key("ann", run.id)].events)) <= 2**24 + 32 * (LARGE + 64)
         group.cancel_scope.cancel()
 
 

@@ -17,7 +17,7 @@ from streamtools.errors import DecisionRefused, RunNotFound, TooManyRuns
 from streamtools.events import Done, ProviderCompleted, Text, UIEvent
 from streamtools.outputs import validate
 from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
-from streamtools.serving.event_log import MemoryReader
+from streamtools.serving.memory_log import MemoryReader
 from streamtools.testing import assert_log_laws
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
@@ -180,7 +180,7 @@ async def test_bounds_of_an_owner(server: RedisServer, prefix: str) -> None:
         first = await here.start(held("a"), owner="ann")
         await there.start(held("a"), owner="ann")
         for runs in (here, there):
-            with pytest.raises(TooManyRuns, match="2 runs of this owner's"):
+            with pytest.raises(TooManyRuns, match="2 runs of this owner are"):
                 await runs.start(held("a"), owner="ann", conversation="c")
         assert await here.latest("c", owner="ann") is None
         await here.start(held("a"), owner="eve")

@@ -355,7 +355,7 @@ async def test_expired_positions() -> None:
         for after in (-1, 11):
             assert [6, 7, 8, 9, 10] == [event.seq for event in await read(run.attach(after))]
         wrong: Any = "7"
-        with pytest.raises(TypeError, match="after is the seq"):
+        with pytest.raises(TypeError, match="`after` must be the seq"):
             run.attach(wrong)
 
 

@@ -43,7 +43,7 @@ async def test_another_owners_run_is_not_found() -> None:
                 await runs.find(run_id, owner=owner)
             assert isinstance(caught.value, StreamToolsError | LookupError)
             told.append(str(caught.value).replace(repr(run_id), "ID"))
-        assert {"there is no run ID"} == set(told)
+        assert {"There is no run ID."} == set(told)
         assert run is await runs.find(run.id, owner="ann")
 
 
@@ -102,7 +102,7 @@ async def test_two_owners_may_have_runs_of_one_name() -> None:
             result = await (await runs.find("r", owner=name)).wait()
             assert name == result.text
         source = Script([STOP])
-        with pytest.raises(ValueError, match="there is a run 'r' already"):
+        with pytest.raises(ValueError, match="The owner already has a run 'r'"):
             await runs.start(ToolStream(source, run_id="r"), owner="ann")
         assert (0, 1) == (source.read, source.closed)
 
@@ -128,7 +128,7 @@ async def test_too_many_runs() -> None:
         first = await runs.start(held("a"), owner="ann")
         await runs.start(held("a"), owner="bob")
         source = Script([STOP])
-        with pytest.raises(TooManyRuns, match="2 runs are going on"):
+        with pytest.raises(TooManyRuns, match="2 runs are in progress"):
             await runs.start(ToolStream(source), owner="cy")
         assert (0, 1) == (source.read, source.closed)
         await first.stop()
@@ -190,7 +190,7 @@ async def test_a_run_is_forgotten() -> None:
 )
 def test_bounds_that_are_none(bounds: dict[str, Any]) -> None:
     """They raise at once, and say what was given."""
-    with pytest.raises(ValueError, match=f"{next(iter(bounds))} is .*not {next(iter(bounds.values()))}"):
+    with pytest.raises(ValueError, match=f"{next(iter(bounds))} must be .*got {next(iter(bounds.values()))}"):
         Runs(**bounds)
 
 

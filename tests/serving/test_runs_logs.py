@@ -174,7 +174,7 @@ async def test_a_log_that_does_not_come_back(first: int) -> None:
 
 async def test_a_log_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for, for a time and once; then the run goes on, and its end is tried again."""
-    monkeypatch.setattr(journal, "_PATIENCE", 0.01)
+    monkeypatch.setattr(journal, "_LOG_TIMEOUT_S", 0.01)
     log = Log()
     log.hangs, log.fails = True, lambda event: event.seq == 3
     with structlog.testing.capture_logs():

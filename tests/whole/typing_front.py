@@ -116,7 +116,7 @@ async def outlive(model: ScriptedModel) -> TurnResult:
                 assert_type(event, UIEvent)
         await (await runs.find(run.id, owner="ann")).stop()
         await runs.forget(run.id, owner="ann")
-        runs.let_go(run.id, owner="ann")
+        runs.forget_ended(run.id, owner="ann")
         return await run.wait()
 
 

@@ -170,7 +170,7 @@ class Conversations:
             conversation.open_run.cancel()
         if self.runs is not None:
             for turn in conversation.turns:
-                self.runs.let_go(turn.run.id, owner=conversation.owner)
+                self.runs.forget_ended(turn.run.id, owner=conversation.owner)
 
     def _delete_expired(self) -> None:
         for last_use, conversation in list(self._by_id.values()):

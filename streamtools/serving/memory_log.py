@@ -1,0 +1,227 @@
+"""The event log in the memory of one process.
+
+A run is a list of events, and a reader is an index into it. The log does not know its readers. A reader that has read
+everything waits for an event, which the next `append` sets for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import Self
+
+import anyio
+
+from streamtools.errors import RunNotFound
+from streamtools.events import Done, UIEvent
+from streamtools.events.event import BATCH_BYTES, batch_length, weigh
+from streamtools.serving.event_log import resync
+
+_MAX_BATCH = 64  # events that a reader takes at the same time
+_seq_of = attrgetter("seq")
+
+
+class EndedRuns:
+    """The keys of ended runs: at most `max_runs`, each for `max_age` seconds (None: no limit)."""
+
+    def __init__(self, max_runs: float | None, max_age: float | None, clock: Callable[[], float]) -> None:
+        self._max_runs = math.inf if max_runs is None else max_runs
+        self._max_age = math.inf if max_age is None else max_age
+        self._clock = clock
+        self._ended_at: dict[str, float] = {}
+
+    def add(self, key: str) -> None:
+        self._ended_at[key] = self._clock()
+
+    def discard(self, key: str) -> None:
+        self._ended_at.pop(key, None)
+
+    def pop_expired(self) -> Iterator[str]:
+        """Remove and yield the keys beyond the limits."""
+        while self._ended_at:
+            key, ended_at = next(iter(self._ended_at.items()))
+            if len(self._ended_at) <= self._max_runs and self._clock() - ended_at < self._max_age:
+                break
+            del self._ended_at[key]
+            yield key
+
+
+class MemoryEventLog:
+    """An event log in the memory of this process, for one event loop.
+
+    Of each run it keeps the last `max_events` events, or up to an eighth fewer, as far as they fit into `max_bytes`
+    (None: no limit). The very last event is always kept. An event counts 64 bytes, and those that its text, or
+    otherwise its JSON, takes in memory. A run is forgotten `max_age` seconds after its end, and earlier if `max_ended`
+    runs have ended after it (None: no limit). A run that continues is kept. The limits are checked when the log is
+    used. Raises ValueError for a limit that is out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_events: int = 50_000,
+        max_bytes: int | None = 16 * 1024 * 1024,
+        max_age: float | None = 600.0,
+        max_ended: int | None = 10_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        least = {"max_events": (max_events, 1), "max_bytes": (max_bytes, 1), "max_age": (max_age, 0)}
+        for name, (value, minimum) in (least | {"max_ended": (max_ended, 0)}).items():
+            if value is not None and not value >= minimum:
+                raise ValueError(f"{name} must be at least {minimum}, got {value!r}.")
+        self._max_events = max_events
+        self._max_bytes = math.inf if max_bytes is None else max_bytes
+        self._runs: dict[str, _RunEvents] = {}
+        self._ended = EndedRuns(max_ended, max_age, clock)
+
+    def __len__(self) -> int:
+        """The number of runs that are kept."""
+        self._forget_expired()
+        return len(self._runs)
+
+    async def append(self, key: str, event: UIEvent, /) -> int:
+        """Keep an event, unless its `seq` is not higher than the last one. Returns that `seq`.
+
+        Raises ValueError for an event without a `seq`.
+        """
+        run = self._runs.get(key)
+        if run is None:
+            if event.seq < 1:
+                raise ValueError(f"An event of a run must have a seq from 1 on, got {event.seq}.")
+            self._forget_expired()
+            run = self._runs[key] = _RunEvents(event.seq)
+        if event.seq > run.last:
+            run.append(event)
+            if len(run.events) > self._max_events or run.size > self._max_bytes:
+                run.shrink(self._max_events, self._max_bytes)
+            if type(event) is Done:
+                run.ended = True
+                self._ended.add(key)
+                self._forget_expired()
+            run.wake()
+        return event.seq
+
+    def read(self, key: str, /, after: int = 0) -> MemoryReader:
+        """Return an iterator of the events after `after`; see `EventLog.read`."""
+        self._forget_expired()
+        run = self._runs.get(key)
+        if run is None:
+            raise RunNotFound("This run is not kept, or not kept any more.")
+        return MemoryReader(run, after)
+
+    def forget(self, key: str) -> None:
+        """Forget a run. Its readers reach the end of the events that it has."""
+        run = self._runs.pop(key, None)
+        self._ended.discard(key)
+        if run is not None:
+            run.ended = True
+            run.wake()
+
+    def _forget_expired(self) -> None:
+        for key in self._ended.pop_expired():
+            del self._runs[key]
+
+
+class _RunEvents:
+    """The events of one run that are kept."""
+
+    def __init__(self, first_seq: int) -> None:
+        self.events: list[UIEvent] = []
+        self.sizes: list[int] = []
+        self.size = 0  # the sum of the sizes
+        self.first = 0  # the index of the first event that is kept, among all events of the run
+        self.dropped = first_seq - 1  # the seq of the last event before it
+        self.last = 0  # the seq of the last event
+        self.ended = False
+        self._changed: anyio.Event | None = None  # while a reader waits
+
+    def append(self, event: UIEvent) -> None:
+        self.events.append(event)
+        self.last = event.seq
+        size = weigh(event)
+        self.sizes.append(size)
+        self.size += size
+
+    def shrink(self, max_events: int, max_bytes: float) -> None:
+        """Drop the oldest events. Drops an eighth more than necessary, so that it is rarely called."""
+        count = max(0, len(self.events) - max_events + max_events // 8) if len(self.events) > max_events else 0
+        size = self.size - sum(self.sizes[:count])
+        if size > max_bytes:
+            while size > max_bytes - max_bytes // 8 and count < len(self.events) - 1:
+                size -= self.sizes[count]
+                count += 1
+        if count:
+            self.dropped = self.events[count - 1].seq
+            self.first += count
+            self.size = size
+            del self.events[:count], self.sizes[:count]
+
+    async def wait(self) -> None:
+        """Wait until an event is added or a reader is closed."""
+        if self._changed is None:
+            self._changed = anyio.Event()
+        await self._changed.wait()
+
+    def wake(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+
+class MemoryReader:
+    """Reads one run of a `MemoryEventLog`. A cancelled read takes nothing; several tasks may share a reader."""
+
+    def __init__(self, run: _RunEvents, after: int) -> None:
+        self._run = run
+        self._closed = False
+        self._index = -1  # of the next event, among all events of the run; of a dropped event, it causes a resync
+        if run.dropped <= after <= run.last:
+            self._index = run.first + bisect_right(run.events, after, key=_seq_of)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> UIEvent:
+        while (event := self.take()) is None:
+            if self._closed or self._run.ended:
+                raise StopAsyncIteration
+            await self._run.wait()
+        return event
+
+    def take(self) -> UIEvent | None:
+        """Return the next event if it is available."""
+        run = self._run
+        place = self._index - run.first
+        if place >= len(run.events) or self._closed:
+            return None
+        if place < 0:
+            self._index = run.first
+            return resync(run.dropped)
+        self._index += 1
+        return run.events[place]
+
+    def take_ready(self) -> Sequence[UIEvent]:
+        """Return some of the events that are available, never `done`."""
+        run = self._run
+        place = self._index - run.first
+        if place < 0 or place >= len(run.events) or self._closed:
+            return ()
+        events = run.events[place : place + _MAX_BATCH]
+        if run.size > BATCH_BYTES:
+            del events[batch_length(events) :]
+        if type(events[-1]) is Done:
+            events.pop()
+        self._index += len(events)
+        return events
+
+    async def aclose(self) -> None:
+        """End the reading, also for tasks that wait in it."""
+        self.close()
+
+    def close(self) -> None:
+        """End the reading at once."""
+        self._closed = True
+        self._run.wake()
