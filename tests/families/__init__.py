@@ -1,7 +1,6 @@
-"""What the property tests have to know of each dialect: one module for each family of dialects.
+"""Describes every dialect to the property tests, with one module for each family.
 
-`MARKUP`, `MARKERS` and the other tables below are put together of the `FAMILY` of every module of this package, so that
-a new dialect is one more entry in one file.
+The tables below combine the `FAMILY` of each module. A new dialect is one more entry in one of the modules.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ _FAMILIES: list[Family] = [
     if module.name != "base"
 ]
 
-MARKUP: dict[str, tuple[str, ...]] = {key: each for family in _FAMILIES for key, each in family.markup.items()}
-"""What the markers of each dialect are made of, and what looks like them, by the dialect's id."""
+MARKUP: dict[str, tuple[str, ...]] = {id: texts for family in _FAMILIES for id, texts in family.markup.items()}
+"""Fragments of the markers of each dialect and texts that look like them, by id."""
 
-MARKERS: dict[str, tuple[Marker, ...]] = {key: each for family in _FAMILIES for key, each in family.markers.items()}
+MARKERS: dict[str, tuple[Marker, ...]] = {id: markers for family in _FAMILIES for id, markers in family.markers.items()}
 """The markers of each dialect, by its id."""
 
 TEMPLATE_TAGS: dict[str, tuple[Tag, ...]] = {
@@ -28,7 +27,7 @@ TEMPLATE_TAGS: dict[str, tuple[Tag, ...]] = {
     for family in _FAMILIES
     for key in family.markers
 }
-"""The tags of its template that are no calls, for a dialect that has some."""
+"""The tags of the template of each dialect that are no calls."""
 
 ENVELOPES: frozenset[str] = frozenset().union(*(family.envelopes for family in _FAMILIES))
 """Dialects in which a call is a JSON object that names the tool and its arguments."""

@@ -1,4 +1,4 @@
-"""The dialects whose tags hold the names of tools and parameters in attributes."""
+"""The dialects with the names of tools and parameters in attributes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ATEM_NAME = Run(" \t\r\n<>|", 1, 128, others=True)
 
 
 def _markup(prefix: str, wrapper: str) -> tuple[str, ...]:
-    """Return what the tags are made of that stand behind `prefix`, and what looks like them."""
+    """Return fragments of tags with this prefix, and texts that look like them."""
     return (
         f'<{prefix}invoke name="f">', f"<{prefix}invoke name='f' >", f"<{prefix}invoke name=f/>", f"<{prefix}invoke ",
         f'<{prefix}invoke name="', f"<{prefix}inv", f"</{prefix}invoke>", f"</{prefix}invoke >\n", f"</{prefix}inv",

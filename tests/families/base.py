@@ -1,4 +1,4 @@
-"""How a dialect is described to the property tests, a second time and without anything of the package."""
+"""Describes dialects to the property tests. It is a second description that uses nothing of the package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 
 class Run(NamedTuple):
-    """From `least` to `most` of some characters; or, if `others`, of all characters but these."""
+    """`least` to `most` of these characters, or with `others` of all other characters."""
 
     characters: str
     least: int
@@ -29,33 +29,33 @@ Part: TypeAlias = str | Run | Either
 
 WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 PROSE = ".,;:!?'()*/\\|"
-"""What no name begins with behind a marker of which people write."""
+"""Punctuation with which no name begins after a marker that people write about."""
 BLANKS = Run(" \t", 0, 32)
 SPACES = Run(" \t\r\n", 0, 32)
-BEHIND = (SPACES, Run(" \t\r\n", 1, 1, others=True))
-"""What follows the tag of a wrapper, by which it is told from one in which the message ends."""
+AFTER_WRAPPER = (SPACES, Run(" \t\r\n", 1, 1, others=True))
+"""Any text after the tag of a wrapper. Without it, the message ends in the tag."""
 DECLARED = Either(("f", "get_weather", "météo", "a.b-c", "###:{"))
 """The names of the tools that the property tests declare."""
 
 
 class Marker(NamedTuple):
-    """How a call or a result may begin, up to the character that makes it certain."""
+    """The beginning of a call or a result, up to its commit point."""
 
     parts: tuple[Part, ...]
     kind: Literal["call", "result"] = "call"
     where: Literal["anywhere", "line_start", "start", "behind_call"] = "anywhere"
     apart: bool = False
-    """Not behind a letter, a digit or a hash."""
+    """Not after a letter, a digit or a hash."""
     line_feeds: int = 0
-    """How many line feeds before it are put there by the model's template."""
+    """The number of line feeds that the template puts before it."""
     wraps: bool = False
-    """It is that of a wrapper, in which calls have markers of their own."""
+    """It begins a wrapper, in which calls have their own markers."""
     ends_reasoning: bool = False
-    """Inside open reasoning it ends it."""
+    """It ends open reasoning."""
 
 
 class Tag(NamedTuple):
-    """A tag of a template that is no call; with `closings` or `before`, what is behind it is reasoning."""
+    """A tag of a template that is no call. With `closings` or `before`, the text after it is reasoning."""
 
     parts: tuple[Part, ...]
     closings: tuple[str, ...] = ()
@@ -65,11 +65,11 @@ class Tag(NamedTuple):
 
 
 SPACE_AT_START = frozenset({"harmony", "atem_xml"})
-"""The dialects of which a space before the first marker or tag of a message is markup."""
+"""The dialects that hide a space before the first marker or tag of a message."""
 
 
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
-    """Tokens that end a message, and go away behind a call."""
+    """Return tags for tokens that end a message. They are hidden after a call."""
     return tuple(Tag((token,), where="behind_call") for token in tokens)
 
 
@@ -92,12 +92,12 @@ CLOSED_AGAIN: Mapping[str, tuple[str, ...]] = {
     "cwm_tool": ("</tool>",),
     "toolcall_list": ("</TOOLCALL>",),
 }
-"""Closing tags that go away behind a call, by the dialect."""
+"""Closing tags that are hidden after a call, by the dialect."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """What the property tests know of some dialects, by their ids."""
+    """The description of some dialects, by their ids."""
 
     markup: Mapping[str, tuple[str, ...]]
     markers: Mapping[str, tuple[Marker, ...]]
@@ -107,5 +107,5 @@ class Family:
 
 
 def line(*parts: Part, kind: Literal["call", "result"]) -> tuple[Marker, ...]:
-    """A marker that needs a line of its own, with each of the two ways to end a line."""
+    """Return markers on a line of their own, with each of the two line ends."""
     return tuple(Marker((*parts, BLANKS, end), kind, "line_start") for end in ("\n", "\r\n"))

@@ -1,8 +1,8 @@
-"""The dialects whose text is divided into channels by tokens."""
+"""The dialects whose tokens divide the text into channels."""
 
 from __future__ import annotations
 
-from tests.families.base import BEHIND, SPACES, Either, Family, Marker, Part, Run, Tag
+from tests.families.base import AFTER_WRAPPER, SPACES, Either, Family, Marker, Part, Run, Tag
 
 _GAP = Run(" \t", 0, 4)
 _HARMONY_WORD = Run("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+/ \t-", 0, 24)
@@ -70,7 +70,7 @@ FAMILY = Family(
         ),
         "kimi_k3_xtml": (
             Marker(("<|open|>call ",)),
-            Marker(("<|open|>tools<|sep|>", *BEHIND), wraps=True),
+            Marker(("<|open|>tools<|sep|>", *AFTER_WRAPPER), wraps=True),
             Marker(('<|open|>message role="tool"', _K3_ATTRIBUTES, "<|sep|>"), kind="result"),
         ),
     },

@@ -1,4 +1,4 @@
-"""The dialects whose tags are the names of parameters, and of tools."""
+"""The dialects with the names of parameters or tools as tags."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from tests.families.base import SPACES, Either, Family, Marker, Part, Tag, ends_
 _TOKEN = "]<]minimax[>["
 _NAMES = ("f", "get_weather", "météo", "a.b-c")
 _PARAMETERS = ("a", "city", "count", "size", "loud", "words", "numbers", "place", "naïve", "free")
-_BEHIND = (">", "/", " ", "\n", "\r", "\t")
+_AFTER_NAME = (">", "/", " ", "\n", "\r", "\t")
 
 
 def _elements(prefix: str) -> tuple[str, ...]:
-    """Return what elements are made of."""
+    """Return fragments of elements."""
     opened = (
         "<a>", "<city>", "<count>", "<words>", "<words><item>", "<place>", "<place><x>", "<numbers>", "<free>",
         "<free><x>", "<loud/>", "<numbers>[", '<a b="c">', "<item>", "<a", "<",
@@ -21,9 +21,9 @@ def _elements(prefix: str) -> tuple[str, ...]:
 
 
 def _markers(name: str) -> tuple[Marker, ...]:
-    """Return how a call of a tool begins."""
+    """Return the markers of the calls of a tool."""
     opened: tuple[Part, ...] = ("<", Either((name,)), SPACES, ">", SPACES)
-    first = Either(tuple(parameter + behind for parameter in _PARAMETERS for behind in _BEHIND))
+    first = Either(tuple(parameter + following for parameter in _PARAMETERS for following in _AFTER_NAME))
     return (
         Marker((*opened, "{", SPACES, '"')),
         Marker((*opened, "</", SPACES, Either((name,)), SPACES, ">")),

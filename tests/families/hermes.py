@@ -1,4 +1,4 @@
-"""The dialects that put JSON between tags."""
+"""The dialect of Hermes: JSON between tags."""
 
 from __future__ import annotations
 

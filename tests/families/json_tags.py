@@ -1,4 +1,4 @@
-"""The dialects whose calls are JSON between tags of their own, or behind one."""
+"""The dialects of JSON between other tags, or after one tag."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTERN = (
 
 
 def _on_lines(opening: str, close: str) -> tuple[Tag, ...]:
-    """Tags around an answer, with the line feeds that belong to them."""
+    """Return the tags around an answer, with their line feeds."""
     return Tag((opening, Either(("\n", "")))), Tag((close, Either(("\n", ""))), line_feeds=1)
 
 

@@ -1,4 +1,4 @@
-"""Calls that nothing marks: bare JSON that names a declared tool."""
+"""The dialects without a marker: bare JSON that names a declared tool."""
 
 from __future__ import annotations
 

@@ -1,8 +1,20 @@
-"""The dialects that put a name before JSON, and a few that are JSON behind special tokens."""
+"""The dialects that put a name before JSON, and a few that are JSON after special tokens."""
 
 from __future__ import annotations
 
-from tests.families.base import BEHIND, BLANKS, DECLARED, PROSE, SPACES, Either, Family, Marker, Run, Tag, ends_of_turn
+from tests.families.base import (
+    AFTER_WRAPPER,
+    BLANKS,
+    DECLARED,
+    PROSE,
+    SPACES,
+    Either,
+    Family,
+    Marker,
+    Run,
+    Tag,
+    ends_of_turn,
+)
 
 NAME = Run(' \t\r\n<>{}[]"`', 1, 96, others=True)
 WORD_FIRST = Run(' \t\r\n<>{}[]"`' + PROSE, 1, 1, others=True), Run(' \t\r\n<>{}[]"`', 0, 95, others=True)
@@ -43,7 +55,7 @@ _DEEPSEEK_FAULTS = (
     "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n[1]<｜tool▁call▁end｜>",
     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>x<｜tool▁calls▁end｜>",
 )
-"""Calls that are wrong, each in its own way."""
+"""Malformed calls."""
 
 
 def _deepseek_markers(bar: str, ahead: tuple[str | Run | Either, ...]) -> tuple[Marker, ...]:
@@ -157,10 +169,10 @@ FAMILY = Family(
             *(
                 marker
                 for bar in "｜|"
-                for behind in (
+                for following in (
                     (f"<{bar}tool▁sep{bar}>", GAP, Either(("{", '"', "`", f"<{bar}tool▁call▁end{bar}>"))), ("{",)
                 )
-                for marker in _deepseek_markers(bar, (GAP, NAME, GAP, *behind))
+                for marker in _deepseek_markers(bar, (GAP, NAME, GAP, *following))
             ),
             Marker(("<｜tool▁output▁begin｜>",), kind="result"),
         ),
@@ -173,7 +185,7 @@ FAMILY = Family(
             Marker((_PLAMO, GAP, _PLAMO_NAME), ends_reasoning=True),
         ),
         "solar_open": (
-            *(Marker((begin + "<|tool_calls|>", *BEHIND), wraps=True) for begin in ("", "<|begin|>assistant")),
+            *(Marker((begin + "<|tool_calls|>", *AFTER_WRAPPER), wraps=True) for begin in ("", "<|begin|>assistant")),
             Marker((
                 "<|tool_call:begin|>", Run(" \t\r\n<>|", 0, 96, others=True), "<|tool_call:name|>", GAP, NAME, GAP,
                 _SOLAR_ARGS,

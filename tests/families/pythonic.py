@@ -108,8 +108,8 @@ FAMILY = Family(
             Marker(("```tool_code", BLANKS, end, SPACES, LISTED, "("), where="line_start") for end in ("\n", "\r\n")
         ),
         "granite_lines": tuple(
-            Marker((LISTED, "(", SPACES, *behind), where="start")
-            for behind in ((")", BLANKS, "\n"), (")", BLANKS, "\r\n"), (NAME, SPACES, "="))
+            Marker((LISTED, "(", SPACES, *following), where="start")
+            for following in ((")", BLANKS, "\n"), (")", BLANKS, "\r\n"), (NAME, SPACES, "="))
         ),
         "gemma4": (Marker(("<|tool_call>", SPACES, "call:", GEMMA_NAME, "{")),),
         "functiongemma": (Marker(("<start_function_call>", SPACES, "call:", GEMMA_NAME, "{")),),

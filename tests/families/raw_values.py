@@ -1,8 +1,8 @@
-"""The dialects that write values as plain text between tags, and names behind an equals sign or before all tags."""
+"""The dialects with values as plain text, and names after an equals sign or before all tags."""
 
 from __future__ import annotations
 
-from tests.families.base import BEHIND, PROSE, SPACES, WORD, Either, Family, Marker, Part, Run, Tag, ends_of_turn
+from tests.families.base import AFTER_WRAPPER, PROSE, SPACES, WORD, Either, Family, Marker, Part, Run, Tag, ends_of_turn
 
 _ANY_NAME = Run("<>{}\r\n", 1, 96, others=True)
 _WORD_NAME = Run(' \t\r\n<>{}[]"`', 1, 96, others=True)
@@ -38,7 +38,7 @@ _IFM = tuple(
     for each in _PAIRS
 )
 _K2_CALL, _K2_WRAP = "<ifm|tool_call>", "<ifm|tool_calls>"
-_K2_BEHIND = ("<ifm|arg_key>", "</ifm|tool_call>")
+_K2_AFTER_NAME = ("<ifm|arg_key>", "</ifm|tool_call>")
 _K2_THOUGHTS = ("think", "think_fast", "think_faster")
 _SOLAR_CALL = "<|tool_call:start|>"
 
@@ -47,7 +47,7 @@ _STEP_CALL = "<｜tool_call_begin｜>function<｜tool_sep｜>"
 
 
 def _wrapped(name: str) -> tuple[str, ...]:
-    """Return what a wrapper of functions is made of."""
+    """Return fragments of a wrapper of functions."""
     return (
         f"<{name}>", f"\n<{name}>\n", f"</{name}>", f"</{name}>\n", f"<{name}", f"</{name[:4]}",
         f"\n\n<{name}><function=f>",
@@ -57,8 +57,8 @@ def _wrapped(name: str) -> tuple[str, ...]:
 
 
 _GLM = tuple(
-    Marker(("<tool_call>", SPACES, *_NAMED, SPACES, behind), line_feeds=1, ends_reasoning=True)
-    for behind in ("<arg_key>", "</tool_call>")
+    Marker(("<tool_call>", SPACES, *_NAMED, SPACES, following), line_feeds=1, ends_reasoning=True)
+    for following in ("<arg_key>", "</tool_call>")
 )
 _QWEN = (
     Marker(("<tool_call>", SPACES, "<function="), line_feeds=2, ends_reasoning=True),
@@ -126,24 +126,24 @@ FAMILY = Family(
         "cwm_tool": (Marker(("<tool: ", _WORD_NAME, ">")),),
         "glm_xml": _GLM,
         "iquest_q1": tuple(
-            Marker(("<iquest_tool_call>", SPACES, *_NAMED, SPACES, behind))
-            for behind in ("<arg_key>", "</iquest_tool_call>")
+            Marker(("<iquest_tool_call>", SPACES, *_NAMED, SPACES, following))
+            for following in ("<arg_key>", "</iquest_tool_call>")
         ),
         "k2_horizon": (
             *(
-                Marker((*outer, _K2_CALL, SPACES, *_NAMED, SPACES, behind))
+                Marker((*outer, _K2_CALL, SPACES, *_NAMED, SPACES, following))
                 for outer in ((_K2_WRAP, SPACES), ())
-                for behind in _K2_BEHIND
+                for following in _K2_AFTER_NAME
             ),
             *(Marker((*outer, _K2_CALL, SPACES, first)) for outer in ((_K2_WRAP, SPACES), ()) for first in "{["),
         ),
         "solar_open2": tuple(
-            Marker((_SOLAR_CALL, SPACES, *_NAMED, SPACES, behind))
-            for behind in ("<|tool_arg:start|>", "<|tool_call:end|>")
+            Marker((_SOLAR_CALL, SPACES, *_NAMED, SPACES, following))
+            for following in ("<|tool_arg:start|>", "<|tool_call:end|>")
         ),
         "poolside_xml": (Marker(("<tool_call>",), line_feeds=1),),
         "step3_xml": (
-            Marker(("<｜tool_calls_begin｜>", *BEHIND), wraps=True),
+            Marker(("<｜tool_calls_begin｜>", *AFTER_WRAPPER), wraps=True),
             Marker((
                 "<｜tool_call_begin｜>", SPACES, Either(("function<｜tool_sep｜>", "")), SPACES,
                 "<steptml:invoke", Run(" \t\r\n", 1, 32), "name",

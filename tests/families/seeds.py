@@ -1,4 +1,4 @@
-"""The two dialects that are enabled by default, and what a nonce makes of them."""
+"""The two dialects that a prompt teaches by default, with and without a nonce."""
 
 from __future__ import annotations
 

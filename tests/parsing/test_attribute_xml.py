@@ -105,7 +105,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
         "a closing tag too many": (in_wrapper(f"{F}</invoke>{G}"), [f, BROKEN, g]),
         "an argument outside": (in_wrapper(f"{F}{A}") + "!", [f, BROKEN, "!"]),
         "text before an argument": (in_wrapper(f'<invoke name="f">so {A}</invoke>{G}'), [BROKEN, g]),
-        "text behind an argument": (in_wrapper(f'<invoke name="f"><parameter name="a"/> so</invoke>{G}'), [BROKEN, g]),
+        "text after an argument": (in_wrapper(f'<invoke name="f"><parameter name="a"/> so</invoke>{G}'), [BROKEN, g]),
         "half a quote": (in_wrapper(f'<invoke name="f>{A}</invoke>') + "!", [BROKEN, "!"]),
         "a text in a tag": (in_wrapper(f'<invoke name="f" "g">{A}</invoke>{G}'), [BROKEN, g]),
         "no value in a tag": (in_wrapper(f"<invoke name=>{A}</invoke>{G}"), [BROKEN, g]),
@@ -123,10 +123,10 @@ def test_calls(text: str, expected: list[Brief]) -> None:
         "a key twice": (in_wrapper(f'<invoke name="f">{A}{A}</invoke>{G}'), [error("duplicate_key"), g]),
         "bad JSON": (in_wrapper(f'<invoke name="f">{{"a":x}}</invoke>{G}'), [error("invalid_json"), g]),
         "half a quote, in JSON": (in_wrapper(f'<invoke name="f">{{"a":"x}}</invoke>{G}'), [error("invalid_json"), g]),
-        "text behind JSON": (in_wrapper(f'<invoke name="f">{{"a":1}} so</invoke>{G}'), [BROKEN, g]),
+        "text after JSON": (in_wrapper(f'<invoke name="f">{{"a":1}} so</invoke>{G}'), [BROKEN, g]),
         "text in a call without wrapper": (f'<invoke name="f">{A}so</invoke> so', [CUT, " so"]),
         "text in a call that does not end": (f'<invoke name="f">{A}so', [CUT, "so"]),
-        "cut behind an argument": (f'<function_calls><invoke name="f">{A}', [CUT]),
+        "cut after an argument": (f'<function_calls><invoke name="f">{A}', [CUT]),
         "cut in JSON": ('<function_calls><invoke name="f">{"a":"x', [CUT]),
         "cut in a value": ('<function_calls><invoke name="f"><parameter name="a">x</par', [CUT]),
         "cut in the tag of an argument": ('<function_calls><invoke name="f"><param', [CUT]),
@@ -236,7 +236,7 @@ def test_dsml(text: str, expected: list[Brief]) -> None:
         pytest.param(
             "<think>so</think>\n<minimax:tool_call>" + F + "</minimax:tool_call>",
             [thought("so"), f],
-            id="behind thoughts",
+            id="after reasoning",
         ),
         pytest.param("<minimax:tool_call> no", ["<minimax:tool_call> no"], id="the wrapper alone"),
         pytest.param("a</minimax:tool_call>b", ["ab"], id="an end of the wrapper alone"),
@@ -268,7 +268,7 @@ def test_atem() -> None:
         "white space around a section": ("\n <![CDATA[ x ]]> \n", " x "),
         "two sections": ("<![CDATA[a]]]]><![CDATA[>b]]>", "a]]>b"),
         "a section in text": ("a <![CDATA[<b>]]> c", "a <b> c"),
-        "text behind a section": ("<![CDATA[<b>]]>c<![CDATA[d]]>", "<b>cd"),
+        "text after a section": ("<![CDATA[<b>]]>c<![CDATA[d]]>", "<b>cd"),
         "a section at the end": ("a<![CDATA[b]]>", "ab"),
         "marks that are none": ("a & b < c ]]>", "a & b < c ]]>"),
     },
@@ -281,7 +281,7 @@ def test_sections_and_entities(inside: str, value: str) -> None:
 
 
 def test_a_section_that_does_not_end() -> None:
-    """Cut in a section, or behind it, a call is cut."""
+    """Cut in a section, or after it, a call is cut."""
     for text in ("<![CDATA[x", "<![CDATA[x]]", "x <![CDATA[x", "<![CDATA[x]]>", "&am"):
         text = f'<function name="f"><param name="a">{text}'
         assert [CUT] == read(text, dialects=["minicpm5_xml"], tools=TOOLS)
@@ -307,7 +307,7 @@ def test_what_is_written_is_read(dialect: str) -> None:
 
 
 def test_arguments_arrive_while_they_are_written() -> None:
-    """Every piece of a value goes out as JSON at once, but for what may be its closing tag."""
+    """Every piece of a value is sent as JSON immediately, but for what may be its closing tag."""
     text = F.replace("x", 'one "two" </p three').replace("</invoke>", f"{N}</invoke>")
     events = parse(list(text), dialects=["anthropic_xml"], tools=TOOLS, call_deltas=True).events
     told = [event.text for event in events if event.type == "call-delta"]

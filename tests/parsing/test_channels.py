@@ -54,7 +54,7 @@ def test_headers_of_calls(header: str) -> None:
 @together(
     ("text", "expected"),
     {
-        "an end behind the call": (F + "<|end|>x", [f, "x"]),
+        "an end after the call": (F + "<|end|>x", [f, "x"]),
         "ended like a text": (F.replace("<|call|>", "<|end|>"), [f]),
         "ended like a turn": (F.replace("<|call|>", "<|return|>"), [f]),
         "not ended": (F.replace("<|call|>", ""), [f, UNCLOSED]),
@@ -100,8 +100,8 @@ def test_calls_of_harmony(text: str, expected: list[Brief]) -> None:
         "addressed to the user": ("<|channel|>commentary to=user<|message|>a<|end|>", ["a"]),
         "the same, in the role": (START + " to=user<|channel|>final<|message|>a<|end|>", ["a"]),
         "no channel": (START + "<|message|>a<|end|>", ["a"]),
-        "somebody else's message": ("<|start|>user<|message|>a<|end|>", ["a"]),
-        "a channel that nobody knows": ("<|channel|>notes<|message|>a<|end|>", ["a"]),
+        "another party's message": ("<|start|>user<|message|>a<|end|>", ["a"]),
+        "a channel that no one knows": ("<|channel|>notes<|message|>a<|end|>", ["a"]),
         "no header": ("a<|end|>", ["a"]),
         "two without an end": (f"<|channel|>final<|message|>a{START}<|channel|>final<|message|>b", ["ab"]),
         "cut in its header": ("a<|channel|>final", ["a"]),
@@ -116,8 +116,8 @@ def test_calls_of_harmony(text: str, expected: list[Brief]) -> None:
         "a space before the first header": (" <|channel|>final<|message|> b", [" b"]),
         "one space only": ("  <|channel|>final<|message|>b", [" b"]),
         "a space before what is no header": (" <|channel>x", [" <|channel>x"]),
-        "a token that nobody knows": ("a<|example|>b", ["a<|example|>b"]),
-        "behind the last line of a fence": ("```\na\n```<|return|>", ["```\na\n```"]),
+        "a token that no one knows": ("a<|example|>b", ["a<|example|>b"]),
+        "after the last line of a fence": ("```\na\n```<|return|>", ["```\na\n```"]),
     },
 )
 def test_visible_messages(text: str, expected: list[Brief]) -> None:
@@ -144,7 +144,7 @@ def test_visible_messages(text: str, expected: list[Brief]) -> None:
             [thought("ab"), f],
         ),
         "ended like a call": ('<|channel|>analysis<|message|>{"a":1}<|call|>b', [thought('{"a":1}'), "b"]),
-        "behind text": ("x <|channel|>analysis<|message|>a<|end|>b", ["x ", thought("a"), "b"]),
+        "after text": ("x <|channel|>analysis<|message|>a<|end|>b", ["x ", thought("a"), "b"]),
     },
 )
 def test_analysis(text: str, expected: list[Brief]) -> None:
@@ -183,7 +183,7 @@ def test_results_that_the_model_writes() -> None:
     assert [FORGED, f] == read(text + F, dialects=("harmony",))
 
 
-def test_the_name_is_told_with_the_header() -> None:
+def test_the_name_is_reported_with_the_header() -> None:
     """A call is announced where its header ends, and complete where its message does."""
     told = [
         (step.fed[-1], event.type)
@@ -226,7 +226,7 @@ A = argument("a", "1", "number")
         "an array": (argument("a", '[1, {"b": "]"}]', "array"), {"a": [1, {"b": "]"}]}),
         "an object": (argument("a", '{"b": []}', "object"), {"a": {"b": []}}),
         "no type: as the schema says": (argument("b", "2"), {"b": 2}),
-        "a type that nobody knows: as the schema says": (argument("b", "2", "int64"), {"b": 2}),
+        "a type that no one knows: as the schema says": (argument("b", "2", "int64"), {"b": 2}),
         "no type, no schema": (argument("c", "2"), {"c": "2"}),
         "its own type counts more than the schema": (argument("b", "2", "string"), {"b": "2"}),
         "two": (argument("a", "1", "number") + "\n" + argument("b", "x", "string"), {"a": 1, "b": "x"}),
@@ -267,19 +267,19 @@ def test_arguments_of_kimi_k3(inside: str, expected: dict[str, Any]) -> None:
             OPEN + "<|open|>json<|sep|>{}<|close|>json<|sep|>" + A + END,
             [error("unrecognised_tool_call")],
         ),
-        "text behind JSON": (OPEN + "<|open|>json<|sep|>{} x" + END, [error("unrecognised_tool_call")]),
+        "text after JSON": (OPEN + "<|open|>json<|sep|>{} x" + END, [error("unrecognised_tool_call")]),
         "no JSON": (OPEN + "<|open|>json<|sep|>{x}<|close|>json<|sep|>" + END, [error("invalid_json")]),
         "no quote": (OPEN + '<|open|>json<|sep|>{"a":"b}' + END + 'a "x" b', [error("invalid_json"), 'a "x" b']),
         "cut in its tag": ("<|open|>call tool", [error("truncated")]),
         "cut at the end of its tag": ("<|open|>call tool<|se", [error("truncated")]),
-        "cut behind its tag": (OPEN, [error("truncated")]),
+        "cut after its tag": (OPEN, [error("truncated")]),
         "cut in the next tag": (OPEN + "<|op", [error("truncated")]),
         "cut in an argument's tag": (OPEN + "<|open|>argument key=", [error("truncated")]),
         "cut in a value": (OPEN + "<|open|>argument key='a'<|sep|>x<|close|>", [error("truncated")]),
-        "cut behind an argument": (OPEN + A, [error("truncated")]),
+        "cut after an argument": (OPEN + A, [error("truncated")]),
         "cut before JSON": (OPEN + "<|open|>json<|sep|>", [error("truncated")]),
         "cut in JSON": (OPEN + "<|open|>json<|sep|>{", [error("truncated")]),
-        "cut behind JSON": (OPEN + "<|open|>json<|sep|>{}<|clo", [error("truncated")]),
+        "cut after JSON": (OPEN + "<|open|>json<|sep|>{}<|clo", [error("truncated")]),
         "no calls": (TOOLS + "<|close|>tools<|sep|>x", ["x"]),
         "no attributes": ("<|open|>call<|sep|>", ["<|open|>call<|sep|>"]),
         "tokens alone": ("<|open|>, <|close|>, <|sep|>", ["<|open|>, <|close|>, <|sep|>"]),
@@ -362,22 +362,6 @@ def test_the_id_of_cohere() -> None:
 
 
 # All of them.
-
-
-@together("dialect", ["harmony", "kimi_k3_xtml", "cohere_action_json"])
-@together(
-    "arguments",
-    [
-        pytest.param({}, id="none"),
-        pytest.param({"a": "x", "b": 1, "c": [None, {"d": True}], "e": None, "f": 1.5, "g": False}, id="of every type"),
-        pytest.param({"a": "<|call|><|close|>argument<|sep|><|END_ACTION|>"}, id="with what ends them"),
-        pytest.param({"a": ["<|close|>argument<|sep|>"], "b": "\n\"'&lt;"}, id="with it in an array"),
-        pytest.param({'q"<&': "é😀", "": ""}, id="with odd keys"),
-    ],
-)
-def test_what_is_written_is_read(dialect: str, arguments: dict[str, Any]) -> None:
-    """A call that the dialect writes comes back."""
-    assert [call("a.b-c", **arguments)] == read(DIALECTS[dialect].write_call("a.b-c", arguments), dialects=(dialect,))
 
 
 @together("dialect", ["harmony", "kimi_k3_xtml", "cohere_action_json"])

@@ -51,7 +51,7 @@ TAGS = {
 
 @together(("dialect", "tag"), [(each, tag) for each, tags in TAGS.items() for tag in tags])
 def test_a_complete_tag_at_the_end_is_a_call_that_was_cut(dialect: str, tag: str) -> None:
-    """With whatever has come of the marker behind it. In code and in a quote it is text, as in prose that goes on."""
+    """With whatever has come of the marker after it. In code and in a quote it is text, as in prose that continues."""
     before = "Let me check." if dialect != "json_begin_end" else "Let me check.\n"
     assert [before, CUT] == read(before + tag, **_enabled(dialect))
     assert [tag] == raws(before + tag, **_enabled(dialect))
@@ -78,7 +78,7 @@ def test_a_complete_tag_at_the_end_is_a_call_that_was_cut(dialect: str, tag: str
     ],
 )
 def test_the_beginning_of_a_tag_is_text(dialect: str, text: str) -> None:
-    """So is what has no tag, a tag that begins no call, and a tag behind which something else stands."""
+    """So is what has no tag, a tag that begins no call, and a tag after which something else stands."""
     assert [text] == read(text, **_enabled(dialect))
 
 

@@ -1,9 +1,9 @@
-"""The table of dialects, and dialects of one's own: what they are made of, what they teach, what is refused."""
+"""The table of dialects, and custom dialects: their parts, their instructions, and invalid ones."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ from streamtools.parsing import (
     json_calls,
 )
 from streamtools.parsing.dialects import Dialects
+from streamtools.parsing.dialects.neutralising import restore
 from tests.support.cases import together
 
 CALL = {"city": "Paris"}
@@ -68,6 +69,38 @@ def test_a_grammar_of_the_house_is_a_generator() -> None:
 
     assert [("now", {"a": 1})] == [(call.name, call.arguments) for call in answer.calls]
     assert ("\n!now\n", "!now\n") == (answer.content, answer.warnings[0].raw)
+
+
+TEXT_VALUES = {
+    *("qwen3_coder_xml", "seed_oss_xml", "glm_xml", "hunyuan_xml", "poolside_xml", "k_exaone2_xml", "iquest_q1"),
+    *("k2_horizon", "solar_open2", "anthropic_xml", "minicpm5_xml", "atem_xml", "dots_xml", "minimax_m2_xml"),
+    *("minimax_m3_xml", "step3_xml", "morph_xml"),
+}
+"""The dialects that write values as text, so that only a schema gives them their types."""
+PLAIN_KEYS = {"deepseek_dsml", "gigachat35", "granite_lines"}
+"""The dialects that have no form for an empty key."""
+
+
+def hard_arguments(dialect: Dialect) -> Iterator[dict[str, Any]]:
+    """Yield arguments that a dialect can write."""
+    yield {}
+    yield {"a": 'x\n"\\', "b": "é😀", "content": ""}
+    if dialect.id not in TEXT_VALUES:
+        yield {"a": "é " + "".join(dialect.reserved)}
+        yield {"a": "'\"", "b": [None, True, 1.5e-9, {"c d": []}], "d": {"e": 10**20, "é": ""}, "f": False}
+        if dialect.id not in PLAIN_KEYS:
+            yield {"a b": 1, "": "x", "a:b": 2, "9": 4}
+
+
+@together("name", DIALECTS)
+def test_each_dialect_reads_what_it_writes(name: str) -> None:
+    """A call comes back, whatever its arguments are."""
+    for arguments in hard_arguments(DIALECTS[name]):
+        text = DIALECTS[name].write_call("get_weather", arguments)
+        calls = parse(text, dialects=[name], tools={"name": "get_weather"}).calls
+        assert [("get_weather", arguments)] == [
+            (call.name, restore(call.arguments, [DIALECTS[name]])) for call in calls
+        ]
 
 
 @together("name", DIALECTS)

@@ -134,7 +134,7 @@ def test_values(text: str, arguments: dict[str, object] | None) -> None:
     },
 )
 def test_what_is_broken(text: str, expected: Brief) -> None:
-    """Nothing is guessed, and the text goes on behind the closing tag of the call."""
+    """Nothing is guessed, and the text continues after the closing tag of the call."""
     assert [expected, " b"] == read_morph(f"<f>{text}</f> b")
 
 
@@ -152,10 +152,10 @@ def test_what_is_broken(text: str, expected: Brief) -> None:
         "cut in JSON": ('<f>{"a": "x', [CUT]),
         "attributes mean nothing": ('<f><a b="1" c=2>x</a></f>', [call("f", a="x")]),
         "entities and sections": ("<f><a>&lt;<![CDATA[</a>&lt;]]></a></f>", [call("f", a="<</a>&lt;")]),
-        "another tag behind a section": ("<f><a><![CDATA[x]]></b>y</a></f>", [call("f", a="x</b>y")]),
-        "and behind text and a section": ("<f><a>x<![CDATA[y]]></b></a></f>", [call("f", a="xy</b>")]),
+        "another tag after a section": ("<f><a><![CDATA[x]]></b>y</a></f>", [call("f", a="x</b>y")]),
+        "and after text and a section": ("<f><a>x<![CDATA[y]]></b></a></f>", [call("f", a="xy</b>")]),
         "JSON in a section": ('<f><l><![CDATA[["<"]]]></l></f>', [call("f", l=["<"])]),
-        "cut behind an argument": ("<f><a>x</a>", [CUT]),
+        "cut after an argument": ("<f><a>x</a>", [CUT]),
         "cut in a value": ("<f><a>x", [CUT]),
         "cut in a tag": ("<f><a>x</a><n", [CUT]),
         "cut in an attribute": ("<f><a b", [CUT]),
@@ -181,7 +181,7 @@ def test_a_parameter_that_is_called_as_its_tool() -> None:
 
 
 def test_null_is_all_of_an_element() -> None:
-    """What goes on behind another tag is an element of the array that may be null."""
+    """What continues after another tag is an element of the array that may be null."""
     assert [call("f", maybe=["null</b>"])] == read_morph("<f><maybe>null</b></maybe></f>")
 
 
@@ -218,12 +218,12 @@ def test_without_tools_nothing_is_a_call() -> None:
     },
 )
 def test_minimax(text: str, expected: list[Brief]) -> None:
-    """A token before each tag tells tags from text."""
+    """A token before each tag reports tags from text."""
     assert expected == read(with_token(text), dialects=["minimax_m3_xml"], tools=TOOLS)
 
 
 def test_depth() -> None:
-    """Elements nest as deeply as JSON may: a hundred thousand tags are one error, and the text goes on."""
+    """Elements nest as deeply as JSON may: a hundred thousand tags are one error, and the text continues."""
     text = "<f>" + "<o>" * 4
     limits = Limits(depth=4)
     good = "<f><o><o><o>1</o></o></o></f>"

@@ -1,4 +1,4 @@
-"""The tokens that end a message: they reach us where a server does not take them off, mostly behind a call."""
+"""The tokens that end a message: they reach us where a server does not take them off, mostly after a call."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ OTHERS = {
 
 
 @together(("dialect", "token"), [*((dialect, token) for dialect, (_, token) in CLOSED.items()), *OTHERS.items()])
-def test_behind_a_call(dialect: str, token: str) -> None:
-    """It goes away where only white space stands before it; elsewhere it is text."""
+def test_after_a_call(dialect: str, token: str) -> None:
+    """It is hidden where only white space stands before it; elsewhere it is text."""
     options: dict[str, Any] = {"dialects": [dialect], "tools": [{"name": "f"}]}
     text = DIALECTS[dialect].write_call("f", {})
 

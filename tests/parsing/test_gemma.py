@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import feed
@@ -77,7 +75,7 @@ def test_the_closing_tag_in_a_string_is_text() -> None:
         "half of a mark": ("f{a:<|x~}", UNREADABLE),
         "no comma": ("f{a:[~x~ ~y~]}", UNREADABLE),
         "no mark at the end of a string": ("f{a:~x}", error("truncated")),
-        "text behind the call": ("f{} call:g{}", UNREADABLE),
+        "text after the call": ("f{} call:g{}", UNREADABLE),
     },
 )
 def test_malformed_calls(inner: str, expected: Brief) -> None:
@@ -120,7 +118,7 @@ def test_what_is_cut_and_what_is_text(text: str, expected: list[Brief]) -> None:
     },
 )
 def test_the_templates_tags(text: str, expected: list[Brief]) -> None:
-    """They are hidden; what the model thinks is told apart."""
+    """They are hidden; what the model thinks is reported apart."""
     assert expected == read(text, **GEMMA)
 
 
@@ -128,22 +126,6 @@ def test_limits() -> None:
     """One error with its name, and the rest is skipped up to the tag."""
     text = gemma("f{a:[[1]]}") + "so"
     assert [error("too_deep"), warning("skipped", 17), "so"] == read(text, limits=Limits(depth=2), **GEMMA)
-
-
-@together("dialect", ["gemma4", "functiongemma"])
-@together(
-    "arguments",
-    [
-        {},
-        {"a": 'x\n"\\', "b": [None, True, 1.5e-9, {"c": []}], "d": {"e": 10**20, "é": ""}},
-        {"a b": 1, "": "x", "a:b": 2, '"': 3, "9": 4},
-        {"a": '<|"|>', "b": "<escape>", "c": "<escape", "d": "<tool_call|><end_function_call>"},
-    ],
-)
-def test_what_is_written_is_read(dialect: str, arguments: dict[str, Any]) -> None:
-    """Any arguments: what the notation has no room for is written as JSON."""
-    text = DIALECTS[dialect].write_call("get_weather", arguments)
-    assert [call("get_weather", **arguments)] == brief(feed([text], dialects=[dialect]))
 
 
 def test_results() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from streamtools import Limits, Parser, parse
+from streamtools import Limits, Parser
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import assert_chunk_invariant, steps
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, markup, raws, thought, warning
 from tests.support.reading import read as read_with
-from tests.support.ways_to_cut import every_way, usual_ways
+from tests.support.ways_to_cut import usual_ways
 
 HERMES = ["hermes_json"]
 F = '<tool_call>{"name":"f"}</tool_call>'
@@ -27,7 +27,7 @@ def read(text: str, **options: Any) -> list[Brief]:
 
 
 def test_a_closing_tag_is_waited_for() -> None:
-    """It may come a character at a time, and nothing is told before it is all there; or it turns out to be none."""
+    """It may come a character at a time, and nothing is reported before it is all there; or it turns out to be none."""
     parser = Parser(HERMES)
     parser.feed('<tool_call>{"name":"f"}')
 
@@ -84,7 +84,7 @@ def test_a_limit_in_a_closing_tag(length: int) -> None:
             [call("f", a="é😀é😀")],
         ),
         "an undeclared name": ('<tool_call>{"name":"nobody.knows-it"}</tool_call>', [call("nobody.knows-it")]),
-        "behind reasoning": (f"<think>Hm.</think>\n\n{F}", [thought("Hm."), f]),
+        "after reasoning": (f"<think>Hm.</think>\n\n{F}", [thought("Hm."), f]),
         "another opening tag at the end": (f"{F}<tool_call>", [f, error("truncated")]),
     },
 )
@@ -135,7 +135,7 @@ def test_the_first_character_of_the_body_commits() -> None:
     [("<tool_b", "b"), ("\n<tool_call>x", "x"), ("<tool_call>\n\n.", "."), ("\n\t", "\t"), ("<tool_call> \nf", "f")],
 )
 def test_text_is_released_at_the_character_that_decides(text: str, decides: str) -> None:
-    """Everything is held up to that character, and nothing from there on."""
+    """Everything is buffered up to that character, and nothing from there on."""
     *before, last = steps(text, dialects=HERMES)
 
     assert decides == last.delta
@@ -149,7 +149,7 @@ def test_text_is_released_at_the_character_that_decides(text: str, decides: str)
         "a brace too many": ('{"name":"f"}}', [BROKEN]),
         "two braces too many": ('{"name":"f"}}}', [BROKEN]),
         "a bracket too many": ('[{"name":"f"}]]', [BROKEN]),
-        "prose behind the value": ('{"name":"f"} and so on', [BROKEN]),
+        "prose after the value": ('{"name":"f"} and so on', [BROKEN]),
         "a comma between two values": ('{"name":"f"},{"name":"g"}', [BROKEN]),
         "another closing tag": ('{"name":"f"}</think>', [BROKEN]),
         "a good value and a broken one": ('{"name":"f"}{"name":g}', [f, BROKEN]),
@@ -177,7 +177,7 @@ def test_text_is_released_at_the_character_that_decides(text: str, decides: str)
     },
 )
 def test_malformed_calls(body: str, expected: list[Brief]) -> None:
-    """What is wrong is an error up to the closing tag, in strings too; behind it there is text again, and calls."""
+    """What is wrong is an error up to the closing tag, in strings too; after it there is text again, and calls."""
     text = f"a<tool_call>{body}</tool_call> b{G}"
 
     if body == '{"name":"f':  # the tag is the content of the string until the next quote shows that it was not
@@ -189,73 +189,43 @@ def test_malformed_calls(body: str, expected: list[Brief]) -> None:
 @together(
     ("text", "expected"),
     {
-        "behind a whole object": (f'<tool_call>{{"name":"f"}}\n{G}', [f, UNCLOSED, g]),
+        "after a whole object": (f'<tool_call>{{"name":"f"}}\n{G}', [f, UNCLOSED, g]),
         "on the same line": (f'<tool_call>{{"name":"f"}}{G}', [f, UNCLOSED, g]),
-        "behind a blank line": (f'<tool_call>[{{"name":"f"}}]\n\n{G}', [f, UNCLOSED, g]),
-        "behind broken JSON": (f'<tool_call>{{"name":f}}\n{G}', [BROKEN, g]),
-        "behind a brace too many, indented": (f'<tool_call>{{"name":"f"}}}}\n \t{G}', [BROKEN, g]),
-        "behind a missing quote": (f'<tool_call>{{"name":"f\n{G}', [BROKEN, g]),
+        "after a blank line": (f'<tool_call>[{{"name":"f"}}]\n\n{G}', [f, UNCLOSED, g]),
+        "after broken JSON": (f'<tool_call>{{"name":f}}\n{G}', [BROKEN, g]),
+        "after a brace too many, indented": (f'<tool_call>{{"name":"f"}}}}\n \t{G}', [BROKEN, g]),
+        "after a missing quote": (f'<tool_call>{{"name":"f\n{G}', [BROKEN, g]),
         "not on the line of broken JSON": (f'<tool_call>{{"name":f}} {G}', [BROKEN]),
         "not if the tag is cut off": ('<tool_call>{"name":f}\n<tool_cal', [BROKEN]),
         "the next tag is another dialect's": ('<tool_call>{"name":"f"}<tool_call>f', [f, UNCLOSED, "<tool_call>f"]),
     },
 )
 def test_an_opening_tag_ends_a_call_that_is_not_closed(text: str, expected: list[Brief]) -> None:
-    """A model that forgets the closing tag loses no call: behind broken JSON only at the beginning of a line."""
+    """A model that forgets the closing tag loses no call: after broken JSON only at the beginning of a line."""
     assert expected == read(text)
 
 
 @together(
     ("text", "expected"),
     {
-        "behind the brace": ('<tool_call>{"name":"f"}', [f, UNCLOSED]),
-        "behind a line feed": ('<tool_call>{"name":"f"}\n', [f, UNCLOSED]),
+        "after the brace": ('<tool_call>{"name":"f"}', [f, UNCLOSED]),
+        "after a line feed": ('<tool_call>{"name":"f"}\n', [f, UNCLOSED]),
         "in the closing tag": ('<tool_call>{"name":"f"}</tool_', [f, UNCLOSED]),
-        "behind two objects": ('<tool_call>{"name":"f"}\n{"name":"g"}\n</', [f, g, UNCLOSED]),
+        "after two objects": ('<tool_call>{"name":"f"}\n{"name":"g"}\n</', [f, g, UNCLOSED]),
         "in the second object": ('<tool_call>{"name":"f"}\n{"name":', [f, CUT]),
-        "in an array, behind a call": ('<tool_call>[{"name":"f"}', [f, UNCLOSED]),
-        "in an array, behind a comma": ('<tool_call>[{"name":"f"},', [f, UNCLOSED]),
+        "in an array, after a call": ('<tool_call>[{"name":"f"}', [f, UNCLOSED]),
+        "in an array, after a comma": ('<tool_call>[{"name":"f"},', [f, UNCLOSED]),
         "in an array, in a call": ('<tool_call>[{"name":"f"},{"na', [f, CUT]),
         "at the beginning of an array": ("<tool_call>[", [CUT]),
         "before the last brace": ('<tool_call>{"name":"f","arguments":{"a":1}', [CUT]),
         "in a string": ('<tool_call>{"name":"f","arguments":{"a":"</tool_call>', [CUT]),
-        "in the tag behind a missing brace": ('<tool_call>{"name":"f","arguments":{}</tool_', [BROKEN]),
-        "behind prose in the tag": ('<tool_call>{"name":"f"} on and on', [BROKEN]),
+        "in the tag after a missing brace": ('<tool_call>{"name":"f","arguments":{}</tool_', [BROKEN]),
+        "after prose in the tag": ('<tool_call>{"name":"f"} on and on', [BROKEN]),
     },
 )
 def test_the_stream_ends_in_the_tag(text: str, expected: list[Brief]) -> None:
     """A call that only lacks its closing tag is one; a cut one is never executed."""
     assert expected == read(text)
-
-
-def test_every_beginning_of_a_call_is_text_or_truncated_or_the_call() -> None:
-    """Cut in the tag it is text, cut behind the tag or in the JSON an error, cut behind that the call."""
-    text = '<tool_call>\n{"name":"f","arguments":{"a":"b"}}\n</tool_call>'
-    commit, complete = text.index(">") + 1, text.rindex("}") + 1
-    for end in range(len(text)):
-        result = parse("Now " + text[:end], dialects=HERMES)
-        found = (
-            result.content,
-            [each.arguments for each in result.calls],
-            [(each.code, each.raw) for each in result.errors],
-        )
-        if end < commit:
-            assert ("Now " + text[:end], [], []) == found
-        elif end < complete:
-            assert ("Now ", [], [("truncated", text[:end])]) == found
-        else:
-            assert ("Now ", [{"a": "b"}], []) == found
-
-
-@pytest.mark.deep
-def test_short_texts_at_every_cut_there_is() -> None:
-    """However the shortest texts are cut, they say the same."""
-    for text, expected in [
-        ("<tool_call>{}", [error("missing_tool_name"), UNCLOSED]),
-        ("\n<tool_call>[", [CUT]),
-        ("<tool_call>x", ["<tool_call>x"]),
-    ]:
-        assert expected == brief(assert_chunk_invariant(text, every_way(text), dialects=HERMES))
 
 
 def test_raw_text_and_markup() -> None:
@@ -269,7 +239,7 @@ def test_raw_text_and_markup() -> None:
 
 
 def test_the_dialect_reads_what_it_writes() -> None:
-    """A call goes out as the templates have it, and comes in again."""
+    """A call is sent as the templates have it, and comes in again."""
     dialect = DIALECTS["hermes_json"]
     written = dialect.write_call("f", {"a": "é</tool_call>\n"})
 

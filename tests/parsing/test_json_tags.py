@@ -1,16 +1,12 @@
-"""Dialects whose calls are JSON between tags of their own, or behind one: the same table for each, and what differs."""
+"""Dialects whose calls are JSON between tags of their own, or after one: the same table for each, and what differs."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import assert_chunk_invariant
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, raws, read, thought, warning
-from tests.support.ways_to_cut import every_way
 
 f, g = call("f"), call("g")
 BROKEN, CUT, UNCLOSED = error("invalid_json"), error("truncated"), warning("missing_close")
@@ -28,7 +24,7 @@ BARE = {"granite_list": "<|tool_call|>", "functools_list": "functools", "xlam_js
 
 @pytest.mark.parametrize("dialect", TAGS)
 def test_values_between_tags(dialect: str) -> None:
-    """An object, several, or an array; text before, between and behind; errors end at the closing tag."""
+    """An object, several, or an array; text before, between and after; errors end at the closing tag."""
     opening, closing = TAGS[dialect]
     for body, expected in [
         ('{"name":"f"}', [f]),
@@ -79,8 +75,8 @@ def test_an_array_that_nothing_closes(dialect: str) -> None:
         ),
         "code is no call": ("internlm2", "<|action_start|><|interpreter|>\n1", ["<|action_start|><|interpreter|>\n1"]),
         "in a line": ("functools_list", 'So: functools[{"name":"f"}].', ["So: ", f, "."]),
-        "and one behind the other": ("functools_list", 2 * 'functools[{"name":"f"}]', [f, f]),
-        "behind indentation": ("functools_list", '  functools[{"name":"f"}]', ["  ", f]),
+        "and one after the other": ("functools_list", 2 * 'functools[{"name":"f"}]', [f, f]),
+        "after indentation": ("functools_list", '  functools[{"name":"f"}]', ["  ", f]),
         "an index": ("functools_list", "functools[1]", ["functools[1]"]),
         "the module": ("functools_list", "functools.partial", ["functools.partial"]),
         "Cohere's plan and action": (
@@ -89,7 +85,7 @@ def test_an_array_that_nothing_closes(dialect: str) -> None:
             ["Plan: x\n", call("f", a="```"), "\nb"],
         ),
         "another agent's action": ("cohere_legacy_action", "Action:\n```json\n{", ["Action:\n```json\n{"]),
-        "Hunyuan's thoughts hold no calls, and its answer stands in a tag": (
+        "Hunyuan's reasoning hold no calls, and its answer stands in a tag": (
             "hunyuan_a13b_list",
             '<think>\n<tool_calls>[{"name":"g"}]</tool_calls></think>\n<answer>a</answer><tool_calls>[{"name":"f"}]</tool_calls>',
             [thought('<tool_calls>[{"name":"g"}]</tool_calls>'), warning("call_in_reasoning"), "a", f],
@@ -126,7 +122,7 @@ def test_what_differs(dialect: str, text: str, expected: list[Brief]) -> None:
         "a name that is too long": (f'[{{"{"n" * 257}":{{"name":"f"}}}}]', [error("missing_tool_name")]),
         "none": ("[]", [error("unrecognised_tool_call")]),
         "a string": ('["f"]', [BROKEN]),
-        "a string behind a call": ('[{"g":{}},"f"]', [g, BROKEN]),
+        "a string after a call": ('[{"g":{}},"f"]', [g, BROKEN]),
         "a missing colon": ('[{"f" {}}]', [BROKEN]),
         "a missing comma": ('[{"f":{} "g":{}}]', [f, BROKEN]),
         "a colon for a comma": ('[{"f":{}:3}]', [f, BROKEN]),
@@ -158,7 +154,7 @@ def test_the_beginnings_of_names_that_are_keys() -> None:
 
 
 def test_calls_inside_thoughts() -> None:
-    """Apertus calls from inside its thoughts, which ends them, at the end of a message."""
+    """Apertus calls from inside its reasoning, which ends them, at the end of a message."""
     thoughts, calls = "<|inner_prefix|>t", '<|tools_prefix|>[{"f":{}}]<|tools_suffix|>'
 
     assert [thought("t"), f] == read(thoughts + calls, dialects=["apertus_list"])
@@ -184,7 +180,7 @@ def test_calls_inside_thoughts() -> None:
         "null for the array": ('{"tools":null}', [BROKEN]),
         "no array": ('{"tools"}', [BROKEN]),
         "no colon": ('{"tools" [{"tool":"f"}]}', [BROKEN]),
-        "another key behind it": ('{"tools":[{"tool":"f"}],"a":1}', [f, BROKEN]),
+        "another key after it": ('{"tools":[{"tool":"f"}],"a":1}', [f, BROKEN]),
         "the wrong bracket": ('{"tools":[{"tool":"f"}]]', [f]),
         "no comma": ('{"tools":[{"tool":"f"} {"tool":"g"}]}', [f, BROKEN]),
         "an empty object": ("{}", [error("missing_tool_name")]),
@@ -215,36 +211,3 @@ def test_raw_text_of_a_container() -> None:
     assert ['JSON_BEGIN\n{"tools":[{"tool":"f"},', '{"tool":"g"}]}\nJSON_END'] == raws(
         text, dialects=["json_begin_end"]
     )
-
-
-@pytest.mark.deep
-def test_short_texts_at_every_cut_there_is() -> None:
-    """However the shortest texts are cut, they say the same."""
-    for dialect, text, expected in [
-        ("granite_list", "<|tool_call|>[]", [error("unrecognised_tool_call")]),
-        ("functools_list", "functools[{", [CUT]),
-        ("toolcall_list", "<TOOLCALL>[]</", [error("unrecognised_tool_call"), UNCLOSED]),
-    ]:
-        assert expected == brief(assert_chunk_invariant(text, every_way(text), dialects=[dialect]))
-
-
-@together(
-    "dialect",
-    [
-        *TAGS,
-        *BARE,
-        "internlm2",
-        "interns1",
-        "granite20b_function_call",
-        "apertus_list",
-        "json_begin_end",
-        "cohere_legacy_action",
-    ],
-)
-def test_each_dialect_reads_what_it_writes(dialect: str) -> None:
-    """Also what holds its own closing tag; for forms without a marker the tool has to be declared."""
-    given: dict[str, Any] = {"a": "é " + "".join(DIALECTS[dialect].reserved), "b": [None, 1.5, {}]}
-    text = DIALECTS[dialect].write_call("f", given)
-
-    assert [call("f", **given)] == read(text, dialects=[dialect], tools=[{"name": "f"}])
-    assert "7" in DIALECTS[dialect].write_result("f", "7")

@@ -87,7 +87,7 @@ def outcome(text: str, syntax: Syntax = PYTHON, *, ended: bool = False) -> Outco
         "a sign and an underscore": ("+1_000", 1000),
         "an exponent": ("-0.5e-3", -0.5e-3),
         "nothing before the point": (".5", 0.5),
-        "nothing behind the point": ("5.", 5.0),
+        "nothing after the point": ("5.", 5.0),
         "hexadecimal": ("0x1F", 31),
         "an empty list": ("[]", []),
         "a list with a trailing comma": ("[1, 'a', [None],]", [1, "a", [None]]),
@@ -163,7 +163,7 @@ def test_what_is_broken_for_gemma(text: str) -> None:
 
 @together("text", ["Paris", "007", "1_", "1__0", "--1", ".", "0x", "1j", "-", "e5", "b'x'", "f'x'"])
 def test_words_that_are_no_literals(text: str) -> None:
-    """They are told apart from broken text: what follows can be read."""
+    """They are distinguished from broken text: what follows can be read."""
     made = outcome(text + ",")
     assert ("null", Code.INVALID_ARGUMENTS) == (made.json, made.fault)
     assert State.ENDED is made.state
@@ -182,7 +182,7 @@ def test_what_is_cut_stays_open(text: str) -> None:
 
 
 def test_depth() -> None:
-    """The limit is told once, at the bracket that goes beyond it."""
+    """The limit is reported once, at the bracket that goes beyond it."""
     assert (State.ENDED, 8) == outcome("[[[[]]]]")[1:3]
     assert (State.DEEP, 4) == outcome("[[[[[]]]]]")[1:3]
 

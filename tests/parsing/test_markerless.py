@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from streamtools.parsing.dialects import DIALECTS, choose_dialects
+from streamtools.parsing.dialects import choose_dialects
 from streamtools.parsing.dialects.neutralising import neutralise
 from streamtools.testing.laws import assert_chunk_invariant, steps
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, raws, thought, warning
 from tests.support.reading import read as read_with
-from tests.support.ways_to_cut import every_way
 
 TOOLS = [{"name": name} for name in ("f", "get_weather", "météo", 'a"b')]
 F, G = '{"name":"f","parameters":{"a":1}}', '{"name": "get_weather", "parameters": {}}'
@@ -31,16 +30,16 @@ def read(dialect: str, text: str, **options: Any) -> list[Brief]:
     ("text", "expected"),
     {
         "nothing else": (F, [f]),
-        "behind white space": (f" \n{F} b", [" \n", f, " b"]),
+        "after white space": (f" \n{F} b", [" \n", f, " b"]),
         "two with a semicolon": (f"{F}; {G}", [f, g]),
         "two with a semicolon and white space": (f"{F} ;\n{G}", [f, " ", g]),
         "two on lines of their own": (f"{F}\n\n{G}", [f, "\n\n", g]),
         "two on one line": (f"{F} {G}", [f, " ", g]),
         "two without anything between": (f"{F}{G}", [f, g]),
         "a semicolon and a word": (f"{F}; and", [f, "; and"]),
-        "another one behind a word": (f"{F}\nand {G}", [f, f"\nand {G}"]),
-        "an object that is no call behind one that is": (f'{F} {{"x":1}}', [f, ' {"x":1}']),
-        "behind reasoning": (f"<think>t</think> {F}", [thought("t"), " ", f]),
+        "another one after a word": (f"{F}\nand {G}", [f, f"\nand {G}"]),
+        "an object that is no call after one that is": (f'{F} {{"x":1}}', [f, ' {"x":1}']),
+        "after reasoning": (f"<think>t</think> {F}", [thought("t"), " ", f]),
         "no arguments": ('{"name":"f"}', [call("f")]),
         "white space": ('{ "name" :\n"f" , "args" : {} }', [call("f")]),
         "the type first": ('{"type":"function","name":"f","parameters":{}}', [call("f")]),
@@ -68,13 +67,13 @@ def test_objects(dialect: str, text: str, expected: list[Brief]) -> None:
         pytest.param('{"name":"nobody","parameters":{}}', id="a tool that is not declared"),
         pytest.param('[{"name":"nobody","parameters":{}}]', id="a tool that is not declared, in an array"),
         pytest.param('{"name":"F","parameters":{}}', id="another name"),
-        pytest.param('{"name":"f","age":7}', id="no arguments behind the name"),
-        pytest.param('{"name":"f","arguments"', id="no colon behind their key"),
+        pytest.param('{"name":"f","age":7}', id="no arguments after the name"),
+        pytest.param('{"name":"f","arguments"', id="no colon after their key"),
         pytest.param('{"parameters":{},"name":"f"}', id="the arguments first"),
         pytest.param('{"note":1,"name":"f"}', id="another key first"),
         pytest.param("{'name':'f'}", id="single quotes"),
-        pytest.param(f"So: {F}", id="behind a word"),
-        pytest.param(f"So: [{F}]", id="behind a word, in an array"),
+        pytest.param(f"So: {F}", id="after a word"),
+        pytest.param(f"So: [{F}]", id="after a word, in an array"),
         pytest.param(f"- {F}", id="in a list"),
         pytest.param(f"~~~\n{F}\n~~~", id="in a fence of tildes"),
         pytest.param(f"```python\n{F}\n```", id="in a fence of another language"),
@@ -100,7 +99,7 @@ def test_a_name_with_a_quote_in_it() -> None:
 
 
 def test_without_declared_tools_there_are_no_calls() -> None:
-    """Nothing tells a call from an answer in JSON then."""
+    """Nothing reports a call from an answer in JSON then."""
     for dialect, text in [("llama3_json", F), ("raw_json", F), ("json_array", f"[{F}]"), ("xlam_json", f"[{F}]")]:
         assert [text] == read(dialect, text, tools=None)
 
@@ -149,7 +148,7 @@ def test_fences(dialect: str, label: str) -> None:
     {
         "two": (f"[{F},{G}]", [f, g]),
         "white space": (f"[\n {F} ]\nb", [f, "\nb"]),
-        "one that is no call behind one that is": (f'[{F},{{"x":1}}]', [f, error("missing_tool_name")]),
+        "one that is no call after one that is": (f'[{F},{{"x":1}}]', [f, error("missing_tool_name")]),
         "a bracket too many": (f"[{F}]]", [f, "]"]),
         "no bracket at the end": (f"[{F}", [f, UNCLOSED]),
         "two arrays": (f"[{F}]; [{G}]", [f, g]),
@@ -166,7 +165,7 @@ def test_arrays(text: str, expected: list[Brief]) -> None:
 
 
 def test_the_five_forms_of_xlam() -> None:
-    """Bare, in a fence, behind what it thinks, behind the token of Mistral, in the tag of Hermes."""
+    """Bare, in a fence, after what it thinks, after the token of Mistral, in the tag of Hermes."""
     for text in [
         f"[{F}]",
         f"```json\n[{F}]\n```",
@@ -178,7 +177,7 @@ def test_the_five_forms_of_xlam() -> None:
 
 
 def test_when_it_is_certain() -> None:
-    """Everything is held up to the key of the arguments, and told from there on; or it is text at once."""
+    """Everything is buffered up to the key of the arguments, and told from there on; or it is text immediately."""
     text = '{"name": "f", "parameters": {"a": 1}}'
     options: dict[str, Any] = {"dialects": ["raw_json"], "tools": TOOLS}
     commits = [step.fed for step in steps(text, **options) if step.new]
@@ -189,21 +188,7 @@ def test_when_it_is_certain() -> None:
     assert [text] == raws(text, **options)
 
 
-def test_a_short_text_at_every_cut_there_is() -> None:
-    """However it is cut, it says the same."""
-    text = '{"name":"f"}'
-    assert [call("f")] == brief(assert_chunk_invariant(text, every_way(text), dialects=["raw_json"], tools=TOOLS))
-
-
-@pytest.mark.parametrize("dialect", ["llama3_json", "raw_json", "json_array", "xlam_json"])
-def test_each_dialect_reads_what_it_writes(dialect: str) -> None:
-    """Several calls of one message, too."""
-    text = "\n".join(DIALECTS[dialect].write_call(name, {"a": "}é", "b": [1]}) for name in ("f", "météo"))
-
-    assert [call("f", a="}é", b=[1]), "\n", call("météo", a="}é", b=[1])] == read(dialect, text)
-
-
-def test_auto_reads_what_stands_behind_the_token_of_llama() -> None:
+def test_auto_reads_what_stands_after_the_token_of_llama() -> None:
     """It is unmistakable; the same JSON without it is text there, and a result that holds such JSON stays as it is."""
     assert ["a ", f, " b"] == read_with(f"a <|python_tag|>{F} b", dialects="auto", tools=TOOLS)
     assert [F] == read_with(F, dialects="auto", tools=TOOLS)

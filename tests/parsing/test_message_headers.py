@@ -25,7 +25,7 @@ UNCLOSED = warning("missing_close")
     ],
 )
 def test_inkling(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
-    """Messages are calls, text or thoughts."""
+    """Messages are calls, text or reasoning."""
     text = (
         f"<|message_model|><|content_thinking|>so{ends[0]}<|message_model|><|content_text|>Hi{ends[1]}"
         f'<|message_model|>f<|content_invoke_tool_json|>{{"name":"f","args":{{"a":1}}}}{ends[2]}'
@@ -38,7 +38,7 @@ def test_inkling(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
     {
         "a call at the start": ('f\n{"a": 1}', [f1]),
         "text, and two calls": ('all\nHi>>>f\n{"a": 1}>>>get_weather\n{}', ["Hi", f1, call("get_weather")]),
-        "text behind a call": (">>>f \r\n {}>>>all\nBye", [f, "Bye"]),
+        "text after a call": (">>>f \r\n {}>>>all\nBye", [f, "Bye"]),
         "on a line of its own": ("Hi\n>>>f\n{}\n", ["Hi\n", f, "\n"]),
         "JSON for the user": ('>>>all\n{"a": 1}', ['{"a": 1}']),
         "a tool that is not declared": (">>>h\n{}", [">>>h\n{}"]),
@@ -49,7 +49,7 @@ def test_inkling(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
     },
 )
 def test_functionary(text: str, expected: list[Brief]) -> None:
-    """A line with a declared name and JSON behind it is a call; `all` is the user."""
+    """A line with a declared name and JSON after it is a call; `all` is the user."""
     tools = [{"name": name} for name in ("f", "get_weather", "all")]
     assert expected == read(text, dialects=["functionary_v32"], tools=tools)
 

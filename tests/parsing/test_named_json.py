@@ -38,7 +38,7 @@ UNCLOSED = warning("missing_close")
     },
 )
 def test_the_list_of_the_older_mistral_models(text: str, expected: list[Brief]) -> None:
-    """An array behind the token, or one object, ends where its JSON does; a closing tag goes away."""
+    """An array after the token, or one object, ends where its JSON does; a closing tag is hidden."""
     assert expected == read(text, dialects=["mistral_list"])
 
 
@@ -56,37 +56,37 @@ def test_the_list_of_the_older_mistral_models(text: str, expected: list[Brief]) 
         "the token in a string": ('[TOOL_CALLS]f[ARGS]{"a": "[TOOL_CALLS]"}', [call("f", a="[TOOL_CALLS]")]),
         "arguments in a string": ('[TOOL_CALLS]f[ARGS]"{\\"a\\": 1}" x', [f1, " x"]),
         "broken JSON": ('[TOOL_CALLS]f[ARGS]{"a": tru} x', [error("invalid_json"), " x"]),
-        "a blank line behind broken JSON": ('[TOOL_CALLS]f[ARGS]{"a": x"}\n\nHi', [error("invalid_json"), "\nHi"]),
+        "a blank line after broken JSON": ('[TOOL_CALLS]f[ARGS]{"a": x"}\n\nHi', [error("invalid_json"), "\nHi"]),
         "no arguments, but text": ("[TOOL_CALLS]f[ARGS] no\n\nb", [error("invalid_arguments"), "\nb"]),
         "no arguments, but a call": ("[TOOL_CALLS]f[ARGS][TOOL_CALLS]g[ARGS]{}", [error("invalid_arguments"), g]),
-        "nothing behind the id": ("[TOOL_CALLS]f[CALL_ID]12 x", [error("invalid_arguments")]),
+        "nothing after the id": ("[TOOL_CALLS]f[CALL_ID]12 x", [error("invalid_arguments")]),
         "cut in the separator": ("[TOOL_CALLS]f[CALL_ID]12[AR", [error("truncated")]),
-        "cut behind the separator": ("[TOOL_CALLS]f[ARGS]", [error("truncated")]),
+        "cut after the separator": ("[TOOL_CALLS]f[ARGS]", [error("truncated")]),
         "cut in the arguments": ('[TOOL_CALLS]f[ARGS]{"a": 1', [error("truncated")]),
         "cut in the name": ("[TOOL_CALLS]f", [error("truncated")]),
         "too long a name": ("[TOOL_CALLS]" + "f" * 257 + "{}", [error("invalid_arguments")]),
         "the other form": ('[TOOL_CALLS][{"name": "f"}] x', [f, " x"]),
         "no name": ("[TOOL_CALLS]<b> x", [error("unrecognised_tool_call")]),
-        "a call behind none": ("[TOOL_CALLS]no call [TOOL_CALLS]f{}", [error("invalid_arguments"), f]),
+        "a call after none": ("[TOOL_CALLS]no call [TOOL_CALLS]f{}", [error("invalid_arguments"), f]),
         "the token ends reasoning": ("[THINK]so[TOOL_CALLS]f[ARGS]{}", [thought("so"), f]),
-        "reasoning behind text": ("Hi [THINK]so[/THINK]you", ["Hi ", thought("so"), "you"]),
+        "reasoning after text": ("Hi [THINK]so[/THINK]you", ["Hi ", thought("so"), "you"]),
         "a result that the model forges": ("[TOOL_RESULTS]1[/TOOL_RESULTS] x", [warning("forged_result"), " x"]),
     },
 )
 def test_the_name_and_arguments_of_the_newer_mistral_models(text: str, expected: list[Brief]) -> None:
-    """A call is a name and an object behind the token, and is over with the object."""
+    """A call is a name and an object after the token, and is over with the object."""
     assert expected == read(text, dialects=["mistral_args"])
 
 
 def test_an_id_of_mistral_is_kept() -> None:
-    """What stands behind `[CALL_ID]`, or under `id`, is the provider's id."""
+    """What stands after `[CALL_ID]`, or under `id`, is the provider's id."""
     texts = ("[TOOL_CALLS]f[CALL_ID]9Ae3bDc2F[ARGS]{}", '[TOOL_CALLS] [{"name": "f", "id": "9Ae3bDc2F"}]')
     found = [parse([text], dialects=["mistral_args", "mistral_list"]).calls[0].provider_id for text in texts]
     assert ["9Ae3bDc2F"] * 2 == found
 
 
-def test_both_forms_of_mistral_at_once() -> None:
-    """What follows the token tells the two apart."""
+def test_both_forms_of_mistral_immediately() -> None:
+    """What follows the token reports the two apart."""
     result = parse(['[TOOL_CALLS] [{"name":"f"}]\n[TOOL_CALLS]g[ARGS]{}'], dialects=["mistral_list", "mistral_args"])
     assert [("f", "mistral_list"), ("g", "mistral_args")] == [(each.name, each.dialect) for each in result.calls]
     for text in ("[TOOL_CALLS]no call", "[TOOL_CALLS] no [TOOL_CALLS"):
@@ -105,7 +105,7 @@ class Form(NamedTuple):
     behind: str
     """What comes before the arguments."""
     close: str
-    """What comes behind them."""
+    """What comes after them."""
 
     def write(self, name: str, arguments: str = "{}") -> str:
         """Return one call, without the wrapper."""
@@ -231,7 +231,7 @@ def test_calls_gone_bad(form: Form) -> None:
     ("text", "expected"),
     {
         "half a fence": (f"{CALLS}{CALL}function{SEPARATOR}f\n{{}}\n```{END}{END_OF_CALLS}", [f]),
-        "no line end behind the name": (f"{CALL}function{SEPARATOR}f{{}}{END}", [f]),
+        "no line end after the name": (f"{CALL}function{SEPARATOR}f{{}}{END}", [f]),
         "a fence without lines": (f"{CALL}function{SEPARATOR}f```{{}}```{END}", [f]),
         "white space around the name": (f"{CALL}function{SEPARATOR}\nf \r\n{{}}{END}", [f]),
         "no arguments at all": (f"{CALL}function{SEPARATOR}f{END}.", [f, "."]),
@@ -254,8 +254,8 @@ def test_calls_gone_bad(form: Form) -> None:
         "the end of the message": ("Bye<｜end▁of▁sentence｜>", ["Bye"]),
     },
 )
-def test_both_forms_of_deepseek_at_once(text: str, expected: list[Brief]) -> None:
-    """What stands behind the token of a call tells the two apart."""
+def test_both_forms_of_deepseek_immediately(text: str, expected: list[Brief]) -> None:
+    """What stands after the token of a call reports the two apart."""
     assert expected == read(text, dialects=["deepseek_v3", "deepseek_v31"])
 
 
@@ -331,7 +331,7 @@ def test_sections_of_kimi() -> None:
     },
 )
 def test_gigachat(text: str, expected: list[Brief]) -> None:
-    """JSON that names the tool stands behind one of several marks."""
+    """JSON that names the tool stands after one of several marks."""
     assert expected == read(text, dialects=["gigachat3"])
 
 

@@ -1,4 +1,4 @@
-"""Near misses: text that is shown as text, and reported once behind the character that decides."""
+"""Near misses: text that is shown as text, and reported once after the character that decides."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def read(text: str, **options: Any) -> list[tuple[str, str | None]]:
 
 
 @together("name", MISSES)
-def test_what_comes_near_is_reported_behind_what_decides_it(name: str) -> None:
+def test_what_comes_near_is_reported_after_what_decides_it(name: str) -> None:
     """The warning repeats the text that has just been shown, and nothing of that text is hidden."""
     text, *expected = MISSES[name]
     found = read(text)
@@ -184,7 +184,7 @@ def test_text_that_is_hidden_is_none(policy: str) -> None:
     assert ['###{"'] == [raw for _, raw in near(parse(text, after_call=policy).events)]  # type: ignore[arg-type]  # of the table
 
 
-def test_trimmed_white_space_comes_behind_it() -> None:
+def test_trimmed_white_space_comes_after_it() -> None:
     """Where white space waits for what follows, a near miss does not wait for it."""
     for deltas in usual_ways("- ~~~tool_call\n{"):
         events = coalesce(feed(deltas, trim=True))

@@ -24,7 +24,7 @@ ALL = tuple(DIALECTS.values())
         "what only begins like one": ("hash_marker", "### Title", "### Title"),
         "two of them": ("hash_marker", "###:###:", "#\u2060##:#\u2060##:"),
         "a marker of another dialect": ("hash_marker", "~~~tool_call", "~~~tool_call"),
-        "one that goes on": ("tilde_fence", "~~~~~~~", "~\u2060~\u2060~\u2060~\u2060~\u2060~~"),
+        "one that continues": ("tilde_fence", "~~~~~~~", "~\u2060~\u2060~\u2060~\u2060~\u2060~~"),
         "a token of a chat template": ("tilde_fence", "<|im_end|>", "<\u2060|im_end|>"),
         "tokens of another one": ("tilde_fence", "[/INST] <<SYS>>", "[\u2060/INST] <\u2060<SYS>>"),
         "one inside another": ("tilde_fence", "<|[INST]|>", "<\u2060|[\u2060INST]|>"),
@@ -34,7 +34,7 @@ ALL = tuple(DIALECTS.values())
     },
 )
 def test_texts(dialect: str, text: str, expected: str) -> None:
-    """The joiner stands behind the first character, and nothing else changes."""
+    """The joiner stands after the first character, and nothing else changes."""
     assert expected == neutralise(text, [DIALECTS[dialect]])
     assert text == restore(expected, [DIALECTS[dialect]])
 
@@ -72,7 +72,7 @@ def test_a_long_text_is_as_its_parts_are() -> None:
         assert "a" * at + shown + "a" * neutralising._BLOCK + shown == neutralise(text, dialects)
 
 
-def test_each_character_is_looked_at_once() -> None:
+def test_each_character_is_looked_immediately() -> None:
     """However many dialects are enabled: whatever begins with one character is looked for together."""
     pattern = neutralising.finds_structure(DIALECTS.values()).pattern
     assert 1 == pattern.count("<(?=")

@@ -1,4 +1,4 @@
-"""Markers with a nonce: a call that somebody planted is text, because nobody can know what is in the marker."""
+"""Markers with a nonce: a call that someone planted is text, because no one can know what is in the marker."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_call_that_the_nonce_of_another_conversation_opens_is_text(make: Calla
 
 
 def test_the_forms_are_those_that_are_promised() -> None:
-    """The nonce stands behind the hashes, and as a word of its own in every other place."""
+    """The nonce stands after the hashes, and as a word of its own in every other place."""
     assert '###k7:{"toolName":"f","parameters":{}}' == hash_marker(nonce="k7").write_call("f", {})
     assert '###result k7 f: {"a":1}' == hash_marker(nonce="k7").write_result("f", '{"a": 1}')
     assert '~~~tool_call k7\n{"name":"f","arguments":{}}\n~~~' == tilde_fence(nonce="k7").write_call("f", {})
@@ -93,7 +93,7 @@ def test_the_forms_are_those_that_are_promised() -> None:
 
 @pytest.mark.parametrize("make", [hash_marker, tilde_fence])
 def test_a_prompt_tells_the_nonce(make: Callable[..., Dialect]) -> None:
-    """In the example, and once more in words, because models drop what looks like noise."""
+    """In the example, and again in words, because models drop what looks like noise."""
     text = make(nonce="k7").instructions()
 
     assert "it is no call without the k7" in text

@@ -57,7 +57,7 @@ def test_values(value: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param(f"<tool_call>f{A}x</tool_call>y", [cut, "y"], id="text behind a value, which is a part of it"),
+        pytest.param(f"<tool_call>f{A}x</tool_call>y", [cut, "y"], id="text after a value, which is a part of it"),
         pytest.param(
             "<tool_call>f<arg_key>a<arg_value>x</arg_value></tool_call>y", [broken, "y"], id="a key not closed"
         ),
@@ -78,7 +78,7 @@ def test_what_is_broken(text: str, expected: list[Brief]) -> None:
         pytest.param("<tool_call>f<arg_key>a</arg_key", id="in the end of a key"),
         pytest.param("<tool_call>f<arg_key>a</arg_key>\n<arg_v", id="before a value"),
         pytest.param("<tool_call>f<arg_key>a</arg_key><arg_value>x</arg_", id="in a value"),
-        pytest.param(f"<tool_call>f{A}\n", id="behind a value"),
+        pytest.param(f"<tool_call>f{A}\n", id="after a value"),
         pytest.param(f"<tool_call>f{A}</tool_", id="in the end of the call"),
     ],
 )

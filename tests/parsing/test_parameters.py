@@ -29,7 +29,7 @@ def wrapped(body: str) -> str:
 
 
 def value(text: str) -> str:
-    """Return a call in which this stands behind the tag of a parameter."""
+    """Return a call in which this stands after the tag of a parameter."""
     return f"<tool_call><function=f><parameter=a>{text}"
 
 
@@ -124,11 +124,11 @@ def test_of_an_unknown_tool_every_parameter_may_be_the_next() -> None:
     {
         "a closing tag in a value": (value("x</parameter>y" + END + " z"), [call("f", a="x</parameter>y"), " z"]),
         "one too many": (wrapped(f"<function=f>{A}</parameter></function>\n{F}"), [call("f", a="x\n</parameter>"), f]),
-        "no tag behind the name": (wrapped(f"<function=f>x{F}"), [broken, f]),
+        "no tag after the name": (wrapped(f"<function=f>x{F}"), [broken, f]),
         "no bracket": (wrapped("<function=f\n<parameter=a>x</parameter></function>"), [broken]),
         "none for a value": (wrapped("<function=f><parameter=a\nx</parameter></function>"), [broken]),
         "the end of the wrapper before prose": (wrapped(f"<function=f>{A}x") + " y", [cut, " y"]),
-        "text behind a function": (wrapped(f"{F}oops"), [f, broken]),
+        "text after a function": (wrapped(f"{F}oops"), [f, broken]),
         "text between functions": (wrapped(f"{F}oops{F}"), [f, broken, f]),
         "prose in a wrapper": (f"<tool_call>{F}\nIt is\n\nwarm", [f, broken, "\nwarm"]),
         "text at the end of the stream": (f"<tool_call>{F}It", [f, broken, unclosed]),
@@ -146,13 +146,13 @@ def test_what_is_broken(text: str, expected: list[Brief]) -> None:
     [
         pytest.param("<tool_call><function=", id="in the tag of a function"),
         pytest.param("<tool_call><function=f", id="in a name"),
-        pytest.param("<tool_call><function=f>", id="behind the tag"),
+        pytest.param("<tool_call><function=f>", id="after the tag"),
         pytest.param("<tool_call><function=f>\n<para", id="in the tag of a parameter"),
         pytest.param("<tool_call><function=f><parameter=a", id="in the name of a parameter"),
         pytest.param(value(""), id="before a value"),
         pytest.param(value("x\n</par"), id="in the end of a value"),
         pytest.param(value("x</function>\n</tool"), id="in the end of the wrapper, which alone would end the value"),
-        pytest.param(value("x</parameter>\n"), id="behind a parameter"),
+        pytest.param(value("x</parameter>\n"), id="after a parameter"),
         pytest.param(value("x</parameter></fun"), id="in the end of the function"),
         pytest.param("<function=f><parameter=", id="without a wrapper"),
     ],
@@ -163,7 +163,7 @@ def test_what_is_cut(text: str) -> None:
     assert [text] == raws(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
-def test_a_function_that_begins_behind_another_is_cut() -> None:
+def test_a_function_that_begins_after_another_is_cut() -> None:
     """What is complete is called all the same."""
     text = f"<tool_call>{F}<func"
 
@@ -198,7 +198,7 @@ def test_functions_of_llama(text: str, expected: list[Brief]) -> None:
 
 
 def test_what_follows_tells_the_forms_apart() -> None:
-    """All forms that share a tag can be enabled at once."""
+    """All forms that share a tag can be enabled immediately."""
     text = f'{F}<function=g>{{}}</function><tool_call>{{"name": "g"}}</tool_call><tool_call>g</tool_call>{wrapped(F)}'
     dialects = ["hermes_json", "qwen3_coder_xml", "llama31_function_tag", "glm_xml"]
 

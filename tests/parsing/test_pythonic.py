@@ -59,7 +59,7 @@ def olmo(text: str) -> str:
     },
 )
 def test_calls_between_tags(inner: str, expected: list[Brief]) -> None:
-    """In a list or not, on lines or not; text before, between and behind the tags is visible."""
+    """In a list or not, on lines or not; text before, between and after the tags is visible."""
     text = olmo(inner)
     assert expected == read(text, **OLMO)
     assert ["So: ", *expected, " then\n", *expected, "!"] == brief(feed([f"So: {text} then\n{text}!"], **OLMO))
@@ -79,7 +79,7 @@ def test_calls_between_tags(inner: str, expected: list[Brief]) -> None:
         "a name without a value": ("f(x)", [error("invalid_arguments")]),
         "a dict without a name": ("f({'a': 1})", [error("invalid_arguments")]),
         "a word that is no literal": ("f(a=Paris)", [error("invalid_arguments")]),
-        "a good one behind a bad one": ("f(a=[x, 1])\ng()", [error("invalid_arguments"), g]),
+        "a good one after a bad one": ("f(a=[x, 1])\ng()", [error("invalid_arguments"), g]),
         "the same argument twice": ("f(a=1, a=2)", [error("duplicate_key")]),
         "not a number": ("f(a=nan)", [error("not_a_number")]),
         "more than a number holds": ("f(a=1e999)", [error("not_a_number")]),
@@ -91,20 +91,20 @@ def test_calls_between_tags(inner: str, expected: list[Brief]) -> None:
         "a colon": ("f(a: 1)", [UNREADABLE]),
         "one star": ("f(*{'a': 1})", [UNREADABLE]),
         "two stars and a list": ("f(**[1])", [UNREADABLE]),
-        "text behind two stars": ("f(**{'a': 1} b=2)", [UNREADABLE]),
+        "text after two stars": ("f(**{'a': 1} b=2)", [UNREADABLE]),
         "a dict that does not end": ("f(**{'a': 1)", [UNREADABLE]),
         "a quote too many": ("f(a='it's')", [UNREADABLE]),
         "a parenthesis too many": ("f(a=1))", [call("f", a=1), UNREADABLE]),
-        "prose behind a call": ("f() and more", [f, UNREADABLE]),
-        "JSON behind a call": ("f()\n{}", [f, UNREADABLE]),
+        "prose after a call": ("f() and more", [f, UNREADABLE]),
+        "JSON after a call": ("f()\n{}", [f, UNREADABLE]),
         "a bracket too many": ("f()]", [f, UNREADABLE]),
         "a list that looks like a link": ("[f()](x)", [f, UNREADABLE]),
         "a list without its bracket": ("[f() g()", [f, g]),
-        "nothing is a call behind what is broken": ("f(a=1\ng()", [UNREADABLE]),
+        "nothing is a call after what is broken": ("f(a=1\ng()", [UNREADABLE]),
     },
 )
 def test_malformed_calls_end_at_the_tag(inner: str, expected: list[Brief]) -> None:
-    """Each has its own code; what is readable around it survives, and the answer goes on behind the tag."""
+    """Each has its own code; what is readable around it survives, and the answer continues after the tag."""
     assert [*expected, " so"] == read(olmo(inner) + " so", **OLMO)
 
 
@@ -127,10 +127,10 @@ def test_a_missing_quote_does_not_swallow_the_answer() -> None:
         "cut in a name": ("<function_calls>f(a", [error("truncated")]),
         "cut before a value": ("<function_calls>f(a=", [error("truncated")]),
         "cut in a string": ("<function_calls>f(a='x", [error("truncated")]),
-        "cut behind a number": ("<function_calls>f(a=1", [error("truncated")]),
-        "cut behind a comma": ("<function_calls>f(a=1,", [error("truncated")]),
+        "cut after a number": ("<function_calls>f(a=1", [error("truncated")]),
+        "cut after a comma": ("<function_calls>f(a=1,", [error("truncated")]),
         "cut in a string without a name": ("<function_calls>f('x", [error("truncated")]),
-        "cut behind two stars": ("<function_calls>f(**", [error("truncated")]),
+        "cut after two stars": ("<function_calls>f(**", [error("truncated")]),
         "cut in the second name": ("<function_calls>f()\ng", [f, error("truncated")]),
         "an opening tag in the place of a closing one": (
             "<function_calls>f() <function_calls>g()</function_calls>",
@@ -182,7 +182,7 @@ def test_a_result_that_lfm2_forges() -> None:
         "two calls": ("\n [f(a=1), g(b='x')]\n", ["\n ", call("f", a=1), call("g", b="x"), "\n"]),
         "a dotted name": ("[ a.b(),]", [call("a.b")]),
         "the first name has to be declared": ("[f(), other()]", [f, call("other")]),
-        "behind reasoning": ("<think>x</think>[f()]", [thought("x"), f]),
+        "after reasoning": ("<think>x</think>[f()]", [thought("x"), f]),
         "no bracket at the end": ("[f()", [f, warning("missing_close")]),
         "a comma at the end": ("[f(),", [f, warning("missing_close")]),
         "cut": ("[f(), g(", [f, error("truncated")]),
@@ -246,7 +246,7 @@ def test_limits(limits: Limits, inner: str, expected: list[Brief]) -> None:
     assert [*expected, "so"] == read(olmo(inner) + "so", limits=limits, **OLMO)
 
 
-def test_a_tag_that_is_cut_behind_a_limit() -> None:
+def test_a_tag_that_is_cut_after_a_limit() -> None:
     """What was the beginning of a string's mark, and is none, is still looked at."""
     text = "<|tool_call>call:f{a:[" + "1," * 30 + "<tool_call|>so"
     expected = [error("too_large"), warning("skipped", 54), "so"]
@@ -260,22 +260,6 @@ def test_deltas_are_the_arguments_as_json() -> None:
     pieces = [event.text for event in events if isinstance(event, CallDelta)]
     assert {"a": 'it\'s "x"', "b": [True, None]} == json.loads("".join(pieces))
     assert len(pieces) > 10
-
-
-@together("dialect", ["pythonic", "pythonic_llama4", "olmo3_pythonic", "lfm2_pythonic"])
-@together(
-    "arguments",
-    [
-        {},
-        {"a": "x\n'\"\\", "b": [None, True, 1.5e-9, {"c d": []}], "d": {"e": 10**20}},
-        {"a b": 1, "": "x"},
-        {"(": "</function_calls><|tool_call_end|><|python_end|>"},
-    ],
-)
-def test_what_is_written_is_read(dialect: str, arguments: dict[str, Any]) -> None:
-    """Any arguments: those with odd names behind two stars."""
-    text = DIALECTS[dialect].write_call("get_weather", arguments)
-    assert [call("get_weather", **arguments)] == brief(feed([text], dialects=[dialect], tools=TOOLS))
 
 
 def test_how_the_models_templates_write() -> None:
@@ -313,7 +297,7 @@ LOOSE = [
 
 
 def test_what_lfm_writes_loosely() -> None:
-    """A quote ends a string where structure follows it, and, behind one that does not, where brackets balance."""
+    """A quote ends a string where structure follows it, and, after one that does not, where brackets balance."""
     with cases() as case:
         for name, text, value in LOOSE:
             with case(name):
@@ -335,6 +319,6 @@ def test_what_lfm_writes_loosely() -> None:
     ],
 )
 def test_what_lfm_writes_too_loosely(text: str) -> None:
-    """Nothing is guessed, and the text behind the call is not lost."""
+    """Nothing is guessed, and the text after the call is not lost."""
     found = read(f"<|tool_call_start|>[f(a={text})]<|tool_call_end|>!", dialects=["lfm2_pythonic"])
     assert [error("unrecognised_tool_call"), "!"] == found

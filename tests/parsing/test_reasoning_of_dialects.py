@@ -52,7 +52,7 @@ def test_tags_of_dialects(dialect: str, opening: str, closing: str) -> None:
 
 
 def test_any_tag_closes_what_the_prompt_has_opened() -> None:
-    """Several dialects can be enabled, and nobody has seen which tag was opened."""
+    """Several dialects can be enabled, and no one has seen which tag was opened."""
     for closing in ("<|END_THINKING|>", "</seed:think>", "[/THINK]", "<|end|>"):
         options: dict[str, Any] = {"dialects": ("cohere_action_json", "seed_oss_xml", "harmony"), "in_reasoning": True}
 
@@ -63,15 +63,15 @@ def test_any_tag_closes_what_the_prompt_has_opened() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param(" \n<seed:think>a</seed:think>b", [" ", thought("a"), "b"], id="behind white space"),
-        pytest.param("x <seed:think>a", ["x <seed:think>a"], id="behind a word it is text"),
-        pytest.param(WRITTEN["seed_oss_xml"] + "<seed:think>a", [f, thought("a")], id="behind a call"),
-        pytest.param("</seed:think>a", ["a"], id="a closing tag alone goes away"),
+        pytest.param(" \n<seed:think>a</seed:think>b", [" ", thought("a"), "b"], id="after white space"),
+        pytest.param("x <seed:think>a", ["x <seed:think>a"], id="after a word it is text"),
+        pytest.param(WRITTEN["seed_oss_xml"] + "<seed:think>a", [f, thought("a")], id="after a call"),
+        pytest.param("</seed:think>a", ["a"], id="a closing tag alone is hidden"),
         pytest.param("<seed:think>a</think>b", [thought("a</think>b")], id="closed by its own tag alone"),
     ],
 )
 def test_tags_that_count_where_think_does(text: str, expected: list[Brief]) -> None:
-    """A tag that could be text counts at the start of a message and behind a call."""
+    """A tag that could be text counts at the start of a message and after a call."""
     assert expected == read(text, dialects=("seed_oss_xml",))
 
 
@@ -131,7 +131,7 @@ def read_anew(text: str, **options: Any) -> list[Brief]:
 
 
 def house(**options: Any) -> Dialect:
-    """A dialect that somebody made, with openers that cannot stand everywhere."""
+    """A dialect that someone made, with openers that cannot stand everywhere."""
     return Dialect(
         id="house",
         openers=(
@@ -164,9 +164,9 @@ def _name(span: Span) -> Generator[None, None, None]:
         "a call that is followed by more does not": ("a @call:f;b", [thought("a @call:f;b"), ALIKE]),
         "with white space before the commit point": ("a @call \n:f;", [thought("a "), f]),
         "not quite one": ("a @call \n;</think>b", [thought("a @call \n;"), "b"]),
-        "behind what it must not follow": ("a@call:f;</think>b", [thought("a@call:f;"), "b"]),
-        "at once": ("@call:f;", [f]),
-        "behind half a marker": ("@@call:f;", [thought("@"), f]),
+        "after what it must not follow": ("a@call:f;</think>b", [thought("a@call:f;"), "b"]),
+        "immediately": ("@call:f;", [f]),
+        "after half a marker": ("@@call:f;", [thought("@"), f]),
         "cut before the commit point": ("a @call", [thought("a @call")]),
         "one that needs a line of its own does not": ("a\n@@f\nb</think>c", [thought("a\n@@f\nb"), ALIKE, "c"]),
         "closed in the middle of one": ("a @call </think>c", [thought("a @call "), "c"]),
@@ -181,7 +181,7 @@ def test_what_ends_reasoning(text: str, expected: list[Brief]) -> None:
 
 
 def test_a_long_marker_is_noticed_in_reasoning() -> None:
-    """What would be a call is told however long its marker is, and however it is cut."""
+    """What would be a call is reported however long its marker is, and however it is cut."""
     text = f"<|channel|>commentary to=functions.{'f' * 80} <|constrain|>json{' ' * 12}<|message|>"
 
     assert [thought(text + "{}"), ALIKE, "b"] == read(f"<think>{text}{{}}</think>b", dialects=("harmony",))
@@ -257,7 +257,7 @@ def test_prose_that_the_prompt_has_begun() -> None:
             "tool_calls_list",
             WRITTEN["tool_calls_list"] + "\n[BEGIN FINAL RESPONSE]\nb",
             [f, "\n\nb"],
-            id="Apriel, behind a call",
+            id="Apriel, after a call",
         ),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_call_that_is_cut(dialect: str) -> None:
 
 
 @EACH
-def test_nothing_is_told_until_it_is_decided(dialect: str) -> None:
+def test_nothing_is_reported_until_it_is_decided(dialect: str) -> None:
     """Not even that a call is being written; and the reasoning that follows has nothing to take back."""
     begin, one, end, _ = FORMS[dialect]
     parser = Parser(**options(dialect, call_deltas=True))
@@ -82,7 +82,7 @@ def test_nothing_is_told_until_it_is_decided(dialect: str) -> None:
 
 
 def test_line_feeds_before_a_run() -> None:
-    """Those that the template puts before a call are no thoughts; where the call is one, they are."""
+    """Those that the template puts before a call are no reasoning; where the call is one, they are."""
     for dialect, count in (("qwen3_coder_xml", 2), ("deepseek_dsml", 2), ("glm_xml", 1), ("kimi_k2", 0)):
         begin, one, end, _ = FORMS[dialect]
         some = "\n" * count

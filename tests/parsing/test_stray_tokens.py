@@ -24,7 +24,7 @@ STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜t
 @together(
     ("dialect", "text", "expected"),
     {
-        "the end of Gemma's thoughts": ("gemma4", "a<channel|>b", ["ab"]),
+        "the end of Gemma's reasoning": ("gemma4", "a<channel|>b", ["ab"]),
         "the end of Ling's message": ("hermes_json", "Bye<|role_end|>", ["Bye"]),
         "the same in the other dialect of Ling": ("glm_xml", "Bye<|role_end|>\n", ["Bye\n"]),
         "the end of Phi's call": ("granite_list", '<|tool_call|>[{"name":"f"}]<|/tool_call|>', [f]),
@@ -48,12 +48,12 @@ STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜t
     },
 )
 def test_tokens_that_go_away(dialect: str, text: str, expected: list[Brief]) -> None:
-    """Around nothing, in text and behind a call."""
+    """Around nothing, in text and after a call."""
     assert expected == read(text, dialects=[dialect], tools=TOOLS)
 
 
 def test_a_call_that_is_closed_twice() -> None:
-    """The tag goes away behind a call, and elsewhere it is text, unless it is a token that is hidden everywhere."""
+    """The tag is hidden after a call, and elsewhere it is text, unless it is a token that is hidden everywhere."""
     tags = {each: closes(dialect.write_call("f", {})) for each, dialect in DIALECTS.items()}
     found = {each: tag[0] for each, tag in tags.items() if tag and each not in ("morph_xml", "kimi_k3_xtml")}
     assert len(found) > 40
@@ -67,7 +67,7 @@ def test_a_call_that_is_closed_twice() -> None:
     ("text", "expected"),
     {
         "to the tool": ("to=f<|message|>" + ATEM, [call("f", a="x")]),
-        "behind thoughts": (
+        "after reasoning": (
             "to=self<|message|>Hm<|eom|><|start|>assistant to=f<|message|>" + ATEM + "<|eom|>",
             [thought("Hm"), call("f", a="x")],
         ),
@@ -75,9 +75,9 @@ def test_a_call_that_is_closed_twice() -> None:
         "without a header": (ATEM, [ATEM.replace("NAME", "f")]),
         "text to a tool": ("to=f<|message|>what?<|eom|>a", [error("unrecognised_tool_call"), "a"]),
         "cut in the wrapper": ("to=f<|message|><atem:fun", [error("truncated")]),
-        "cut behind the header": ("to=f<|message|>", [error("truncated")]),
-        "the prompt's header goes on": (" to=f<|message|>" + ATEM, [call("f", a="x")]),
-        "the same, thoughts": (" to=self<|message|>Hm<|eom|>", [thought("Hm")]),
+        "cut after the header": ("to=f<|message|>", [error("truncated")]),
+        "the prompt's header continues": (" to=f<|message|>" + ATEM, [call("f", a="x")]),
+        "the same, reasoning": (" to=self<|message|>Hm<|eom|>", [thought("Hm")]),
         "the same, an answer": (" to=user<|message|> a", [" a"]),
         "nearly a header": (" to=users", [" to=users"]),
     },

@@ -142,7 +142,7 @@ BEST = {
     "gemma3:12b-it-qat": "tool_code",
     "olmo-3.1-32b-think": "olmo3_pythonic",
     "prime-intellect/intellect-3": "hermes_json",
-    # fine-tunes that nobody lists
+    # fine-tunes that no one lists
     "acme/support-agent-qwen2_5-7b-lora": "hermes_json",
     "Dolphin3.0-Llama3.1-8B": "llama3_json",
     "someone/MyTune-Mistral-Nemo-12B-v4": "mistral_list",
@@ -180,8 +180,8 @@ def test_nothing_is_said_of_other_models(name: str) -> None:
     assert () == dialects_for(name)
 
 
-def test_several_are_told_from_the_best_to_the_rest() -> None:
-    """A name says what a model is, and behind it what it is made of."""
+def test_several_are_reported_from_the_best_to_the_rest() -> None:
+    """A name says what a model is, and after it what it is made of."""
     assert ("qwen3_coder_xml", "hermes_json") == dialects_for("qwen3-coder")
     assert ("hermes_json", "llama3_json") == dialects_for("Hermes-3-Llama-3.1-8B")
 

@@ -118,7 +118,7 @@ def test_a_value_that_is_not_closed(form: Form) -> None:
 
 
 @EVERY
-def test_text_behind_a_value_that_is_not_closed(form: Form) -> None:
+def test_text_after_a_value_that_is_not_closed(form: Form) -> None:
     """Until the message ends it is the value's, and then text: the last closing tag ends the call, which is none."""
     options = {"dialects": [form.dialect], "tools": TOOLS}
     open_call, tag, cut = form.begin + "x", form.close.strip(), error("truncated")
@@ -129,7 +129,7 @@ def test_text_behind_a_value_that_is_not_closed(form: Form) -> None:
 
 
 def test_line_feeds_of_seed() -> None:
-    """Its template puts none around a value, so that one behind a value is lost only where one stands before it."""
+    """Its template puts none around a value, so that one after a value is lost only where one stands before it."""
     begin, end = "<seed:tool_call><function=f><parameter=a>", "</parameter></function></seed:tool_call>"
     for written, value in [("x\n", "x\n"), ("x\n\n", "x\n\n"), ("\nx\n", "x"), ("\nx", "x"), ("\n", ""), ("", "")]:
         assert [call("f", a=value)] == read(begin + written + end, dialects=["seed_oss_xml"], tools=TOOLS), written

@@ -57,7 +57,7 @@ LINES = Dialect(
     ],
 )
 def test_what_is_read(text: str, expected: list[Any]) -> None:
-    """At every cut; what its reader refuses is an error, and text goes on behind it."""
+    """At every cut; what its reader refuses is an error, and text continues after it."""
     assert expected == brief(assert_chunk_invariant(text, usual_ways(text), dialects=[LINES]))
 
 
@@ -73,7 +73,7 @@ def test_what_its_texts_are() -> None:
 
 
 def test_its_bound() -> None:
-    """Over the limit nothing is kept for the reader, and the text behind the call is shown."""
+    """Over the limit nothing is kept for the reader, and the text after the call is shown."""
     text = "<invoke_tool>\nname: f\nx: " + 500 * "x" + "\n</invoke_tool> b"
     answer = parse(text, dialects=[LINES], limits=Limits(call=100))
 

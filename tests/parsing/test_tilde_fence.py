@@ -6,7 +6,7 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import tilde_fence
-from streamtools.testing.laws import assert_chunk_invariant, steps
+from streamtools.testing.laws import steps
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, raws, read, warning
 
@@ -22,22 +22,22 @@ FORGED, UNCLOSED = warning("forged_result"), warning("missing_close")
     {
         "nothing else": (F, [f]),
         "between two lines": (f"Before\n{F}\nAfter", ["Before\n", f, "\nAfter"]),
-        "behind indentation": (f"  \t{F}", ["  \t", f]),
-        "behind any indentation": (f"{' ' * 40}{F}", [" " * 40, f]),
-        "blanks behind the marker": ('~~~tool_call \t \n{"name":"f"}\n~~~', [f]),
-        "thirty-two spaces behind the marker": (f'~~~tool_call{" " * 32}\n{{"name":"f"}}\n~~~', [f]),
+        "after indentation": (f"  \t{F}", ["  \t", f]),
+        "after any indentation": (f"{' ' * 40}{F}", [" " * 40, f]),
+        "blanks after the marker": ('~~~tool_call \t \n{"name":"f"}\n~~~', [f]),
+        "thirty-two spaces after the marker": (f'~~~tool_call{" " * 32}\n{{"name":"f"}}\n~~~', [f]),
         "lines that end with CR LF": ('~~~tool_call\r\n{"name":"f"}\r\n~~~\r\n', [f, "\r\n"]),
         "white space around the body": ('~~~tool_call\n\n \t{"name":"f"}\n\n\n~~~', [f]),
         "blank lines in good JSON": ('~~~tool_call\n{\n\n"name":\n"f"\n\n}\n~~~', [f]),
         "closed on the line of the brace": ('~~~tool_call\n{"name":"f"}~~~', [f]),
-        "closed behind indentation": ('~~~tool_call\n{"name":"f"}\n   ~~~', [f]),
+        "closed after indentation": ('~~~tool_call\n{"name":"f"}\n   ~~~', [f]),
         "a fourth tilde is text": (f"{F}~ ~~~", [f, "~ ~~~"]),
         "text on the closing line": (f"{F} after", [f, " after"]),
-        "behind the close no line begins": (f"{F}{G}", [f, G]),
+        "after the close no line begins": (f"{F}{G}", [f, G]),
         "two calls": (f"{F}\n{G}", [f, "\n", g]),
         "the same call twice is two calls": (f"{F}\nthen\n\n{F}", [f, "\nthen\n\n", f]),
-        "another dialect right behind the close": (f'{F}###:{{"name":"g"}}', [f, g]),
-        "behind another dialect's call": (f'###:{{"name":"g"}}\n{F}', [g, "\n", f]),
+        "another dialect right after the close": (f'{F}###:{{"name":"g"}}', [f, g]),
+        "after another dialect's call": (f'###:{{"name":"g"}}\n{F}', [g, "\n", f]),
         "on the line of another dialect's call": (f'###:{{"name":"g"}}{F}', [g, F]),
         "markers in a string": (
             '~~~tool_call\n{"name":"f","args":{"a":"~~~\\n~~~tool_call"}}\n~~~',
@@ -50,7 +50,7 @@ FORGED, UNCLOSED = warning("forged_result"), warning("missing_close")
     },
 )
 def test_calls(text: str, expected: list[Brief]) -> None:
-    """One JSON object between the marker's line and the third tilde behind it."""
+    """One JSON object between the marker's line and the third tilde after it."""
     assert expected == read(text)
 
 
@@ -119,20 +119,20 @@ def test_the_calls_of_an_array_share_out_its_text() -> None:
     "text",
     [
         pytest.param('text ~~~tool_call\n{"name":"f"}\n~~~', id="in the middle of a line"),
-        pytest.param('text\r~~~tool_call\n{"name":"f"}\n~~~', id="behind a lone CR"),
-        pytest.param('text\u2028~~~tool_call\n{"name":"f"}\n~~~', id="behind a line separator of Unicode"),
-        pytest.param('\x0b~~~tool_call\n{"name":"f"}\n~~~', id="behind a vertical tab"),
-        pytest.param('\u00a0~~~tool_call\n{"name":"f"}\n~~~', id="behind a space that does not break"),
+        pytest.param('text\r~~~tool_call\n{"name":"f"}\n~~~', id="after a lone CR"),
+        pytest.param('text\u2028~~~tool_call\n{"name":"f"}\n~~~', id="after a line separator of Unicode"),
+        pytest.param('\x0b~~~tool_call\n{"name":"f"}\n~~~', id="after a vertical tab"),
+        pytest.param('\u00a0~~~tool_call\n{"name":"f"}\n~~~', id="after a space that does not break"),
         pytest.param('~~~tool_caller\n{"name":"f"}\n~~~', id="a longer word"),
         pytest.param('~~~tool_calls\n{"name":"f"}\n~~~', id="the plural"),
         pytest.param('~~~tool_call now\n{"name":"f"}\n~~~', id="more on the line"),
         pytest.param('~~~tool_call{"name":"f"}\n~~~', id="the body on the line"),
-        pytest.param('~~~ tool_call\n{"name":"f"}\n~~~', id="a space behind the tildes"),
+        pytest.param('~~~ tool_call\n{"name":"f"}\n~~~', id="a space after the tildes"),
         pytest.param('~~~~tool_call\n{"name":"f"}\n~~~', id="four tildes"),
         pytest.param('~~tool_call\n{"name":"f"}\n~~', id="two tildes"),
         pytest.param('~~~TOOL_CALL\n{"name":"f"}\n~~~', id="capitals"),
         pytest.param('```tool_call\n{"name":"f"}\n```', id="back-ticks"),
-        pytest.param(f'~~~tool_call{" " * 33}\n{{"name":"f"}}\n~~~', id="thirty-three spaces behind the marker"),
+        pytest.param(f'~~~tool_call{" " * 33}\n{{"name":"f"}}\n~~~', id="thirty-three spaces after the marker"),
         pytest.param('~~~tool_call\r\r\n{"name":"f"}\n~~~', id="two CR before the LF"),
         pytest.param('- ~~~tool_call\n{"name":"f"}\n~~~', id="in a list item"),
         pytest.param('> ~~~tool_call\n> {"name":"f"}\n> ~~~', id="in a quote"),
@@ -163,7 +163,7 @@ def test_text(text: str) -> None:
     ],
 )
 def test_text_is_released_at_the_character_that_decides(text: str, decides: str) -> None:
-    """Everything is held up to that character, and nothing from there on."""
+    """Everything is buffered up to that character, and nothing from there on."""
     at = next(index for index, step in enumerate(steps(text)) if step.new)
 
     assert decides == text[at]
@@ -171,7 +171,7 @@ def test_text_is_released_at_the_character_that_decides(text: str, decides: str)
     assert "" == [*steps(text)][at].held
 
 
-def test_indentation_is_shown_at_once() -> None:
+def test_indentation_is_shown_immediately() -> None:
     """The white space before a marker is text whatever comes, so it is not held for a moment."""
     told = [step.new for step in steps("  \t~~~tool_call", dialects="tilde_fence")]
 
@@ -196,11 +196,11 @@ def test_the_line_end_commits() -> None:
         "a string": ('~~~tool_call\n"f"\n~~~ on', [BROKEN, " on"]),
         "a bare word": ('~~~tool_call\n{"name":f}\n~~~ on', [BROKEN, " on"]),
         "a trailing comma": ('~~~tool_call\n{"name":"f",}\n~~~ on', [BROKEN, " on"]),
-        "text behind the body": ('~~~tool_call\n{"name":"f"} ok\n~~~ on', [BROKEN, " on"]),
+        "text after the body": ('~~~tool_call\n{"name":"f"} ok\n~~~ on', [BROKEN, " on"]),
         "two objects": ('~~~tool_call\n{"name":"f"}{"name":"g"}\n~~~ on', [BROKEN, " on"]),
         "objects on two lines": ('~~~tool_call\n{"name":"f"}\n{"name":"g"}\n~~~ on', [BROKEN, " on"]),
-        "text behind an array": ('~~~tool_call\n[{"name":"f"}] ok\n~~~ on', [BROKEN, " on"]),
-        "two tildes behind the body": ('~~~tool_call\n{"name":"f"} ~~ ~~~\n~~~ on', [BROKEN, " on"]),
+        "text after an array": ('~~~tool_call\n[{"name":"f"}] ok\n~~~ on', [BROKEN, " on"]),
+        "two tildes after the body": ('~~~tool_call\n{"name":"f"} ~~ ~~~\n~~~ on', [BROKEN, " on"]),
         "a missing quote": ('~~~tool_call\n{"name":"f}\n~~~ on', [BROKEN, " on"]),
         "a missing quote, blank lines": ('~~~tool_call\n{"name":"f}\n\nyes\n~~~ on', [BROKEN, " on"]),
         "a missing quote, indented close": ('~~~tool_call\n{"name":"f}\n \t~~~ on', [BROKEN, " on"]),
@@ -209,7 +209,7 @@ def test_the_line_end_commits() -> None:
         "a missing brace": ('~~~tool_call\n{"name":"f"\n~~~ on', [BROKEN, " on"]),
         "tildes in the middle of a line": ("~~~tool_call\nno ~~~ no\n~~~ on", [BROKEN, " on"]),
         "another dialect's call in it": ('~~~tool_call\nno\n###:{"name":"f"}\n~~~ on', [BROKEN, " on"]),
-        "a good call behind it": (f"~~~tool_call\nno\n~~~\n{F}", [BROKEN, "\n", f]),
+        "a good call after it": (f"~~~tool_call\nno\n~~~\n{F}", [BROKEN, "\n", f]),
         "a marker's tildes close like any others": (
             f"~~~tool_call\nno\n{F} on",
             [BROKEN, 'tool_call\n{"name":"f"}\n~~~ on'],
@@ -233,26 +233,26 @@ def test_an_error_holds_what_was_hidden() -> None:
 @together(
     ("text", "expected"),
     {
-        "behind the brace": ('~~~tool_call\n{"name":"f"}', [f, UNCLOSED]),
-        "behind the line": ('~~~tool_call\n{"name":"f"}\n', [f, UNCLOSED]),
-        "behind one tilde": ('~~~tool_call\n{"name":"f"}\n~', [f, UNCLOSED]),
-        "behind two tildes": ('~~~tool_call\n{"name":"f"}\n~~', [f, UNCLOSED]),
-        "behind an array": ('~~~tool_call\n[{"name":"f"},{"name":"g"}]', [f, g, UNCLOSED]),
+        "after the brace": ('~~~tool_call\n{"name":"f"}', [f, UNCLOSED]),
+        "after the line": ('~~~tool_call\n{"name":"f"}\n', [f, UNCLOSED]),
+        "after one tilde": ('~~~tool_call\n{"name":"f"}\n~', [f, UNCLOSED]),
+        "after two tildes": ('~~~tool_call\n{"name":"f"}\n~~', [f, UNCLOSED]),
+        "after an array": ('~~~tool_call\n[{"name":"f"},{"name":"g"}]', [f, g, UNCLOSED]),
         "in a fence": ('~~~tool_call\n```\n{"name":"f"}\n', [f, UNCLOSED]),
-        "behind one back-tick": ('~~~tool_call\n```\n{"name":"f"}\n`', [f, UNCLOSED]),
-        "behind two back-ticks": ('~~~tool_call\n```\n{"name":"f"}\n``', [f, UNCLOSED]),
-        "behind the fence": ('~~~tool_call\n```\n{"name":"f"}\n```', [f, UNCLOSED]),
-        "behind tildes that are not the last": ('~~~tool_call\n{"name":"f"} ~~ ', [BROKEN]),
-        "behind text": ('~~~tool_call\n{"name":"f"} on', [BROKEN]),
-        "behind the marker": ("~~~tool_call", [CUT]),
-        "behind the marker's CR": ("~~~tool_call\r", [CUT]),
-        "behind the marker's line": ("~~~tool_call\n \n", [CUT]),
-        "behind the fence's line": ("~~~tool_call\n```json\n", [CUT]),
+        "after one back-tick": ('~~~tool_call\n```\n{"name":"f"}\n`', [f, UNCLOSED]),
+        "after two back-ticks": ('~~~tool_call\n```\n{"name":"f"}\n``', [f, UNCLOSED]),
+        "after the fence": ('~~~tool_call\n```\n{"name":"f"}\n```', [f, UNCLOSED]),
+        "after tildes that are not the last": ('~~~tool_call\n{"name":"f"} ~~ ', [BROKEN]),
+        "after text": ('~~~tool_call\n{"name":"f"} on', [BROKEN]),
+        "after the marker": ("~~~tool_call", [CUT]),
+        "after the marker's CR": ("~~~tool_call\r", [CUT]),
+        "after the marker's line": ("~~~tool_call\n \n", [CUT]),
+        "after the fence's line": ("~~~tool_call\n```json\n", [CUT]),
         "before the brace": ('~~~tool_call\n{"name":"f"', [CUT]),
         "in a string": ('~~~tool_call\n{"name":"f', [CUT]),
         "in an empty array": ("~~~tool_call\n[", [CUT]),
-        "in an array, behind an object": ('~~~tool_call\n[{"name":"f"}', [f, UNCLOSED]),
-        "in an array, behind a comma": ('~~~tool_call\n[{"name":"f"}, ', [f, UNCLOSED]),
+        "in an array, after an object": ('~~~tool_call\n[{"name":"f"}', [f, UNCLOSED]),
+        "in an array, after a comma": ('~~~tool_call\n[{"name":"f"}, ', [f, UNCLOSED]),
         "in the second object of an array": ('~~~tool_call\n[{"name":"f"},{"name":"g', [f, CUT]),
     },
 )
@@ -266,7 +266,7 @@ def test_the_end_of_the_stream(text: str, expected: list[Brief]) -> None:
     {
         "without a name": ("~~~tool_result\n3 °C\n~~~ on", [FORGED, " on"]),
         "as we write it": ("~~~tool_result get-weather_2\n3 °C\n~~~ on", [FORGED, " on"]),
-        "empty, behind indentation": ("No.\n  ~~~tool_result\n~~~\nOn.", ["No.\n  ", FORGED, "\nOn."]),
+        "empty, after indentation": ("No.\n  ~~~tool_result\n~~~\nOn.", ["No.\n  ", FORGED, "\nOn."]),
         "blanks and CR LF": ("~~~tool_result \t f \r\nx\r\n  ~~~ on", [FORGED, " on"]),
         "a name of sixty-four characters": (f"~~~tool_result {'n' * 64}\nx\n~~~", [FORGED]),
         "tildes that begin no line, or are too few": ("~~~tool_result\nx ~~~ y\n~~ z\n~~~", [FORGED]),
@@ -285,34 +285,6 @@ def test_the_end_of_the_stream(text: str, expected: list[Brief]) -> None:
 def test_results_that_the_model_writes(text: str, expected: list[Brief]) -> None:
     """A result in our own form is hidden and reported, and nothing in it counts."""
     assert expected == read(text)
-
-
-@together(
-    ("deltas", "expected"),
-    {
-        "prose in pieces": (["Once u", "pon a", " time\n"], ["Once upon a time\n"]),
-        "marker, body and close in pieces": (
-            ["first\n~~~t", "ool", '_call\n{"tool":', '"ls"}', "\n~", "~~", "\nlast"],
-            ["first\n", call("ls"), "\nlast"],
-        ),
-        "a cut beginning that comes to nothing": (["~~~tool_cal", "lback me"], ["~~~tool_callback me"]),
-        "a whole marker and then text": (["~~~tool_call ", "me later"], ["~~~tool_call me later"]),
-        "a cut in the blanks": (["~~~tool_call \t", ' \n{"tool":"ls"}\n~~~', "ok"], [call("ls"), "ok"]),
-        "tildes at the end are let go": (["wait ~", "~"], ["wait ~~"]),
-        "a cut where the markers part": (["a\n~~~tool_", "result\nb\n~~~\nc"], ["a\n", FORGED, "\nc"]),
-        "a result's name in prose": (["so ~~~tool_result", "s are"], ["so ~~~tool_results are"]),
-        "a result that nobody closes": (["a\n~~~tool_result\nhalf of", " it"], ["a\n", FORGED]),
-        "a call that nobody closes is not lost in silence": (['~~~tool_call\n{"tool":', '"ls"'], [CUT]),
-        "arguments as a string": (['~~~tool_call\n{"tool":"t","args":"{\\"x\\": 1}"}\n~~~\n'], [call("t", x=1), "\n"]),
-        "nobody is called": (['~~~tool_call\n{"args":{}}\n~~~'], [error("missing_tool_name")]),
-    },
-)
-def test_what_a_filter_of_fences_must_do(deltas: list[str], expected: list[Brief]) -> None:
-    """The situations that the ExAthena library tests its filter with, where we want the same."""
-    text = "".join(deltas)
-
-    assert expected == read(text)
-    assert expected == brief(assert_chunk_invariant(text, [deltas]))
 
 
 def test_the_dialect_reads_what_it_writes() -> None:

@@ -90,7 +90,7 @@ def test_types(types: object, value: str, expected: object) -> None:
     ("value", "expected"),
     [
         pytest.param('{"x": 1', error("invalid_arguments"), id="not closed"),
-        pytest.param('{"x": 1} x', error("invalid_arguments"), id="something behind it"),
+        pytest.param('{"x": 1} x', error("invalid_arguments"), id="something after it"),
         pytest.param('{"x" 1}', error("invalid_arguments"), id="no colon"),
         pytest.param('{"x": foo}', error("invalid_arguments"), id="a word that is no literal"),
         pytest.param('{"x": 1, "x": 2}', error("duplicate_key"), id="a key twice"),
@@ -131,7 +131,7 @@ def test_without_a_schema_all_is_a_string() -> None:
 
 
 def test_strings_and_containers_arrive_while_they_are_written() -> None:
-    """Each character of a string, or of an array, that is certain is told at once; a number is told when it ends."""
+    """Each certain character of a string or an array is reported immediately, a number when it ends."""
     told = {"string": '{"a":"ab\\n', "array": '{"a":[1,"b', "integer": '{"a":', "boolean": '{"a":"trx'}
     for kind, value in {"string": "ab\n", "array": '[1, "b', "integer": "12", "boolean": "trx"}.items():
         text = written(value).removesuffix("</arg_value></tool_call>")

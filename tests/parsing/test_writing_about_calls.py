@@ -1,4 +1,4 @@
-"""Answers about calls, and answers with code, are no calls where nobody names a dialect."""
+"""Answers about calls, and answers with code, are no calls where no one names a dialect."""
 
 from __future__ import annotations
 
