@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from streamtools.parsing.beginnings import MarkerBeginnings, beginnings_of
 from streamtools.parsing.declared import Signatures
 from streamtools.parsing.dialects import Dialect, Opener, Tag, others_as_near_misses
 from streamtools.parsing.markdown import IN_CODE, LINE_START
+from streamtools.parsing.marker_starts import MarkerStarts, starts_of
 from streamtools.parsing.markers import Marker, Markers
+from streamtools.parsing.near_misses import NearMisses, json_call
 from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
 from streamtools.parsing.rehearsal import RunMarkers
-from streamtools.parsing.visible import NearMisses, json_of
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
 """What begins at a marker, its dialect, and how many characters of white space before it belong to it."""
@@ -80,16 +80,16 @@ class DialectSet:
         )
         inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]
         lines = [entry for entry in self._entries if entry.marker.where == "line_start"]
-        anywhere = beginnings_of(entry.marker for entry in inline)
+        anywhere = starts_of(entry.marker for entry in inline)
         if reasoning == "anywhere":
             anywhere |= {(first,) for first in self.tags.firsts}
         self.near = near = _near_misses([*dialects, *others_as_near_misses(dialects)], calls, names)
         self.firsts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts}
         self.starts = self.firsts | near.starts
-        self.beginnings = MarkerBeginnings(
+        self.marker_starts = MarkerStarts(
             anywhere=anywhere | near.anywhere,
-            line_start=beginnings_of(entry.marker for entry in lines) | near.line_start,
-            in_code=beginnings_of(entry.marker for entry in inline if entry.in_code) | near.in_code,
+            line_start=starts_of(entry.marker for entry in lines) | near.line_start,
+            in_code=starts_of(entry.marker for entry in inline if entry.in_code) | near.anywhere_in_code,
         )
 
     def _add(self, begins: Opener | Tag, dialect: Dialect, in_code: bool, at_start: str) -> None:
@@ -134,7 +134,7 @@ def _near_misses(dialects: list[Dialect], calls: list[Entry], names: tuple[str, 
     if any(entry.marker.where == "start" and entry.marker.first in "{[" for entry in calls):
         names = ()
     if calls and names:
-        prose.append(json_of(names))
+        prose.append(json_call(names))
     return NearMisses(prose, code, names)
 
 

@@ -5,9 +5,9 @@ on the Markdown around it. This is the part of CommonMark that decides it, line 
 only become Markdown structure is never held back, only remembered.
 
 A line is in one of the phases below. It begins in `INDENT`, reads indentation and list markers one by one, and is in
-`BODY` as soon as it has shown what block it is. In a body only line feeds, back-ticks, back-slashes and the beginnings
+`BODY` as soon as it has shown what block it is. In a body only line feeds, back-ticks, back-slashes and the starts
 of markers matter, and one regular expression jumps from one to the next. Lines that begin like ordinary text are not
-read one character at a time: the expressions of `MarkerBeginnings` go over them, and leave the state that the steps
+read one character at a time: the expressions of `MarkerStarts` go over them, and leave the state that the steps
 would leave.
 
 Simpler than CommonMark on purpose: indentation alone is not code, a quote does not continue lazily, a code span ends
@@ -16,8 +16,8 @@ with its line, list markers are recognised by their shape alone.
 
 from __future__ import annotations
 
-from streamtools.parsing.beginnings import STRUCTURE, MarkerBeginnings
-from streamtools.parsing.markers import Match
+from streamtools.parsing.marker_starts import STRUCTURE, MarkerStarts
+from streamtools.parsing.markers import Search
 from streamtools.parsing.reader import matcher
 
 BODY = 0  # the block of the line is known; the rest is its text
@@ -51,14 +51,27 @@ class Markdown:
     """
 
     __slots__ = (
-        "_beginnings", "_column", "_digits", "_fence_column", "_fence_run", "_line_begin", "_listed", "_may_begin",
-        "_opening", "_quoted", "_run", "_ticks", "fence", "phase", "search",
+        "_column",
+        "_digits",
+        "_fence_column",
+        "_fence_run",
+        "_line_begin",
+        "_listed",
+        "_may_begin",
+        "_opening",
+        "_quoted",
+        "_run",
+        "_starts",
+        "_ticks",
+        "fence",
+        "phase",
+        "search",
     )  # fmt: skip
 
-    search: Match
+    search: Search
 
-    def __init__(self, beginnings: MarkerBeginnings) -> None:
-        self._beginnings = beginnings
+    def __init__(self, starts: MarkerStarts) -> None:
+        self._starts = starts
         self.reset()
 
     def reset(self) -> None:
@@ -86,7 +99,7 @@ class Markdown:
 
     def seek(self, text: str, at: int, end: int) -> int:
         """Move over `text` from `at` to the next character that may begin a marker; return its place, or `end`."""
-        beginnings = self._beginnings
+        starts = self._starts
         while at < end:
             phase = self.phase
             if phase == BODY:
@@ -96,7 +109,7 @@ class Markdown:
                     return end
                 at = found.start()
                 char = text[at]
-                if char in beginnings.firsts and self._may_begin(text, at):
+                if char in starts.firsts and self._may_begin(text, at):
                     return at
                 if char == "\n":  # as `step` would, and a line ends more often than anything else happens
                     self.end_line()
@@ -106,7 +119,7 @@ class Markdown:
                     self._opening = 0  # as `step` would over a single one: code spans have little else
                     if self._ticks < 2:
                         self._ticks = 1 - self._ticks
-                        self.search = beginnings.span_search if self._ticks else beginnings.text_search
+                        self.search = starts.span_search if self._ticks else starts.text_search
                     at += 1
                     continue
             elif phase == INDENT:
@@ -115,12 +128,12 @@ class Markdown:
                     self.phase = BODY
                     at = found.end()
                     continue
-                if beginnings.all(text, at):
+                if starts.all(text, at):
                     return at
             elif phase == QUOTE:
-                if beginnings.all(text, at):
+                if starts.all(text, at):
                     return at
-            elif phase in _BEHIND_CLOSING and text[at] == "\n" and beginnings.inline(text, at):
+            elif phase in _BEHIND_CLOSING and text[at] == "\n" and starts.inline(text, at):
                 return at
             at = self.step(text, at)
         return end
@@ -143,7 +156,7 @@ class Markdown:
                 self.phase = BODY
                 return at + 1
             if char == " ":
-                behind = self._beginnings.indentation(text, at).end()
+                behind = self._starts.indentation(text, at).end()
                 self._column += behind - at
                 return behind
             if char == "`" and not self.fence:
@@ -175,16 +188,16 @@ class Markdown:
         self._listed = False
 
     def _choose(self) -> None:
-        beginnings = self._beginnings
+        starts = self._starts
         if self.fence:
-            self.search, self._line_begin = beginnings.fence_search, beginnings.fence_line_begin
-            self._may_begin = beginnings.in_code  # with a line feed, too: the next line is in the fence as well
+            self.search, self._line_begin = starts.fence_search, starts.fence_line_begin
+            self._may_begin = starts.in_code  # with a line feed, too: the next line is in the fence as well
             return
-        self._line_begin, self._may_begin = beginnings.line_begin, beginnings.inline
+        self._line_begin, self._may_begin = starts.line_begin, starts.inline
         if self._quoted:
-            self.search = beginnings.quote_search
+            self.search = starts.quote_search
         else:
-            self.search = beginnings.span_search if self._ticks else beginnings.text_search
+            self.search = starts.span_search if self._ticks else starts.text_search
 
     def _read_indent(self, char: str) -> bool:
         if char == "\t":

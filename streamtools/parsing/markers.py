@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
-Match: TypeAlias = Callable[..., re.Match[str] | None]
+Search: TypeAlias = Callable[..., re.Match[str] | None]
 
 
 @dataclass(frozen=True)
@@ -168,12 +168,12 @@ class Pattern:
         self.parts = parts
 
     @cached_property
-    def partial(self) -> Match:
+    def partial(self) -> Search:
         """Matches all of it, with a group, or what may yet become it."""
         return re.compile(partial_pattern(self.parts, _MARK)).match
 
     @cached_property
-    def final(self) -> Match:
+    def final(self) -> Search:
         """The same, where the text does not go on."""
         return re.compile(_joined(self.parts, complete) + _MARK).match
 
@@ -343,9 +343,9 @@ class Group(Generic[T]):
         """Take markers. The text begins like them all, and they go on, where it has `all_begin` characters or fewer."""
         self._entries = entries
         self.all_begin = all_begin
-        self._begun: tuple[Match, int, Match] | None = None  # no cached property, of which each look costs the more
+        self._begun: tuple[Search, int, Search] | None = None  # no cached property, of which each look costs the more
 
-    def _begin(self) -> tuple[Match, int, Match]:
+    def _begin(self) -> tuple[Search, int, Search]:
         """Return what matches where one stands or may yet stand, their least length, and what finds their last part."""
         alike: dict[str, list[tuple[Part, ...]]] = {}
         for marker, _ in self._entries:
@@ -357,16 +357,16 @@ class Group(Generic[T]):
         return self._begun
 
     @cached_property
-    def _allowed(self) -> Match:
+    def _allowed(self) -> Search:
         """Matches where what stands before allows one of them."""
         return re.compile("|".join(dict.fromkeys(marker.behind for marker, _ in self._entries))).match
 
     @cached_property
-    def _whole(self) -> Match:
+    def _whole(self) -> Search:
         return self._compile(complete_line)
 
     @cached_property
-    def _cuts(self) -> list[tuple[Match, T]]:  # apart: all at once take ten times the memory to compile
+    def _cuts(self) -> list[tuple[Search, T]]:  # apart: all at once take ten times the memory to compile
         return [(re.compile(marker.cut_pattern()).match, each) for marker, each in self._entries]
 
     def at(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
@@ -396,5 +396,5 @@ class Group(Generic[T]):
         """Return what belongs to the marker whose complete tag stands at this place, where the stream ends in it."""
         return next((each for match, each in self._cuts if match(text, at)), None)
 
-    def _compile(self, pattern: PartPattern) -> Match:
+    def _compile(self, pattern: PartPattern) -> Search:
         return re.compile("|".join(each.behind + whole(each, pattern) for each, _ in self._entries)).match

@@ -20,10 +20,11 @@ from streamtools.parsing.dialect_set import BEHIND_CALL, CALLS_ONLY, START, Dial
 from streamtools.parsing.dialects import Opener
 from streamtools.parsing.markdown import BEFORE_BODY, BODY, IN_CODE, Markdown
 from streamtools.parsing.markers import Group, Markers
+from streamtools.parsing.near_misses import NearMissCandidates
 from streamtools.parsing.options import Options
 from streamtools.parsing.reader import always, not_white_space
 from streamtools.parsing.reasoning import ReasoningEnd
-from streamtools.parsing.visible import NearMissCandidates, Visible
+from streamtools.parsing.visible import Visible
 
 _TOKEN: Final = re.compile("\n{0,2}+<[|\uff5c][^<>|\uff5c\\s]{1,64}[|\uff5c]>").match
 """Matches a token of a template, which is no text even where the header that it begins is cut off."""
@@ -49,7 +50,7 @@ class Prose:
         self._dialects = dialects
         self._output = output
         self._visible = visible
-        self.markdown = Markdown(dialects.beginnings)
+        self.markdown = Markdown(dialects.marker_starts)
         self._candidates = NearMissCandidates()
         self._near_misses = options.limits.calls  # the most that are reported in a turn
         self._holds_line_feeds = dialects.holds_line_feeds
@@ -311,13 +312,13 @@ class Prose:
     def _look(self, text: str, at: int) -> None:
         if self._candidates.left and (self.direct or self._visible.shows):
             near, place = self._dialects.near, self.markdown.place(text[at])
-            looks = near.in_code_looks if place & IN_CODE else near.looks
+            looks = near.in_code if place & IN_CODE else near.in_prose
             if (look := looks[self.markdown.phase in BEFORE_BODY]) is not None:
                 self._candidates.add(look, self.last, text, at, self._ended)
 
     def _look_at_start(self, text: str, at: int) -> None:
         if self._start and self._candidates.left and self._visible.shows and not self._candidates.open:
-            look = self._dialects.near.look_at_start(text[at])
+            look = self._dialects.near.at_start(text[at])
             if look is not None:
                 self._candidates.add(look, self.last, text, at, self._ended)
 

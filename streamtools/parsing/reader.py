@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import cached_property
 from typing import TypeAlias, cast
 
-from streamtools.parsing.markers import SPACES, Marker, Match, Maybe, Part, Pattern
+from streamtools.parsing.markers import SPACES, Marker, Maybe, Part, Pattern, Search
 
 Form: TypeAlias = "str | tuple[Part, ...] | Marker"
 """A way to write the end of a section. The `ahead` of a marker is not read with it."""
@@ -65,17 +65,17 @@ class Closing:
         return re.compile(f"(?:{'|'.join(complete)})()|(?:{'|'.join(begun)})\\Z")
 
     @cached_property
-    def search(self) -> Match:
+    def search(self) -> Search:
         """Finds an end, or the beginning of one at the end of the text."""
         return self._compiled.search
 
     @cached_property
-    def partial(self) -> Match:
+    def partial(self) -> Search:
         """Matches what `search` finds."""
         return self._compiled.match
 
     @cached_property
-    def leaves(self) -> Match:
+    def leaves(self) -> Search:
         """Finds the first character of an end."""
         firsts = {marker.first for marker in (*self._ends, *self._before)}
         if self._line_feed or self._blank_line:
@@ -171,7 +171,7 @@ class Reader:
         self.ended = False  # no more text will arrive
         self.leaves: Callable[[str], object] = always  # finds nothing in text that `take` accepts
         self.take: Callable[[str], None] | None = None  # accepts text without asking the grammar
-        self.waits: Match | None = None  # matches the text at `at` while nothing else can be decided
+        self.waits: Search | None = None  # matches the text at `at` while nothing else can be decided
         self.before_closing = 0  # the place before the last closing that was read
         self.parts = [marker]  # the text that is kept
         self.kept_from = 0  # the place where the kept text begins

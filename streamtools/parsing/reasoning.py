@@ -18,7 +18,7 @@ from streamtools.events import Markup, Reasoning, UIEvent, Warning
 from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
-from streamtools.parsing.markers import Group, Marker, Markers, Match, OneOf, Pattern, any_partial, beginning
+from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Pattern, Search, any_partial, beginning
 from streamtools.parsing.reader import always
 from streamtools.parsing.rehearsal import Decision, Rehearsal, RunMarkers
 
@@ -74,7 +74,7 @@ class ReasoningTags:
         )
 
     @cached_property
-    def _begins(self) -> Match:
+    def _begins(self) -> Search:
         """Matches where any of the tags stands or may yet stand."""
         tags = (*self._tags, *self._strays, *self._spaced)
         return re.compile(any_partial([pattern.parts for pattern, _ in tags])).match

@@ -1,0 +1,187 @@
+"""Near misses: text that looks like a call but is not. They are reported, so that a drift of the model is measurable.
+
+A near miss is visible text, and is shown immediately. Its warning follows the character that completes it, so no text
+is pending for it. A candidate begins only where the search for markers stops anyway. It is one bounded pattern:
+
+- a marker in code or a quote, where markers do not count,
+- a marker with a fault, as its dialect describes it,
+- JSON of a declared tool without a marker.
+
+Text after the pattern is never read. Of candidates that overlap, only the first to be complete is reported. A turn
+reports at most as many near misses as it may hold calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
+from streamtools.parsing.marker_starts import starts_of
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, OneOf, Some
+
+Recognise: TypeAlias = Callable[[str, int, bool], tuple[str, int] | Literal[False] | None]
+"""Given a text, a place, and whether the text has ended: the message and the end of the near miss that stands there.
+
+Returns None if one may still stand there, and False if not.
+"""
+
+Known: TypeAlias = tuple[Marker, str]
+"""The marker of a near miss, and the message of its warning."""
+
+_NEVER: Final = 2**62  # a place that no text reaches
+_WINDOW = 256  # characters of JSON that must hold the name of a declared tool
+_JSON_STARTS = "{`~"  # a brace, or a fence before it
+_WITHOUT_MARKER = "the JSON of a declared tool without a marker is text"
+_LABEL = (BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END, SPACES, "{")
+
+
+class NearMisses:
+    """The near misses of a set of dialects, by the place where they count."""
+
+    def __init__(self, prose: Sequence[Known], code: Sequence[Known], names: Sequence[str]) -> None:
+        """`prose` and `code` are the near misses there. JSON of the tools `names` is one at the start of a message."""
+        self.in_prose, self.in_code = (
+            [
+                _any_of([(marker, message) for marker, message in known if at_start or marker.where == "anywhere"])
+                for at_start in (False, True)
+            ]
+            for known in (prose, code)
+        )
+        """What recognises them within a line, and at the start of a line; the same in code or a quote."""
+        self.anywhere = starts_of(marker for marker, _ in prose if marker.where == "anywhere")
+        self.line_start = starts_of(marker for marker, _ in prose if marker.where != "anywhere")
+        self.anywhere_in_code = starts_of(marker for marker, _ in code if marker.where == "anywhere")
+        self._json = _json_at_start(names) if names else None
+        self.starts = set(_JSON_STARTS) if names else set()
+        """The first characters of a near miss at the start of a message."""
+
+    def at_start(self, first: str) -> Recognise | None:
+        """Return what recognises near misses at the start of a message, given its `first` character."""
+        return self._json if first in _JSON_STARTS else None
+
+
+def json_call(names: Sequence[str]) -> Known:
+    """Return the near miss of an object whose first members are the name of one of these tools, and arguments.
+
+    An object in an array, or on its own line, is left out: it may belong to a marker that is a near miss itself.
+    """
+    key, tool, arguments = (
+        OneOf(tuple(f'"{word}"' for word in words)) for words in (NAME_FIELDS, names, ARGUMENT_FIELDS)
+    )
+    parts = ("{", SPACES, key, SPACES, ":", SPACES, tool, SPACES, ",", SPACES, arguments, SPACES, ":")
+    return Marker(parts, not_after=r"[\[\r\n]"), _WITHOUT_MARKER
+
+
+def _any_of(known: Sequence[Known]) -> Recognise | None:
+    return Markers(known).at if known else None
+
+
+def _json_at_start(names: Sequence[str]) -> Recognise:
+    """Return what recognises JSON, in a fence or not, that names one of these tools within the window."""
+    fences = [Marker((mark * 3, Some(mark, 0, 13), *_LABEL)) for mark in "`~"]
+    fenced = Markers([(fence, None) for fence in fences]).at
+    keys, tools = "|".join(NAME_FIELDS), "|".join(map(re.escape, names))
+    named = re.compile(rf'\{{.{{0,{_WINDOW}}}?"(?:{keys})"\s{{0,8}}:\s{{0,8}}"(?:{tools})"', re.DOTALL).match
+
+    def recognise(text: str, at: int, ended: bool) -> tuple[str, int] | Literal[False] | None:
+        if text[at] != "{":
+            found = fenced(text, at, ended)
+            if not found:
+                return found
+            at = found[1] - 1
+        end = at + _WINDOW
+        if name := named(text, at, end):
+            return _WITHOUT_MARKER, name.end()
+        return False if ended or len(text) >= end else None
+
+    return recognise
+
+
+class Candidate(msgspec.Struct, eq=False):
+    """Text that may become a near miss: `before`, then the current text from `origin` on. It begins at `at` in that."""
+
+    recognise: Recognise
+    before: str
+    origin: int
+    at: int
+
+
+class NearMissCandidates:
+    """The candidates of one turn, and the reports about complete ones."""
+
+    __slots__ = ("_candidates", "_end", "_found", "_reports", "left", "open")
+
+    def __init__(self) -> None:
+        self.begin(0)
+
+    def begin(self, limit: int) -> None:
+        """Begin a turn that may report at most `limit` near misses."""
+        self.left = limit
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop the candidates, because something that is not visible text stands here."""
+        self._reports: list[tuple[int, str, str]] = []
+        self._drop()
+        self.open = False  # there is a candidate or a report
+
+    def _drop(self) -> None:
+        self._candidates: list[Candidate] = []
+        self._found = ("", "")  # the message and the text of the first complete candidate
+        self._end = _NEVER  # where that ends
+
+    def add(self, recognise: Recognise, last: str, text: str, at: int, ended: bool) -> None:
+        """Add a candidate at a place of the current text, if one can stand there. `last` is the text before it."""
+        if self._end <= at:
+            self._complete(at)
+            if not self.left:
+                return
+        before = text[at - 1] if at else last[-1:]
+        whole, place = (text, at) if at or not before else (before + text, 1)
+        found = recognise(whole, place, ended)
+        if found is not False:
+            self._accept(Candidate(recognise, before, at, len(before)), found, whole, place)
+
+    def report(self, shown: int) -> list[tuple[int, str, str]]:
+        """Return the near misses that are complete in the text up to `shown`: their ends, messages and texts."""
+        self._complete(shown)
+        reports, self._reports = self._reports, []
+        self.open = bool(self._candidates)
+        return reports
+
+    def _complete(self, at: int) -> None:
+        """Report the near miss that ends before a place. It stands for all candidates that overlap with it."""
+        if self._end <= at:
+            self._reports.append((self._end, *self._found))
+            self.left -= 1
+            self._drop()
+
+    def resume(self, text: str, ended: bool) -> None:
+        """Try the undecided candidates again, with more text."""
+        undecided = self._candidates
+        self.clear()
+        for candidate in undecided:
+            whole = candidate.before + text[candidate.origin :]
+            self._accept(candidate, candidate.recognise(whole, candidate.at, ended), whole, candidate.at)
+
+    def pause(self, text: str, shown: int) -> None:
+        """Keep what the candidates need of `text`: only the text after `shown` remains current."""
+        for candidate in self._candidates:
+            candidate.before += text[candidate.origin : shown]
+            candidate.origin = 0
+
+    def _accept(self, candidate: Candidate, found: tuple[str, int] | Literal[False] | None, text: str, at: int) -> None:
+        """Keep a candidate that may stand `at` a place of `text`, which ends like the current text."""
+        if found is False:
+            return
+        self._candidates.append(candidate)
+        self.open = True
+        if found is not None:
+            message, end = found
+            place = candidate.origin - len(candidate.before) + candidate.at + end - at
+            if place < self._end:
+                self._end, self._found = place, (message, text[at:end])
