@@ -1,4 +1,4 @@
-"""The markers of a set of dialects, and the places where they count; made once for each set."""
+"""The markers of a set of dialects, by the place where they count. A set is made once, and shared by parsers."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from streamtools.parsing.marker_starts import MarkerStarts, starts_of
 from streamtools.parsing.markers import Marker, Markers
 from streamtools.parsing.near_misses import NearMisses, json_call
 from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
-from streamtools.parsing.rehearsal import RunMarkers
+from streamtools.parsing.reasoning_calls import CallRunMarkers
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
-"""What begins at a marker, its dialect, and how many characters of white space before it belong to it."""
+"""The opener or the tag of a marker, its dialect, and how many characters of white space before it belong to it."""
 
-START = 4  # only white space stands before the place in the message; what Markdown makes of it is added to this
-BEHIND_CALL = 8  # only white space stands between it and a call
-CALLS_ONLY = 16  # results that the model forges, and tags, are of no interest
-_PLACES = {"line_start": LINE_START, "start": START, "behind_call": BEHIND_CALL}
+# Kinds of places, as bits. Markdown adds its own, LINE_START and IN_CODE.
+START = 4  # only white space stands before the place in the message
+AFTER_CALL = 8  # only white space stands between a call and the place
+CALLS_ONLY = 16  # forged results and tags do not count
+_PLACES = {"line_start": LINE_START, "start": START, "behind_call": AFTER_CALL}
 
 
-class Entry(NamedTuple):
-    """A marker that is looked for."""
+class MarkerEntry(NamedTuple):
+    """A marker that the parser searches for."""
 
     marker: Marker
     meaning: Meaning
-    in_code: bool  # it counts there too
+    in_code: bool  # it counts in code too
 
 
 class DialectSet:
@@ -44,20 +45,20 @@ class DialectSet:
         signatures: Signatures,
         calls_at: str = "start",
     ) -> None:
-        """Look for `dialects`, with tools of these `signatures`; the others are the parser's options."""
+        """Search for `dialects`. `signatures` are the declared tools. The other arguments are options of the parser."""
         names = tuple(name for name, _ in signatures)
         self.by_place: list[Markers[Meaning] | None] = [None for _ in range(2 * CALLS_ONLY)]
         self._closings: dict[Tag, ReasoningEnd] = {}
-        self._entries: list[Entry] = []
+        self._entries: list[MarkerEntry] = []
         ids = {dialect.id for dialect in dialects}
-        thoughts: list[Tag] = []  # tags that open reasoning
-        spaced: list[Tag] = []  # those of which a space at the start of a message is a part
+        reasoning_tags: list[Tag] = []  # the tags that open reasoning
+        spaced: list[Tag] = []  # tags to which a space at the start of a message belongs
         for dialect in dialects:
             even_in_code = (in_code or dialect.in_code) == "call"
             first_space = " " if dialect.space_at_start else ""
-            for tag in dialect.tags:  # before openers: what is both is a tag
+            for tag in dialect.tags:  # before openers: a marker that is both is a tag
                 if tag.closings:
-                    thoughts.append(tag)
+                    reasoning_tags.append(tag)
                     spaced += [tag] * dialect.space_at_start
                 if not tag.closings or (reasoning != "off" and tag.where != "start"):
                     self._add(tag, dialect, even_in_code, first_space + "\n" if tag.closings else first_space)
@@ -67,16 +68,16 @@ class DialectSet:
                 if calls_at == "anywhere":
                     opener = _anywhere(opener)
                 self._add(opener, dialect, even_in_code, first_space)
-        run = _run(self._entries, {*TAGS.values(), *(closing for tag in thoughts for closing in tag.closings)})
+        run = _run(self._entries, {*TAGS.values(), *(closing for tag in reasoning_tags for closing in tag.closings)})
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
         self.holds_line_feeds = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
         self.tags = ReasoningTags(
             TAGS,
             [entry.marker for entry in calls if entry.marker.where != "start"],
             run,
-            own=[tag for tag in thoughts if tag.where == "start"],
+            own=[tag for tag in reasoning_tags if tag.where == "start"],
             spaced=[tag for tag in spaced if tag.where == "start"],
-            others=[tag for tag in thoughts if tag.where != "start"],
+            others=[tag for tag in reasoning_tags if tag.where != "start"],
         )
         inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]
         lines = [entry for entry in self._entries if entry.marker.where == "line_start"]
@@ -93,22 +94,22 @@ class DialectSet:
         )
 
     def _add(self, begins: Opener | Tag, dialect: Dialect, in_code: bool, at_start: str) -> None:
-        """Look for what begins at a marker, with the white space that belongs to it; `at_start` is what may there."""
+        """Add a marker, also with the white space that belongs to it. `at_start` may belong to it at the start."""
         marker = begins.marker
-        self._entries.append(Entry(marker, (begins, dialect, 0), in_code))
+        self._entries.append(MarkerEntry(marker, (begins, dialect, 0), in_code))
         for count in range(1, begins.line_feeds + 1):
-            self._entries.append(Entry(marker.after_space("\n" * count), (begins, dialect, count), in_code))
+            self._entries.append(MarkerEntry(marker.after_space("\n" * count), (begins, dialect, count), in_code))
         for space in at_start:
-            self._entries.append(Entry(marker.after_space(space, "start"), (begins, dialect, 1), in_code))
+            self._entries.append(MarkerEntry(marker.after_space(space, "start"), (begins, dialect, 1), in_code))
 
     def closing(self, tag: Tag) -> ReasoningEnd:
-        """Return how the reasoning ends that a tag opens."""
+        """Return the end of the reasoning that a tag opens."""
         if tag not in self._closings:
             self._closings[tag] = self.tags.closing(tag.closings, tag.before)
         return self._closings[tag]
 
     def markers(self, place: int) -> Markers[Meaning]:
-        """Return the markers that count in a place of this kind: a sum of the constants above and of Markdown's."""
+        """Return the markers that count in a kind of place, which is a sum of the bits above."""
         markers = self.by_place[place]
         if markers is None:
             found = [(entry.marker, entry.meaning) for entry in self._entries if _counts(entry, place)]
@@ -116,8 +117,8 @@ class DialectSet:
         return markers
 
 
-def _near_misses(dialects: list[Dialect], calls: list[Entry], names: tuple[str, ...]) -> NearMisses:
-    """Return what comes near to the `calls` of a set of dialects, and near to those of a dialect without markers."""
+def _near_misses(dialects: list[Dialect], calls: list[MarkerEntry], names: tuple[str, ...]) -> NearMisses:
+    """Return the near misses of a set of dialects, whose markers of calls are `calls`."""
     code = [
         (
             Marker(entry.marker.parts + entry.marker.ahead, where=entry.marker.where, not_after=entry.marker.not_after),
@@ -149,10 +150,10 @@ def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -
 
 
 def _anywhere(opener: Opener) -> Opener:
-    """Return an opener that counts only at the start as one that counts behind prose: what a bracket or a fence begins.
+    """Return an opener that counts only at the start as one that counts after prose.
 
-    So does what has a line to itself, like a call in Python. A word or a semicolon does not: it is prose more often
-    than not.
+    This holds for openers that begin with a bracket or a fence, and for calls on their own line, as in Python. An
+    opener that begins with a word or a semicolon is unchanged, because it is prose more often than not.
     """
     first = opener.marker.first
     if opener.where == "start" and (first == "`" or "(" in opener.ahead):
@@ -160,33 +161,33 @@ def _anywhere(opener: Opener) -> Opener:
     return replace(opener, where="anywhere") if opener.where == "start" and first in "{[" else opener
 
 
-def _counts(entry: Entry, place: int) -> bool:
+def _counts(entry: MarkerEntry, place: int) -> bool:
     where = entry.marker.where
     here = where == "anywhere" or place & _PLACES[where] > 0
     return here and (entry.in_code or not place & IN_CODE) and (_is_call(entry) or not place & CALLS_ONLY)
 
 
-def _run(entries: list[Entry], closings: set[str]) -> RunMarkers:
-    """Return what calls in reasoning are made of that may count; `closings` are tags that end reasoning."""
+def _run(entries: list[MarkerEntry], closings: set[str]) -> CallRunMarkers:
+    """Return the markers of calls in reasoning that may count. `closings` are the tags that end reasoning."""
     openers, tags = list[tuple[Marker, Opener]](), list[tuple[Marker, Tag]]()
     for entry in entries:
         begins, dialect, line_feeds = entry.meaning
         if isinstance(begins, Opener):
-            if _rehearsed(entry):
+            if _counts_in_reasoning(entry):
                 openers.append((entry.marker, begins))
         elif line_feeds:
             continue
         elif dialect.in_reasoning == "call" and not begins.closings and "".join(map(str, begins.parts)) not in closings:
             tags.append((entry.marker, begins))
-    return RunMarkers(openers, tags)
+    return CallRunMarkers(openers, tags)
 
 
-def _rehearsed(entry: Entry) -> bool:
-    """Whether it is looked for in reasoning."""
+def _counts_in_reasoning(entry: MarkerEntry) -> bool:
+    """Return whether the parser searches for it in reasoning."""
     return _is_call(entry) and entry.meaning[1].in_reasoning == "call" and entry.marker.where == "anywhere"
 
 
-def _is_call(entry: Entry) -> bool:
+def _is_call(entry: MarkerEntry) -> bool:
     thing = entry.meaning[0]
     return isinstance(thing, Opener) and thing.kind == "call"
 

@@ -200,7 +200,7 @@ class Parser:
     @property
     def held(self) -> str:
         """Text that was fed and may still become a marker or, with rules or a pace, a match or a word."""
-        text = self._reasoning.held if self._reasoning is not None else self._prose.held
+        text = self._reasoning.pending if self._reasoning is not None else self._prose.pending
         return text if self._filter is None else self._filter.pending + text
 
     @property
@@ -312,7 +312,7 @@ class Parser:
         elif self._reasoning is None:
             leaves = self._prose.leaves
             self._search, self._shows = leaves if self._filter is None else self._filter.search(leaves), True
-        elif not self._reasoning.held:
+        elif not self._reasoning.pending:
             self._search = self._reasoning.leaves
             self._skim = self._reasoning.skim if self._filter is None else self._skim_reasoning
 
@@ -345,7 +345,7 @@ class Parser:
         if rest is not None or self._ended:
             reasoning.close()
             self._reasoning = None
-            self._prose.begin_behind_reasoning()
+            self._prose.begin_after_reasoning()
         return rest
 
     def _skim_reasoning(self, delta: str) -> list[UIEvent]:

@@ -1,8 +1,8 @@
 """Prose: the visible text up to the next marker.
 
-Text is shown at once, except for text that can still become a marker where it stands. Each dialect defines the commit
-point of its markers. A candidate that fails before it is released by one character, and the rest is read again. At the
-commit point the marker is returned; the text behind it is not read here.
+Text is shown immediately, except text that can still become a marker. Each dialect defines the commit point of its
+markers. A candidate that fails before its commit point is released by one character, and the rest is read again. At the
+commit point `read` returns the marker. The text after it is not read here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamtools.errors import Code
 from streamtools.events import Markup, Text, Warning
 from streamtools.parsing.bodies import cut_off
 from streamtools.parsing.call_events import CallEvents
-from streamtools.parsing.dialect_set import BEHIND_CALL, CALLS_ONLY, START, DialectSet, Meaning
+from streamtools.parsing.dialect_set import AFTER_CALL, CALLS_ONLY, START, DialectSet, Meaning
 from streamtools.parsing.dialects import Opener
 from streamtools.parsing.markdown import BEFORE_BODY, BODY, IN_CODE, Markdown
 from streamtools.parsing.markers import Group, Markers
@@ -27,24 +27,25 @@ from streamtools.parsing.reasoning import ReasoningEnd
 from streamtools.parsing.visible import Visible
 
 _TOKEN: Final = re.compile("\n{0,2}+<[|\uff5c][^<>|\uff5c\\s]{1,64}[|\uff5c]>").match
-"""Matches a token of a template, which is no text even where the header that it begins is cut off."""
-_BEHIND_REASONING: Final = 2  # line feeds that belong to a closing tag
+"""Matches a token of a chat template. It is hidden even if the header that it begins is cut off."""
+_LINE_FEEDS_AFTER_REASONING: Final = 2  # line feeds after a closing tag that belong to it
 
 
 MarkerFound: TypeAlias = tuple[Opener | ReasoningEnd, str, str, str]
-"""A call that begins, or reasoning with its end; the id of the dialect, the marker, and the text behind it."""
+"""The opener of a call, or the end that reasoning will have; the dialect's id, the marker, and the text after it."""
 
 _Mark: TypeAlias = tuple[Meaning | ReasoningEnd | None, int] | Literal[False] | None
-"""What begins at a place, and the place behind its marker; None if something may yet begin there, False if nothing.
+"""The meaning of the marker at a place, and where the marker ends.
 
-In the tuple, None stands for what is only hidden: a closing tag of reasoning that was not opened, or a header cut off.
+None if a marker may still stand there, and False if not. In the tuple, None means that the marker is only hidden: a
+closing tag of reasoning that was not opened, or a header that is cut off.
 """
 
 _HERE: Final[tuple[int, _Mark]] = (0, False)
 
 
 class Prose:
-    """Text that is shown, and what is held back of it."""
+    """Reads visible text up to the next marker, and shows it."""
 
     def __init__(self, dialects: DialectSet, options: Options, output: CallEvents, visible: Visible) -> None:
         self._dialects = dialects
@@ -52,56 +53,56 @@ class Prose:
         self._visible = visible
         self.markdown = Markdown(dialects.marker_starts)
         self._candidates = NearMissCandidates()
-        self._near_misses = options.limits.calls  # the most that are reported in a turn
+        self._near_misses = options.limits.calls  # the limit of reports in a turn
         self._holds_line_feeds = dialects.holds_line_feeds
-        self._thinks, self._thinks_anywhere = options.reasoning != "off", options.reasoning == "anywhere"
+        self._reads_reasoning, self._reasoning_anywhere = options.reasoning != "off", options.reasoning == "anywhere"
         self._keeps_markup = options.keep_markup
         self.direct = options.after_call == "show" and not options.trim  # released text is shown as it is
         self.leaves: Callable[[str], object] = always
-        """Finds nothing in text that can be shown as it is."""
+        """Finds nothing in text that can be shown unchanged."""
         self.begin()
 
     def begin(self) -> None:
         """Begin a turn."""
         self._ended = False
-        self.held = ""  # text that may yet become a marker
-        self._awaited: Group[Meaning] | Markers[Meaning] | None = (
-            None  # what `held` may become, if nothing else matters
+        self.pending = ""  # text that may still become a marker
+        self._possible: Group[Meaning] | Markers[Meaning] | None = (
+            None  # the markers that `pending` may become, if nothing else matters
         )
-        self.last = ""  # the text that was shown last; its last character comes before what is read next
-        self._line_feeds = 0  # how many more belong to the closing tag of the reasoning
-        self._fresh = True  # only white space since the start or since a call
-        self._start = True  # no call has come, except those that count only at the start of a message
-        self._behind_call = False
+        self.last = ""  # the text that was shown last: its last character precedes the next text
+        self._line_feeds = 0  # how many more of them belong to the closing tag of reasoning
+        self._fresh = True  # only white space has followed the start, or the last call
+        self._start = True  # no call has been read, except calls that count only at the start of a message
+        self._after_call = False
         self.leaves = always
         self.markdown.reset()
         self._candidates.begin(self._near_misses)
 
-    def begin_behind_reasoning(self) -> None:
-        """Begin the text behind a closing tag; the line feeds that follow the tag belong to it."""
+    def begin_after_reasoning(self) -> None:
+        """Begin the text after a closing tag. The line feeds that follow the tag belong to it."""
         self._fresh = self._start = True
-        self._behind_call = False
-        self._line_feeds = _BEHIND_REASONING
+        self._after_call = False
+        self._line_feeds = _LINE_FEEDS_AFTER_REASONING
         self.last = ""
         self.markdown.reset()
 
     def resume(self, last: str, *, several_lines: bool) -> None:
-        """Go on behind a call, of which this is the `last` character."""
+        """Continue after a call. `last` is its last character."""
         self.last = last
-        if several_lines:  # what a line holds ends with its line
+        if several_lines:  # a line's Markdown ends with the line
             self.markdown.end_line()
         if last != "\n":
             self.markdown.phase = BODY
         self.leaves = always
         self._fresh = self.direct or not self._visible.refuses
-        self._behind_call = True
+        self._after_call = True
 
     def read(self, delta: str, ended: bool) -> MarkerFound | None:
-        """Show what is certain to be text; return what begins behind it, or None if nothing does so far."""
-        held = self.held
-        text = held + delta
+        """Show the text that is certain. Returns the marker after it, or None if the text holds no complete marker."""
+        pending = self.pending
+        text = pending + delta
         self._ended, candidates, markdown = ended, self._candidates, self.markdown
-        firsts = self._dialects.firsts  # elsewhere, only a near miss may begin
+        firsts = self._dialects.firsts  # at other characters only a near miss may begin
         at_place = False
         met: tuple[int, _Mark] | None = None
         if candidates.open:
@@ -109,26 +110,26 @@ class Prose:
         if self._fresh:
             if self._line_feeds:
                 text = self._skip_line_feeds(text)
-        elif held:
-            # Held text begins where a marker may begin; only a line feed may turn out to end an ordinary line.
-            at_place, awaited = held[0] != "\n", self._awaited
-            if awaited is not None and not (ended or candidates.open):
+        elif pending:
+            # Pending text begins where a marker may begin. Only a line feed may turn out to end an ordinary line.
+            at_place, possible = pending[0] != "\n", self._possible
+            if possible is not None and not (ended or candidates.open):
                 before = self.last[-1:]
                 back = len(before)
                 found: tuple[Meaning, int] | Literal[False] | Group[Meaning] | None
-                if isinstance(awaited, Group):
-                    found = awaited.at(before + text, back)
+                if isinstance(possible, Group):
+                    found = possible.at(before + text, back)
                 else:
-                    found = awaited.find(before + text, back, False)
+                    found = possible.find(before + text, back, False)
                 if found is None or isinstance(found, Group):
-                    self.held = text
+                    self.pending = text
                     if found is not None and not found.all_begin:
-                        self._awaited = found
+                        self._possible = found
                     return None
                 if found:
                     met = 0, (found[0], found[1] - back)
-                elif at_place:  # nothing begins there after all: `_marker_at` would say so again
-                    self._look(text, 0)
+                elif at_place:  # no marker begins there, as `_marker_at` would find
+                    self._add_candidate(text, 0)
                     met = markdown.seek(text, markdown.step(text, 0), len(text)), False
         while True:
             at, mark = met or (self._read_start(text) if self._fresh else _HERE)
@@ -141,12 +142,12 @@ class Prose:
                         mark = self._marker_at(text, at)
                         if mark is not False:
                             break
-                    self._look(text, at)
+                    self._add_candidate(text, at)
                     at = markdown.seek(text, markdown.step(text, at), end)
             if mark:
                 begins = self._begin(text, at, *mark)
                 if not isinstance(begins, str):
-                    self.held = ""
+                    self.pending = ""
                     return begins
                 at_place, met, text = False, None, begins
                 continue
@@ -159,16 +160,16 @@ class Prose:
             elif at:
                 self.last = shown = text[:at]
                 self._output.events.append(Text(shown))
-            self.held = text[at:]
+            self.pending = text[at:]
             self.leaves = always
             if at == end and markdown.phase == BODY and self.direct and not (self._fresh or candidates.open):
                 self.leaves = markdown.search
             return None
 
-    def _begin(self, text: str, at: int, thing: Meaning | ReasoningEnd | None, behind: int) -> MarkerFound | str | None:
-        """Show the text before a marker; return what begins with it, or the text behind a tag that is only hidden.
+    def _begin(self, text: str, at: int, thing: Meaning | ReasoningEnd | None, end: int) -> MarkerFound | str | None:
+        """Show the text before a marker. Returns the marker, or the text after it if the marker is only hidden.
 
-        Returns None if nothing more is to be read.
+        Returns None if the turn is stopped.
         """
         if at or self._candidates.open:
             self._show(text[:at])
@@ -176,9 +177,9 @@ class Prose:
             self._candidates.clear()
         if self._visible.stopped:
             return None
-        rest = text[behind:]
+        rest = text[end:]
         closing: ReasoningEnd | None = None
-        white = 0  # how much white space belongs to it
+        white = 0  # how many characters of white space belong to it
         if thing is None or isinstance(thing, ReasoningEnd):
             closing, white = thing, text[at] == "\n"
         else:
@@ -186,31 +187,31 @@ class Prose:
             if isinstance(begins, Opener):
                 if begins.kind != "call":
                     self._visible.flush()
-                elif not self.direct:  # else nothing is withheld
+                elif not self.direct:  # otherwise no text is withheld
                     self._visible.begin_call()
                 if white:
                     self._hide(text[at : at + white])
                 marker_at = at + white
                 while at < marker_at:
-                    at = self.markdown.step(text, at)  # the line that they end is over
+                    at = self.markdown.step(text, at)  # the white space ends its line
                 self._start = begins.where == "start"
-                return begins, dialect.id, text[marker_at:behind], rest
+                return begins, dialect.id, text[marker_at:end], rest
             if begins.closings:
                 closing = self._dialects.closing(begins)
         self._visible.flush()
         self._hide(text[at : at + white])
-        self._hide(text[at + white : behind])
+        self._hide(text[at + white : end])
         if closing is not None:
-            return closing, "", text[at:behind], rest
+            return closing, "", text[at:end], rest
         if thing is None:
-            self.begin_behind_reasoning()
+            self.begin_after_reasoning()
             return self._skip_line_feeds(rest)
         return rest
 
     def _read_start(self, text: str) -> tuple[int, _Mark]:
-        """Read the white space at the start, and return what begins in it or behind it, with its place.
+        """Read the white space at the start. Returns the place and the meaning of the marker in it or after it.
 
-        Where nothing begins, the place is the next at which a marker may.
+        If there is no marker, the place is the next one where a marker may begin.
         """
         found = not_white_space(text)
         first = found.start() if found else len(text)
@@ -218,7 +219,7 @@ class Prose:
         end = len(text) if ordinary else first
         at = 0
         mark: _Mark = False
-        if first and not ordinary:  # what begins behind the white space may own the last character of it
+        if first and not ordinary:  # a marker after white space may own its last character
             at, mark = self._read_space(text, first - 1)
             if mark is not False:
                 return at, mark
@@ -231,41 +232,41 @@ class Prose:
             self._fresh = False
             return at, False
         if found:
-            mark = self._thought_at(text, first)
+            mark = self._tag_at(text, first)
             if not mark:
                 marker = self._marker_at(text, first)
                 mark = marker if marker or mark is False else None
             if mark is False:
                 self._fresh = False
-                self._look_at_start(text, first)
+                self._add_candidate_at_start(text, first)
         return first, mark
 
     def _read_space(self, text: str, last: int) -> tuple[int, _Mark]:
-        """Read white space at the start, up to its `last` character, at which something may begin that owns it."""
+        """Read white space at the start, up to its `last` character, which a marker may own."""
         at, before = 0, text[:last]
         while at < last and (at := self.markdown.seek(before, at, last)) < last:
             mark = self._marker_at(text, at)
             if mark is not False:
                 return at, mark
             at = self.markdown.step(before, at)
-        owned = text[last] if self._thinks and self._start else ""  # a space or line feed that a tag may own
-        mark = self._thought_behind(text, last) if owned == " " else False
+        owned = text[last] if self._reads_reasoning and self._start else ""  # a space or a line feed that a tag may own
+        mark = self._tag_after_space(text, last) if owned == " " else False
         if mark is False:
             mark = self._marker_at(text, last)
         if mark is False and owned == "\n":
-            mark = self._thought_behind(text, last + 1)
+            mark = self._tag_after_space(text, last + 1)
         return (self.markdown.step(text, last) if mark is False else last), mark
 
-    # What begins at a place.
+    # The marker at a place.
 
     def _marker_at(self, text: str, at: int) -> _Mark:
         char = text[at]
         place = self.markdown.place(char)
         if char == "\n" and at + 1 == len(text) and self._holds_line_feeds and not (place & IN_CODE or self._ended):
-            self._awaited = None
+            self._possible = None
             return None
         if self._fresh:
-            place |= (START if self._start else 0) | (BEHIND_CALL if self._behind_call else 0)
+            place |= (START if self._start else 0) | (AFTER_CALL if self._after_call else 0)
         if not self.direct and self._visible.refuses:
             place |= CALLS_ONLY
         markers = self._dialects.by_place[place] or self._dialects.markers(place)
@@ -276,56 +277,60 @@ class Prose:
             if cut:
                 return cut[0], cut[1] - back
         if isinstance(found, Group):
-            few = char == "\n" and found.all_begin  # of those that begin so go on
-            self._awaited = None if self._thinks_anywhere or few else markers if found.all_begin else found
+            few = char == "\n" and found.all_begin  # few line feeds begin a marker
+            self._possible = None if self._reasoning_anywhere or few else markers if found.all_begin else found
             return None
-        if found is False and self._thinks_anywhere and not (self._fresh or place & IN_CODE or self._visible.refuses):
-            self._awaited = None
-            return self._thought_at(text, at)
+        if (
+            found is False
+            and self._reasoning_anywhere
+            and not (self._fresh or place & IN_CODE or self._visible.refuses)
+        ):
+            self._possible = None
+            return self._tag_at(text, at)
         return found and (found[0], found[1] - back)
 
     def _cut_at(self, markers: Markers[Meaning], text: str, at: int) -> tuple[Meaning | None, int] | Literal[False]:
-        """Return what the end of the stream cuts off here: a call behind its complete tag, or a header."""
-        awaited = markers.find(text, at, False)
-        if not isinstance(awaited, Group):
+        """Return what the end of the stream cuts off here: a call after its complete tag, or a header."""
+        possible = markers.find(text, at, False)
+        if not isinstance(possible, Group):
             return False
-        meaning = awaited.cut(text, at)
+        meaning = possible.cut(text, at)
         if meaning is None:
             return (None, len(text)) if _TOKEN(text, at) else False
         opener, dialect, line_feeds = meaning
-        assert isinstance(opener, Opener)  # tags have no such end
+        assert isinstance(opener, Opener)  # tags are not cut off
         return (replace(opener, body=cut_off, announces=True), dialect, line_feeds), len(text)
 
-    def _thought_behind(self, text: str, at: int) -> _Mark:
-        """Return the tag that opens reasoning, or a stray one, to which white space belongs."""
+    def _tag_after_space(self, text: str, at: int) -> _Mark:
+        """Return the reasoning tag, or the stray closing tag, to which the white space before a place belongs."""
         found = self._dialects.tags.at(text, at, self._ended, strays=True)
         return found and (found[1], found[0])
 
-    def _thought_at(self, text: str, at: int) -> _Mark:
-        if not self._thinks or text[at] not in self._dialects.tags.firsts:
+    def _tag_at(self, text: str, at: int) -> _Mark:
+        if not self._reads_reasoning or text[at] not in self._dialects.tags.firsts:
             return False
         found = self._dialects.tags.at(text, at, self._ended, strays=self._fresh)
         return found and (found[1], found[0])
 
-    # What looks like something that begins, and does not.
+    # What recognisers like something that begins, and does not.
 
-    def _look(self, text: str, at: int) -> None:
+    def _add_candidate(self, text: str, at: int) -> None:
         if self._candidates.left and (self.direct or self._visible.shows):
             near, place = self._dialects.near, self.markdown.place(text[at])
-            looks = near.in_code if place & IN_CODE else near.in_prose
-            if (look := looks[self.markdown.phase in BEFORE_BODY]) is not None:
-                self._candidates.add(look, self.last, text, at, self._ended)
+            recognisers = near.in_code if place & IN_CODE else near.in_prose
+            if (recognise := recognisers[self.markdown.phase in BEFORE_BODY]) is not None:
+                self._candidates.add(recognise, self.last, text, at, self._ended)
 
-    def _look_at_start(self, text: str, at: int) -> None:
+    def _add_candidate_at_start(self, text: str, at: int) -> None:
         if self._start and self._candidates.left and self._visible.shows and not self._candidates.open:
-            look = self._dialects.near.at_start(text[at])
-            if look is not None:
-                self._candidates.add(look, self.last, text, at, self._ended)
+            recognise = self._dialects.near.at_start(text[at])
+            if recognise is not None:
+                self._candidates.add(recognise, self.last, text, at, self._ended)
 
-    # What becomes of text.
+    # Showing text.
 
     def _show(self, text: str) -> None:
-        """Show text, and report the near misses in it, each behind its last character."""
+        """Show text, and report each near miss after its last character."""
         if self._candidates.open:
             at = 0
             for end, message, raw in self._candidates.report(len(text)):
@@ -348,7 +353,7 @@ class Prose:
             self._output.add(Markup, text)
 
     def _skip_line_feeds(self, text: str) -> str:
-        """Take the line feeds behind a closing tag off the text: they belong to the tag."""
+        """Return the text without the line feeds that belong to the closing tag before it."""
         rest = text[: self._line_feeds].lstrip("\n") + text[self._line_feeds :]
         count = len(text) - len(rest)
         self._hide("\n" * count)

@@ -1,9 +1,8 @@
-"""What the model thinks before it answers: text between tags, in a channel of its own.
+"""Reasoning: the text between tags such as `<think>` and `</think>`.
 
-Reasoning yields no calls, because models rehearse there what they then decide not to do; only of some dialects, whose
-models forget the closing tag, calls at the end of a message count (`rehearsal`). What would have been a call outside is
-reported once, at the end of the reasoning, so that a model which puts its calls in the wrong place can be
-distinguished from one that makes none.
+Calls in reasoning do not count, because models rehearse calls there that they then decide not to make. An exception are
+the dialects whose models forget the closing tag: see `reasoning_calls`. If the reasoning holds a call, one warning at
+its end says so. It shows that a model puts its calls in the wrong place.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
 from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Pattern, Search, any_partial, beginning
 from streamtools.parsing.reader import always
-from streamtools.parsing.rehearsal import Decision, Rehearsal, RunMarkers
+from streamtools.parsing.reasoning_calls import CallRun, CallRunMarkers, RunVerdict
 
 TAGS = {
     "<think>": "</think>",
@@ -30,32 +29,30 @@ TAGS = {
     "<seed:think>": "</seed:think>",
     "<mm:think>": "</mm:think>",
 }
-"""The tags that are recognised by default, with what closes them."""
+"""The default opening tags, and their closing tags."""
 
 _INDENT = r"^[ \t]{0,32}"
 
 
 class ReasoningTags:
-    """The opening tags, what closes each of them, and what would be a call between them."""
+    """The opening tags of reasoning, and how the reasoning after each of them ends."""
 
     def __init__(
         self,
         tags: Mapping[str, str],
         calls: Iterable[Marker],
-        run: RunMarkers,
+        run: CallRunMarkers,
         *,
         own: Iterable[Tag] = (),
         spaced: Iterable[Tag] = (),
         others: Iterable[Tag] = (),
     ) -> None:
-        """Take the tags, the markers of calls, and what calls in reasoning are made of that may count.
+        """Configure the default `tags`, the markers of `calls`, and the markers of calls in reasoning that may count.
 
-        A dialect's `own` tags count where these tags do; some are `spaced`, with a space before them. The `others`
-        count in places of their own, and are known here for what closes them: where the opening tag was not seen, any
-        of them may have been the one.
+        A dialect's `own` tags count where the default tags do. The `spaced` ones also count with a space before them.
+        The `others` count in other places. Their closing tags matter here if the prompt template wrote the opening tag.
 
-        A closing tag where an opening one counts closes nothing that was seen: the template had opened it, or a call
-        ended it early. It only goes away.
+        A closing tag in the place of an opening tag is hidden: the template had opened it, or a call ended it early.
         """
         self._calls, self._run = list(calls), run
         own = list(own)
@@ -75,22 +72,22 @@ class ReasoningTags:
 
     @cached_property
     def _begins(self) -> Search:
-        """Matches where any of the tags stands or may yet stand."""
+        """Matches where one of the tags stands or may still stand."""
         tags = (*self._tags, *self._strays, *self._spaced)
         return re.compile(any_partial([pattern.parts for pattern, _ in tags])).match
 
     def closing(self, tags: Sequence[str], before: Iterable[str] = (), opening: Pattern | None = None) -> ReasoningEnd:
-        """Return how reasoning ends that one of `tags` ends, or what comes `before` something else."""
-        return ReasoningEnd(tags, self._calls, [Marker((each,)) for each in before], self._run, opening)
+        """Return the end of reasoning at one of `tags`, or before one of the texts `before`."""
+        return ReasoningEnd(tags, self._calls, [Marker((text,)) for text in before], self._run, opening)
 
     def at(
         self, text: str, at: int, ended: bool, *, strays: bool
     ) -> tuple[int, ReasoningEnd | None] | Literal[False] | None:
-        """Return where the tag at this place ends, and what closes it; None if one may yet stand here, False if not.
+        """Return where the tag at this place ends, and its closing; None if one may still stand here, False if not.
 
-        With `strays` it may be a closing tag, which nothing closes. A space may belong to a tag behind it.
+        With `strays`, closing tags count too, and their closing is None. A space may belong to the tag after it.
         """
-        if not ended and at < len(text) and self._begins(text, at) is None:  # a dozen searches less
+        if not ended and at < len(text) and self._begins(text, at) is None:  # saves a dozen searches
             return False
         undecided = False
         tags = self._spaced if text[at : at + 1] == " " else (*self._tags, *self._strays) if strays else self._tags
@@ -103,22 +100,22 @@ class ReasoningTags:
 
 
 class ReasoningEnd:
-    """How a section of reasoning ends, and what would be a call in it. Compiled when wanted: few messages think so."""
+    """The end of a section of reasoning, and the markers of calls in it. Patterns are compiled on first use."""
 
     def __init__(
         self,
         tags: Sequence[str],
         calls: Sequence[Marker],
         before: Sequence[Marker],
-        run: RunMarkers,
+        run: CallRunMarkers,
         opening: Pattern | None = None,
     ) -> None:
-        """Take what ends it and is hidden, what would be a call, what ends it and is read again, and calls in it.
+        """`tags` end it and are hidden. `before` end it and are read again. `calls` are reported, `run` may count.
 
-        Where the template has put the opening tag, the model may write an `opening` one again.
+        If the template has written the opening tag, the model may repeat it: `opening`.
         """
         self.opening = opening
-        self._tags = sorted(set(tags), key=len)  # of two at one place the one that is complete first
+        self._tags = sorted(set(tags), key=len)  # of two tags at one place, the one that is complete first
         self._calls, self._before, self._run = calls, list(dict.fromkeys(before)), run
         self._rehearsed = list(dict.fromkeys(marker for marker, _ in run.openers))
         self._enders = [*self._before, *self._rehearsed]
@@ -126,8 +123,8 @@ class ReasoningEnd:
 
     @cached_property
     def run(self) -> Markers[Opener | Tag]:
-        """What finds calls in it that may count."""
-        return self._run.find()
+        """Finds calls that may count."""
+        return self._run.compile()
 
     @cached_property
     def tags(self) -> re.Pattern[str]:
@@ -136,40 +133,45 @@ class ReasoningEnd:
 
     @cached_property
     def search(self) -> Callable[..., re.Match[str] | None]:
-        """Finds what ends it: a tag, what is read again, what may be a call; or what one of them may begin with."""
+        """Finds an end: a tag (group 1), text that is read again (2), a call that may count (3), or their beginning."""
         whole = rf"\n?(?:{'|'.join(map(re.escape, self._tags))})"
         begun = "|".join(
-            [rf"\n?(?:{'|'.join(map(beginning, self._tags))})", "\n", *(each.begun_pattern() for each in self._enders)]
+            [
+                rf"\n?(?:{'|'.join(map(beginning, self._tags))})",
+                "\n",
+                *(marker.begun_pattern() for marker in self._enders),
+            ]
         )
         ahead, calling = (
-            "|".join(marker.search_pattern() for marker in each) or "(?!)" for each in (self._before, self._rehearsed)
+            "|".join(marker.search_pattern() for marker in markers) or "(?!)"
+            for markers in (self._before, self._rehearsed)
         )
         return re.compile(f"({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\\Z").search
 
     @cached_property
     def watch(self) -> CallSearch | None:
-        """Finds what would be a call outside of it."""
+        """Finds text that would be a call outside of reasoning."""
         watched = [marker for marker in self._calls if marker not in self._enders]
         return CallSearch(watched) if watched else None
 
     @cached_property
     def leaves(self) -> Callable[[str], object]:
-        """Finds a character that one of those that end it begins with."""
+        """Finds the first character of an end."""
         return _leaves(self._firsts)
 
     @cached_property
     def leaves_watching(self) -> Callable[[str], object]:
-        """Finds one with which it ends or something like a call begins."""
+        """Finds the first character of an end or of a call."""
         return self.leaves if self.watch is None else _leaves(self._firsts | self.watch.firsts)
 
     def cuts(self, text: str, at: int) -> bool:
-        """Whether a complete tag begins at a place with which a call begins that may count, and the text ends in it."""
+        """Return whether the text ends inside a call that may count, after its complete tag."""
         awaited = self.run.find(text, at, False)
         return isinstance(awaited, Group) and awaited.cut(text, at) is not None
 
 
 class CallSearch:
-    """What would be a call outside of reasoning, looked for once in text that comes in pieces."""
+    """A search for text that would be a call outside of reasoning. It works piece by piece."""
 
     def __init__(self, markers: Sequence[Marker]) -> None:
         complete = "|".join(marker.search_pattern() for marker in markers)
@@ -177,7 +179,7 @@ class CallSearch:
         begun = [marker.begun_pattern() for marker in markers if marker not in lines]
         begun += [f"{_INDENT}(?:{marker.begun_pattern()})" for marker in lines]
         self.firsts = {marker.first for marker in markers}
-        """The characters with which one begins, or what stands before it."""
+        """The first characters of such text, or of the white space before it."""
         begins = "[" + re.escape("".join(sorted(self.firsts))) + "]"
         if lines:
             begun.append(_INDENT)
@@ -191,79 +193,91 @@ def _leaves(characters: set[str]) -> Callable[[str], object]:
 
 
 class ReasoningText:
-    """Reads from behind an opening tag to the closing one."""
+    """Reads reasoning from the end of its opening tag to its closing tag."""
 
     __slots__ = (
-        "_closing", "_declared", "_keep_markup", "_last", "_leaves", "_opened", "_opening", "_output", "_rehearsal",
-        "_rehearsed", "_seen", "_watch", "held", "leaves",
+        "_call_run",
+        "_closing",
+        "_declared",
+        "_keep_markup",
+        "_last",
+        "_leaves",
+        "_opened",
+        "_opening",
+        "_output",
+        "_rehearsed",
+        "_seen",
+        "_watch",
+        "leaves",
+        "pending",
     )  # fmt: skip
 
     def __init__(
         self, closing: ReasoningEnd, output: CallEvents, declared: Declared, *, keep_markup: bool, opened: bool
     ) -> None:
-        """Begin behind an opening tag, if it was `opened` by one, or where the template has put that."""
+        """Begin after the opening tag. If it was not `opened` by the model, the template has written the tag."""
         self._closing = closing
         self._declared = declared
-        self._rehearsal: Rehearsal | None = None
-        self._rehearsed = False  # a call has turned out to be reasoning
+        self._call_run: CallRun | None = None
+        self._rehearsed = False  # calls turned out to be rehearsed
         self._output = output
         self._keep_markup = keep_markup
-        self.held = ""  # text that may yet end it
-        self._last = ""  # the character that has come last
-        self._watch = closing.watch  # None once something has looked like a call
-        self._seen = "\n"  # text that may become one, and the character before it
-        self._opened = opened  # a line feed here belongs to the opening tag
-        self._opening = closing.opening  # one here goes away
-        at_once = self._watch is None and not opened and self._opening is None
-        self.leaves: Callable[[str], object] = closing.leaves if at_once else always
-        """Finds nothing in text that can be skimmed."""
+        self.pending = ""  # text that may still become an end
+        self._last = ""  # the last character that was shown
+        self._watch = closing.watch  # None after a call was found
+        self._seen = "\n"  # text that may still become a call, and the character before it
+        self._opened = opened  # a line feed now belongs to the opening tag
+        self._opening = closing.opening  # a repeated opening tag is hidden
+        skims = self._watch is None and not opened and self._opening is None
+        self.leaves: Callable[[str], object] = closing.leaves if skims else always
+        """Finds nothing in text that `skim` accepts."""
 
     def skim(self, text: str) -> list[UIEvent]:
-        """Take text in which neither a closing tag nor a call can end or begin."""
+        """Show text in which no end and no call begins or ends."""
         self._last = self._seen = text[-1]
         return [Reasoning(text)]
 
     def lose(self) -> None:
         """Mark a gap: a part of the text is missing here."""
-        if self._rehearsal is not None:
-            self._rehearsal.lose()
+        if self._call_run is not None:
+            self._call_run.lose()
 
     def read(self, delta: str, ended: bool) -> str | None:
-        """Take text; return what follows the reasoning, or None if it has not ended."""
+        """Read text. Returns the text after the reasoning, or None if it has not ended."""
         while True:
-            run = self._rehearsal
+            run = self._call_run
             if run is None:
                 rest = self._read(delta, ended)
-                run = self._begun()
+                run = self._current_run()
                 if run is None:
                     return rest
                 delta = rest or ""
-            decision = run.read(delta, ended)
-            if decision is None:
+            verdict = run.read(delta, ended)
+            if verdict is None:
                 return None
-            self._rehearsal, self.leaves = None, self._leaves
-            if decision is Decision.CALLS:
+            self._call_run, self.leaves = None, self._leaves
+            if verdict is RunVerdict.CALLS:
                 return run.text + run.rest
             self._rehearsed = True
-            text = run.text.removesuffix("\n")  # what may belong to the closing tag
+            text = run.text.removesuffix("\n")  # which may belong to the closing tag
             self._show(text)
             delta = run.text[len(text) :] + run.rest
 
-    def _begun(self) -> Rehearsal | None:
-        return self._rehearsal
+    def _current_run(self) -> CallRun | None:
+        return self._call_run
 
     def _show(self, text: str) -> None:
-        seen = self._look(self._watch, self._seen + text) if self._watch is not None else ""
+        seen = self._watch_for_calls(self._watch, self._seen + text) if self._watch is not None else ""
         self._output.events += self.skim(text)
         self._seen = seen
 
     def _read(self, delta: str, ended: bool) -> str | None:
-        """Take text; return what follows the closing tag, or that of a rehearsal that begins, or None."""
-        text, held, rest = self.held + delta, "", None
+        """Read text. Returns the text after the closing tag, or from a run of calls on, or None."""
+        text, pending, rest = self.pending + delta, "", None
         if self._opening is not None:
             behind = self._opening.match(text, 0, ended)
             if behind is None:
-                self.held = text
+                self.pending = text
                 return None
             self._opening, self._opened = None, behind is not False
             self.leaves = self._closing.leaves if self._watch is None and not behind else always
@@ -277,41 +291,41 @@ class ReasoningText:
                 text = text[1:]
                 if self._keep_markup:
                     self._output.add(Markup, "\n")
-        last = self._last  # there are markers that may not follow every character
+        last = self._last  # some markers must not follow certain characters
         found = self._closing.search(last + text, len(last))
         begin = found.start() - len(last) if found else len(text)
         if found and found.lastindex:
             rest = text[found.end() - len(last) :]
             if found.lastindex == 3:
-                self._rehearsal = Rehearsal(self._closing.run, self._closing.tags, self._output, self._declared)
+                self._call_run = CallRun(self._closing.run, self._closing.tags, self._output, self._declared)
         elif not ended:
-            held = text[begin:]
-        elif found and self._closing.cuts(text, begin):  # the message ends in a call
+            pending = text[begin:]
+        elif found and self._closing.cuts(text, begin):  # the message ends inside a call
             rest = text[begin:]
-        shown = text[:begin] if rest is not None or held else text
+        shown = text[:begin] if rest is not None or pending else text
         if shown:
             self._show(shown)
-        if self._rehearsal is not None:
+        if self._call_run is not None:
             self._leaves, self.leaves = self.leaves, always
         if found and found[1]:
             if found[1][0] == "\n":
-                self._seen += "\n"  # it ends a line all the same
+                self._seen += "\n"  # it ends a line even though it is hidden
             if self._keep_markup:
                 self._output.add(Markup, found[1])
-        self.held = held
+        self.pending = pending
         return rest
 
     def close(self) -> None:
-        """The reasoning ends here."""
+        """End the reasoning, and report the calls in it."""
         watch, alike = self._watch, self._closing.watch is not None
-        if watch is not None:  # nothing has been found but beginnings, in which there may be something
+        if watch is not None:  # the text at the end may be a complete call
             alike = watch.complete(self._seen, 1) is not None
         if alike or self._rehearsed:
             message = "the reasoning holds what would be a call outside of it"
             self._output.add(Warning, Code.CALL_IN_REASONING, message)
 
-    def _look(self, watch: CallSearch, text: str) -> str:
-        """Look for what would be a call, behind the first character; return what may yet be one, and what is before."""
+    def _watch_for_calls(self, watch: CallSearch, text: str) -> str:
+        """Search for a call after the first character. Returns the text that may become one, with the character before."""
         found = watch.search(text, 1)
         begin = found.start() if found else len(text)
         if found is None:
