@@ -12,31 +12,21 @@ no other model gets it.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
-from time import monotonic
 from typing import Any, Literal, Self, TypeAlias
 
 import anyio
 
 from streamtools import observing
-from streamtools.conversation.continuation import Continuation
 from streamtools.conversation.models.model import Ask, Model, origin_of
 from streamtools.conversation.models.output_format import in_words
 from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import Reply
+from streamtools.conversation.shared_answer import GO_ON, Circuit, Circuits, SharedAnswer
 from streamtools.errors import Code, check_word
-from streamtools.events import (
-    ChainCompleted,
-    ProviderCompleted,
-    SourceError,
-    SourceEvent,
-    SourceUsage,
-    SourceWarning,
-    TextDelta,
-)
+from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
 from streamtools.history import Assistant, Origin, User
 from streamtools.logs import Logger
 
@@ -48,55 +38,7 @@ TakeBack: TypeAlias = Callable[[str, bool], str | None]
 
 It gets the model's name. It returns the text that stays, with complete calls in it, or None if a call has run."""
 
-GO_ON = (
-    "Your last answer was interrupted by a technical fault, and the reader has already seen everything that you wrote. "
-    "Go on exactly where it stops, in the middle of a word if need be. Repeat nothing, and do not mention this."
-)
 _NO_TERMINATOR = "the stream ended before it was complete"
-AGAIN = (408, 429)
-"""Statuses below 500 after which another model gets the request."""
-
-
-@dataclass
-class Circuit:
-    """The recent failures of one model. While its circuit is open, the model is asked last."""
-
-    failures: int = 0
-    """The number of consecutive failures."""
-    open_until: float = 0.0
-    """The time of the clock at which the circuit closes."""
-
-
-class Circuits:
-    """The circuits of `count` models: `failures` consecutive failures open one for `rest` seconds of the clock."""
-
-    def __init__(
-        self, count: int, clock: Callable[[], float] = monotonic, *, failures: int = 5, rest: float = 30.0
-    ) -> None:
-        if failures < 1 or not rest > 0:
-            raise ValueError(
-                f"`failures` must be at least 1 and `rest` above 0 seconds, got {failures!r} and {rest!r}."
-            )
-        self.each = [Circuit() for _ in range(count)]
-        self._clock = clock
-        self._failures = failures
-        self._rest = rest
-        self._lock = threading.Lock()  # the gateway reads long answers in threads
-
-    def order(self, failed: Collection[int] = ()) -> list[int]:
-        """Return the indexes of the models in the order in which they are asked; models that `failed` come last."""
-        now = self._clock()
-        return sorted(range(len(self.each)), key=lambda at: (at in failed, self.each[at].open_until > now, at))
-
-    def note(self, at: int, *, failed: bool) -> None:
-        """Record that a model has failed or has answered."""
-        circuit = self.each[at]
-        with self._lock:
-            circuit.failures = circuit.failures + 1 if failed else 0
-            if not failed:
-                circuit.open_until = 0.0
-            elif circuit.failures >= self._failures:
-                circuit.open_until = self._clock() + self._rest
 
 
 class Fallback:
@@ -179,14 +121,9 @@ class FailoverReply:
     _failures: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
-        self._untried: list[int] | None = None  # indexes of models; None before the first request
-        self._at = 0  # the index of the current model
+        self._answer: SharedAnswer | None = None  # None before the first request
         self._reply: Reply | None = None
-        self._continuation: Continuation | None = None
-        self._begun = False  # a part of the answer was returned
-        self._complete = False  # the answer, or a turn of it, is complete
         self._over = False
-        self._fault: SourceError | None = None
 
     def __aiter__(self) -> Self:
         return self
@@ -194,126 +131,83 @@ class FailoverReply:
     @property
     def origin(self) -> Origin:
         """The origin of the model that was asked last, or is asked first."""
-        return origin_of(self._next)
+        return origin_of(self._model)
 
     @property
     def url(self) -> str | None:
         """The URL of the request; None if the model has none."""
-        return getattr(self._next, "url", None)
-
-    @property
-    def _next(self) -> Model:
-        """The model that was asked last, or is asked first."""
-        at = self._fallback.known.order(self._failures.failed)[0] if self._untried is None else self._at
-        return self._fallback.models[at]
+        return getattr(self._model, "url", None)
 
     @property
     def _model(self) -> Model:
-        return self._fallback.models[self._at]
+        """The model that was asked last, or is asked first."""
+        first = self._fallback.known.order(self._failures.failed)[0] if self._answer is None else self._answer.at
+        return self._fallback.models[first]
 
     async def __anext__(self) -> Sequence[SourceEvent]:
         if self._over:
             raise StopAsyncIteration
-        if self._untried is None:
-            self._untried = self._fallback.known.order(self._failures.failed)
+        if self._answer is None:
+            self._answer = SharedAnswer(self._fallback.known, self._failures.failed)
+            self._reply = Reply(self._model, self._write(self._model))
             unsent, self._failures.unsent = self._failures.unsent, []
-            self._ask_next()
             if unsent:
                 return unsent
-        if self._fault is not None:
-            fault, self._fault = self._fault, None
-            return await self._fail(fault)
+        answer = self._answer
+        if answer.fault is not None:
+            return await self._fail(answer, answer.fault)
         assert self._reply is not None
         try:
             batch = await anext(self._reply)
         except StopAsyncIteration:
-            if self._complete:
+            if answer.complete:
                 self._over = True
                 raise
-            return await self._fail(SourceError(_NO_TERMINATOR, Code.STREAM_INTERRUPTED))
-        return self._read(batch)
+            return await self._fail(answer, SourceError(_NO_TERMINATOR, Code.STREAM_INTERRUPTED))
+        return answer.read(batch)
 
     async def aclose(self) -> None:
         self._over = True
         if self._reply is not None:
             await self._reply.aclose()
 
-    def _read(self, batch: Sequence[SourceEvent]) -> Sequence[SourceEvent]:
-        """Return the events of a batch before a failure."""
-        read: list[SourceEvent] = []
-        for event in batch:
-            if not self._complete and (fault := failure_of(event)) is not None:
-                self._fault = fault
-                break
-            if isinstance(event, ProviderCompleted | ChainCompleted):
-                self._complete = True
-                self._fallback.known.note(self._at, failed=False)
-            elif isinstance(event, SourceError):
-                self._complete = True
-            elif not isinstance(event, SourceUsage | SourceWarning):
-                self._begun = True
-            if self._continuation is not None:
-                self._continuation.read(event, read)
-            else:
-                read.append(event)
-        return read
-
-    async def _fail(self, fault: SourceError) -> Sequence[SourceEvent]:
+    async def _fail(self, answer: SharedAnswer, fault: SourceError) -> Sequence[SourceEvent]:
         """Return what follows a failure of the current model: the failure itself if no other model follows."""
         fallback, policy = self._fallback, self._fallback.on_break
-        fallback.known.note(self._at, failed=True)
-        self._failures.failed.add(self._at)
-        if not self._untried or (self._begun and (policy == "fail" or self._take_back is None)):
+        fallback.known.note(answer.at, failed=True)
+        self._failures.failed.add(answer.at)
+        if answer.next is None or (answer.begun and (policy == "fail" or self._take_back is None)):
             self._over = True
-            return [*self._take_pending_text(), fault]
+            return [*answer.take_pending_text(), fault]
         assert self._reply is not None
         await self._reply.aclose()
-        name = self._model.name
-        if pending := self._take_pending_text():  # shown first, because the next model continues after it
-            self._fault = fault
+        if pending := answer.take_pending_text():  # shown first, because the next model continues after it
+            answer.fault = fault
             return pending
-        shown = self._take_back(name, self._begun and policy == "restart_step") if self._take_back is not None else ""
-        next_name = fallback.models[self._untried[0]].name
-        log.warning("failed_over", model=name, next=next_name, begun=self._begun, status=fault.status, url=fault.url)
+        name, next_name = self._model.name, fallback.models[answer.next].name
+        shown = self._take_back(name, answer.begun and policy == "restart_step") if self._take_back is not None else ""
+        log.warning("failed_over", model=name, next=next_name, begun=answer.begun, status=fault.status, url=fault.url)
         warning = SourceWarning(Code.FAILED_OVER, f"{name} failed, and {next_name} follows: {fault.message}")
         if shown is None:  # a call has run, and only its result can follow
             self._over = True
             self._failures.unsent.append(warning)
             return [ProviderCompleted(finish_reason="tool_calls", model=name)]
-        self._ask_next(shown)
+        answer.move_on()
+        self._reply = Reply(self._model, self._continue(answer, shown))
         if (observed := observing.observed()) is not None:
             observed.failed(fault.cause or fault.code.value)
             observed.asked(self.origin, self._reply)
         return [warning]
 
-    def _take_pending_text(self) -> list[SourceEvent]:
-        """Return text of the failed answer that was kept back as a possible repetition."""
-        continuation, self._continuation = self._continuation, None
-        pending = continuation.close() if continuation is not None else ""
-        return [TextDelta(pending)] if pending else []
-
-    def _ask_next(self, shown: str = "") -> None:
-        """Ask the next model, which continues the text that was `shown`."""
-        assert self._untried
-        self._at = self._untried.pop(0)
+    def _continue(self, answer: SharedAnswer, shown: str) -> Ask:
+        """Return the request with which the current model continues the text that was `shown`."""
         ask = self._write(self._model)
-        if shown.strip():
-            if ask.output is not None:  # a schema would make the provider begin the value again
-                ask = replace(ask, output=None, history=in_words(ask.history, ask.output))
-            if (prefill := prefill_of(self._model, ask.options)) is not None:
-                ask = replace(ask, prefill=shown.rstrip())
-                self._continuation = Continuation(shown, "echoed" if prefill.echoes else "prefilled")
-            else:
-                ask = replace(ask, history=(*ask.history, Assistant(shown), User(GO_ON)))
-                self._continuation = Continuation(shown, "instructed")
-        self._reply = Reply(self._model, ask)
-
-
-def failure_of(event: SourceEvent) -> SourceError | None:
-    """Return the failure that an event reports, if another model can get the request."""
-    if isinstance(event, ProviderCompleted) and event.finish_reason == "error":
-        return SourceError("the provider ended the turn with an error")
-    if not isinstance(event, SourceError) or event.failed_generation:
-        return None
-    status = event.status
-    return event if status is None or status in AGAIN or status >= 500 or 200 <= status < 300 else None
+        if not shown.strip():
+            return ask
+        if ask.output is not None:  # a schema would make the provider begin the value again
+            ask = replace(ask, output=None, history=in_words(ask.history, ask.output))
+        prefill = prefill_of(self._model, ask.options)
+        answer.continue_text(shown, prefill)
+        if prefill is not None:
+            return replace(ask, prefill=shown.rstrip())
+        return replace(ask, history=(*ask.history, Assistant(shown), User(GO_ON)))

@@ -203,7 +203,7 @@ class RewrittenExchange(Exchange):
     def close(self, cause: str | None = None) -> bytes:
         if self._upstream_ended or self.complete:
             return self._end_answer()
-        if self._failed and self._failover is not None and self._failover.fault is not None:
+        if self._failed and self._failover is not None and self._failover.has_failed:
             return self._fail_over(self._failover)
         if self._bytes_left < 0:
             cause = "too_large"
@@ -217,7 +217,7 @@ class RewrittenExchange(Exchange):
             sent = self._send([read_fault(None).event()])
         else:
             sent = self._read_whole(cause) if self._reads_whole else self._end_stream(cause)
-        if self._failover is not None and self._failover.fault is not None:
+        if self._failover is not None and self._failover.has_failed:
             return sent + self._fail_over(self._failover)
         self._upstream_ended = True
         return sent + self._end_answer()
@@ -396,8 +396,7 @@ class RewrittenExchange(Exchange):
     def _fail_over(self, failover: AnswerFailover) -> bytes:
         """Ask the next upstream. Returns pending text of the failed answer."""
         self._body.clear()
-        pending = failover.take_pending_text()
-        sent = self._answer_events([TextDelta(pending)]) if pending else b""
+        sent = self._answer_events(failover.take_pending_text())
         written = self._answer.continue_elsewhere(self._client_request.model or "")
         self._more = [message for message in self._more if message not in failover.instructions]
         failover.move_on(written, begun=bool(self._answer.shown))

@@ -10,7 +10,8 @@ import pytest
 
 from streamtools import RunnerOptions, chat, outputs, parse
 from streamtools.conversation import Ask, Fallback, OpenAIChat, ScriptedModel, Timeouts
-from streamtools.conversation.failover import GO_ON, OnBreak
+from streamtools.conversation.failover import OnBreak
+from streamtools.conversation.shared_answer import GO_ON
 from streamtools.errors import Code
 from streamtools.events import (
     Done,

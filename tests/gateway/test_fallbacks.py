@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import rules
-from streamtools.conversation.failover import GO_ON
+from streamtools.conversation.shared_answer import GO_ON
 from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
 from streamtools.gateway.service import app
 from tests.support.blocking_provider import BlockingProvider
