@@ -1,19 +1,18 @@
-"""A ledger in Redis or Valkey, which the processes of many machines share, as durable as that server is.
+"""A ledger in Redis or Valkey, shared by the processes of many machines, and as durable as that server.
 
-Each step is one script, so nothing comes between the look and the entry. A call of a run that a `RedisStore` drives is
-begun in the same script that looks whether the run is still its owner's. Times are written with all their digits,
-which the numbers of a script would lose when they are made text.
+Each operation is one script, so no other client comes between its reads and its writes. A call of a run that a
+`RedisStore` drives starts in the same script that checks the owner of the run. Times are stored with 17 digits, because
+Lua would round them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from streamtools.calls import ToolCall
-from streamtools.errors import CallRefused, ClosedError
+from streamtools.errors import ClosedError
 from streamtools.tools.at_most_once import DRIVEN_RUN
 from streamtools.tools.ledger import (
     CLOCK_SLACK,
@@ -30,8 +29,8 @@ from streamtools.tools.redis_client import RedisClient, Word, open_client
 from streamtools.tools.results import ToolOutcome
 
 _START = """
--- KEYS calls by their beginning, ended calls by when they go, epochs, epochs by their age, then the call and those of
--- its run, and where the token of the run's owner stands; ARGV now, keep, and what each script says
+-- KEYS calls by their start, ended calls by their expiry, epochs, epochs by their age, then the call, the calls of its
+-- run, and the hash with the token of the run's owner; ARGV now, keep, and the arguments of the operation
 local now, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
 if not now then
   local time = redis.call('TIME')
@@ -44,7 +43,7 @@ local function drop(member, call, run)
   redis.call('ZREM', KEYS[1], member)
   redis.call('ZREM', KEYS[2], member)
 end
-local function leave(call, member)  -- it has ended, and goes when it is old and nobody can name it any more
+local function leave(call, member)  -- the call has ended, and expires when it is old and cannot be repeated
   redis.call('HSETNX', call, 'ended', digits(now))
   local kept = redis.call('HMGET', call, 'ended', 'until')
   redis.call('ZADD', KEYS[2], digits(math.max(kept[1] + keep, tonumber(kept[2]))), member)
@@ -65,7 +64,7 @@ local function raise(scope, epoch, token)
 end
 """
 _BEGIN = """
--- ARGV scope, member, epoch, holder, lease, until, slack, owner, call, what the keys of calls and of runs begin with
+-- ARGV scope, member, epoch, holder, lease, until, slack, owner, call, key prefixes of calls and of runs
 local scope, member, holder, til = ARGV[3], ARGV[4], ARGV[6], tonumber(ARGV[8])
 if not raise(scope, tonumber(ARGV[5]), KEYS[7]) then return 'fenced' end
 local there = redis.call('HGETALL', KEYS[5])
@@ -93,12 +92,8 @@ if kept[1] ~= ARGV[4] or kept[2] then return end
 if tonumber(ARGV[5]) <= 0 then return leave(KEYS[5], ARGV[3]) end
 redis.call('HSET', KEYS[5], 'held', digits(now + ARGV[5]))
 """
-_WITHDRAW = """
--- ARGV member, holder
-if redis.call('HGET', KEYS[5], 'holder') == ARGV[4] then drop(ARGV[3], KEYS[5], KEYS[6]) end
-"""
 _FINISH = """
--- ARGV member, outcome, whether its end has to be unknown, owner
+-- ARGV member, outcome, whether its outcome must be unknown, owner
 local kept = redis.call('HMGET', KEYS[5], 'owner', 'held', 'ended', 'outcome')
 local is_held, is_mine = not kept[3] and tonumber(kept[2] or 0) > now, ARGV[6] == '' or ARGV[6] == kept[1]
 if not kept[1] or kept[4] or ARGV[5] == '1' and (is_held or not is_mine) then return 0 end
@@ -107,7 +102,7 @@ leave(KEYS[5], ARGV[3])
 return 1
 """
 _LIST = """
--- KEYS[5] the calls of the run, or none; ARGV when the last began, the last, limit, owner, what calls begin with
+-- KEYS[5] the calls of the run, or none; ARGV start of the last call, the last call, limit, owner, key prefix of calls
 local index, found = KEYS[5] or KEYS[1], {}
 local at = redis.call('ZRANK', index, ARGV[4])
 at = at and at + 1 or ARGV[4] == '' and 0 or redis.call('ZCOUNT', index, '-inf', '(' .. ARGV[3])
@@ -124,7 +119,7 @@ end
 return {digits(now), found, page[last] or '', page[last + 1] or ''}
 """
 _PRUNE = """
--- ARGV where to begin, age, owner, what the keys of calls and of runs begin with
+-- ARGV first index, age, owner, key prefixes of calls and of runs
 local page, gone = redis.call('ZRANGE', KEYS[1], ARGV[3], ARGV[3] + 99), 0
 for _, member in ipairs(page) do
   local call = ARGV[6] .. member
@@ -142,16 +137,13 @@ return {#page, gone}
 class RedisLedger(OwnerViews):
     """A ledger on one server of Redis (6.2 or later) or Valkey. Needs the extra `redis`; enter it to open it.
 
-    `url_or_client` and `prefix` are what they are for `RedisStore`; on the server of that store, no call begins in a
-    process that has lost its run. With `durable`, which takes Redis or Valkey from 7.2 on with a file (AOF), a tool
-    begins only when its call is on the disk of the server and of so many replicas, which may take `patience` seconds;
-    it is refused otherwise. A failover may still lose it: for what must not happen twice, there is `PostgresLedger`.
+    `url_or_client` and `prefix` are those of `RedisStore`. On the server of that store, no call starts in a process
+    that has lost its run. A failover may lose the last calls: use `PostgresLedger` for calls that must not run twice.
 
-    A process that dies is noticed when its `lease` is over, in seconds. Entries that have ended are kept for `keep`
-    seconds; what bounds their number is the memory of the server, which must not evict them (`noeviction`). The time is
-    that of the server, unless a `clock` tells seconds since 1970, to all processes the same. Raises what the client
-    raises, ClosedError where it has not been entered, and ValueError, when it is entered, for a cluster and for a
-    server that cannot be `durable`.
+    The end of a process is noticed after its `lease`, in seconds. Ended entries are kept for `keep` seconds. The memory
+    of the server limits their number, and it must not evict them (`noeviction`). Times are those of the server, unless
+    `clock` returns seconds since 1970, the same for all processes. Raises what the client raises, ClosedError before
+    the ledger is entered, and ValueError for a cluster, when it is entered.
     """
 
     def __init__(
@@ -161,29 +153,22 @@ class RedisLedger(OwnerViews):
         prefix: str = "streamtools",
         lease: float = 15.0,
         keep: float = 2_592_000,
-        durable: int | None = None,
-        patience: float = 5.0,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.lease = lease
         self.keep = keep
-        self._given = url_or_client
+        self._url_or_client = url_or_client
         self._prefix = f"{prefix}:ledger:"
-        self._durable = durable
-        self._patience = patience
+        self._call_prefix, self._run_prefix = self._prefix + "call:", self._prefix + "run:"
         self._clock = clock
-        self._clients: list[RedisClient] = []  # one, where it is open; for all owners
+        self._clients: list[RedisClient] = []  # one while it is open; the views of all owners share the list
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(open_client(self._given))
+            client = await stack.enter_async_context(open_client(self._url_or_client))
             if b"cluster_enabled:1" in await client.execute("INFO", "cluster"):
                 raise ValueError("this is a Redis Cluster: give a single server")
-            if self._durable is not None:
-                if (await client.execute("COMMAND", "INFO", "WAITAOF"))[0] is None:
-                    raise ValueError("durable= takes WAITAOF, which Redis and Valkey have from 7.2 on")
-                await client.execute("WAITAOF", 1, self._durable, 1)  # it complains where there is no file
             self._clients.append(client)
             stack.callback(self._clients.clear)
             self._stack = stack.pop_all()
@@ -193,97 +178,77 @@ class RedisLedger(OwnerViews):
         await self._stack.__aexit__(*raised)
 
     async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
-        """Write down that the call begins, or return what is there of it. Raises `CallRefused` for an older epoch, and
-        where it is not durable in time.
-        """
+        """Record the start of a call, or return its entry if it has one. Raises `CallRefused` for an older epoch."""
         member, keys = self._place(scope, call)
         driven = DRIVEN_RUN.get()
         if driven is not None and driven.run_id == scope:
             keys = [*keys, driven.place]
         terms = (claim.holder, repr(self.lease), repr(min(claim.until, 1e15)), repr(CLOCK_SLACK), self._owner)
-        stems = (self._prefix + "call:", self._prefix + "run:")
-        answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, encode(call), *stems, durable=True)
+        prefixes = self._call_prefix, self._run_prefix
+        answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, encode(call), *prefixes)
         if answer == b"fenced":
             raise taken_over()
-        if answer == b"forgettable":
-            await self._run(_WITHDRAW, keys, member, claim.holder)
-            raise CallRefused(f"its call is not on the disks of the server and {self._durable} replicas in time")
-        return None if answer is None else _read(*answer)[0]
+        return None if answer is None else _read_entries(*answer)[0]
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
-        """Renew the lease of a call for so many seconds; with 0, leave it."""
+        """Renew the lease of a call for so many seconds. With 0, release it."""
         member, keys = self._place(scope, call)
         await self._run(_HOLD, keys, member, holder, repr(seconds))
 
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
-        """Write down how a call has ended."""
+        """Record the outcome of a call."""
         member, keys = self._place(scope, outcome.call)
         await self._run(_FINISH, keys, member, encode(outcome), 0, "")
 
     async def fence(self, scope: str, epoch: int) -> None:
-        """Refuse each call of the run that begins under an older epoch. Raises `CallRefused` as `begin` does."""
-        answer = await self._run(_FENCE, [], scope, epoch, durable=True)
-        if answer != 1:
-            raise taken_over() if answer == b"fenced" else CallRefused("that it was taken over is not on enough disks")
+        """Refuse calls of the run that start under an older epoch. Raises `CallRefused` if this epoch is older."""
+        if await self._run(_FENCE, [], scope, epoch) == b"fenced":
+            raise taken_over()
 
     async def entries(
         self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
     ) -> list[Entry]:
         """Return entries, the oldest first; see `CallLedger`."""
-        keys = [] if scope is None else [f"{self._prefix}run:{scope}"]
+        keys = [] if scope is None else [self._run_prefix + scope]
         began, last = ("0", "") if after is None else (repr(after.began), f"{after.scope}\0{call_key(after.call)}")
         found: list[Entry] = []
         while len(found) < limit:
-            answer = await self._run(_LIST, keys, began, last, limit, self._owner, self._prefix + "call:")
-            found += [each for each in _read(*answer[:2]) if not unknown or each.is_unknown]
+            answer = await self._run(_LIST, keys, began, last, limit, self._owner, self._call_prefix)
+            found += [entry for entry in _read_entries(*answer[:2]) if not unknown or entry.is_unknown]
             last, began = answer[2:]
             if not last:
                 break
         return found[:limit]
 
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
-        """Write down how a call has ended whose end was unknown, and return whether there is one."""
+        """Record the outcome of a call whose outcome was unknown. Returns whether there is such a call."""
         member, keys = self._place(scope, outcome.call)
         return bool(await self._run(_FINISH, keys, member, encode(outcome), 1, self._owner))
 
     async def prune(self, age: float | None = None) -> int:
-        """Forget what ended, or began, so many seconds ago, and nobody runs or can name; return how many."""
-        at, count, before = 0, 0, repr(self.keep if age is None else age)
+        """Delete entries that ended, or started, `age` seconds ago, and cannot be repeated. Returns their number."""
+        index, count = 0, 0
         while True:
-            stems = (self._prefix + "call:", self._prefix + "run:")
-            looked: int
-            gone: int
-            looked, gone = await self._run(_PRUNE, [], at, before, self._owner, *stems)
-            at, count = at + looked - gone, count + gone
-            if not looked:
+            args = index, repr(self.keep if age is None else age), self._owner, self._call_prefix, self._run_prefix
+            checked, deleted = await self._run(_PRUNE, [], *args)
+            index, count = index + checked - deleted, count + deleted
+            if not checked:
                 return count
 
     def _place(self, scope: str, call: ToolCall) -> tuple[str, list[str]]:
-        """Return what a call is called in a list, and its keys."""
+        """Return the member of the indexes that stands for a call, and the keys of the call and of its run."""
         member = f"{scope}\0{call_key(call)}"
-        return member, [f"{self._prefix}call:{member}", f"{self._prefix}run:{scope}"]
+        return member, [self._call_prefix + member, self._run_prefix + scope]
 
-    async def _run(self, script: str, keys: list[str], *args: Word, durable: bool = False) -> Any:
-        """Return what a script says; `forgettable` where nothing is there, or 1, and that is not `durable` in time."""
+    async def _run(self, script: str, keys: list[str], *args: Word) -> Any:
         if not self._clients:
-            raise ClosedError(
-                "a ledger in Redis is entered before it is used: `async with RedisLedger(url) as ledger:`"
-            )
-        names = [*(self._prefix + each for each in ("calls", "ends", "epochs", "ages")), *keys]
+            raise ClosedError("Enter the ledger before you use it: `async with RedisLedger(url) as ledger:`.")
+        names = [*(self._prefix + name for name in ("calls", "ends", "epochs", "ages")), *keys]
         now = "" if self._clock is None else repr(self._clock())
-        command = ("EVAL", _START + script, len(names), *names, now, repr(self.keep), *args)
-        if not durable or self._durable is None:
-            return await self._clients[0].execute(*command)
-        async with self._clients[0].connection() as connection:
-            answer = await connection.execute(*command)
-            if answer in (None, 1):  # it counts for what this connection has written
-                synced = await connection.execute("WAITAOF", 1, self._durable, math.ceil(self._patience * 1000))
-                if synced[0] < 1 or synced[1] < self._durable:
-                    return b"forgettable"
-            return answer
+        return await self._clients[0].execute("EVAL", _START + script, len(names), *names, now, repr(self.keep), *args)
 
 
-def _read(now: bytes, rows: list[Any]) -> list[Entry]:
+def _read_entries(now: bytes, rows: list[Any]) -> list[Entry]:
     entries = []
     for member, fields in rows:
         scope, _, key = member.decode().partition("\0")

@@ -153,7 +153,7 @@ async def at_most_once(calls: CallLedger, registry: ToolRegistry, response: dict
     assert_type(SQLiteLedger("calls.sqlite", lease=5.0).of("ann"), SQLiteLedger)
     async with PostgresLedger("postgresql:///calls", schema="st", lease=5.0, connections=2) as shared:
         assert_type(shared.of("ann"), PostgresLedger)
-    async with RedisLedger("redis://localhost", prefix="st", durable=1) as quick:
+    async with RedisLedger("redis://localhost", prefix="st") as quick:
         assert_type(quick.of("ann"), RedisLedger)
         await assert_ledger_laws(lambda clock: PostgresLedger("postgresql:///calls", clock=clock))
     assert_type(await registry.process_tool_calls(response, ledger=mine, run_id="r"), list[ToolOutcome])
