@@ -229,6 +229,8 @@ class RedisLedger(OwnerViews):
         """Delete entries that ended, or started, `age` seconds ago, and cannot be repeated. Returns their number."""
         index, count = 0, 0
         while True:
+            checked: int
+            deleted: int
             args = index, repr(self.keep if age is None else age), self._owner, self._call_prefix, self._run_prefix
             checked, deleted = await self._run(_PRUNE, [], *args)
             index, count = index + checked - deleted, count + deleted
