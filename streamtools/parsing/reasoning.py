@@ -325,7 +325,7 @@ class ReasoningText:
             self._output.add(Warning, Code.CALL_IN_REASONING, message)
 
     def _watch_for_calls(self, watch: CallSearch, text: str) -> str:
-        """Search for a call after the first character. Returns the text that may become one, with the character before."""
+        """Search for a call after the first character. Returns text that may become one, with the character before."""
         found = watch.search(text, 1)
         begin = found.start() if found else len(text)
         if found is None:
