@@ -1,7 +1,7 @@
 """A test suite for any parser of tool calls in text.
 
-It finds leaks (call text in the visible text), losses (text or calls), and false calls (something is executed that is
-no call). `cases` makes the cases, `run` runs a parser on them, and `table` shows the results. `python -m conformance`
+It finds leaks of call text into the visible text, lost text and calls, and false calls: something is executed that is
+no call. `cases` makes the cases, `run` runs a parser on them, and `table` shows the results. `python -m conformance`
 does all three. A parser is a function, a command, or a server.
 
 >>> def parse(deltas, dialect, tools):

@@ -1,9 +1,9 @@
 """Makes the cases: it builds texts from sections with known roles, and asks no parser.
 
 The dialect writes the calls. Whether a cut-off text is a call follows from a comparison of two calls that the dialect
-writes. Text that calls of different names have in common does not identify a call yet, and the beginning of another
-call is not complete. So an expectation is wrong only if a writer is wrong, and the suite can find faults in our own
-parser.
+writes. The common beginning of calls with different names does not identify a call. The common beginning of calls with
+different arguments is not complete. So an expectation is wrong only if a writer is wrong, and the suite can find faults
+in our own parser.
 """
 
 from __future__ import annotations

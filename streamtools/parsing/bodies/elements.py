@@ -4,8 +4,8 @@ The tags are the names. The schema says what an element is. If it leaves a choic
 
 - A value that can be neither an object nor an array is the text up to its closing tag.
 - An object holds an element for each member, or is JSON text.
-- An array holds its items, all of one name or named by their index. Or it is JSON text. Or the element is an item of
-  the array itself, and the elements of the same name after it are the other items.
+- An array holds its items, all of one name or named by their index. Or it is JSON text. Or the element is an item
+  itself, and the next elements of the same name are the other items.
 
 Without a schema, elements make an object, or an array if the first one is called `item`.
 """

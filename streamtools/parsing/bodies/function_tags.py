@@ -1,9 +1,9 @@
 """Calls in tags with the name of the tool: `<function=f><parameter=a>1</parameter></function>`, `<tool: f>ls</tool>`.
 
-Functions stand in a wrapper or alone. A value is the text up to the first closing tag that structure follows: the next
-parameter, the end of the function, or the end of its wrapper. Other closing tags are part of the value, as in a file
-that a model writes. One line feed at each end of a value belongs to the tags. The JSON schema of the tool gives a value
-its type.
+Functions stand in a wrapper or alone. A value is the text up to the first closing tag that structure follows. Structure
+is the next parameter, the end of the function, or the end of its wrapper. Other closing tags are part of the value, as
+in a file that a model writes. One line feed at each end of a value belongs to the tags. The JSON schema of the tool
+gives a value its type.
 
 Models forget closing tags. The call still counts if the next tag leaves no doubt:
 

@@ -2,8 +2,7 @@
 
 Calls stand alone or in a wrapper. A value is the text up to its closing tag, which counts if structure follows it. The
 JSON schema of the tool gives the value its type, or an attribute does: `string="true"` is text, `string="false"` is
-JSON. Some models write all arguments of a call as one JSON object, which begins with a brace in the place of the first
-tag.
+JSON. Some models write all arguments of a call as one JSON object, in the place of the first tag.
 
 Text in a wrapper that is no call is an error of its own, up to the next tag of the dialect. A call that lacks only its
 closing tag, because another call or the end of the wrapper stands there, is a call.

@@ -1,9 +1,9 @@
 """Calls that are JSON: `{"name": ..., "arguments": {...}}`, one or several, or an array of them.
 
 With a closing tag, white space and more values may stand before the tag. If the JSON is malformed, or if anything else
-follows it, the tag still ends the span. So does a line that begins with the opening tag: a good call after a bad one
-counts, and valid JSON has no line feed in a string that could be taken for it. A call that lacks only its closing tag,
-because another call begins or the message ends there, is a call.
+follows it, the tag still ends the span. So does a line that begins with the opening tag, so that a good call after a
+bad one counts. No string contains such a line, because valid JSON has no line feed in a string. A call that lacks only
+its closing tag, because another call begins or the message ends there, is a call.
 
 Without a closing tag, the call ends where its JSON does. Malformed JSON ends with the next blank line at the latest.
 """

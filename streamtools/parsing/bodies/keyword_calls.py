@@ -4,8 +4,8 @@ Calls stand in a list or one on each line. They have keyword arguments only: an 
 argument of the tool.
 
 In a dialect with a closing tag, a call is reported at its closing parenthesis, because later text does not change it.
-After text that is no call, the tag ends the span: a line inside a broken string may look like the next call. Without a
-tag, the text after a call decides whether it was code. The next blank line ends malformed text.
+After text that is no call, only the tag ends the span: a line inside a broken string may look like a call.
+Without a tag, the text after a call decides whether it was code. The next blank line ends malformed text.
 
 The Gemma models write one call with keys and values in braces: `call:get_weather{city:<|"|>Paris<|"|>,days:3}`. Their
 keys have no quotes. The delimiter around a string is a token, so nothing inside needs an escape. These models also fall

@@ -259,9 +259,9 @@ class Enclosed:
 class AddressedCall:
     """A call that is a message of its own, addressed to the tool.
 
-    The content is one JSON object, and may be missing. Anything else, like the code that a model sends to an
-    interpreter, cannot be arguments and is an error, up to the end of the message. The beginning of the next message
-    ends it too: models stop at the token that ends a call, and servers cut that token off.
+    The content is one JSON object, and may be missing. Anything else is an error up to the end of the message, like the
+    code that a model sends to an interpreter. The beginning of the next message ends a message too, because servers cut
+    off the token at which a model stops.
     """
 
     def __init__(self, recipient: str, *, ends: tuple[str, ...], begins: tuple[str, ...]) -> None:

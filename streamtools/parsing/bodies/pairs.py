@@ -2,8 +2,8 @@
 
 White space between the tags is ignored. Other text there makes the call an error, up to its end. The closing tag of a
 value counts if another pair follows it, or the end of the call. If it is missing, the closing tag of the call ends the
-value too, but only at the end of the message or before another call. A call that lacks only its closing tag, because
-another call or the end of the wrapper stands there, is a call.
+value. That tag counts only at the end of the message or before another call. A call that lacks only its closing tag,
+because another call or the end of the wrapper stands there, is a call.
 """
 
 from __future__ import annotations

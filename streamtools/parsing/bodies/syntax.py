@@ -80,7 +80,7 @@ class Syntax:
     bare_keys: bool = False
     """Whether a key is the text before the colon, with or without quotes. Otherwise it is a string or a number."""
     bare_strings: bool = False
-    """Whether a value without quotes that is no word and no number is a string, up to a comma, bracket or line end."""
+    """Whether a value without quotes may be a string. It goes up to a comma, a bracket or a line end."""
     loose: str = ""
     """The closing tag of calls that are written loosely.
 

@@ -1,9 +1,8 @@
 """Converts one argument that is written as plain text to JSON, by the schema of the tool.
 
 In these formats only the schema says whether `1` is a number. A string is written while it arrives. A value of another
-type is buffered until its type is certain. If it is of no type that the schema allows, it is a string: nothing is
-guessed, and the validation of the tool reports the error to the model. Every value of an unknown tool or parameter is a
-string.
+type is buffered until its type is certain. A value of no allowed type is a string. Nothing is guessed: the validation
+of the tool reports the error to the model. Every value of an unknown tool or parameter is a string.
 
 Containers are read as Python or JSON writes them. They are written while they arrive, unless they may be strings too. A
 container with escaped quotes, as in a string of JSON, is unescaped first.
@@ -201,7 +200,7 @@ def _may_be_scalar(word: str, types: Types) -> bool:
 def _read_scalar(word: str, types: Types) -> str | None:
     """Return the JSON of a number or a literal word, or None if `word` has none of these types.
 
-    If the value may be a string too, a number must be written as in JSON, and be an integer if the type says so.
+    If the value may be a string too, a number must be written as in JSON, and match the type.
     """
     literal = _words(types).get(word)
     if literal is not None or not ("number" in types or "integer" in types):

@@ -15,8 +15,8 @@ A family module holds the dialects that share a form. Its docstring shows the fo
 To add a dialect:
 
 1. Choose the family module with the same form, or make a new one.
-2. Write a function in it that returns the `Dialect`. Its name is the id, and its docstring names the models and the
-   source: a chat template, or the parser of an inference server.
+2. Write a function in it that returns the `Dialect`. Its name is the id. Its docstring names the models and the source
+   of the form, like a chat template or the parser of an inference server.
 
        def my_model_json() -> Dialect:
            """Return the dialect of example/my-model, by its chat template."""
@@ -27,9 +27,9 @@ To add a dialect:
                reserved=("<call", "</call"),
            )
 
-   An opener has a marker (`parts`), a grammar that reads the call after it, and `ahead`, the text that makes sure that
-   it is a call. The grammars are in `streamtools.parsing.bodies`. `reserved` names the texts that a tool result must
-   not contain. The fields of `Opener`, `Tag` and `Dialect` in `base` explain the rest.
+   An opener has a marker (`parts`) and a grammar that reads the call after it. `ahead` is the next text, which makes
+   sure that it is a call. The grammars are in `streamtools.parsing.bodies`. `reserved` names the texts that a tool
+   result must not contain. The fields of `Opener`, `Tag` and `Dialect` in `base` explain the rest.
 3. Add the id and the module to `table`, and the models to `model_names`.
 4. Add examples to `tests/families`, and run `python -m tests.whole.dialects_page`, which writes the documentation. The
    laws and the conformance suite test each dialect of the table.

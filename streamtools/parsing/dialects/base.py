@@ -85,8 +85,8 @@ class Tag:
 class NearMiss:
     """A faulty opener: text that looks like a call but is not. It stays text, and a warning `says` what is wrong.
 
-    The last part is the character that decides, and it belongs to no call. To cost nothing in prose, a near miss begins
-    with a character with which an opener begins too, or it counts only at the start of a line.
+    The last part is the character that decides, and it belongs to no call. A near miss must cost nothing in prose. So
+    it begins with the first character of an opener, or it counts only at the start of a line.
     """
 
     parts: tuple[Part, ...]
@@ -105,7 +105,7 @@ class Dialect:
 
     `write_call` takes a tool name and arguments. `write_result` takes a tool name and the text of the result. Both
     return the block of text that represents it in the history. Raises ValueError if the id is empty, or if one marker
-    begins with another one, because then the text does not say which of the two it is.
+    begins with another one.
     """
 
     id: str

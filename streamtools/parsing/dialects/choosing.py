@@ -1,8 +1,8 @@
 """Which dialects a parser reads: chosen by the caller, by the name of the model, or `"auto"`.
 
 `"auto"` means all dialects with an unmistakable marker. A model that makes native calls must not obey a call in text
-that it quotes. So if the caller names no dialect, none is enabled for it: text that looks like a call stays text, and a
-near miss is reported.
+that it quotes. So if the caller names no dialect, none is enabled for such a model. Text that looks like a call stays
+text, and a near miss is reported.
 """
 
 from __future__ import annotations

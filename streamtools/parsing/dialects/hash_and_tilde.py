@@ -11,11 +11,11 @@ closing mark: the call ends where its JSON object ends.
 
 The fence of tildes stands on lines of its own. Its body is a JSON object or an array of them. The body may stand in a
 fence of back-ticks, as some models write it. If the JSON is broken, the next line that begins with three tildes ends
-the call, even inside an open string, because valid JSON has no line feed in a string.
+the call. It does so even inside an open string, because valid JSON has no line feed in a string.
 
 A nonce is a secret of the conversation in the markers: `###k7:{…}`, `~~~tool_call k7`. An attacker can plant a call in
-a web page for the model to quote, but does not know the secret, which is in the system prompt. With a nonce only
-`###k7:{…}` and `~~~tool_call k7` open calls, and only `###result k7 getWeather: {…}` and
+a web page for the model to quote. But the secret is in the system prompt, so the attacker does not know it. With a
+nonce only `###k7:{…}` and `~~~tool_call k7` open calls. Only `###result k7 getWeather: {…}` and
 `~~~tool_result k7 get_weather` open results. A marker with no nonce, or with another one, is text.
 """
 

@@ -3,8 +3,8 @@
     [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}
     <|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>
 
-This module also has the forms that other versions of these models write, with the name inside the JSON, and one form
-with the name as a key:
+This module also has the forms that other versions of these models write. They have the name inside the JSON, or as a
+key:
 
     [TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}}]
     <|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>
@@ -26,7 +26,7 @@ from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 # Mistral has two forms after one token, and the text after it tells them apart. If only one of the two dialects is
 # enabled, it reads both forms. The token certainly begins a call, except in "auto", where a model may write about it.
-# Neither form has a closing tag: a call ends where its JSON does, and text that has neither form ends with its
+# Neither form has a closing tag: a call ends where its JSON does. Text that has neither form ends with its
 # paragraph. Source: mistral-common, and the chat templates of Mistral-7B-Instruct-v0.3, Mistral-Small-3.2, Magistral
 # and Ministral 3.
 
@@ -90,7 +90,7 @@ _ANYTHING = (SPACES, Some(r"^ \t\r\n", 1, 1))
 
 
 def deepseek_v3() -> Dialect:
-    """Return the dialect of V3, R1 and their distillates: a type, a name, and JSON in a fence on lines of its own."""
+    """Return the dialect of V3, R1 and their distillates: a type, a name, and JSON in a fence."""
     function = "function" + _SEPARATOR
     return _deepseek(
         "deepseek_v3",

@@ -4,8 +4,8 @@
     functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]
     {"name": "get_weather", "parameters": {"city": "Paris"}}
 
-The sources are the chat templates of the models that each dialect names. If a dialect reads the tag of another dialect
-too, that opener, or the whole dialect, has `auto=False`: in "auto" the other dialect reads it.
+The sources are the chat templates of the models that each dialect names. Some dialects also read the tag of another
+dialect. That opener, or the whole dialect, has `auto=False`, so that in "auto" only the other dialect reads it.
 """
 
 from __future__ import annotations
@@ -280,10 +280,10 @@ def _json_writer(
     return lambda name, arguments: before + compact({keys[0]: name, keys[1]: arguments}) + after
 
 
-# An answer in JSON looks like a call without a marker. So such a call counts only at the start of a message, or after
-# another call with white space or a semicolon between them. It counts only for declared tools. To be certain soon, its
-# name must come first, or only a type or an id before it. After the name, the key of the arguments or the end of the
-# object is the commit point. An object that begins with its arguments is text. `"auto"` reads no bare JSON.
+# An answer in JSON looks like a call without a marker. So such a call counts only at the start of a message or directly
+# after another call, with white space or a semicolon between them. It counts only for declared tools. To be certain
+# soon, its name must come first, or only a type or an id before it. After the name, the key of the arguments or the end
+# of the object is the commit point. An object that begins with its arguments is text. `"auto"` reads no bare JSON.
 
 
 _UNMARKED = (('"', '(?:name|toolName|tool_name|tool|function)"'),)

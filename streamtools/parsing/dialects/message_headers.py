@@ -42,8 +42,8 @@ def harmony() -> Dialect:
     built-in tools (`python`, `browser.search`) have none. Source: the harmony response format of openai/gpt-oss, and
     its template.
 
-    The tokens count in code too. They follow the text of a message without a line end. So a fence, a code span or a
-    quote in its last line would otherwise hide the end of the message and the call after it.
+    The tokens count in code too, because they follow the text of a message without a line end. Otherwise a fence or a
+    quote in its last line would hide the end of the message and the next call.
     """
     message = AddressedCall(r"to=(?:functions\.)?([^ \t\r\n<>|]+)", ends=_ENDS, begins=_BEGINS)
     result: tuple[Part, ...] = ("<|start|>functions.", _TOOL, *_TO, "assistant", _BLANKS, *_CHANNEL, *_MESSAGE)

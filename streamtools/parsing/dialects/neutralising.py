@@ -1,8 +1,9 @@
 """Word joiners that keep data from being read as structure.
 
-A tool result is data. A model that repeats it must not thereby call a tool or begin a turn. So a word joiner (U+2060),
-which no reader sees, goes after the first character of each text that a dialect reserves, and of each token of a chat
-template. `restore` removes the joiners from text that the model repeats. This is defence in depth, not a boundary.
+A tool result is data. A model that repeats it must not thereby call a tool or begin a turn. So a word joiner (U+2060)
+goes into each text that a dialect reserves, and into each token of a chat template. It is invisible and stands after
+the first character. `restore` removes the joiners from text that the model repeats. This is defence in depth, not a
+boundary.
 
 Such texts may overlap and contain one another: `<|[INST]|>` holds two tokens. So the search looks for the place where
 one begins, and passes over nothing. A joiner is removed if, without any joiners, structure would begin in its place.
