@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError, create_model
 
-from streamtools import Parser, StreamMachine, ToolCall, coalesce
+from streamtools import ToolCall, coalesce
 from streamtools.errors import Code
 from streamtools.events import (
     SOURCE_EVENTS,
@@ -165,15 +165,6 @@ def test_what_is_not_set_is_not_written() -> None:
     assert {"type": "error", "code": "too_deep", "message": "m"} == json.loads(Error(Code.TOO_DEEP, "m").to_json())
 
 
-def test_types_are_not_confused() -> None:
-    """Two events with the same fields are two things; nobody can change one."""
-    text: Event = Text("a")
-
-    assert text != Reasoning("a")
-    with pytest.raises(AttributeError):
-        setattr(text, "text", "b")  # noqa: B010  # a plain assignment would not pass the type check
-
-
 @pytest.mark.parametrize(
     "line", ["", "{", "{}", "[]", '{"type":"nothing"}', '{"type":"text"}', '{"type":"text","text":1}']
 )
@@ -246,16 +237,6 @@ def test_the_schema_of_a_union_is_published(union: Any) -> None:
     assert "$ref" not in json.dumps(schema)
     assert all("type" in each["required"] for each in schema["anyOf"])
     assert json_schema() == json_schema(UIEvent)
-
-
-def test_the_schema_of_one_type() -> None:
-    """What a front end needs to know of it."""
-    schema = json_schema(Text)
-
-    assert {"type": {"enum": ["text"]}, "text": {"type": "string"}, "seq": {"type": "integer", "default": 0}} == schema[
-        "properties"
-    ]
-    assert ["type", "text"] == schema["required"]
 
 
 def test_usage_adds_up() -> None:
@@ -350,22 +331,6 @@ def test_coalescing_again_changes_nothing(events: list[UIEvent]) -> None:
 
 
 # seq
-
-
-def test_a_machine_numbers_its_events_from_one() -> None:
-    """Each event takes the next number, in prose, in arguments and at the end."""
-    text = 'Some prose, ###:{"name":"f","args":{"a":"long","b":"longer"}} ###: <think>'
-    for deltas in ([text], list(text), [text[:9], text[9:]]):
-        machine = StreamMachine(call_deltas=True)
-        events = [event for delta in deltas for event in machine.feed(TextDelta(delta))] + machine.close()
-        assert [*range(1, len(events) + 1)] == [event.seq for event in events]
-
-
-def test_a_bare_parser_does_not_number() -> None:
-    """Every event of a parser has the number 0."""
-    parser = Parser()
-
-    assert {0} == {event.seq for event in parser.feed('a ###:{"name":"f"} b') + parser.close()}
 
 
 def test_what_has_grown_weighs_what_it_holds_without_its_json() -> None:

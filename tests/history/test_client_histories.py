@@ -239,15 +239,6 @@ def test_a_client_approves_a_call() -> None:
     assert "this call was not run" == write_messages(history, "openai")[1]["content"]
 
 
-def test_a_client_answers_what_nobody_asked() -> None:
-    """A result without its call counts for nothing, and so does the second of two."""
-    result = agui("tool", toolCallId="c", content="forged")
-    assert [Assistant("Hi")] == read_messages([agui("assistant", content="Hi"), result])
-    messages = [agui("assistant", toolCalls=[asked()]), agui("tool", toolCallId="c", content="x"), result]
-    (_, results) = read_messages(messages)
-    assert Results((answer("x"),)) == results
-
-
 HOSTED: dict[str, list[dict[str, Any]]] = {
     "a tool that the provider ran": [ui("assistant", text("Hi"), part("output-available", providerExecuted=True))],
     "references by id": [

@@ -12,7 +12,6 @@ CALL = {"toolUse": {"toolUseId": "tooluse_1", "name": "f", "input": {"a": 1}}}
 THOUGHT = {"reasoningContent": {"reasoningText": {"text": "Hm", "signature": "s"}}}
 HIDDEN = {"reasoningContent": {"redactedContent": "ZGF0YQ=="}}
 RESULT = {"toolResult": {"toolUseId": "tooluse_1", "content": [{"text": "x"}]}}
-CITED = {"citationsContent": {"content": [{"text": "a"}], "citations": []}}
 HOSTED = {"toolUse": {"toolUseId": "t", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}}
 
 
@@ -77,17 +76,6 @@ def test_results_that_converse_holds_as_json() -> None:
     assert [{"text": "(nothing)"}] == written["content"][0]["toolResult"]["content"]
 
 
-def test_converse_of_another_provider() -> None:
-    """Ids are cut to what is taken, in the call and in its result."""
-    long = "call_" + "x" * 80
-    calls = [{"id": long, "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    asks: dict[str, Any] = {"role": "assistant", "tool_calls": calls}
-    history = [asks, {"role": "tool", "tool_call_id": long, "content": "x"}]
-    asked, answered = write_messages(read_messages(history), "bedrock")
-    ids = asked["content"][0]["toolUse"]["toolUseId"], answered["content"][0]["toolResult"]["toolUseId"]
-    assert (long[-64:], long[-64:]) == ids
-
-
 FUNCTION = {"id": "f_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
 COHERE: dict[str, list[dict[str, Any]]] = {
     "a plan, a call and its result": [
@@ -103,16 +91,6 @@ COHERE: dict[str, list[dict[str, Any]]] = {
         }
     ],
 }
-
-
-@pytest.mark.parametrize("history", COHERE.values(), ids=COHERE)
-def test_cohere_is_written_back_as_it_was(history: list[dict[str, Any]]) -> None:
-    """Plans in their field, thoughts among the content."""
-    read = [
-        Assistant(parts=each.parts, origin=Origin("cohere")) if isinstance(each, Assistant) else each
-        for each in read_messages(history)
-    ]
-    assert history == write_messages(read, "cohere")
 
 
 def test_what_cohere_thought_is_its_own() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from streamtools.history import Origin, User, read_messages, write_messages
-from tests.support.cases import together
 
 PICTURE = "data:image/png;base64,iVBORw=="
 ADDRESS = "https://example.org/a.png"
@@ -23,31 +22,6 @@ def written(content: str | list[dict[str, Any]], format: str) -> dict[str, Any]:
     message: dict[str, Any]
     (message,) = write_messages([User(content)], format)
     return message
-
-
-SPELLINGS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "a text": ("a", {"type": "text", "text": "a"}),
-    "a text that is cached": (
-        TEXT | {"cache_control": {"type": "ephemeral"}},
-        TEXT | {"cache_control": {"type": "ephemeral"}},
-    ),
-    "a text of Responses": ({"type": "input_text", "text": "a"}, {"type": "text", "text": "a"}),
-    "an image": (picture(ADDRESS), picture(ADDRESS)),
-    "an image of Responses": ({"type": "input_image", "image_url": PICTURE}, picture(PICTURE)),
-    "an image of Anthropic's": (
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}},
-        picture(PICTURE),
-    ),
-    "an address of Anthropic's": ({"type": "image", "source": {"type": "url", "url": ADDRESS}}, picture(ADDRESS)),
-    "a file": ({"type": "file", "file": {"file_id": "f"}}, {"type": "file", "file": {"file_id": "f"}}),
-    "a part of Gemini's": ({"fileData": {"fileUri": "x"}}, {"fileData": {"fileUri": "x"}}),
-}
-
-
-@together(("part", "expected"), SPELLINGS.values(), ids=SPELLINGS)
-def test_every_spelling(part: Any, expected: dict[str, Any]) -> None:
-    """Inside a history there is one."""
-    assert [User([expected])] == read_messages([{"role": "user", "content": [part]}])
 
 
 @pytest.mark.parametrize(
@@ -75,41 +49,6 @@ def test_parts_that_are_odd(part: Any, expected: dict[str, Any]) -> None:
 
 
 OWN = {"type": "file", "file": {"file_id": "f"}}
-CONTENT = [TEXT, picture(PICTURE), picture(ADDRESS), OWN]
-
-WRITTEN: dict[str, dict[str, Any]] = {
-    "openai": {"content": CONTENT},
-    "responses": {
-        "content": [
-            {"type": "input_text", "text": "What is this?"},
-            {"type": "input_image", "image_url": PICTURE, "detail": "auto"},
-            {"type": "input_image", "image_url": ADDRESS, "detail": "auto"},
-            OWN,
-        ]
-    },
-    "anthropic": {
-        "content": [
-            TEXT,
-            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}},
-            {"type": "image", "source": {"type": "url", "url": ADDRESS}},
-            OWN,
-        ]
-    },
-    "gemini": {
-        "parts": [
-            {"text": "What is this?"},
-            {"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}},
-            {"fileData": {"fileUri": ADDRESS}},
-            OWN,
-        ]
-    },
-}
-
-
-@pytest.mark.parametrize(("format", "expected"), WRITTEN.items(), ids=WRITTEN)
-def test_texts_and_images(format: str, expected: dict[str, Any]) -> None:
-    """Each provider gets them in its own form; what is neither goes as it is."""
-    assert {"role": "user", **expected} == written(CONTENT, format)
 
 
 def test_texts_and_images_for_ollama() -> None:
@@ -134,12 +73,3 @@ def test_what_another_format_has_beside_a_part() -> None:
         (message,) = write_messages(history, "openai", provider=Origin(host=host))
         assert [TEXT | beside, file | beside] == message["content"]
     assert [TEXT, file] == write_messages(history, "cohere")[0]["content"]
-
-
-def test_texts_that_say_nothing() -> None:
-    """Anthropic refuses blank ones, Gemini empty ones; a message of those alone is left out."""
-    blank = User([{"type": "text", "text": " "}, {"type": "text", "text": ""}])
-    assert [] == write_messages([blank], "anthropic")
-    assert [{"text": " "}] == written(blank.content, "gemini")["parts"]
-    assert [] == write_messages([User("")], "gemini")
-    assert {"role": "user", "content": ""} == written("", "openai") == written("", "responses")

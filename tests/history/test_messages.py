@@ -13,16 +13,12 @@ from streamtools.history import (
     Message,
     ProviderItem,
     Results,
-    Step,
     System,
     TextPart,
     Thought,
     User,
     calls_as_text,
     pair_results,
-    steps_to_history,
-    system_prompt,
-    without_reasoning,
     write_messages,
 )
 from streamtools.parsing.dialects import DIALECTS, hash_marker, tilde_fence
@@ -141,25 +137,6 @@ def test_native_calls_and_their_results(format: str, expected: list[dict[str, An
     assert expected == write_messages(HISTORY, format)
 
 
-def test_the_system_prompt() -> None:
-    """It is there for providers that want it elsewhere, all that was said of it."""
-    assert "Be brief.\n\nBe kind." == system_prompt([*HISTORY, System(""), System("Be kind.")])
-    assert "" == system_prompt(HISTORY[1:])
-
-
-def test_messages_share_nothing_with_the_history() -> None:
-    """Who changes them changes nothing else."""
-    given: list[Message] = [User([{"type": "text", "text": "?"}]), *HISTORY[2:4]]
-    for format in SAID:
-        for message in write_messages(given, format):
-            for held in message.values():
-                if isinstance(held, list):
-                    for part in held:
-                        part.clear()
-    assert [User([{"type": "text", "text": "?"}]), Assistant("Let me see.", (WEATHER, TIME)), HISTORY[3]] == given
-    assert {"city": "Oslo"} == WEATHER.arguments
-
-
 # Reasoning.
 
 THOUGHTS = (Thought("First.", "s1"), Thought("", "secret", redacted=True))
@@ -229,35 +206,9 @@ def test_reasoning_for_openai_and_ollama() -> None:
     assert "First.\nThen." == ollama["thinking"]
 
 
-@pytest.mark.parametrize("format", ["openai", "responses", "anthropic", "ollama"])
-def test_a_turn_of_reasoning_alone(format: str) -> None:
-    """It led to nothing, and nothing goes back."""
-    assert [] == said(format, Assistant("", (), (*THOUGHTS, *OF_RESPONSES)))
-
-
-def test_a_blank_text_behind_reasoning() -> None:
-    """Anthropic takes neither a blank text nor reasoning at the end."""
-    assert [] == said("anthropic", Assistant(" \n", (), THOUGHTS))
-
-
-def test_a_change_of_provider() -> None:
-    """Without reasoning, a history holds nothing that only one provider could read."""
-    signed = Assistant("Hi.", (call("w", "weather", signature="s"), TIME), THOUGHTS)
-    (turn, user) = without_reasoning([signed, User("?")])
-    assert (Assistant("Hi.", (call("w", "weather"), TIME)), User("?")) == (turn, user)
-
-
 # Calls that have no answer.
 
 OPEN: list[Message] = [User("?"), Assistant("", (WEATHER, TIME)), Results((answer("t", "time", "12:00"),))]
-
-
-def test_calls_without_an_answer_at_the_end() -> None:
-    """They await it, unless they are said to be cancelled."""
-    assert ["t"] == [each["tool_call_id"] for each in write_messages(OPEN, "openai") if each["role"] == "tool"]
-    *_, cancelled, told = write_messages(OPEN, "openai", unanswered="cancelled")
-    assert {"role": "tool", "tool_call_id": "w", "content": "this call was not run"} == cancelled
-    assert "12:00" == told["content"]
 
 
 def test_calls_without_an_answer_before_something_else() -> None:
@@ -271,14 +222,6 @@ def test_calls_without_an_answer_before_something_else() -> None:
         assert [("w", True), ("t", False)] == [(each.call_id, each.is_error) for each in results.results]
         *_, left, _ = pair_results([*OPEN, *more], "leave")
         assert Results((answer("t", "time", "12:00"),)) == left
-
-
-def test_what_was_said_in_between_follows() -> None:
-    """A user who interrupts is heard after the results."""
-    late = [*OPEN[:2], User("Quick!"), *OPEN[2:], Results((answer("w", "weather", "grey"),))]
-    *_, results, last = pair_results(late)
-    assert User("Quick!") == last
-    assert Results((answer("w", "weather", "grey"), answer("t", "time", "12:00"))) == results
 
 
 @pytest.mark.parametrize(
@@ -391,11 +334,6 @@ def test_what_the_user_says_behind_results_in_text(format: str) -> None:
         assert written == write_messages([turn, User(expected)], format, unanswered="leave")
 
 
-def test_a_system_that_says_nothing() -> None:
-    """It is left out."""
-    assert [] == write_messages([System("")], "openai") == write_messages([System("")], "responses")
-
-
 def test_calls_as_text() -> None:
     """Native calls in the words of a dialect, or in plain ones, for a request that declares no tools."""
     dialect = tilde_fence()
@@ -417,23 +355,6 @@ def test_calls_as_text() -> None:
 
 
 # What providers refuse.
-
-
-def test_names_that_providers_refuse() -> None:
-    """Models call what does not exist by any name; the name of a tool that has answered stays as it is."""
-    turn = Assistant("", (call("a", "fs.read"), call("b", "multi.parallel"), call("c", " ")))
-    told = Results(
-        (
-            answer("a", "fs.read", "ok"),
-            answer("b", "multi.parallel", "no", is_error=True),
-            answer("c", "?", "", is_error=True),
-        )
-    )
-    for format in ("openai", "ollama"):
-        written = write_messages([turn, told], format)[0]["tool_calls"]
-        assert ["fs.read", "multi_parallel", "_"] == [each["function"]["name"] for each in written]
-    unnamed = said("anthropic", Assistant("", (call("a", ""),)))
-    assert "unknown" == unnamed[0]["content"][0]["name"]
 
 
 def test_ids_that_anthropic_refuses() -> None:
@@ -500,15 +421,3 @@ def test_what_utf_8_and_json_do_not_have() -> None:
 
 
 # Steps.
-
-
-def test_the_steps_of_a_run() -> None:
-    """Each turn is what it said and what it was told; one that said nothing adds nothing."""
-    told = answer("t", "time", "12:00")
-    spoken, thought = Assistant("Hi.", [TIME], [THOUGHTS[0]], [IN_TEXT]), Assistant("So.", (), [THOUGHTS[0]])
-    steps = [Step(), Step(spoken, [told]), Step(thought), Step(Assistant("", (), THOUGHTS))]
-    assert [
-        Assistant("Hi.", (TIME,), (THOUGHTS[0],), (IN_TEXT,)),
-        Results((told,)),
-        Assistant("So.", (), (THOUGHTS[0],)),
-    ] == steps_to_history(steps)

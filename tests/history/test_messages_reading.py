@@ -65,17 +65,6 @@ def test_messages_of_openai() -> None:
     ] == read
 
 
-def test_googles_signature_in_messages_of_openai() -> None:
-    """It stands beside the function; anything else there is not ours."""
-    signed = ASKED | {"extra_content": {"google": {"thought_signature": "s"}}}
-    for extra in (None, {}, {"google": None}, {"google": {"thought_signature": 3}}):
-        (turn,) = read_messages([TURN | {"tool_calls": [ASKED | {"extra_content": extra}]}])
-        assert Assistant("", (WEATHER,)) == turn
-    (turn,) = read_messages([TURN | {"tool_calls": [signed]}])
-    assert isinstance(turn, Assistant)
-    assert "s" == turn.calls[0].signature
-
-
 def test_messages_of_anthropic() -> None:
     """Blocks: reasoning with its place among the calls, calls, results before what the user says on."""
     read = read_messages(
@@ -216,41 +205,6 @@ def test_signatures_and_ids_are_texts(odd: object) -> None:
     assert [("", None, None)] == [each[:3] for each in reasoned.thoughts]
 
 
-def test_a_user_ends_a_turn_of_items() -> None:
-    """What the assistant says then is a new turn, and so is what it says beside calls of its own."""
-    reasoning = {"type": "reasoning", "id": "r", "encrypted_content": "s"}
-    said = {"role": "assistant", "content": "Hi."}
-    for between in ({"role": "user", "content": "?"}, {"role": "system", "content": "?"}):
-        read = read_messages([reasoning, between, said])
-        assert Assistant("Hi.") == read[-1]
-        assert 3 == len(read)
-    thought, called = read_messages([reasoning, TURN])
-    assert isinstance(thought, Assistant)
-    assert [("", "s", "r")] == [each[:3] for each in thought.thoughts]
-    assert Assistant("", (WEATHER,)) == called
-
-
-def test_messages_of_ollama() -> None:
-    """Arguments are objects, reasoning has a field, and without ids results come by the names of their tools."""
-    asked = [{"function": {"name": "weather", "arguments": {"city": city}}} for city in ("Oslo", "Rome")]
-    clock = {"function": {"name": "time", "arguments": {}}}
-    turn, results = read_messages(
-        [
-            {"role": "assistant", "content": "", "thinking": "Hm.", "tool_calls": [*asked, clock]},
-            {"role": "tool", "tool_name": "time", "content": "12:00"},
-            {"role": "tool", "tool_name": "weather", "content": "grey"},
-            {"role": "tool", "content": "blue"},
-        ]
-    )
-    assert isinstance(turn, Assistant)
-    assert (Thought("Hm."),) == turn.thoughts
-    assert [("call_0_0", None), ("call_0_1", None), ("call_0_2", None)] == [
-        (each.id, each.provider_id) for each in turn.calls
-    ]
-    told = ("call_0_2", "time", "12:00"), ("call_0_0", "weather", "grey"), ("call_0_1", "weather", "blue")
-    assert Results(tuple(answer(*each) for each in told)) == results
-
-
 def test_messages_of_a_history() -> None:
     """They stand for themselves, beside those of providers; answers to calls in text stand anywhere."""
     in_text = CallResult("hash_marker", "f", "1", "h")
@@ -337,14 +291,3 @@ def test_calls_of_one_id() -> None:
     assert ["w", "w_2", "w", "w_2"] == [
         each["call_id"] for each in write_messages(read_messages([item, item, output, output]), "responses")
     ]
-
-
-def test_functions_of_old() -> None:
-    """What was called before there were tools is a call; one without a name is none."""
-    none: dict[str, Any] = {"role": "assistant", "content": "a", "function_call": {"name": "", "arguments": ""}}
-    asked = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"a":1}'}}
-    answered = {"role": "function", "name": "f", "content": "x"}
-    first, call, result = write_messages(read_messages([none, asked, answered]), "openai")
-    assert {"role": "assistant", "content": "a"} == first
-    assert {"name": "f", "arguments": '{"a":1}'} == call["tool_calls"][0]["function"]
-    assert {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": "x"} == result

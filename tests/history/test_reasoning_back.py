@@ -88,11 +88,6 @@ def test_a_message_without_any_carries_an_empty_one(field: str) -> None:
     assert [None, None] == reasoning([user(), said(calls=True), RESULT, said("a")], field)
 
 
-def test_the_last_message_of_a_turn_with_calls() -> None:
-    """One that the history ends with carries it, too."""
-    assert ["1", "2"] == reasoning(THREE_TURNS[:4])
-
-
 def test_details_are_never_empty() -> None:
     """Only a text can be."""
     details = [{"type": "reasoning.encrypted", "data": "d", "index": 0}]
@@ -138,9 +133,3 @@ def test_a_client_that_posts_chat_completions() -> None:
         written = write_messages(read, "openai", **options)
         kept = write_messages(read_messages(THREE_TURNS), "openai")
         assert [each.get("reasoning_content") for each in kept] == [each.get("reasoning_content") for each in written]
-
-
-@pytest.mark.parametrize("format", ["responses", "anthropic", "gemini"])
-def test_other_formats_get_none(format: str) -> None:
-    """It is no reasoning of theirs."""
-    assert "reasoning" not in str(write_messages(read_messages(THREE_TURNS), format)).replace("reasoning_content", "!")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from streamtools import StreamMachine
-from streamtools.history import Assistant, Origin, Step, steps_to_history, write_messages
+from streamtools.history import Step, steps_to_history, write_messages
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.detection import ADAPTERS
 from streamtools.stream.result import Collector
@@ -357,13 +357,3 @@ def test_reasoning_without_its_text_stays_with_what_it_led_to() -> None:
     assert [bare, SEARCHED] == hosted
     ours = sent("responses", turn("responses", [sse(responses(bare, call))]))
     assert [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}] == ours
-
-
-def test_white_space_behind_a_call() -> None:
-    """It belongs to the text before."""
-    step = turn(
-        "anthropic", [sse(anthropic(block(0, "text", text("Hi"), text=""), block(1, "tool_use", id="t", name="f")))]
-    )
-    assert "Hi" == step.text
-    assert Origin("anthropic") == step.said.origin
-    assert isinstance(step.said, Assistant)

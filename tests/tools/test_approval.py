@@ -15,8 +15,7 @@ from streamtools.conversation import Chat
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import ApprovalRequested, UIEvent
 from streamtools.tools import MemoryLedger, Tool
-from streamtools.tools.decisions import Answer, Approve, Deny
-from streamtools.tools.suspension import Suspension
+from streamtools.tools.decisions import Answer, Approve
 from tests.support.approvals import ANN, Bank, Held, block, calls, hold
 from tests.support.cases import together
 from tests.support.options import grouped
@@ -24,7 +23,6 @@ from tests.support.options import grouped
 pytestmark = pytest.mark.anyio
 
 ASKED = calls(("pay", ANN), ("look", {}))
-WAITING = ["call n0", "call n1", "may n0 run?", "executing n1", "executed n1: looked"]
 DENIED = "the call of tool 'pay' was denied"
 
 
@@ -60,37 +58,6 @@ async def resumed(held: Held, bank: Bank, decisions: Any, *, resume: Any = None,
 
 
 # Now.
-
-
-async def test_an_allowed_call_runs() -> None:
-    """What needs no approval does not wait for it; both results go back in the order of the calls."""
-    bank = Bank()
-    held = await hold(ASKED, "Done.", tools=bank.tools, ask="now", then=decide(approve=True))
-    assert ["call n0", "may n0 run?", "executing n0", "executed n0: paid 5 to Ann"] == of(held, "n0")
-    assert ["call n1", "executing n1", "executed n1: looked"] == of(held, "n1")
-    assert [("Ann", 5)] == bank.paid
-    assert ["paid 5 to Ann", "looked"] == [each["content"] for each in held.chat.messages() if each["role"] == "tool"]
-    assert held.chat.suspension is None
-
-
-async def test_a_denied_call_does_not_run() -> None:
-    """The model is told, with the reason."""
-    bank = Bank()
-    held = await hold(ASKED, "Pity.", tools=bank.tools, ask="now", then=decide(approve=False, reason="too much"))
-    assert ["call n0", "may n0 run?", "error n0 tool_denied"] == of(held, "n0")
-    assert ["call n1", "executing n1", "executed n1: looked"] == of(held, "n1")
-    assert [] == bank.paid
-    assert f"{DENIED}: too much" in json.dumps(held.chat.messages())
-    assert "finished" == held.chat.result.reason
-
-
-async def test_nobody_answers() -> None:
-    """The call is denied when its time is up."""
-    bank = Bank()
-    held = await hold(calls(("pay", ANN)), "Pity.", tools=bank.tools, ask="now", decision_timeout=1e-9)
-    assert ["call n0", "may n0 run?", "error n0 tool_denied"] == held.shown[:3]
-    assert [] == bank.paid
-    assert f"{DENIED}: nobody answered in time" in json.dumps(held.chat.messages())
 
 
 async def test_approved_twice() -> None:
@@ -183,18 +150,6 @@ async def test_a_question_that_nobody_was_to_answer_now() -> None:
 # Later.
 
 
-async def test_a_run_is_suspended() -> None:
-    """It ends well, with the call pending; what it waits for is JSON."""
-    bank = Bank()
-    held = await suspended(bank)
-    assert [*WAITING, "done finished: tool_calls (None), pending n0"] == held.shown
-    suspension = held.chat.suspension
-    assert suspension is not None
-    assert ["n0"] == [call.id for call in suspension.calls]
-    assert held.chat.run_id == suspension.run_id
-    assert suspension == Suspension.from_json(suspension.to_json())
-
-
 @pytest.mark.parametrize("as_json", [True, False])
 async def test_an_approved_run_goes_on(as_json: bool) -> None:
     """In another process: the call runs, its result goes to the model with that of its sibling, in call order."""
@@ -236,37 +191,6 @@ async def test_calls_in_text_are_taken_up_again() -> None:
     assert {"role": "user", "content": "~~~tool_result pay\npaid 5 to Ann\n~~~"} == messages[2]
     assert 1 == json.dumps(messages).count("~~~tool_call")
     assert "~~~tool_call" not in json.dumps(on.chat.result.messages())
-
-
-async def test_a_denial_later() -> None:
-    """The model is told, and says something to it."""
-    bank = Bank()
-    on = await resumed(await suspended(bank), bank, {"n0": Deny("too much")})
-    assert ["call n0", "error n0 tool_denied", "follow-up of 1"] == on.shown[:3]
-    assert [] == bank.paid
-
-
-async def test_a_decision_after_the_time() -> None:
-    """A late yes is a no, and so is none at all."""
-    for decisions in ({"n0": True}, {}):
-        bank = Bank()
-        held = await suspended(bank, decision_timeout=1e-9)
-        on = await resumed(held, bank, decisions)
-        assert ["call n0", "error n0 tool_denied", "follow-up of 1"] == on.shown[:3]
-        assert [] == bank.paid
-
-
-async def test_no_decision_yet() -> None:
-    """A restart between request and answer: the call is still pending and can still be answered."""
-    bank = Bank()
-    held = await suspended(bank)
-    ledger = MemoryLedger()
-    again = await hold(tools=bank.tools, messages=held.chat.messages(), resume=held.chat.suspension, ledger=ledger)
-    assert ["call n0", "may n0 run?", "done finished: tool_calls (None), pending n0"] == again.shown
-    assert held.chat.suspension == again.chat.suspension
-    assert held.chat.messages() == again.chat.messages()
-    on = await resumed(again, bank, {"n0": True}, ledger=ledger)
-    assert "executed n0: paid 5 to Ann" in on.shown
 
 
 async def test_a_changed_call_is_refused() -> None:
@@ -320,15 +244,6 @@ async def test_how_long_a_call_waits(options: Any, seconds: float | None) -> Non
     else:
         assert question.expires is not None
         assert before + seconds <= question.expires <= time.time() + seconds
-
-
-async def test_resumed_twice() -> None:
-    """One approval, one execution: the second run gets the result of the first."""
-    bank, ledger = Bank(), MemoryLedger()
-    held = await suspended(bank)
-    first, second = [await resumed(held, bank, {"n0": True}, ledger=ledger) for _ in range(2)]
-    assert [("Ann", 5)] == bank.paid
-    assert first.shown == second.shown
 
 
 async def test_to_resume_takes_the_ledger() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from streamtools.errors import Code, DecisionRefused
 from streamtools.events import ApprovalRequested, Executing, UIEvent
 from streamtools.tools import MemoryLedger, Tool, tool
 from streamtools.tools.decisions import Answer, Deny
-from tests.support.approvals import Bank, Held, block, calls, hold
+from tests.support.approvals import Bank, Held, calls, hold
 from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
@@ -106,14 +105,6 @@ async def test_the_result_is_handed_in_now() -> None:
     assert ['{"pages":2}', "looked"] == told(held)
 
 
-async def test_calls_in_text_too() -> None:
-    """The result goes back in the form of the dialect."""
-    held = await hold(
-        block("sign", json.dumps(SIGN[1])), "Done.", tools=Bank().tools, ask="now", then=answer({"pages": 2})
-    )
-    assert '~~~tool_result sign\n{"pages":2}\n~~~' == held.chat.messages()[2]["content"]
-
-
 @together(
     ("decision", "code", "text"),
     [
@@ -135,26 +126,6 @@ async def test_what_comes_instead_of_a_result(decision: Any, code: str, text: st
     assert f"error n0 {code}" in on.shown
     assert text in told(on)[0]
     assert "finished" == on.chat.result.reason
-
-
-async def test_nobody_carries_it_out() -> None:
-    """When its time is up, the model is told."""
-    held = await hold(calls(SIGN), "Pity.", tools=Bank().tools, ask="now", decision_timeout=1e-9)
-    assert ["call n0", "executing n0", "error n0 tool_denied"] == held.shown[:3]
-    assert "nobody answered in time" in told(held)[0]
-
-
-async def test_a_tool_without_a_type_takes_any_result() -> None:
-    """Whatever JSON can hold."""
-    declared = Tool.declared("pick")
-    held = await hold(calls(("pick", {})), "Done.", tools=[declared], ask="now", then=answer([1, "a", None]))
-    assert ['[1,"a",null]'] == told(held)
-
-
-async def test_arguments_that_do_not_fit() -> None:
-    """Nobody is asked to carry that out."""
-    held = await hold(calls(("sign", {"text": 5})), "Sorry.", tools=Bank().tools)
-    assert ["call n0", "executing n0", "error n0 tool_input"] == held.shown[:3]
 
 
 async def test_allowed_and_then_carried_out() -> None:

@@ -16,7 +16,6 @@ from streamtools.events import (
     Done,
     NativeToolCall,
     ProviderCompleted,
-    SourceError,
     SourceEvent,
     SourceUsage,
     UIEvent,
@@ -70,13 +69,6 @@ async def test_the_same_call_again_and_again() -> None:
     assert ("stopped", "repeated_call") == (stream.result.reason, stream.result.finish_reason)
 
 
-async def test_another_call_between_two_breaks_the_row() -> None:
-    """Only what comes without anything else in between is a repetition; other arguments are another call."""
-    told, _ = await run(*texts(SAME, at(1), SAME, at(2), SAME), STOP, guards=Guards(repeated_calls=2))
-    assert told[-1] == "done finished: stop (None)"
-    assert len(told) == 6
-
-
 async def test_too_many_calls_in_a_turn_or_in_all() -> None:
     """The first ones are run. In a turn with too many the run ends; the count of a turn begins anew with the next."""
     two = texts(at(1), at(2))
@@ -111,12 +103,6 @@ async def test_what_is_no_fault_of_the_model_does_not_count() -> None:
     assert watch.why is None
     watch.end_turn([], malformed=1)
     assert watch.why == "failed_turns"
-
-
-async def test_without_tools_malformed_calls_end_nothing() -> None:
-    """Who runs no tools is told of calls, and that is all."""
-    told, _ = await run(*texts(BAD), TURN, *texts("a"), STOP, tools=None, guards=Guards(failed_turns=1))
-    assert told[-1] == "done finished: stop (None)"
 
 
 def spent(input: int | None, output: int | None = None, total: int | None = None) -> SourceUsage:
@@ -168,13 +154,6 @@ async def test_too_much_time_in_the_middle_of_a_turn() -> None:
     )
 
 
-async def test_time_that_is_up_when_all_is_done() -> None:
-    """A provider that does not hang up takes nothing away from a complete answer."""
-    async with ToolStream(Script([*texts("a"), STOP], hold=True), guards=Guards(seconds=0.01)) as stream:
-        told = story([event async for event in stream])
-    assert told[-1] == "done finished: stop (None)"
-
-
 async def test_a_tool_that_ends_the_run() -> None:
     """Siblings at work come to their end, calls that have not begun are pending, and no further turn is read."""
     done, begun = anyio.Event(), anyio.Event()
@@ -216,13 +195,6 @@ async def test_eager_calls_are_held_too() -> None:
     assert ["null", "this call was not run"] == [message["content"] for message in stream.result.messages()[1:]]
 
 
-async def test_a_fault_is_told_as_a_fault() -> None:
-    """What the provider says of its own failure is the end of the run, also where a bound is met with it."""
-    fault = SourceError("no", status=500)
-    told, _ = await run(*texts(BAD), fault, guards=Guards(failed_turns=1))
-    assert told[-1] == "done failed: None (None)"
-
-
 async def test_streams_that_share_a_watch_are_one_run() -> None:
     """Counts and the time go on where the last stream has stopped."""
     watch = GuardTracker(Guards(calls=3, repeated_calls=None, seconds=60))
@@ -238,17 +210,6 @@ def test_the_time_of_a_watch_begins_once() -> None:
     watch = GuardTracker(Guards(seconds=2.0))
     assert [watch.begin(now) for now in (10.0, 11.5, 13.0)] == [2.0, 0.5, 0.0]
     assert GuardTracker().begin(10.0) is None
-
-
-def test_without_bounds_nothing_ends() -> None:
-    """None is no bound, for each of them."""
-    nothing = Guards(repeated_calls=None, calls_per_turn=None, calls=None, failed_turns=None)
-    watch = GuardTracker(nothing)
-    calls = [ToolCall(id=str(number), name="look", arguments={}, dialect="native") for number in range(500)]
-    assert watch.admit(calls, tokens=10**9) == 500
-    for _ in range(50):
-        watch.end_turn([], malformed=1)
-    assert watch.why is None
 
 
 @pytest.mark.parametrize(

@@ -138,17 +138,6 @@ async def run(ledger: CallLedger, *, paid: list[str], run_id: str = "run_1") -> 
         return [event async for event in events]
 
 
-async def test_a_run_that_is_replayed(make_ledger: MakeLedger) -> None:
-    """The tool does not run again, and the events are the same, with the time that the first took."""
-    paid: list[str] = []
-    async with make_ledger(time) as ledger:
-        first = await run(ledger, paid=paid)
-        assert first == await run(ledger, paid=paid)
-        assert ["Ann"] == paid
-        await run(ledger, paid=paid, run_id="run_2")
-        assert ["Ann", "Ann"] == paid
-
-
 async def test_a_call_that_has_failed(make_ledger: MakeLedger) -> None:
     """Its outcome is written down as that of any other; the exception is not, with all that its traceback holds."""
     began: list[str] = []

@@ -14,7 +14,7 @@ from streamtools import ToolRegistry, ToolStream, sources
 from streamtools.conversation import Ask
 from streamtools.conversation.models import AnthropicMessages, OpenAIChat
 from streamtools.errors import Code
-from streamtools.events import Executed, NativeToolCall, Progress, ProviderCompleted, UIEvent
+from streamtools.events import Executed, NativeToolCall, ProviderCompleted, UIEvent
 from streamtools.history import User
 from streamtools.tools import ToolOutcome
 from tests.support.cases import together
@@ -51,15 +51,6 @@ class Server:
         return self.result
 
 
-class Telling(Server):
-    """A session that tells how far its tool is, as the SDK's do."""
-
-    async def call_tool(self, name: str, arguments: dict[str, Any], progress_callback: Any = None) -> Any:
-        await progress_callback(1, 2.0, "half")
-        await progress_callback(2)
-        return await super().call_tool(name, arguments)
-
-
 def listed(name: str, schema: Any = None, **more: Any) -> Record:
     return Record(name=name, description=f"Tell {name}.", inputSchema=OBJECT if schema is None else schema, **more)
 
@@ -84,14 +75,6 @@ async def test_a_tool_of_a_server_is_a_tool() -> None:
     assert [("weather", {"city": "Paris"})] == server.called
     assert ["rain"] == [event.result for event in events if isinstance(event, Executed)]
     assert "rain" == outcome.text
-
-
-async def test_arguments_are_checked_here() -> None:
-    """A call that does not fit never reaches the server."""
-    server = Server(listed("weather", CITY))
-    _, outcome = await run(await ToolRegistry().add_mcp(server), "weather", {"town": "Paris"})
-    assert Code.TOOL_INPUT is outcome.error
-    assert [] == server.called
 
 
 async def test_all_pages_are_read() -> None:
@@ -145,30 +128,6 @@ async def test_tools_from_outside_never_take_a_place() -> None:
     assert ["weather", "time"] == registry.names
     assert "sun" == (await run(registry, "weather", {}))[1].text
     assert ["duplicate_tool"] == [entry["event"] for entry in logs]
-
-
-async def test_a_schema_that_no_provider_takes() -> None:
-    """The tool is left out, the others are there."""
-    with structlog.testing.capture_logs() as logs:
-        registry = await ToolRegistry().add_mcp(Server(listed("bad", {"type": "string"}), listed("good")))
-    assert ["good"] == registry.names
-    assert ["mcp_tool_refused"] == [entry["event"] for entry in logs]
-
-
-async def test_options_are_for_all_of_them() -> None:
-    """Tools of others may need approval, or more trust."""
-    registry = await ToolRegistry().add_mcp(Server(listed("a"), listed("b")), requires_approval=True, trust="native")
-    assert [(True, "native")] * 2 == [(tool.requires_approval, tool.trust) for tool in registry]
-
-
-async def test_progress() -> None:
-    """What the server tells while it works goes to the interface."""
-    events, _ = await run(await ToolRegistry().add_mcp(Telling(listed("slow"))), "slow", {})
-    expected = [{"progress": 1, "total": 2.0, "message": "half"}, {"progress": 2}]
-    assert expected == [event.data for event in events if isinstance(event, Progress)]
-
-
-PICTURE = Record(type="image", mimeType="image/png", data="AAAA")
 
 
 @together(
@@ -228,13 +187,6 @@ async def test_errors_are_for_the_model(result: Any, told: str) -> None:
     """The words of the server, as those of a local tool's refusal."""
     _, outcome = await run(await ToolRegistry().add_mcp(Server(listed("it"), result=result)), "it", {})
     assert (Code.TOOL_FAILED, told) == (outcome.error, outcome.text)
-
-
-async def test_what_the_session_raises() -> None:
-    """A connection that breaks is the tool's failure, and its text stays inside."""
-    server = Server(listed("it"), result=OSError("secret"))
-    _, outcome = await run(await ToolRegistry().add_mcp(server), "it", {})
-    assert (Code.TOOL_FAILED, "tool 'it' failed") == (outcome.error, outcome.text)
 
 
 @together("schema", [{"$defs": 5}, {"properties": {"a": {"anyOf": 5}}}, {"examples": 5}, 5, "x", [{"name": "a"}]])

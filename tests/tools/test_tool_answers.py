@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -85,30 +84,6 @@ async def test_a_chat_completion_goes_on() -> None:
     assert (before, response) == (history, TWO)
 
 
-async def test_the_order_of_outcomes_does_not_matter() -> None:
-    """Results stand in call order, whichever way they were handed over."""
-    outcomes = await REGISTRY.process_tool_calls(TWO)
-    assert extend_messages([], TWO, outcomes) == extend_messages([], TWO, outcomes[::-1])
-
-
-async def test_an_sdk_object_is_read_as_what_it_is_made_of() -> None:
-    """Whatever has `model_dump`, as the SDKs' objects do; what is None in them was not said."""
-
-    def model_dump(**options: Any) -> dict[str, Any]:
-        assert options == {"mode": "json", "exclude_none": True, "warnings": False}
-        return chat(chat_call("weather", BERN, "a"))
-
-    outcomes = await REGISTRY.process_tool_calls(SimpleNamespace(model_dump=model_dump))
-    assert [{"city": "Bern"}] == [outcome.result for outcome in outcomes]
-
-
-async def test_a_message_alone_is_an_answer() -> None:
-    """Of chat completions, as they are often passed around."""
-    message = chat(chat_call("weather", BERN, "a"))["choices"][0]["message"]
-    outcomes = await REGISTRY.process_tool_calls(message)
-    assert ["a", "a"] == [outcomes[0].call.id, extend_messages([], message, outcomes)[1]["tool_call_id"]]
-
-
 @together(
     ("call", "code", "text"),
     [
@@ -184,14 +159,6 @@ async def test_an_anthropic_message_goes_on() -> None:
     ]
 
 
-async def test_an_input_that_is_no_object_goes_back_as_one() -> None:
-    """Providers refuse it otherwise."""
-    response = anthropic(tool_use("t1", "weather", ["Bern"]))
-    outcomes = await REGISTRY.process_tool_calls(response)
-    assert [Code.INVALID_ARGUMENTS] == [outcome.error for outcome in outcomes]
-    assert {} == extend_messages([], response, outcomes)[0]["content"][0]["input"]
-
-
 async def test_a_response_goes_on() -> None:
     """Its items go back as they came, reasoning included, and each call has its output."""
     items = [
@@ -222,16 +189,6 @@ async def test_an_answer_of_ollama_goes_on() -> None:
     assert result == {"role": "tool", "tool_name": "weather", "content": '{"city":"Bern"}'}
 
 
-async def test_a_list_of_calls_is_an_answer() -> None:
-    """It is written as a chat completion's message."""
-    calls = [ToolCall(id="c1", name="weather", arguments={"city": "Zürich"}, dialect="hermes_json")]
-    outcomes = await REGISTRY.process_tool_calls(calls)
-    assert extend_messages([], calls, outcomes) == [
-        {"role": "assistant", "content": None, "tool_calls": [chat_call("weather", '{"city":"Zürich"}', "c1")]},
-        {"role": "tool", "tool_call_id": "c1", "content": '{"city":"Zürich"}'},
-    ]
-
-
 @together(
     ("response", "messages"),
     [
@@ -256,27 +213,6 @@ async def test_an_answer_without_calls_goes_on_too(response: Any, messages: list
     outcomes = await REGISTRY.process_tool_calls(response)
     assert [] == outcomes
     assert messages == extend_messages([], response, outcomes)
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        chat(chat_call("weather", BERN, "a"), finish="length"),
-        chat(chat_call("weather", BERN, "a"), finish="content_filter"),
-        anthropic(tool_use("a", "weather", {"city": "Bern"}), stop="max_tokens"),
-        {
-            "status": "incomplete",
-            "output": [{"type": "function_call", "call_id": "a", "name": "weather", "arguments": BERN}],
-        },
-    ],
-)
-async def test_calls_of_an_answer_that_was_cut_off_do_not_run(response: Any) -> None:
-    """Half of an argument may look like a whole one."""
-    outcomes = await REGISTRY.process_tool_calls(response)
-    assert [Code.TRUNCATED] == [outcome.error for outcome in outcomes]
-    assert "the answer was cut off; send the call again" == outcomes[0].text
-    assert [] == RAN
-    assert extend_messages([], response, outcomes)
 
 
 SAME: dict[str, Any] = {
@@ -335,17 +271,6 @@ async def test_an_entry_that_is_no_call_goes_back_as_one() -> None:
         assert called.get("arguments", called.get("input")) in ("{}", {})
 
 
-async def test_the_call_of_old_goes_on() -> None:
-    """Its result needs an id, so that it goes back as one of `tool_calls`."""
-    response = chat(function_call={"name": "weather", "arguments": BERN})
-    outcomes = await REGISTRY.process_tool_calls(response)
-    assert [{"city": "Bern"}] == [outcome.result for outcome in outcomes]
-    assert extend_messages([], response, outcomes) == [
-        {"role": "assistant", "content": None, "tool_calls": [chat_call("weather", BERN, "call_0")]},
-        {"role": "tool", "tool_call_id": "call_0", "content": '{"city":"Bern"}'},
-    ]
-
-
 async def test_fail_fast_runs_nothing_after_a_failure() -> None:
     """One after another; those that did not run have an outcome too, and what has run is not lost."""
     calls = [chat_call(name, json.dumps({"city": name}), name[0]) for name in ("weather", "broken", "weather")]
@@ -358,28 +283,6 @@ async def test_fail_fast_runs_nothing_after_a_failure() -> None:
     bad_first = chat(chat_call("weather", "[", "a"), chat_call("weather", BERN, "b"))
     outcomes = await REGISTRY.process_tool_calls(bad_first, fail_fast=True)
     assert [Code.INVALID_ARGUMENTS, Code.TOOL_CANCELLED] == [outcome.error for outcome in outcomes]
-
-
-async def test_a_tool_that_ends_the_run_is_the_last() -> None:
-    """Calls behind it are not begun; and `state` reaches its context."""
-    response = chat(chat_call("last", "", "a"), chat_call("weather", BERN, "b"))
-    outcomes = await REGISTRY.process_tool_calls(response, fail_fast=True, state="mine")
-    assert [None, Code.TOOL_CANCELLED] == [outcome.error for outcome in outcomes]
-    assert ("mine", True) == (outcomes[0].text, outcomes[0].stop)
-    assert "{}" == extend_messages([], response, outcomes)[0]["tool_calls"][0]["function"]["arguments"]
-
-
-async def test_progress_of_a_finished_answers_tools_is_dropped() -> None:
-    """Nobody watches."""
-
-    async def count() -> Any:
-        yield 1
-        yield 2
-
-    outcomes = await ToolRegistry(count).process_tool_calls(
-        chat(chat_call("count", "{}", "a")), concurrency=1, timeout=9
-    )
-    assert [2] == [outcome.result for outcome in outcomes]
 
 
 @together("response", [None, 3, b"bytes", b"", {}, {"foo": 1}, {"candidates": []}, {"promptFeedback": {}}])
@@ -427,13 +330,6 @@ async def test_calls_run_after_the_same_endings_as_in_a_stream() -> None:
                     outcomes = await REGISTRY.process_tool_calls(response)
                     assert [expected] == [outcome.error for outcome in outcomes]
                     assert extend_messages([], response, outcomes)
-
-
-async def test_an_item_that_is_not_whole_leaves_its_siblings() -> None:
-    """Only it is not trusted."""
-    items = [{**ITEM, "status": "incomplete"}, {**ITEM, "call_id": "b", "status": "completed"}]
-    outcomes = await REGISTRY.process_tool_calls({"output": items, "status": "completed"})
-    assert [Code.TRUNCATED, None] == [outcome.error for outcome in outcomes]
 
 
 async def test_a_thousand_calls_do_not_all_run() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import anyio
 import pytest
 
-from streamtools.errors import ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
+from streamtools.errors import ToolInputError, ToolOutputError, ToolTimeout
 from streamtools.tools import Tool, ToolRegistry, tool
 from streamtools.tools.context import CallEnded, ToolContext
 from streamtools.tools.invocation import invoke
@@ -55,13 +54,6 @@ async def test_a_tool_gets_its_context(made: Tool[..., Any]) -> None:
         await invoke(made, {"query": "x", str(made.context): {}}, ToolContext())
 
 
-async def test_execute_passes_state_and_an_id() -> None:
-    """Progress has nobody who hears it, and does no harm."""
-    result = await ToolRegistry(search_here).execute("search_here", '{"query": "x"}', state={"user": "Ann"})
-    assert ("x", "search_here", "Ann") == (result[0], result[2], result[3])
-    assert result[1].startswith("call_")
-
-
 async def test_a_context_can_be_optional_or_made_by_hand() -> None:
     """So that the function can be called as the function that it is; progress is then dropped."""
 
@@ -79,16 +71,6 @@ async def test_a_context_can_be_optional_or_made_by_hand() -> None:
     assert Tool(greet)("Ann")
     assert not await ToolRegistry(greet).execute("greet", {"name": "Ann"})
     assert float("inf") == await Tool(wave)(ToolContext()) == bow(ToolContext())
-
-
-async def test_a_handler_with_a_schema_gets_its_context() -> None:
-    """Beside the one dict of arguments."""
-
-    def handle(arguments: dict[str, Any], context: ToolContext) -> Any:
-        return {**arguments, "id": context.call_id}
-
-    made = Tool(handle, parameters={"properties": {"q": {}}})
-    assert {"q": 1, "id": "c"} == (await invoke(made, {"q": 1}, ToolContext("c"))).value
 
 
 async def test_a_handler_may_have_hints_that_nobody_knows() -> None:
@@ -150,34 +132,6 @@ async def test_progress_after_the_end_is_dropped() -> None:
     assert [] == told.all
 
 
-async def test_a_slow_listener_costs_a_tool_no_time() -> None:
-    """While progress waits to be taken, also that of several tasks at once, the clock stands still."""
-    entered, taken = [anyio.Event(), anyio.Event()], anyio.Event()
-    deadlines: list[float] = []
-
-    async def slow(data: Any) -> None:
-        entered[data].set()
-        await taken.wait()
-
-    async def twice(context: ToolContext) -> str:
-        async def tell(data: int) -> None:
-            await context.progress(data)
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(tell, 0)
-            tasks.start_soon(tell, 1)
-            await entered[0].wait()
-            await entered[1].wait()
-            deadlines.append(context.deadline)
-            taken.set()
-        deadlines.append(context.deadline - time.monotonic())
-        return "done"
-
-    assert "done" == (await invoke(Tool(twice, timeout=50), {}, ToolContext(report=slow))).value
-    assert float("inf") == deadlines[0]
-    assert 40 < deadlines[1] <= 50
-
-
 @pytest.mark.parametrize("swallows", [False, True])
 async def test_progress_that_cannot_be_told_ends_the_call(swallows: bool) -> None:
     """With the fault of whoever was to be told, also where the tool takes no notice."""
@@ -202,19 +156,6 @@ async def test_progress_that_is_no_json_is_the_tools_fault() -> None:
 
     with pytest.raises(ToolOutputError):
         await invoke(Tool(mumbles), {}, ToolContext(report=Told()))
-
-
-async def test_a_tool_that_fails_after_progress_has_failed() -> None:
-    """What was told stands."""
-
-    async def stumbles(context: ToolContext) -> None:
-        await context.progress(1)
-        raise KeyError("x")
-
-    told = Told()
-    with pytest.raises(ToolFailed, match="tool 'stumbles' failed"):
-        await invoke(Tool(stumbles), {}, ToolContext(report=told))
-    assert [1] == told.all
 
 
 def test_one_context_is_enough() -> None:

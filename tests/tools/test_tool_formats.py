@@ -106,12 +106,6 @@ def test_each_provider_is_told_in_its_own_form(format: Any) -> None:
     assert DEFINITIONS[format] == ToolRegistry(weather, now).definitions(format)
 
 
-@together("format", DEFINITIONS)
-def test_no_tools_are_no_definitions(format: Any) -> None:
-    """Not even an empty list of Gemini's."""
-    assert [] == ToolRegistry().definitions(format)
-
-
 @together("format", get_args(DefinitionFormat))
 def test_every_signature_can_be_told_to_every_provider(format: Any) -> None:
     """As JSON, and the parser that is told of it knows the same parameters."""

@@ -19,7 +19,6 @@ from streamtools.errors import Code
 from streamtools.events import Executed, Executing, NativeToolCall, ProviderCompleted, UIEvent, Warning
 from streamtools.tools import Tool
 from streamtools.tools.context import ToolContext
-from tests.support.cases import together
 from tests.support.options import grouped
 from tests.support.stories import Script, story, texts
 from tests.tools.test_tool_runner import Interface, call, runner
@@ -157,37 +156,6 @@ async def test_a_result_that_is_too_long_for_the_model() -> None:
     assert ("x" * 5000, 3) == (executed.result, executed.seq)
 
 
-@together(("limit", "told"), [(None, "hello"), (5, "hello"), (4, "It begins: hell"), (0, "request less of it")])
-async def test_what_is_too_long(limit: int | None, told: str) -> None:
-    """The limit itself is allowed; what is told of a longer one holds no more of it than the limit."""
-
-    def read() -> str:
-        return "hello"
-
-    interface = Interface()
-    (outcome,) = await runner(interface, read, result_limit=limit).run([call("read")], interface.send)
-    assert outcome.text.endswith(told)
-    assert ("hello" in outcome.text) == (told == "hello")
-
-
-async def test_a_tool_knows_of_its_call() -> None:
-    """Its context has the id, the application's state, and a way to tell progress, in a coroutine and in a thread."""
-
-    async def here(context: ToolContext) -> str:
-        await context.progress("half")
-        return f"{context.call_id} of {context.name} for {context.state}"
-
-    def in_thread(context: ToolContext) -> str:
-        context.progress("half")
-        return f"{context.call_id} of {context.name} for {context.state}, {0 < context.remaining <= 60}"
-
-    interface = Interface()
-    calls = [call("here", "a"), call("in_thread", "b")]
-    outcomes = await runner(interface, here, in_thread, state="Ann").run(calls, interface.send)
-    assert ["a of here for Ann", "b of in_thread for Ann, True"] == [outcome.text for outcome in outcomes]
-    assert {("progress", "a"), ("progress", "b")} == {told for told in interface.story if told[0] == "progress"}
-
-
 async def test_a_thread_can_see_that_nobody_waits() -> None:
     """A function that looks at its context ends soon after it ran out of time."""
     ended, looked = threading.Event(), threading.Event()
@@ -314,19 +282,6 @@ async def test_what_a_call_repeats_of_a_result_is_restored(native: bool) -> None
     assert [{"path": "a\u2060b", "lines": [OPENER]}] * 2 == [executing[0].arguments, told[0].call.arguments]
     assert "~\u2060~~tool_call" in json.dumps(events.result.messages()[0], ensure_ascii=False)
     assert [NEUTRALISED] == events.result.calls[0].arguments["lines"]
-
-
-async def test_keys_are_restored_too() -> None:
-    """An object's names are text of the model's as well."""
-
-    @tool(parameters={"type": "object"})
-    def write(arguments: dict[str, Any]) -> list[str]:
-        return list(arguments)
-
-    source = Script([NativeToolCall("0", "write", {NEUTRALISED: 1}, "n"), STOP])
-    async with ToolStream(source, tools=[write]) as events:
-        told = story([event async for event in events])
-    assert f"executed n: {[OPENER]}" in told
 
 
 async def test_a_stream_hands_its_options_to_the_runner() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable
 from typing import Any, assert_type
@@ -19,7 +18,7 @@ from streamtools.errors import (
     ToolTimeout,
     UnknownTool,
 )
-from streamtools.tools import Tool, ToolError, ToolRegistry, ToolResult, tool
+from streamtools.tools import ToolError, ToolRegistry, ToolResult, tool
 from tests.support.loops import other_loop_deep
 
 __all__ = ["other_loop_deep"]  # a fixture
@@ -67,12 +66,6 @@ def test_users_may_pass_tools_in_many_forms(tools: Any, names: list[str]) -> Non
     assert names == ToolRegistry.of(tools).names
 
 
-def test_a_registry_is_passed_through() -> None:
-    """Tools that are added later are seen."""
-    registry = ToolRegistry()
-    assert registry is ToolRegistry.of(registry)
-
-
 @pytest.mark.parametrize("tools", [3, "weather", [b"x"]])
 def test_what_is_no_tool_is_refused(tools: Any) -> None:
     """A name is not enough."""
@@ -88,13 +81,6 @@ def test_only_exact_names_are_found(name: str) -> None:
     assert registry.get(name) is None
 
 
-def test_a_tool_is_found_by_its_name() -> None:
-    """`get` and `in` know it."""
-    registry = ToolRegistry(other_weather)
-    assert other_weather is registry.get("weather")
-    assert "weather" in registry
-
-
 def test_a_duplicate_replaces_in_place_and_is_logged() -> None:
     """The newest of a name counts; the warning says which name."""
     with structlog.testing.capture_logs() as logs:
@@ -104,27 +90,6 @@ def test_a_duplicate_replaces_in_place_and_is_logged() -> None:
     said = {"tool": "weather", "on_duplicate": "replace"}
     where = {"logger": "streamtools.tools.registry", "log_level": "warning"}
     assert logs == [{"event": "duplicate_tool", **where, **said}]
-
-
-def test_the_same_tool_twice_is_no_duplicate() -> None:
-    """Two lists may share a tool."""
-    with structlog.testing.capture_logs() as logs:
-        ToolRegistry(other_weather, [other_weather])
-    assert logs == []
-
-
-def test_a_duplicate_may_be_kept_out() -> None:
-    """With `keep` the first of a name counts, and the warning comes all the same."""
-    with structlog.testing.capture_logs() as logs:
-        registry = ToolRegistry(other_weather, weather, on_duplicate="keep")
-    assert other_weather is registry.get("weather")
-    assert [each["on_duplicate"] for each in logs] == ["keep"]
-
-
-def test_a_duplicate_may_be_an_error() -> None:
-    """With `error` registration raises."""
-    with pytest.raises(ValueError, match="a tool named 'weather' is already registered"):
-        ToolRegistry(other_weather, weather, on_duplicate="error")
 
 
 def test_a_registry_decorates() -> None:
@@ -143,39 +108,6 @@ def test_a_registry_decorates() -> None:
     assert (add(1, 2), subtract(3, 2)) == (3, 1)
     assert [add, subtract] == [registry.get("add"), registry.get("sub")]
     assert subtract.timeout == 3
-
-
-def test_definitions_are_those_of_openai() -> None:
-    """One function object each, in order; a description only where there is one."""
-    assert ToolRegistry(weather, clock).definitions() == [
-        {
-            "type": "function",
-            "function": {
-                "name": "weather",
-                "description": "Tell the weather.",
-                "parameters": {
-                    "type": "object",
-                    "properties": {"city": {"type": "string"}},
-                    "required": ["city"],
-                    "additionalProperties": False,
-                },
-            },
-        },
-        {
-            "type": "function",
-            "function": {
-                "name": "clock",
-                "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
-            },
-        },
-    ]
-
-
-def test_definitions_belong_to_the_caller() -> None:
-    """Changing them changes no tool."""
-    registry = ToolRegistry(weather)
-    registry.definitions()[0]["function"]["parameters"]["properties"].clear()
-    assert "city" in registry.definitions()[0]["function"]["parameters"]["properties"]
 
 
 def test_an_unknown_format_is_refused() -> None:
@@ -279,30 +211,6 @@ async def test_execute_raises_what_went_wrong(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("tools", "name", "message"),
-    [
-        ([weather, clock], "wether", "no tool named 'wether'; there are weather, clock. Did you mean 'weather'?"),
-        ([weather, clock], "xyz", "no tool named 'xyz'; there are weather, clock"),
-        ([], "weather", "no tool named 'weather'; there are no tools"),
-        ([weather], "x" * 9999, f"no tool named '{'x' * 64}'; there are weather"),
-    ],
-)
-async def test_an_unknown_tool_is_answered_with_those_that_exist(tools: Any, name: str, message: str) -> None:
-    """A likeness is suggested, in words, and never called."""
-    with pytest.raises(UnknownTool, match=re.escape(message)) as caught:
-        await ToolRegistry(tools).execute(name, "{}")
-    assert name == caught.value.name
-
-
-@pytest.mark.anyio
-async def test_a_tools_own_timeout_counts_before_the_callers() -> None:
-    """The one who wrote the tool knows better how long it takes."""
-    with pytest.raises(ToolTimeout, match=r"within 0\.01 seconds"):
-        await ToolRegistry(Tool(hangs, timeout=0.01)).execute("hangs", timeout=3600)
-
-
-@pytest.mark.anyio
 async def test_sync_functions_do_not_block_the_loop() -> None:
     """They run in a thread of their own, with the context variables of the caller."""
     loop_thread = threading.get_ident()
@@ -313,7 +221,7 @@ async def test_sync_functions_do_not_block_the_loop() -> None:
     assert await ToolRegistry(where).execute("where") is False
 
 
-@pytest.mark.anyio
-async def test_a_sync_function_may_return_an_awaitable() -> None:
-    """As lambdas and simple decorators around coroutine functions do."""
-    assert await ToolRegistry({"now": lambda: clock()}).execute("now") == "noon"
+def test_a_duplicate_may_be_an_error() -> None:
+    """With `error` registration raises."""
+    with pytest.raises(ValueError, match="a tool named 'weather' is already registered"):
+        ToolRegistry(other_weather, weather, on_duplicate="error")

@@ -19,7 +19,7 @@ from pydantic import BaseModel, field_validator, model_serializer
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolFailed
 from streamtools.events import Error, Executed, Executing, Progress, UIEvent, Warning, read_ui_event
-from streamtools.tools import Runner, Tool, ToolError, ToolOutcome, ToolRegistry, ToolResult, tool
+from streamtools.tools import Runner, Tool, ToolOutcome, ToolRegistry, ToolResult, tool
 from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
@@ -100,13 +100,6 @@ async def test_an_async_tool_is_executed() -> None:
     assert interface.events == [read_ui_event(event.to_json()) for event in interface.events]
 
 
-async def test_no_calls_have_no_outcomes() -> None:
-    """Nothing is sent."""
-    interface = Interface()
-    assert await runner(interface).run([], interface.send) == []
-    assert interface.events == []
-
-
 @together(
     ("result", "message"),
     [
@@ -131,19 +124,6 @@ async def test_a_message_is_the_results_own(result: Any, message: str | None) ->
     assert message == outcome.message
     assert isinstance(events[-1], Executed)
     assert message == events[-1].message
-
-
-async def test_a_message_may_stand_in_an_object() -> None:
-    """Models and dataclasses have one too."""
-
-    class Answer(BaseModel):
-        message: str
-
-    async def answer() -> Answer:
-        return Answer(message="Done")
-
-    outcome, _ = await outcome_of(answer)
-    assert (outcome.message, outcome.result) == ("Done", {"message": "Done"})
 
 
 @together("value", [float("nan"), {"a": [float("-inf")]}, "half \ud800", 10**300, {1: {2, 3}}])
@@ -185,20 +165,6 @@ async def test_results_are_shown_as_they_come_and_returned_as_they_were_asked_fo
     assert [event.seq for event in interface.events] == [1, 2, 3, 4]
 
 
-async def test_two_identical_calls_are_two_calls() -> None:
-    """Each is run and has its own outcome."""
-    count = itertools.count(1)
-
-    async def next_number() -> int:
-        return next(count)
-
-    interface = Interface()
-    calls = [call("next_number", "a"), call("next_number", "b")]
-    outcomes = await runner(interface, next_number).run(calls, interface.send)
-    assert {1, 2} == {outcome.result for outcome in outcomes}
-    assert calls == [outcome.call for outcome in outcomes]
-
-
 async def test_no_more_tools_work_at_once_than_allowed() -> None:
     """With a limit of two the third call waits until one has ended, in the order of the calls, and so do other runs."""
     doors = {name: anyio.Event() for name in "abcd"}
@@ -225,17 +191,6 @@ async def test_no_more_tools_work_at_once_than_allowed() -> None:
     assert sorted(interface.story[-2:]) == [("executed", "c"), ("executed", "d")]
 
 
-async def test_a_failing_tool_leaves_its_siblings_alone() -> None:
-    """Its error is its own outcome."""
-
-    async def fail() -> None:
-        raise LookupError(SECRET)
-
-    interface = Interface()
-    outcomes = await runner(interface, fail, weather).run([call("fail"), call("weather", city="Bern")], interface.send)
-    assert [outcome.error for outcome in outcomes] == [Code.TOOL_FAILED, None]
-
-
 async def test_an_unknown_tool_is_answered() -> None:
     """The model learns which tools exist and which one it may have meant; the reader only that there is none."""
     interface = Interface()
@@ -247,23 +202,6 @@ async def test_an_unknown_tool_is_answered() -> None:
         Executing(made, seq=1),
         Error(Code.UNKNOWN_TOOL, "no tool named 'wether'", call_id="wether", call=made, seq=2),
     ]
-
-
-@together("name", ["", "x" * 10_000, "\x00\u202e", "__class__"])
-async def test_a_bad_name_is_only_an_unknown_tool(name: str) -> None:
-    """Whatever a model writes for a name is answered, in few words."""
-    interface = Interface()
-    (outcome,) = await runner(interface, weather).run([call(name, "id")], interface.send)
-    assert outcome.error is Code.UNKNOWN_TOOL
-    assert len(outcome.text) < 200
-
-
-async def test_arguments_that_do_not_fit_are_answered() -> None:
-    """The tool is not called, and the model learns what to correct."""
-    interface = Interface()
-    (outcome,) = await runner(interface, weather).run([call("weather", town=SECRET)], interface.send)
-    assert outcome.error is Code.TOOL_INPUT
-    assert outcome.text.endswith("do not fit: city: Field required; town: Extra inputs are not permitted")
 
 
 async def test_a_tool_cannot_change_the_call_that_is_shown() -> None:
@@ -291,18 +229,6 @@ async def test_a_tool_that_takes_too_long_is_timed_out() -> None:
         assert events[-1] == outcome.event(2)
 
 
-async def test_a_quick_tool_is_not_kept_by_a_slow_one() -> None:
-    """A sibling that hangs until its timeout is the only one to fail."""
-
-    async def hang() -> None:
-        await anyio.Event().wait()
-
-    interface = Interface()
-    calls = [call("hang"), call("weather", city="Bern")]
-    outcomes = await runner(interface, Tool(hang, timeout=0.01), weather).run(calls, interface.send)
-    assert [outcome.error for outcome in outcomes] == [Code.TOOL_TIMEOUT, None]
-
-
 async def test_a_tool_that_turns_our_timeout_into_an_error_is_timed_out() -> None:
     """HTTP clients do that to a cancellation."""
 
@@ -324,18 +250,6 @@ async def test_a_timeout_of_the_tools_own_is_a_failure() -> None:
 
     outcome, _ = await outcome_of(times_out)
     assert outcome.error is Code.TOOL_FAILED
-
-
-async def test_a_result_in_spite_of_the_clock_counts() -> None:
-    """A tool that shields its last step from being stopped has done its work."""
-
-    async def commit() -> str:
-        with anyio.CancelScope(shield=True):
-            await anyio.sleep(0.02)  # past the timeout, however slow the machine
-        return "committed"
-
-    outcome, _ = await outcome_of(Tool(commit, timeout=0.01))
-    assert (outcome.error, outcome.text) == (None, "committed")
 
 
 async def test_a_thread_that_takes_too_long_is_left_behind() -> None:
@@ -369,24 +283,6 @@ async def test_a_thread_that_takes_too_long_is_left_behind() -> None:
     assert ["tool_call_failed", "tool_result_dropped"] == [each["event"] for each in logs]
 
 
-async def test_threads_left_behind_keep_no_place() -> None:
-    """As many blocked threads as may work at once do not keep the next call from its turn."""
-    door = threading.Event()
-
-    def block() -> None:
-        door.wait()
-
-    interface = Interface()
-    blocked = [call("block", str(number)) for number in range(3)]
-    try:
-        outcomes = await runner(interface, Tool(block, timeout=0.01), weather, concurrency=1).run(
-            [*blocked, call("weather", city="Bern")], interface.send
-        )
-    finally:
-        door.set()
-    assert [outcome.error for outcome in outcomes] == [Code.TOOL_TIMEOUT] * 3 + [None]
-
-
 def raises(error: BaseException) -> list[Callable[[], Any]]:
     """One tool of each kind that raises `error`."""
 
@@ -407,22 +303,6 @@ def raises(error: BaseException) -> list[Callable[[], Any]]:
         yield 1
 
     return [as_coroutine, in_thread, as_async_generator, as_generator]
-
-
-@together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
-@together("error", [LookupError(SECRET), StopIteration(SECRET), asyncio.CancelledError(SECRET)], ids=type)
-async def test_what_a_tool_raises_is_its_failure(error: BaseException, kind: int) -> None:
-    """Also a cancellation that nobody asked for."""
-    outcome, events = await outcome_of(raises(error)[kind])
-    assert (outcome.error, outcome.text, outcome.message) == (Code.TOOL_FAILED, "tool 'it' failed", "tool 'it' failed")
-    assert [event.type for event in events] == ["executing", "error"]
-
-
-@together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
-async def test_what_a_tool_refuses_with_is_said(kind: int) -> None:
-    """The text of a `ToolError` goes to the model and to the reader word for word."""
-    outcome, _ = await outcome_of(raises(ToolError("not on Sundays"))[kind])
-    assert (outcome.error, outcome.text, outcome.message) == (Code.TOOL_FAILED, "not on Sundays", "not on Sundays")
 
 
 @together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
@@ -466,57 +346,6 @@ class Fragile(BaseModel):
     @classmethod
     def check(cls, value: str) -> str:
         raise LookupError(SECRET + value)
-
-
-def breaks_while_reading(it: Fragile) -> None:
-    raise AssertionError
-
-
-async def breaks_while_written() -> Any:
-    return Broken()
-
-
-async def breaks_while_yielding() -> AsyncIterator[Any]:
-    yield Broken()
-
-
-@together(
-    ("made", "arguments", "code"),
-    [
-        *[(each, {}, Code.TOOL_FAILED) for each in raises(LookupError(SECRET))],
-        (breaks_while_reading, {"x": SECRET}, Code.TOOL_FAILED),
-        (breaks_while_written, {}, Code.TOOL_OUTPUT),
-        (breaks_while_yielding, {}, Code.TOOL_OUTPUT),
-        (weather, {"city": [SECRET]}, Code.TOOL_INPUT),
-    ],
-)
-async def test_no_secret_leaks(made: Callable[..., Any], arguments: dict[str, Any], code: Code) -> None:
-    """The text of an exception is in no event and no text for the model, and no argument is in the log. The log has the
-    tool, the code, which exception was raised where, and the traceback of a tool that is at fault.
-    """
-
-    async def complain(call: ToolCall, outcome: ToolOutcome) -> None:
-        raise LookupError(SECRET)
-
-    interface = Interface()
-    with structlog.testing.capture_logs() as logs:
-        (outcome,) = await runner(interface, made, on_tool_result=complain).run(
-            [call(made.__name__, **arguments)], interface.send
-        )
-    assert outcome.error is code
-    endings = [event for event in interface.events if isinstance(event, Error)]
-    assert [code] == [event.code for event in endings]
-    assert SECRET not in outcome.text + str(outcome.message) + "".join(event.message for event in endings)
-    traced = [each.pop("exception", None) for each in logs]
-    assert SECRET not in repr(logs)
-    assert (code is Code.TOOL_INPUT, False) == (traced[0] is None, traced[1] is None)
-    assert [("tool_call_failed", code.value), ("on_tool_result_failed", None)] == [
-        (each["event"], each.get("code")) for each in logs
-    ]
-    assert {made.__name__} == {each["tool"] for each in logs}
-    if code is not Code.TOOL_INPUT:
-        assert logs[0]["error"] in ("LookupError", "PydanticSerializationError")
-    assert logs[1]["raised_at"].startswith(__file__)
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -602,14 +431,6 @@ async def test_what_a_generator_yields_is_progress(function: Callable[..., Any],
     assert (outcome.result, outcome.text) == (result, text)
 
 
-@pytest.mark.parametrize("function", [count, count_async])
-async def test_a_generator_that_yields_nothing_has_no_result(function: Callable[..., Any]) -> None:
-    """As a function that returns nothing."""
-    interface = Interface()
-    (outcome,) = await runner(interface, function).run([call(function.__name__, to=0)], interface.send)
-    assert (outcome.error, outcome.result, outcome.text) == (None, None, "null")
-
-
 async def test_a_generator_lives_in_one_thread() -> None:
     """Connections and context variables that it opened stay usable between its yields."""
 
@@ -623,39 +444,6 @@ async def test_a_generator_lives_in_one_thread() -> None:
     for made in calls:
         told = [each.data for each in interface.events if isinstance(each, Progress) and each.call_id == made.id]
         assert (len(told), len(set(told))) == (3, 1)
-
-
-@pytest.mark.parametrize(("kind", "timeout"), [("async", 0.01), ("sync", 0.3)])
-async def test_a_generator_that_takes_too_long_is_closed(kind: str, timeout: float) -> None:
-    """It is timed out in its second step, tells nothing more, and its cleanup runs."""
-    door, closed = threading.Event(), threading.Event()
-
-    async def work_async() -> AsyncIterator[int]:
-        try:
-            yield 1
-            await anyio.Event().wait()
-        finally:
-            closed.set()
-
-    def work() -> Iterator[int]:
-        try:
-            yield 1
-            door.wait()
-            yield 2
-        finally:
-            closed.set()
-
-    interface = Interface()
-    made = Tool(work_async if kind == "async" else work, name="work", timeout=timeout)
-    try:
-        (outcome,) = await runner(interface, made).run([call("work")], interface.send)
-    finally:
-        door.set()
-    await anyio.to_thread.run_sync(closed.wait)
-    await anyio.wait_all_tasks_blocked()
-    assert outcome.error is Code.TOOL_TIMEOUT
-    left_behind = [("warning", "")] if kind == "sync" else []
-    assert interface.story == [("executing", "work"), ("progress", "work"), *left_behind, ("error", "work")]
 
 
 @pytest.mark.parametrize("function", [count, count_async])
@@ -831,16 +619,6 @@ async def test_to_settle_again_changes_nothing() -> None:
     assert outcomes[0] is first[1]
 
 
-async def test_an_id_may_come_again_in_a_later_turn() -> None:
-    """Ids are unique within a turn; a new run begins a new account."""
-    interface = Interface()
-    work = runner(interface, weather)
-    cities = ["Bern", "Basel"]
-    ran = [await work.run([call("weather", city=city)], interface.send) for city in cities]
-    assert cities == [outcome.result["city"] for (outcome,) in ran]
-    assert len(interface.events) == 4
-
-
 def test_a_cancellation_by_asyncio_itself_passes() -> None:
     """`task.cancel()`, which `wait_for` and `TaskGroup` use, stops the tools, and is no tool's failure."""
 
@@ -912,14 +690,3 @@ async def test_on_tool_result_can_be_cancelled() -> None:
     (outcome,), (ending,) = work.close_calls([made])
     assert (outcome.error, outcome.message) == (None, "Rain in Bern")
     assert isinstance(ending, Executed)
-
-
-async def test_a_runner_may_be_made_before_the_loop_runs() -> None:
-    """Nothing in its making needs an event loop."""
-    made: list[Runner] = []
-    interface = Interface()
-    thread = threading.Thread(target=lambda: made.append(runner(interface, weather)))
-    thread.start()
-    await anyio.to_thread.run_sync(thread.join)
-    (outcome,) = await made[0].run([call("weather", city="Bern")], interface.send)
-    assert outcome.error is None

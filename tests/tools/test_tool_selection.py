@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Annotated, Any, Union
 
 import pytest
-import structlog.testing
 from pydantic import BaseModel
 from typing_extensions import TypedDict, Unpack
 
@@ -42,37 +41,11 @@ def test_a_request_may_be_allowed_a_few() -> None:
     assert [] == ALL.only().names
 
 
-def test_a_request_may_be_denied_a_few() -> None:
-    """All others are there."""
-    assert ["a", "c"] == ALL.without("b").names
-    assert ALL.names == ALL.without().names
-
-
 @pytest.mark.parametrize("select", [ALL.only, ALL.without])
 def test_a_slip_in_a_list_is_an_error(select: Callable[..., ToolRegistry]) -> None:
     """A misspelt name on a deny list would allow the tool that was meant."""
     with pytest.raises(UnknownTool, match="no tool named 'A'"):
         select("b", "A")
-
-
-def test_a_selection_keeps_its_ways_with_duplicates() -> None:
-    """It is a registry like its origin."""
-    strict = ToolRegistry(a, on_duplicate="error").only("a")
-    with pytest.raises(ValueError, match="already registered"):
-        strict.register({"a": b})
-
-
-def test_tools_from_outside_replace_nothing() -> None:
-    """Whatever the registry does with duplicates of its own; a prefix keeps them apart."""
-    for on_duplicate in ("replace", "error", "keep"):
-        registry = ToolRegistry(a, on_duplicate=on_duplicate)
-        own = registry.get("a")
-        with structlog.testing.capture_logs() as logs:
-            assert registry is registry.merge({"a": b}, c)
-        assert [("duplicate_tool", "keep")] == [(each["event"], each["on_duplicate"]) for each in logs]
-        assert ["a", "c"] == registry.names
-        assert own is registry.get("a")
-    assert ["a", "x_a", "x_b"] == ToolRegistry(a).merge(a, b, prefix="x_").names
 
 
 def test_a_tool_can_be_given_other_options() -> None:
