@@ -213,13 +213,6 @@ async def test_what_was_decided_is_held_against_the_choice(choice: str, wanted: 
         assert ("finished", int(expected)) == (end.reason, len(end.pending))
 
 
-def test_the_decision_is_told_of_the_choice() -> None:
-    """The three wishes that leave something to decide are three questions."""
-    questions = {write_question(tuple(TOOLS), choice) for choice in map(parse_choice, ("auto", "required", "weather"))}
-
-    assert 3 == len(questions)
-
-
 # The next turns.
 
 CALLED: list[dict[str, Any]] = [
@@ -292,14 +285,6 @@ async def test_tools_that_do_not_exist_are_dropped() -> None:
     assert [("emulated_7_0", "weather")] == [(call.id, call.name) for call in done(talked).pending]
 
 
-async def test_only_tools_that_do_not_exist() -> None:
-    """Then no tool is needed, as far as anybody knows."""
-    talked = await talk(decides(("nope", {})), says("Two."), emulation=FORCE)
-
-    assert [Code.EMULATED, Code.UNKNOWN_DROPPED] == [each.code for each in talked.chat.result.warnings]
-    assert "Two." == talked.chat.result.text
-
-
 @pytest.mark.parametrize(
     "answer", [says("I would rather not."), says('{"tools":[{"tool":"weather"}]}', finish="length")]
 )
@@ -309,15 +294,6 @@ async def test_a_decision_that_cannot_be_read(answer: Loopback) -> None:
 
     assert [Code.EMULATED, Code.DECISION_UNREADABLE] == [each.code for each in talked.chat.result.warnings]
     assert "Two." == talked.chat.result.text
-
-
-async def test_a_decision_that_cannot_be_read_and_has_to_be() -> None:
-    """Where the choice demands a call, the run fails."""
-    talked = await talk(says("I would rather not."), emulation=FORCE, tool_choice="required")
-
-    assert ["warning decision_unreadable", "error tool_choice_violation", "done failed: stop (None)"] == talked.shown[
-        -3:
-    ]
 
 
 @pytest.mark.parametrize(

@@ -273,25 +273,42 @@ def test_options_that_are_no_json() -> None:
 # What comes back.
 
 
-async def test_an_error() -> None:
-    """The provider's words and status are the one event."""
-    body = b'{"error":{"message":"no such model","code":"model_not_found"}}'
-    async with Loopback([body], status=404, declared="application/json") as server:
-        assert says("no such model", 404, "model_not_found") == await ask(model(server))
-        assert 1 == len(server.requests)
+TOMORROW = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
+NOT_FOUND = b'{"error":{"message":"no such model","code":"model_not_found"}}'
+ANSWERS: dict[str, tuple[list[Loopback], Any, int]] = {  # the server's, the events, and the requests
+    "an error": (
+        [Loopback([NOT_FOUND], status=404, declared="application/json")],
+        says("no such model", 404, "model_not_found"),
+        1,
+    ),
+    "a compressed error": (
+        [Loopback([gzip.compress(b'{"error":"no"}')], status=400, headers={"Content-Encoding": "gzip"})],
+        says("no", 400),
+        1,
+    ),
+    "an error with status 200": ([Loopback([b'{"error":"no"}'], declared="application/json")], says("no"), 1),
+    "a status that is no error": ([Loopback(status=304)], says("Not Modified", 304), 1),
+    "a long Retry-After": ([busy(429, Retry_After="61")], says("busy", 429), 1),
+    "a late Retry-After": ([busy(429, Retry_After=TOMORROW)], says("busy", 429), 1),
+    "lost before the first byte": ([Loopback(drop=True), Loopback(STREAM)], EVENTS, 2),
+    "always lost": ([Loopback(drop=True)], [lost("httpx.RemoteProtocolError")], 3),
+    "lost after the first byte": (
+        [Loopback([ONE], drop=True), Loopback(STREAM)],
+        [TextDelta("a"), lost("httpx.RemoteProtocolError")],
+        1,
+    ),
+    "no bytes": ([Loopback()], [], 1),
+    "always busy": ([busy(500)], says("busy", 500), 3),
+}
 
 
-async def test_an_error_that_is_compressed() -> None:
-    """The body of an error is read decoded."""
-    body = gzip.compress(b'{"error":"no"}')
-    async with Loopback([body], status=400, headers={"Content-Encoding": "gzip"}) as server:
-        assert says("no", 400) == await ask(model(server))
-
-
-async def test_json_instead_of_a_stream() -> None:
-    """An error with the status of a success is one."""
-    async with Loopback([b'{"error":"no"}'], declared="application/json") as server:
-        assert says("no") == await ask(model(server))
+@together("answer", ANSWERS)
+async def test_answers_and_how_often_the_request_is_sent(answer: str) -> None:
+    """The request is sent again only before the first byte, and only if the provider may answer soon."""
+    answers, events, requests = ANSWERS[answer]
+    async with Provider(*answers) as server:
+        assert events == await ask(model(server))
+        assert requests == len(server.requests)
 
 
 @together(
@@ -314,12 +331,6 @@ async def test_a_redirect(location: str, shown: str) -> None:
             events = await ask(model(server, api_key=KEY, client=each))
             assert says(f"the provider redirects to {shown}; nothing was sent there", 307) == events
         assert 2 == len(server.requests)
-
-
-async def test_a_redirect_to_nowhere() -> None:
-    """A status between success and failure is an error."""
-    async with Loopback(status=304) as server:
-        assert says("Not Modified", 304) == await ask(model(server))
 
 
 # How often it is sent.
@@ -374,30 +385,12 @@ async def test_how_long_it_waits_of_itself(monkeypatch: pytest.MonkeyPatch) -> N
     assert all(least <= wait <= least + 0.002 for least, wait in zip([0.002, 0.004, 0.005, 0.005], waits, strict=True))
 
 
-@pytest.mark.parametrize(
-    "wait", ["61", format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)], ids=["seconds", "date"]
-)
-async def test_it_does_not_wait_for_ever(wait: str) -> None:
-    """Where the provider wants us to wait for too long, its error is the answer."""
-    async with Provider(busy(429, Retry_After=wait)) as server:
-        assert says("busy", 429) == await ask(model(server))
-        assert 1 == len(server.requests)
-
-
 @together(("status", "told", "requests"), [(503, "false", 1), (400, "true", 3), (400, "maybe", 1), (503, "maybe", 3)])
 async def test_the_provider_knows_better(status: int, told: str, requests: int) -> None:
     """`x-should-retry` says whether it is worth it."""
     async with Provider(busy(status, x_should_retry=told)) as server:
         assert says("busy", status) == await ask(model(server))
         assert requests == len(server.requests)
-
-
-@pytest.mark.parametrize("retries", [0, 1, 3])
-async def test_it_gives_up(retries: int) -> None:
-    """After the last attempt the provider's error is the answer, with its words."""
-    async with Provider(busy(500)) as server:
-        assert says("busy", 500) == await ask(model(server, retries=retries))
-        assert 1 + retries == len(server.requests)
 
 
 async def test_a_provider_that_is_not_there() -> None:
@@ -409,34 +402,6 @@ async def test_a_provider_that_is_not_there() -> None:
 
     assert says("the provider could not be reached", cause="httpx.ConnectError") == events
     assert [1, 2] == [log["attempt"] for log in logs]
-
-
-async def test_a_connection_that_is_lost_before_the_first_byte() -> None:
-    """Nobody has seen anything, so the request is sent again."""
-    async with Provider(Loopback(drop=True), Loopback(STREAM)) as server:
-        assert EVENTS == await ask(model(server))
-        assert 2 == len(server.requests)
-
-
-async def test_a_connection_that_is_always_lost() -> None:
-    """In the end it is the error of a stream that broke off."""
-    async with Provider(Loopback(drop=True)) as server:
-        assert [lost("httpx.RemoteProtocolError")] == await ask(model(server, retries=1))
-        assert 2 == len(server.requests)
-
-
-async def test_a_connection_that_is_lost_behind_the_first_byte() -> None:
-    """Behind the first byte nothing is sent again: somebody has seen it."""
-    async with Provider(Loopback([ONE], drop=True), Loopback(STREAM)) as server:
-        assert [TextDelta("a"), lost("httpx.RemoteProtocolError")] == await ask(model(server))
-        assert 1 == len(server.requests)
-
-
-async def test_an_answer_without_bytes() -> None:
-    """A stream that ends at once tells nothing, and is not asked for again."""
-    async with Provider(Loopback()) as server:
-        assert [] == await ask(model(server))
-        assert 1 == len(server.requests)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # httpx then leaves generators behind, which trio warns of

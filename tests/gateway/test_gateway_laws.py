@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS
-from tests.support.gateway import CLIENTS, HEADERS, Collected, answer, begin, collect, request, stream, whole
+from tests.support.gateway import CLIENTS, Collected, answer, begin, collect, request, stream, whole
 
 PROSE = "Let me see.\n\n"
 ARGUMENTS = {"city": "Zürich – 東京 🏔", "days": 3}
@@ -191,42 +190,3 @@ def test_whatever_the_upstream_sends_the_answer_ends() -> None:
             sent = answer(exchange, [body], cause="reset" if number % 3 else None)
             assert exchange.head is not None
             assert isinstance(collect(client, sent), Collected)
-
-
-WHOLE = '~~~tool_call\n{"name": "get_weather", "arguments": {}}\n~~~'
-ODD = [
-    "a", " b", "c ", " ", "  ", " " * 1100, "d" + " " * 1100, "\n", "e\n\n", "f\tg", '"', "\\", "\\n", "é", "東京",
-    '", "p', "🏔", "h\u2028i", "j\u00a0k", "\x00", "\x85", "~~", "~~~", "x\n~~~tool", "`l`", "```py\n", "```", "<",
-    "n" * 5000, "n" * 70_000, "<think>m</think>", f"\n{WHOLE}\n", WHOLE, "o",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_text_that_is_written_in_one_step_is_what_the_steps_make_of_it(client: str) -> None:
-    """A frame that comes in two pieces takes them all."""
-    limits = [{"limits": Limits(text=200)}, {"limits": Limits(frame=4096)}]
-    options: list[dict[str, Any]] = [{}, {"mode": "native"}, *limits]
-    for seed, given in enumerate(options * 8):
-        chance = random.Random(seed)
-        deltas = [
-            "begins",
-            *chance.choices(ODD, k=30),
-            *(["word"] * 5),
-            *chance.sample(ODD, len(ODD)),
-            "e\n\n",
-            "o ",
-            WHOLE,
-        ]
-        escaped = (json.dumps(each, ensure_ascii=bool(seed % 2)).encode() for each in deltas)
-        empty = stream(["???"], "stop").replace(b'"\\u003f', b'"?')
-        before, _, behind = empty.partition(b'"???"')
-        head = before[before.rindex(b"data: ") :]
-        tail, end = (each + b"\n\n" for each in behind.split(b"\n\n", 1))
-        frames = [before[: -len(head)], *(head + each + tail for each in escaped), head + b'"\xff"' + tail, end]
-        at_once, in_steps = (begin(client, asked(client), **given) for _ in range(2))
-        for exchange in (at_once, in_steps):
-            exchange.begin(200, HEADERS)
-        for frame in frames:
-            told = [in_steps.feed(frame[:9]), in_steps.feed(frame[9:-3]), in_steps.feed(frame[-3:])]
-            assert at_once.feed(frame) == b"".join(told), (seed, frame[:300])
-        assert at_once.close() == in_steps.close()

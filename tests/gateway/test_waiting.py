@@ -13,7 +13,7 @@ import pytest
 
 from streamtools.gateway import Rewrite, ToolCallTransport
 from streamtools.gateway.service import app
-from streamtools.stream.long_work import IN_THREAD, one_at_a_time
+from streamtools.stream.long_work import IN_THREAD
 from tests.support.gateway import collect, request, whole
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
@@ -62,19 +62,3 @@ async def test_others_are_answered_while_an_answer_is_read(way: str, asked: str,
         order.append((await http.get("/v1/models")).text)
         answered.set()
     assert order == ["{}", "read", "call_1"]
-
-
-def test_events_are_counted_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that come from threads, of answers that are read side by side."""
-    told = list[str]()
-
-    class Lock:
-        def __enter__(self) -> None:
-            told.append("taken")
-
-        def __exit__(self, *error: object) -> None:
-            told.append("given back")
-
-    monkeypatch.setattr(threading, "Lock", Lock)
-    one_at_a_time(told.append)("told")
-    assert told == ["taken", "told", "given back"]
