@@ -5,7 +5,7 @@ async with chat(model, messages, tools=tools) as events:
         ...
 """
 
-from streamtools.conversation.chatting import Chat, RequestOptions, chat
+from streamtools.conversation.chat_stream import Chat, chat
 from streamtools.conversation.emulation import Emulation
 from streamtools.conversation.failover import Fallback
 from streamtools.conversation.models import (
@@ -24,6 +24,7 @@ from streamtools.conversation.models import (
     latitude_request,
 )
 from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot
+from streamtools.conversation.request_writer import RequestOptions
 from streamtools.history import (
     Assistant,
     Message,

@@ -629,7 +629,7 @@ async def test_a_model_that_raises() -> None:
     [
         ({"follow_up": "always"}, "follow_up must be one of 'auto', 'never'"),
         ({"teach": "maybe"}, "teach must be one of"),
-        ({"max_steps": 0}, "max_steps is at least 1"),
+        ({"max_steps": 0}, "max_steps must be at least 1"),
         ({"tool_choice": "nope"}, "names 'nope'"),
         ({"messages": [{"role": "bot"}]}, "message 0"),
         ({"teach": "always", "dialects": "llama_json"}, "no dialect|chat template"),

@@ -255,7 +255,7 @@ async def test_messages_that_do_not_fit_are_refused_before_anything_runs(change:
     """Otherwise the call would run, and its result had no place."""
     bank = Bank()
     held = await hold(PAY, tools=bank.tools)
-    with pytest.raises(ValueError, match=f"does not go on with these messages: .*{message}"):
+    with pytest.raises(ValueError, match=f"do not end with the calls of the run that is resumed: .*{message}"):
         await resume(held, tools=bank.tools, decisions={"n0": True}, messages=change(held.chat.messages()))
     assert [] == bank.paid
 

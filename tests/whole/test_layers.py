@@ -151,7 +151,7 @@ LOOSE = {
 
 RIM = {
     *("__main__", "apps", "outputs.asgi", "recording", "serving", "testing"),
-    *("conversation.chatting", "conversation.emulation", "conversation.failover", "conversation.models"),
+    *("conversation.chat_stream", "conversation.emulation", "conversation.failover", "conversation.models"),
     "conversation.shared_answer",
     "conversation.reply",
     *("outputs.openai_chunks", "outputs.responses_events"),  # ask the clock when an answer was made

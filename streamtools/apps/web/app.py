@@ -49,7 +49,7 @@ from streamtools.apps.web.conversations import (
 )
 from streamtools.apps.web.dissection import TooManySteps, dissect
 from streamtools.apps.web.documents import make_documents
-from streamtools.conversation.chatting import Chat
+from streamtools.conversation.chat_stream import Chat
 from streamtools.events import ApprovalRequested, read_ui_event
 from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
 from streamtools.recording.exchanges import exchanges_in, open_exchange

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from streamtools.conversation.chatting import Chat
+from streamtools.conversation.chat_stream import Chat
 from streamtools.errors import TooManyRuns
 from streamtools.history import Assistant, Message, User, steps_to_history
 from streamtools.history.pairing import pair_results

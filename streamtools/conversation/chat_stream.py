@@ -1,0 +1,350 @@
+"""The chat loop: request an answer, run its tools, send the results back, until the model is done.
+
+A chat is a `ToolStream` with another source after each step: the answer to the results of the step. The events, their
+order and the one `done` are those of any stream. A chat adds `follow-up` between two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from inspect import isawaitable
+from typing import Any, Literal, TypeAlias, Unpack
+
+from streamtools.calls import ToolCall, ToolChoice, is_made_here, new_call_id
+from streamtools.conversation.emulation import EmulatedReply, Emulation
+from streamtools.conversation.failover import FailoverReply, Failures, Fallback
+from streamtools.conversation.models.model import Ask, Model
+from streamtools.conversation.reply import Reply
+from streamtools.conversation.request_writer import RequestOptions, RequestWriter
+from streamtools.errors import Code, check_word
+from streamtools.events import FollowUp, SourceWarning, Thinking
+from streamtools.history import (
+    Assistant,
+    CallResult,
+    Format,
+    Message,
+    Results,
+    User,
+    close_answered_calls,
+    neutralise_quotations,
+    pair_results,
+    read_messages,
+    steps_to_history,
+    write_continuation,
+    write_messages,
+)
+from streamtools.logs import Logger
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.parsing.dialects import TAUGHT_DIALECTS, for_model
+from streamtools.parsing.dialects.neutralising import neutralise
+from streamtools.sources import events
+from streamtools.stream.options import OutputOptions, StreamOptions, parser_keywords, refuse_unknown
+from streamtools.stream.output import output_type
+from streamtools.stream.reading import EventSource
+from streamtools.stream.tool_stream import DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT, ToolStream
+from streamtools.tools import ToolRegistry
+from streamtools.tools.guards import GuardTracker
+from streamtools.tools.registry import ToolsLike
+from streamtools.tools.tool_choice import parse_choice
+
+log = Logger(__name__)
+
+Review: TypeAlias = Callable[
+    [list[dict[str, Any]]], "list[dict[str, Any]] | Awaitable[list[dict[str, Any]] | None] | None"
+]
+"""Gets the follow-up messages in OpenAI's form, and returns them, changed or not, or None to end the run."""
+
+NOT_EMULATED = "no function tools: calls of other tools are not emulated"
+
+_PARAMETERS = ("tools", "follow_up", "max_steps", "request", *StreamOptions.__annotations__)
+_MOVED = {
+    **{name: f"request=RequestOptions({name}=...)" for name in ("teach", "few_shot", "emulation")},
+    "review": "follow_up=review",
+    "output_retries": "output=OutputOptions(Type, retries=...)",
+}
+
+
+class Chat(ToolStream):
+    """One run of a conversation: an asynchronous context manager that is also the iterator of its events.
+
+    `messages` are OpenAI chat messages, or a `history`. `request` is merged into the body of each request, or is a
+    `RequestOptions`. The other parameters are those of `ToolStream`.
+
+    After a turn with calls, the results are sent back, and the answer is the next step. `follow_up="never"` turns that
+    off. A function as `follow_up` reviews the messages of each follow-up first; its exceptions end the run with an
+    error and are raised. A chat has at most `max_steps` steps: calls of the last one do not run and stay pending. A
+    `tool_choice` that forces a call applies to the first step. An answer that is no valid `output` is requested again
+    `OutputOptions.retries` times.
+
+    A model whose `native_tool_calls` is False is taught a dialect in its system prompt. Other models get the
+    definitions of the tools. Without `dialects`, a chat reads the dialects of the model's name, and then `"auto"`. If
+    `native_tool_calls` is None, a native call in the messages makes it True; in messages of a front end, which shows
+    all calls alike, only a call with the id of a provider does. With a `Fallback`, the next model takes over when one
+    fails.
+
+    Calls in text that have not run may be answered by the caller: in a user message after them, with results as their
+    dialect writes them (`~~~tool_result get_weather`). Otherwise the model reads that the calls were not run, and then
+    the user message. A user message that a review returns after calls in text is the answer to them.
+
+    Raises ValueError for a value that is not allowed and for invalid messages, TypeError for an unknown parameter.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        messages: Iterable[Mapping[str, Any] | Message],
+        *,
+        tools: ToolsLike | None = None,
+        follow_up: Literal["auto", "never"] | Review = "auto",
+        max_steps: int = 10,
+        request: RequestOptions | Mapping[str, Any] | None = None,
+        **options: Unpack[StreamOptions],
+    ) -> None:
+        if not callable(getattr(model, "stream", None)):
+            hint = f", such as OpenAIChat({model!r}) of streamtools.conversation" if isinstance(model, str) else ""
+            raise TypeError(f"a model is an object that answers{hint}, and not {model!r}")
+        if not callable(follow_up):
+            check_word("follow_up", follow_up, ("auto", "never"))
+        if unknown := [name for name in options if name not in StreamOptions.__annotations__]:
+            if unknown[0] in _MOVED:
+                raise TypeError(f"chat() has no parameter {unknown[0]!r}; write {_MOVED[unknown[0]]}")
+            advice = f"pass an option of the provider to the model, or as request={{{unknown[0]!r}: ...}}"
+            refuse_unknown("chat()", unknown, [*_PARAMETERS, *_MOVED], f"; {advice}")
+        if max_steps < 1:
+            raise ValueError(f"max_steps must be at least 1, got {max_steps!r}")
+        asked = RequestOptions.of(request)
+        output = OutputOptions.of(options.get("output"))
+        self._model = model
+        self._registry = ToolRegistry.of(tools if tools is not None else ())
+        emulation = asked.emulation
+        self._emulation = emulation if isinstance(emulation, Emulation) else Emulation(mode=emulation)
+        if self._emulation.mode == "force" and not len(self._registry):
+            raise ValueError("emulation is forced, and there are no function tools")
+        if self._emulation.mode != "off" and options.get("runner", DEFAULT_RUNNER).self_contained:
+            raise ValueError("a self-contained agent runs its tools itself; its calls cannot be emulated")
+        history = read_messages(messages)
+        if empty := [at for at, message in enumerate(history) if isinstance(message, User) and not message.content]:
+            log.warning("empty_message", messages=empty, advice="providers refuse a user's message without content")
+        self._retries_left = output.retries
+        options["output"] = replace(output, type=output_type(output.type))
+        self._fallback = model if isinstance(model, Fallback) else None
+        self._failures = Failures()
+        self._answer_start = 0  # index in the result's text where the current answer starts
+        native = options.setdefault("native_tool_calls", model.native_tool_calls)
+        if native is None and _calls_natively(history):
+            native = options["native_tool_calls"] = True
+        if options.get("dialects") is None:
+            options["dialects"] = self._default_dialects(asked, native)
+        self._named = options.get("dialects")
+        self._writer = RequestWriter(asked, self._registry, self._named, native, options["output"].type)
+        # The probe of an emulation reads text as it was written, and its calls get ids of their own.
+        probed = replace(options.get("parser", DEFAULT_PARSER), new_id=new_call_id)
+        self._probe_keywords = parser_keywords(probed, DEFAULT_TEXT)
+        self._messages = close_answered_calls(history, self._writer.dialects)
+        self._sent = 0  # steps that are among the messages
+        self._body = deepcopy(dict(asked.body))
+        self._follows_up = follow_up != "never"
+        self._review = follow_up if callable(follow_up) else None
+        self._steps_left = max_steps
+        # The first request needs these two before the stream makes them.
+        self._guards = options["guards"] = GuardTracker.of(options.get("guards"))
+        self._choice = parse_choice(options.get("tool_choice", "auto"))
+        first = events(()) if options.get("resume") is not None else self._next_answer()
+        super().__init__(first, tools=self._registry if tools is not None else None, **options)
+        turns = [message for message in history if isinstance(message, Assistant)]
+        self._run.machine.reserve(call for turn in turns for call in turn.calls)
+        if self._run.resumed is not None:
+            _check_unanswered(self._run.resumed.calls, self._messages)
+
+    def _default_dialects(self, asked: RequestOptions, native: bool | None) -> Any:
+        """Return the dialects of a chat that names none."""
+        if asked.teach == "always":
+            return TAUGHT_DIALECTS[::-1]  # the first is taught
+        if self._fallback is None:
+            return for_model(str(getattr(self._model, "name", "")), native)
+        return "auto" if self._fallback.is_mixed else None  # the next answer may come from a model without native calls
+
+    @property
+    def supersedes(self) -> bool:
+        """Whether a step that has been shown may be superseded. Readers then need a format that can replace it."""
+        return self._fallback is not None and self._fallback.on_break == "restart_step"
+
+    @property
+    def history(self) -> list[Message]:
+        """The conversation, to be continued in another chat.
+
+        Calls that have not run stay unanswered if the run has finished or waits for a decision (`suspension`).
+        Otherwise they are answered as not run.
+        """
+        history = [*self._messages, *steps_to_history(self.result.steps[self._sent :])]
+        continues = self.suspension is not None or self.result.reason in (None, "finished")
+        return pair_results(history, None if continues else "cancelled")
+
+    def messages(self, format: Format = "openai") -> list[Any]:
+        """Return the history in the form of a provider. See `write_messages`, also for its errors."""
+        return write_messages(self.history, format, dialects=self._writer.dialects)
+
+    # One request.
+
+    def _next_answer(self) -> EventSource:
+        """Return the source of the next answer."""
+        self._steps_left -= 1
+        self._guards.last_turn = self._steps_left == 0
+        dialects, mode = self._writer.dialects, self._emulation.mode
+        history = neutralise_quotations(pair_results(self._messages, "cancelled"), dialects)
+        ask = Ask(tuple(history), tuple(self._registry), self._choice, self._body, dialects, mode != "off")
+        if mode == "off" and self._fallback is not None:
+            return FailoverReply(self._fallback, lambda model: self._write(ask, model), self._take_back, self._failures)
+        first = self._write(ask, self._model)
+        if mode == "off":
+            return Reply(self._model, first)
+        if not ask.tools:
+            has_other_tools = bool(self._model.body(first).get("tools"))
+            return Reply(
+                self._model, first, [SourceWarning(Code.NOT_EMULATED, NOT_EMULATED)] if has_other_tools else ()
+            )
+        probe = partial(
+            StreamMachine,
+            tools=self._registry,
+            execute="never",
+            native_tool_calls=self._writer.native_tool_calls,
+            dialects=self._named,
+            **self._probe_keywords,
+        )
+        decision, answer = self._writer.with_type(ask, self._model), None if mode == "force" else first
+        return EmulatedReply(self._model, answer, decision, self._emulation, probe=probe, think=self._think)
+
+    def _write(self, ask: Ask, model: Model) -> Ask:
+        known = self._writer.native_tool_calls
+        native = known if self._fallback is None or model.native_tool_calls is None else model.native_tool_calls
+        return self._writer.write(ask, model, native=native)
+
+    def _take_back(self, name: str, whole_step: bool) -> str | None:
+        """Take back the part of an answer that cannot stay after its model failed. See `TakeBack`."""
+        run = self._run
+        if run.machine.has_run_calls:
+            run.emit(run.machine.discard())
+            return None
+        if whole_step:
+            run.emit(run.machine.restart_step(name))
+            run.steps.check_limits()
+            return ""
+        shown = self.result.text[self._answer_start :] + run.unapproved_text
+        events, written = run.machine.switch_model(shown, name)
+        run.emit(events)
+        return written
+
+    def _think(self, active: bool) -> None:
+        self._run.emit((Thinking(active, seq=self._run.machine.number()),))
+
+    # The next request.
+
+    async def _next_source(self) -> EventSource | None:
+        """Return the answer to read next: the first one, or the answer to the results of the last step."""
+        if self._run.resumed is None and (first := await super()._next_source()) is not None:
+            return first
+        machine = self._run.machine
+        is_paused = machine.paused  # the provider continues the same turn, which is sent back unchanged
+        complaint = self._find_complaint()
+        runs_calls = self._run.steps.executes and self._choice.mode != "none"
+        if not self._follows_up or not (is_paused or complaint or runs_calls):
+            return None
+        steps = self.result.steps[self._sent :]
+        if machine.pending or not steps:
+            return None
+        if not is_paused and not (machine.may_continue and (steps[-1].results or complaint)):
+            return None
+        await self._close_source()  # a review may take long
+        machine.expect_answer()
+        self._guards.count_tokens(machine.tokens_used)
+        if self._steps_left == 0:
+            self._guards.trip("max_steps")
+        if self._guards.why is not None:
+            self._run.emit(machine.stop(self._guards.why))
+            return None
+        new = steps_to_history(steps)
+        if complaint:
+            self._retries_left -= 1
+            complaint = neutralise(complaint, self._writer.dialects)  # it may name a member that the model chose
+            new.append(User(f"{complaint}. Answer again, with the JSON value alone."))
+        resumed = () if self._sent else self.result.resumed  # only the first follow-up answers the resumed calls
+        messages = write_continuation(resumed, new, "openai", dialects=self._writer.dialects)
+        if self._review is not None and not is_paused:
+            reviewed = self._review(deepcopy(messages))
+            if isawaitable(reviewed):
+                reviewed = await reviewed
+            if reviewed is None:
+                machine.expect_no_answer()
+                return None
+            if reviewed != messages:
+                new = _read_reviewed(reviewed, messages, new)
+                if resumed:
+                    _close_text_calls(self._messages, len(self._messages))
+                messages = deepcopy(reviewed)
+        if self._writer.native_tool_calls is None and _calls_natively(new):
+            self._writer.native_tool_calls = True
+        self._messages += new
+        self._sent += len(steps)
+        if not is_paused:
+            self._choice = machine.tool_choice = ToolChoice()
+        self._run.emit((machine.clean(FollowUp(messages, seq=machine.number())),))
+        if self._fallback is not None:
+            self._answer_start = len(self.result.text)
+        return self._next_answer()
+
+    def _find_complaint(self) -> str | None:
+        """Return why the last answer is no valid output, if the model is to answer again."""
+        steps, warnings = self.result.steps, self.result.warnings
+        if not self._retries_left or not self._steps_left or not steps or steps[-1].results or not warnings:
+            return None
+        return warnings[-1].message if warnings[-1].code is Code.INVALID_OUTPUT else None
+
+
+def _calls_natively(history: Iterable[Message]) -> bool:
+    """Return whether a history shows that its model makes native calls."""
+    turns = [message for message in history if isinstance(message, Assistant)]
+    calls = ((call, turn.origin.client) for turn in turns for call in turn.calls)
+    return any(call.is_native and not (client and is_made_here(call.id)) for call, client in calls)
+
+
+def _check_unanswered(calls: Iterable[ToolCall], history: list[Message]) -> None:
+    """Raise ValueError unless a history ends with these calls, unanswered."""
+    results = tuple(CallResult(call.dialect, call.name, "", call.id) for call in calls)
+    try:
+        pair_results([*history, Results(results)])
+    except ValueError as error:
+        raise ValueError(f"the messages do not end with the calls of the run that is resumed: {error}") from None
+
+
+def _close_text_calls(history: list[Message], end: int) -> None:
+    """Mark the calls in the text of the last turn before `end` as answered: the text after them answers them."""
+    for index in reversed(range(end)):
+        if isinstance(turn := history[index], Assistant):
+            history[index] = replace(turn, in_text=())
+            return
+
+
+def _read_reviewed(reviewed: list[dict[str, Any]], messages: list[dict[str, Any]], new: list[Message]) -> list[Message]:
+    """Return the history for the `reviewed` messages. `messages` are the original ones, written from `new`.
+
+    A turn of the model that the review did not change stays as it was, with the parts that OpenAI's form cannot hold:
+    reasoning and its signatures, which providers require. Results of calls in text are user messages here, so a user
+    message after such calls answers them, whatever it says.
+    """
+    written = [message for message in messages if message["role"] == "assistant"]
+    turns = [message for message in new if isinstance(message, Assistant)]
+    known = list(zip(written, turns, strict=True))
+    read = read_messages(
+        next((turn for original, turn in known if original == message), message) for message in reviewed
+    )
+    for index, message in enumerate(read):
+        if isinstance(message, User):
+            _close_text_calls(read, index)
+    return read
+
+
+chat = Chat
+"""The function to start a conversation: `async with chat(model, messages, tools=tools) as events:`."""

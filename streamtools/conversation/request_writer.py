@@ -1,0 +1,118 @@
+"""Writes the request for each answer of a chat: history, tools, the taught dialect, and the type of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from streamtools.conversation.emulation import Emulation, Mode
+from streamtools.conversation.models.model import Ask, Model
+from streamtools.conversation.models.output_format import in_words, takes_schema
+from streamtools.conversation.prompts import Example, augment_system_prompt
+from streamtools.conversation.prompts import few_shot as write_examples
+from streamtools.errors import check_word
+from streamtools.history import Message, System, calls_as_text, read_messages
+from streamtools.logs import Logger
+from streamtools.parsing.dialects import ByName, Dialect, Dialects, enabled_dialects, unnamed
+from streamtools.tools import ToolRegistry
+
+log = Logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestOptions:
+    """How each request to the model is made. Raises ValueError for a value that is not allowed."""
+
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """Merged into the body of each request."""
+    teach: Literal["auto", "always", "never"] = "auto"
+    """Whether the system prompt teaches a dialect. `"auto"` teaches models whose `native_tool_calls` is False."""
+    few_shot: bool | Sequence[Example] = False
+    """Whether the prompt also holds examples, made from the tools or given here. They help base models."""
+    emulation: Mode | Emulation = "off"
+    """Whether a second request decides which tools are called, for models that make no calls."""
+
+    def __post_init__(self) -> None:
+        check_word("teach", self.teach, ("auto", "always", "never"))
+        given: Any = self.few_shot
+        is_sequence = isinstance(given, Sequence) and not isinstance(given, str)
+        if not isinstance(given, bool) and not (is_sequence and all(isinstance(item, Example) for item in given)):
+            raise ValueError(f"few_shot must be True, False or a sequence of Example, got {given!r}")
+        if not isinstance(self.emulation, Emulation):
+            Emulation(mode=self.emulation)
+
+    @classmethod
+    def of(cls, given: RequestOptions | Mapping[str, Any] | None) -> RequestOptions:
+        """Return `given` as options; a mapping is the body."""
+        if isinstance(given, RequestOptions):
+            return given
+        if given is None or isinstance(given, Mapping):
+            return cls(body=given or {})
+        raise TypeError(f"request must be a RequestOptions or a mapping, got {given!r}")
+
+
+class RequestWriter:
+    """Turns an `Ask` into the request that a model gets, depending on how the model calls tools."""
+
+    def __init__(
+        self,
+        options: RequestOptions,
+        registry: ToolRegistry,
+        dialects: Dialects,
+        native_tool_calls: bool | None,
+        output: Any,
+    ) -> None:
+        """`output` is the `OutputType` of the answer, if it has one."""
+        self.native_tool_calls = native_tool_calls
+        """Whether the model makes native calls, as far as it is known."""
+        self.dialects = enabled_dialects(dialects, native_tool_calls)
+        """The enabled dialects."""
+        self._options = options
+        self._registry = registry
+        self._output = output
+        self._taught = _taught_dialect(dialects, self.dialects)
+        cannot_teach = self._taught is not None and not self._taught.teachable
+        if native_tool_calls is False and options.teach == "auto" and cannot_teach and len(registry):
+            assert self._taught is not None
+            log.warning("tools_not_told", dialect=self._taught.id, advice="leave native_tool_calls unset")
+
+    def write(self, ask: Ask, model: Model, *, native: bool | None) -> Ask:
+        """Return the request for `model`, which makes `native` calls or calls in text."""
+        teach = self._options.teach
+        teachable = self._taught is not None and self._taught.teachable
+        if teach == "always" or (teach == "auto" and native is False and teachable):
+            ask = replace(ask, history=tuple(self._teach(list(ask.history))))
+        if native is False:
+            in_text = calls_as_text(ask.history, self._taught, reserved=self.dialects)
+            ask = replace(ask, history=tuple(in_text), tools=())
+        return self.with_type(ask, model)
+
+    def with_type(self, ask: Ask, model: Model) -> Ask:
+        """Return a request that names the type of the answer, if there is one."""
+        if self._output is None:
+            return ask
+        calls_natively = not len(self._registry) or bool(ask.tools)  # a call in text would break the schema
+        if calls_natively and takes_schema(model, self._output, ask.options, tools=bool(ask.tools)):
+            return replace(ask, output=self._output)
+        return replace(ask, history=in_words(ask.history, self._output))
+
+    def _teach(self, history: list[Message]) -> list[Message]:
+        """Return a history whose system prompt teaches how to call tools."""
+        if self._taught is None:
+            return history
+        first = history[0] if history else None
+        base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
+        taught_first = self._taught, *(dialect for dialect in self.dialects if dialect.id != self._taught.id)
+        prompt = augment_system_prompt(base, self._registry, taught_first)
+        few_shot = self._options.few_shot
+        given = () if isinstance(few_shot, bool) else few_shot
+        examples = read_messages(write_examples(taught_first, self._registry, given)) if few_shot else []
+        return [*([System(prompt)] if prompt else []), *examples, *rest]
+
+
+def _taught_dialect(named: Dialects, enabled: Sequence[Dialect]) -> Dialect | None:
+    """Return the dialect that a prompt teaches: the model's own, `tilde_fence` if none is named, or the first."""
+    default = [dialect for dialect in enabled if dialect.id == "tilde_fence" and (unnamed(named) or named == "auto")]
+    best = [named.taught] if isinstance(named, ByName) and enabled else default
+    return next(filter(None, [*best, *default, *enabled]), None)
