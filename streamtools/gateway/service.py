@@ -47,7 +47,7 @@ from streamtools.gateway.upstream_requests import Upstream
 from streamtools.outputs.non_streaming import error_body
 from streamtools.recording import RecordingTransport
 from streamtools.recording.file_writer import Target
-from streamtools.serving.guard import Guard, digest, is_here
+from streamtools.serving.guard import Guard, digest, is_local
 from streamtools.serving.requests import read_body
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal
 from streamtools.stream.long_work import one_at_a_time
@@ -218,7 +218,7 @@ class _Gateway:
     def _forbidden(self, request: Request, form: Client) -> Response | None:
         """Return the refusal of a client that is not authorized, or None."""
         if self.client_key is None:
-            if not self._keys or is_here(request.client):
+            if not self._keys or is_local(request.client):
                 return None
             return _refuse(form, 403, "this gateway has its own key, so it answers only clients on its machine")
         given = [request.headers.get("x-api-key", "")]

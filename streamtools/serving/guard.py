@@ -1,4 +1,4 @@
-"""Who may ask a server of this package, and what browsers may do with its answers."""
+"""Protection of a local server against other pages: checks of requests, and headers for browsers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from starlette.datastructures import Address, Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_SAFE = ("GET", "HEAD", "OPTIONS")
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _HOST = re.compile(r"\A(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/?#\\\s]+))(?::[0-9]*)?\Z", re.ASCII)
-"""A name or an address, and a port: the whole header, as what stands behind a bracket is part of the name (RFC 9110,
-7.2), which `urlsplit` drops."""
+"""The whole `Host` header: a name or an address, and a port (RFC 9110, 7.2)."""
 
 
 def refuse(status: int, message: str) -> Response:
@@ -28,7 +27,7 @@ def digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def is_here(client: Address | None) -> bool:
+def is_local(client: Address | None) -> bool:
     try:
         return client is not None and ip_address(client.host).is_loopback
     except ValueError:
@@ -37,17 +36,17 @@ def is_here(client: Address | None) -> bool:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Guard:
-    """Wraps an application: checks requests, and tells browsers by headers what they may do with its answers.
+    """Wraps an application: checks requests, and restricts by headers what browsers may do with the responses.
 
-    A server on the loopback interface is reached by every page that the browser of its user has open. So a host that is
-    a name has to be known (a foreign name may be made to point here: DNS rebinding), what changes something has to come
-    from our own page (its origin is that of the host) and has to be JSON (which no form of another page can send), and
-    bodies have a bound. The policy of the page lets nothing be loaded, framed or run that is not on it.
+    A local server can be reached from any page that its user opens in a browser. So the host name must be known, because
+    another name may be made to point here (DNS rebinding). A request that changes something must come from our own page
+    (its origin is the host), must be JSON (which a form of another page cannot send), and has a size limit. The policy
+    allows no resource, frame or script that is not on the page.
 
-    `hosts` are the names, in lower case, by which the server may be addressed; `localhost` and addresses always may.
-    `policy` is the Content-Security-Policy of all that it answers. With `origins`, clients that are no browsers may
-    change something too, since they name no origin, and so may pages of these. `forms` are paths that take the body of
-    a form, too, and `refusal` makes the response to what is refused.
+    `hosts` are the names, in lower case, of the server; `localhost` and addresses are always allowed. `policy` is the
+    Content-Security-Policy of all responses. With `origins`, clients other than browsers, which send no origin, may
+    change something too, and so may the pages of these origins. `forms` are paths that also accept the body of a form.
+    `refusal` makes the response to a refused request.
     """
 
     app: ASGIApp = field(kw_only=False)
@@ -76,7 +75,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
-        def send_with_headers(message: Message) -> Awaitable[None]:  # no coroutine: each piece of a stream passes here
+        def send_with_headers(message: Message) -> Awaitable[None]:  # no coroutine: each chunk of a stream passes here
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
@@ -88,31 +87,33 @@ class Guard:
 
     def _refusal(self, method: str, path: str, headers: Headers) -> ASGIApp | None:
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
-            return self.refusal(421, "this server is not known by that name: see --allow-host")
-        if method in _SAFE:
+        if len(hosts) != 1 or not self._is_known_host(hosts[0]):
+            return self.refusal(421, "Unknown host name. Allow it with --allow-host.")
+        if method in _SAFE_METHODS:
             return None
         origins = headers.getlist("origin")
-        known = self.origins is not None and (not origins or (len(origins) == 1 and origins[0] in self.origins))
-        if origins not in ([f"http://{hosts[0]}"], [f"https://{hosts[0]}"]) and not known:
-            return self.refusal(403, "only the page of this server may do that")
+        is_allowed = self.origins is not None and (not origins or (len(origins) == 1 and origins[0] in self.origins))
+        if origins not in ([f"http://{hosts[0]}"], [f"https://{hosts[0]}"]) and not is_allowed:
+            return self.refusal(403, "Only the page of this server may do that.")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" and not (kind == "multipart/form-data" and path in self.forms):
-            return self.refusal(415, "the body has to be JSON, and its header Content-Type: application/json")
+            return self.refusal(415, "The body must be JSON, with Content-Type: application/json.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 9 or int(length) > self.max_body:
-            return self.refusal(413, f"the body may have {self.max_body} bytes")
+            return self.refusal(413, f"The body may have at most {self.max_body} bytes.")
         return None
 
-    def _is_ours(self, host: str) -> bool:
-        read = _HOST.match(host)
-        if read is None:
+    def _is_known_host(self, host: str) -> bool:
+        match = _HOST.match(host)
+        if match is None:
             return False
-        name = read[1] or read[2]
-        if name.lower() in self.hosts:
-            return True
-        try:
-            ip_address(name)
-        except ValueError:
-            return False
-        return True
+        name = match[1] or match[2]
+        return name.lower() in self.hosts or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -108,7 +108,7 @@ async def test_whoever_fails_drains_nothing() -> None:
 def test_a_drain_that_is_none(drain: Any) -> None:
     """It raises at once, and so does one drain beside another."""
     for make in (asgi.Shutdown, lambda drain: Runs(drain=drain), lambda drain: asgi.shutdown_signal(drain=drain)):
-        with pytest.raises(ValueError, match="drain is a number of seconds"):
+        with pytest.raises(ValueError, match="`drain` must be a number of seconds"):
             make(drain)
     with pytest.raises(ValueError, match="Pass `drain` or `shutdown`, not both"):
         Runs(drain=1, shutdown=asgi.Shutdown(1))
