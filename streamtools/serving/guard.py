@@ -38,7 +38,7 @@ def is_local(client: Address | None) -> bool:
 class Guard:
     """Wraps an application: checks requests, and restricts by headers what browsers may do with the responses.
 
-    A local server can be reached from any page that its user opens in a browser. So the host name must be known, because
+    Any page that the user opens in a browser can reach a local server. So the host name must be known, because
     another name may be made to point here (DNS rebinding). A request that changes something must come from our own page
     (its origin is the host), must be JSON (which a form of another page cannot send), and has a size limit. The policy
     allows no resource, frame or script that is not on the page.
