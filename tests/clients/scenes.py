@@ -71,7 +71,7 @@ class Stage:
         """Lets the tool `wait` answer."""
         self.runs = Runs()
         self.active: dict[str, tuple[Run, str]] = {}
-        """The run of each chat, and the id of the message that it makes or goes on with."""
+        """The run of each chat, and the id of the message that it makes or continues with."""
         self.ledger = MemoryLedger()
         self.asking: Chat | None = None
         """The last chat whose calls wait for approval."""

@@ -84,7 +84,7 @@ async def test_reasoning(front: Front) -> None:
 
 
 async def test_one_call_in_two_steps(front: Front) -> None:
-    """The call belongs to the text before it, and its result stands behind both."""
+    """The call belongs to the text before it, and its result stands after both."""
     end = await front("one-call")
 
     assert "failure" not in end
@@ -221,7 +221,7 @@ async def test_a_call_to_approve_beside_one_of_the_front_end(front: Front) -> No
 
 
 async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
-    """Nobody runs it, and its result says so."""
+    """No one runs it, and its result says so."""
     end = await front("cut")
 
     assert not end.get("pending")

@@ -97,7 +97,7 @@ async def test_one_call_in_two_steps(front: Front) -> None:
 
 
 async def test_three_calls_of_which_one_fails_and_one_is_malformed(front: Front) -> None:
-    """Each has its own end, and the answer goes on."""
+    """Each has its own end, and the answer continues."""
     end = await front("read", "three-calls")
 
     assert [] == end["errors"]
@@ -186,7 +186,7 @@ async def test_keep_alive_during_a_slow_tool(front: Front) -> None:
 
 
 async def test_a_call_that_is_left_to_the_client(front: Front) -> None:
-    """It runs it, asks again of its own accord, and the answer goes on in the same message."""
+    """It runs it, asks again of its own accord, and the answer continues in the same message."""
     end = await front("approve", "left")
 
     assert ("ready", 2) == (end["status"], len(front.stage.requests))
@@ -214,7 +214,7 @@ async def test_a_call_that_somebody_has_to_approve(front: Front) -> None:
 
 
 async def test_a_call_that_somebody_denies(front: Front) -> None:
-    """It ends in its place, with the reason, and the answer goes on."""
+    """It ends in its place, with the reason, and the answer continues."""
     if front.version == "ai5":  # it cannot be asked
         return
     end = await front("deny", "asked")
@@ -231,7 +231,7 @@ async def test_a_call_that_somebody_denies(front: Front) -> None:
 
 
 async def test_a_tool_of_the_client(front: Front) -> None:
-    """Its result is checked and told to the model, and the run goes on in the same message."""
+    """Its result is checked and told to the model, and the run continues in the same message."""
     end = await front("approve", "own")
 
     assert ("ready", 2) == (end["status"], len(front.stage.requests))
@@ -258,7 +258,7 @@ async def test_a_call_to_approve_beside_one_of_the_client(front: Front, mode: st
 
 
 async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
-    """Nobody runs it, and it says so, so that the conversation can go on."""
+    """No one runs it, and it says so, so that the conversation can go on."""
     end = await front("chat", "cut")
 
     part = end["messages"][-1]["parts"][2]
@@ -267,7 +267,7 @@ async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
 
 
 async def test_a_chat_that_comes_back(front: Front) -> None:
-    """All events again give the same message: to the chat that left, to a page that was loaded anew; 204 gives none."""
+    """A replay gives the same message, to the chat that left and to a page that is loaded again. 204 gives none."""
     end = await front("resume", "slow")
 
     assert [STEP, "Wait.\n"] == [end["before"][-1]["parts"][0], end["before"][-1]["parts"][1]["text"]]

@@ -1,4 +1,4 @@
-"""Clients in JavaScript in front of the gateway, unchanged: a text model behind it calls tools as any other."""
+"""JavaScript clients with the gateway, unchanged: a text model upstream calls tools like any other."""
 
 from __future__ import annotations
 

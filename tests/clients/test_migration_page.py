@@ -46,7 +46,7 @@ IN_TEXT = f"<tool_call>\n{json.dumps(CALLED[0])}\n</tool_call>"
 
 
 async def ask(which: tuple[str, str], folder: Path) -> str:
-    """Return what a program answers to a page, behind a server of its language."""
+    """Return the response of a program to a page, through a server of its language."""
     block = PROGRAMS[which]
     if block.language == "js":
         source = block.text.replace('from "ai"', 'from "ai7"')
@@ -98,7 +98,7 @@ async def test_a_program(which: tuple[str, str], folder: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("which", [*TEXT, *PARTS], ids=" ".join)
 async def test_a_call_in_text(which: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, the reader sees it and nothing runs; after, it runs and nobody sees it."""
+    """Before, the reader sees it and nothing runs; after, it runs and no one sees it."""
     async with Provider(says("Let me see.\n", IN_TEXT), says("It is mild.")) as model:
         monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
         answer = await ask(which, folder)

@@ -31,7 +31,7 @@ def answers(asks: bytes) -> tuple[Loopback, Loopback]:
     ],
 )
 async def test_use_chat(folder: Path, version: str, asks: bytes, mode: str, told: dict[str, Any]) -> None:
-    """The call ends in the message in which it stands, and the answer goes on there."""
+    """The call ends in the message in which it stands, and the answer continues there."""
     async with serving("ai-sdk", *answers(asks), user="ann") as (server, _):
         end = await run_program(folder, "ai_sdk.mjs", version, mode, f"{server.url}/api/chat")
 
@@ -49,7 +49,7 @@ async def test_use_chat(folder: Path, version: str, asks: bytes, mode: str, told
     [(PAY, "approve", "paid 5 to Ann"), (PAY, "deny", DENIED), (PICK, "approve", "2027-03-01")],
 )
 async def test_ag_ui(folder: Path, package: str, asks: bytes, says: str, result: str) -> None:
-    """The call has one result, and the answer stands behind it."""
+    """The call has one result, and the answer stands after it."""
     async with serving("ag-ui", *answers(asks), user="ann") as (server, _):
         end = await run_program(folder, "ag_ui.mjs", package, f"{server.url}/agent", says)
 

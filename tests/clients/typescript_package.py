@@ -19,7 +19,7 @@ SOURCE = ROOT / "clients" / "typescript"
 BUILT = ROOT / ".cache" / "typescript"
 """Where it is built, with the compiler installed."""
 PAGE = ROOT / "streamtools" / "apps" / "web" / "client"
-"""Modules of it on the page of `serve`: in Python's package, so that nobody who runs it needs Node."""
+"""Modules of it on the page of `serve`: in Python's package, so that no one who runs it needs Node."""
 LOADED = ("frames.js", "turn.js")
 
 

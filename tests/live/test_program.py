@@ -1,6 +1,6 @@
 """The README's second program over a real model that makes no native call, which needs the extra `sdks`.
 
-With the transport and behind the gateway a tool is called, and the answer is made from its result; without them nothing
+With the transport and the gateway a tool is called, and the answer is made from its result; without them nothing
 is called.
 """
 

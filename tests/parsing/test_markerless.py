@@ -177,7 +177,7 @@ def test_the_five_forms_of_xlam() -> None:
 
 
 def test_when_it_is_certain() -> None:
-    """Everything is buffered up to the key of the arguments, and told from there on; or it is text immediately."""
+    """Everything is buffered up to the key of the arguments, and reported from there on, or it is text immediately."""
     text = '{"name": "f", "parameters": {"a": 1}}'
     options: dict[str, Any] = {"dialects": ["raw_json"], "tools": TOOLS}
     commits = [step.fed for step in steps(text, **options) if step.new]

@@ -85,7 +85,7 @@ def test_an_id_of_mistral_is_kept() -> None:
     assert ["9Ae3bDc2F"] * 2 == found
 
 
-def test_both_forms_of_mistral_immediately() -> None:
+def test_both_forms_of_mistral_together() -> None:
     """What follows the token reports the two apart."""
     result = parse(['[TOOL_CALLS] [{"name":"f"}]\n[TOOL_CALLS]g[ARGS]{}'], dialects=["mistral_list", "mistral_args"])
     assert [("f", "mistral_list"), ("g", "mistral_args")] == [(each.name, each.dialect) for each in result.calls]
@@ -254,7 +254,7 @@ def test_calls_gone_bad(form: Form) -> None:
         "the end of the message": ("Bye<｜end▁of▁sentence｜>", ["Bye"]),
     },
 )
-def test_both_forms_of_deepseek_immediately(text: str, expected: list[Brief]) -> None:
+def test_both_forms_of_deepseek_together(text: str, expected: list[Brief]) -> None:
     """What stands after the token of a call reports the two apart."""
     assert expected == read(text, dialects=["deepseek_v3", "deepseek_v31"])
 

@@ -72,7 +72,7 @@ def test_a_long_text_is_as_its_parts_are() -> None:
         assert "a" * at + shown + "a" * neutralising._BLOCK + shown == neutralise(text, dialects)
 
 
-def test_each_character_is_looked_immediately() -> None:
+def test_each_character_is_searched_once() -> None:
     """However many dialects are enabled: whatever begins with one character is looked for together."""
     pattern = neutralising.finds_structure(DIALECTS.values()).pattern
     assert 1 == pattern.count("<(?=")

@@ -198,7 +198,7 @@ def test_functions_of_llama(text: str, expected: list[Brief]) -> None:
 
 
 def test_what_follows_tells_the_forms_apart() -> None:
-    """All forms that share a tag can be enabled immediately."""
+    """All forms that share a tag can be enabled together."""
     text = f'{F}<function=g>{{}}</function><tool_call>{{"name": "g"}}</tool_call><tool_call>g</tool_call>{wrapped(F)}'
     dialects = ["hermes_json", "qwen3_coder_xml", "llama31_function_tag", "glm_xml"]
 

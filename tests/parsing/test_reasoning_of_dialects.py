@@ -165,7 +165,7 @@ def _name(span: Span) -> Generator[None, None, None]:
         "with white space before the commit point": ("a @call \n:f;", [thought("a "), f]),
         "not quite one": ("a @call \n;</think>b", [thought("a @call \n;"), "b"]),
         "after what it must not follow": ("a@call:f;</think>b", [thought("a@call:f;"), "b"]),
-        "immediately": ("@call:f;", [f]),
+        "at the start": ("@call:f;", [f]),
         "after half a marker": ("@@call:f;", [thought("@"), f]),
         "cut before the commit point": ("a @call", [thought("a @call")]),
         "one that needs a line of its own does not": ("a\n@@f\nb</think>c", [thought("a\n@@f\nb"), ALIKE, "c"]),

@@ -19,7 +19,7 @@ Serve = Callable[..., str]
 def serve() -> Iterator[Serve]:
     """A function that serves a body, in small pieces and from another thread, and returns the address.
 
-    With `drop`, the connection is closed behind the body without a proper end.
+    With `drop`, the connection is closed after the body without a proper end.
     """
     with start_blocking_portal() as portal, ExitStack() as servers:
 

@@ -1,4 +1,4 @@
-"""SDKs with a text model behind `ToolCallTransport`: the tool loop of each, unchanged, streamed and not.
+"""SDKs with `ToolCallTransport` and a text model: the tool loop of each, unchanged, streamed and not.
 
 The upstream is scripted: it answers a question with calls in text, and results with a sentence. What reaches it, and
 what comes back, is held against the SDKs' own types.

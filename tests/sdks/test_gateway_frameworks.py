@@ -1,4 +1,4 @@
-"""Frameworks for agents over transport and gateway, unchanged: a text model behind them calls tools as any other.
+"""Agent frameworks with transport and gateway, unchanged: a text model upstream calls tools like any other.
 
 Two environments run this, because of the SDKs that the frameworks want (`sdk` and `sdk2`; see CONTRIBUTING).
 """
@@ -52,7 +52,7 @@ def kind(request: pytest.FixtureRequest) -> type[Framework]:
 
 @pytest.fixture(params=["transport", "gateway"])
 async def asked(request: pytest.FixtureRequest, kind: Any) -> AsyncIterator[tuple[Framework, TextModel]]:
-    """A framework with a text model behind it."""
+    """A framework with a text model upstream."""
     with text_model() as model:
         if request.param == "transport":
             yield kind(model.url, over_transport=True), model

@@ -1,4 +1,4 @@
-"""Histories as the SDKs type them: what a run leaves behind is accepted by the request of each provider as it is."""
+"""Histories as the SDKs type them: the request of each provider accepts the history of a run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The types of the SDKs as the list of what there is: an example of each member of each is read, and written as it was.
 
-Each stands in a history that its provider would take: a call before its result, a result behind its call.
+Each stands in a history that its provider would take: a call before its result, a result after its call.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ async def test_an_answer(way: Way, serve: Serve) -> None:
 
 @ways
 async def test_an_error_in_mid_stream(way: Way, serve: Serve) -> None:
-    """Some SDKs raise it, some hand it out: it is the same error, behind the same text."""
+    """Some SDKs raise the error and some return it. It is the same error, after the same text."""
     provider = BY_NAME[way.name]
     expected = await told(way.name, [provider.broken])
     assert [TOO_MUCH] == [event.message for event in expected if isinstance(event, Error) and event.call_id is None]

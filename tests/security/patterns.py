@@ -23,8 +23,8 @@ ALPHABET = [*map(chr, range(128)), "é", "ß", "٣", "\u2028", "\uff5c", "漢", 
 def faults(pattern: str | bytes, flags: int = 0) -> Iterator[str]:
     """Yield what may make a match, or a search, take more than linear time in a text that somebody has made for it.
 
-    Those are: an unbounded repetition inside of another one that nothing tells apart; two behind one another that can
-    share characters; and one that a search begins anew at each character of its own run. Possessive ones are not
+    Those are: an unbounded repetition inside of another one that nothing tells apart; two in a row that can
+    share characters; and one that a search begins again at each character of its own run. Possessive ones are not
     tried again, so that only the last of these is left of them.
     """
     tree = list(re._parser.parse(pattern, flags))  # type: ignore[attr-defined]
@@ -172,7 +172,7 @@ def _adjacent(tree: Sequence[Any], kind: int) -> Iterator[str]:
 
 
 def _beside(one: tuple[Any, Any], behind: Sequence[Any], kind: int) -> Iterator[str]:
-    """Yield what a repetition may share its characters with, on one way behind it."""
+    """Yield what a repetition may share its characters with, on one way after it."""
     own = _characters(*one, kind)
     between: frozenset[str] = frozenset()
     for op, value in behind:

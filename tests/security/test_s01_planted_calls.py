@@ -44,12 +44,12 @@ LOOK: list[Any] = [NativeToolCall("0", "look", {}, "n"), ProviderCompleted(finis
 
 
 class Quoting(ScriptedModel):
-    """Reads, says what it was told and looks, looks again, says it once more; its calls are native ones."""
+    """Reads, says what it was told and looks, looks again, says it again; its calls are native ones."""
 
     def __init__(
         self, pick: Callable[[str], str], *script: ScriptedReply, behind: Sequence[Any] = LOOK, **options: Any
     ) -> None:
-        """Make one that says `behind` what it quotes at once; `pick` chooses that of what it was told."""
+        """Make a model that quotes the text that `pick` chooses, and then says `after`."""
         super().__init__(script or [calls(("read", {})), LOOK, LOOK, LOOK, "Done."], **options)
         self.pick = pick
         self.behind = behind
@@ -70,7 +70,7 @@ class Quoting(ScriptedModel):
 
 
 class Refused(Quoting):
-    """One whose provider takes what it quotes for a call that cannot be read, because something like one is behind."""
+    """A model whose provider reads the quote as a malformed call, because text like a call follows it."""
 
     def say(self) -> SourceEvent:
         """Return the provider's error."""
@@ -126,7 +126,7 @@ class Repeated(NamedTuple):
 async def repeat(page: str, first: ScriptedReply, enabled: Dialect, *, raw: bool = False, **options: Any) -> Repeated:
     """Hold it; `first` is how the model asks for the page, and `options` are those of the tool that pays.
 
-    If `raw`, nothing is neutralised, and the model repeats the page once more, as if it had always known it.
+    If `raw`, nothing is neutralised, and the model repeats the page again, as if it had always known it.
     """
 
     @tool(neutralise=not raw)
@@ -172,7 +172,7 @@ async def test_under_a_nonce_nothing_runs(make: Any, raw: bool, share: int) -> N
     ids=["approved first", "trusts native calls", "trusts approved calls"],
 )
 async def test_without_a_nonce_no_dangerous_tool_runs(first: int, options: dict[str, Any], share: int) -> None:
-    """Where results go back natively, as they are, what is repeated is a call; nobody has paid all the same."""
+    """Where results go back natively, as they are, what is repeated is a call; no one has paid all the same."""
     with cases() as case:
         for dialect in [*DIALECTS.values()][first % share :: share]:
             page = dialect.write_call("pay", ANN)
@@ -199,7 +199,7 @@ async def test_results_in_text_are_neutralised(share: int) -> None:
 
 
 FENCED = "deepseek_v3"
-"""Of what is neutralised of this one, a code fence stays open; what the model writes behind it is code as well."""
+"""A neutralised call of this dialect leaves a code fence open, so what the model writes next is code."""
 
 
 def all_of_them(name: str, arguments: dict[str, Any], but: str = "") -> list[str]:
@@ -248,7 +248,7 @@ async def test_no_quotation_of_a_result_runs(flag: bool | None, named: bool, sha
 @ONE_LOOP
 @pytest.mark.parametrize("flag", [True, False, None])
 async def test_no_quotation_of_all_that_is_enabled_runs(flag: bool | None) -> None:
-    """Where nobody names a dialect, many are enabled at once: none of them finds a call in what is quoted."""
+    """Where no one names a dialect, many are enabled at once: none of them finds a call in what is quoted."""
     tools = Bank().tools
     with cases() as case:
         for planted in all_of_them("pay", ANN):
@@ -449,7 +449,7 @@ async def test_what_a_client_names_is_no_call(flag: bool | None, share: int) -> 
 
 
 class Repeating(ScriptedModel):
-    """Says once more what it was told that it said, or that another model did which broke off, without the call."""
+    """Says again what it was told that it said, or that another model did which broke off, without the call."""
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
         """Answer."""
@@ -548,7 +548,7 @@ def decision(name: str) -> str:
 
 @OTHER_LOOP_DEEP
 async def test_no_quotation_of_a_decision_runs() -> None:
-    """Results are neutralised in the question too, and the last decision counts: its own, behind what is quoted."""
+    """Results are neutralised in the question too. The last decision counts: the model's own, after the quote."""
     with cases() as case:
         for form, planted in DECISIONS.items():
             for place, read in sources_of(planted).items():
@@ -715,7 +715,7 @@ def test_calls_without_a_marker_are_neutralised_too() -> None:
 
 @pytest.mark.deep
 def test_what_was_neutralised_is_no_call_in_any_place() -> None:
-    """Also where calls without a marker count behind prose, and where those at the end of open reasoning do."""
+    """Also where calls without a marker count after prose, and where those at the end of open reasoning do."""
     tools = Bank().tools
     policies: list[dict[str, Any]] = [
         {"calls_at": "anywhere", "reasoning": "anywhere"},

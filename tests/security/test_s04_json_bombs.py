@@ -53,7 +53,7 @@ FORMS = ["hash_marker", "tilde_fence", "hermes_json", "mistral_list"]
 
 @bombs
 def test_a_bomb_in_text(value: str, code: str) -> None:
-    """Its call is one error, with its code; what stands behind is read."""
+    """Its call is one error with its code, and the text after it is read."""
     with cases() as case:
         for dialect, cut in itertools.product(FORMS, [False, True]):
             with case(dialect, "in pieces" if cut else "whole"):

@@ -21,7 +21,7 @@ SMALL = Limits(call=64 * 1024, frame=MIB, text=MIB)
 @pytest.mark.parametrize("megabytes", [4, pytest.param(64, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", STREAMS)
 def test_what_never_ends_is_told_once(name: str, megabytes: int) -> None:
-    """When the limit is met; behind it is only counted."""
+    """When it exceeds the limit. After that it is only counted."""
     told = run(name, megabytes * MIB)
     codes = [each for each in told if each.startswith(("error", "warning"))]
 

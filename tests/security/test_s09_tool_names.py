@@ -68,7 +68,7 @@ OF_THE_FORM = {
     "functions.get_weather": {"kimi_k2", "harmony"},
     "get_weather:0": {"kimi_k2"},
 }
-"""What is taken off a name because it is no part of it in that dialect: a namespace, and a number behind it."""
+"""What a dialect removes from a name: a namespace before it, and a number after it."""
 
 strange = pytest.mark.parametrize("name", STRANGE.values(), ids=STRANGE.keys())
 

@@ -46,7 +46,7 @@ AROUND = ["<", "<|", "|>", "[", "]", "~", "###:", "<｜", "a", " ", "\n", '"']
 
 
 def test_no_token_survives() -> None:
-    """Whatever stands around it, and even inside of another one; nobody sees the difference, and it can be undone."""
+    """Whatever stands around it, and even inside of another one; no one sees the difference, and it can be undone."""
     with cases() as case:
         for token in TOKENS:
             around = (token, token * 3, f"<|{token}|>", f"[|{token}|]", f"a{token}b", f"<{token}>", f"|{token}|")

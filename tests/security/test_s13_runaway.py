@@ -109,7 +109,7 @@ async def test_so_many_at_once(most: int) -> None:
 
 
 def test_what_is_bounded_by_default() -> None:
-    """Tokens and time are for the application to bound: nobody else knows what they cost."""
+    """Tokens and time are for the application to bound: no one else knows what they cost."""
     guards = Guards()
 
     assert (5, 32, 100, 3) == (guards.repeated_calls, guards.calls_per_turn, guards.calls, guards.failed_turns)

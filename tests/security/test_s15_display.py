@@ -38,7 +38,7 @@ _tag = re.compile(r"<[a-zA-Z/!]")
 
 @pytest.mark.parametrize("make", [*ENCODERS.values(), outputs.text], ids=[*ENCODERS, "text"])
 def test_no_encoder_writes_html(make: Any) -> None:
-    """No content type is HTML, and no run, however long, has a tag in it that nobody has put there."""
+    """No content type is HTML, and no run, however long, has a tag in it that no one has put there."""
     encoder = make()
     assert encoder.content_type.partition(";")[0] in ("text/event-stream", "text/plain", "application/json")
     for events in RUNS.values():

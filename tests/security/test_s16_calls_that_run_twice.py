@@ -35,7 +35,7 @@ CALL = ToolCall(id="n0", name="pay", arguments={"to": "Ann"}, dialect="native")
 
 
 async def resume(held: Held, bank: Bank, ledger: CallLedger, *answers: Any, **options: Any) -> Held:
-    """The run that goes on behind `held`, in which the payment is allowed."""
+    """The run that continues after `held`, in which the payment is allowed."""
     given = {"decisions": {"n0": True}, "resume": held.chat.suspension, "ledger": ledger, **options}
     return await hold(*(answers or ["Done."]), tools=bank.tools, messages=held.chat.messages(), **given)
 
@@ -62,7 +62,7 @@ async def test_a_flood_pushes_out_nothing_that_can_be_replayed() -> None:
 
 
 async def test_a_flood_pushes_out_no_call_that_has_begun() -> None:
-    """Nobody knows what it has done, which must not be forgotten."""
+    """No one knows what it has done, which must not be forgotten."""
     bank, ledger = Bank(requires_approval=False), MemoryLedger(2)
     await ledger.begin("run", ToolCall(id="n0", name="pay", arguments=ANN, dialect="native"), Claim(until=0))
     for number in range(10):
@@ -104,7 +104,7 @@ async def test_a_full_ledger_refuses_and_names_its_bound() -> None:
 
 
 async def test_a_call_costs_the_same_in_a_full_ledger() -> None:
-    """Whoever fills it makes it slower for nobody; counted."""
+    """Whoever fills it makes it slower for no one; counted."""
 
     async def cost(size: int) -> int:
         ledger = MemoryLedger(size, clock=lambda: 0.0)
@@ -199,7 +199,7 @@ def ledger(request: pytest.FixtureRequest, path: Path) -> Iterator[CallLedger]:
 
 
 async def test_two_resumes_at_once_have_one_outcome(ledger: CallLedger) -> None:
-    """The second waits for the first; it does not say for ever that nobody knows."""
+    """The second waits for the first; it does not say for ever that no one knows."""
     bank, seen, told = Door(), Seen(ledger), []
     held = await hold(PAY, tools=bank.tools)
 
@@ -234,7 +234,7 @@ async def test_who_denies_what_is_at_work_is_told_how_it_ends(ledger: CallLedger
     assert "executed n0: paid 5 to Ann" in told
 
 
-async def test_nobody_waits_longer_than_the_tool_may_take(ledger: CallLedger) -> None:
+async def test_no_one_waits_longer_than_the_tool_may_take(ledger: CallLedger) -> None:
     """Another that does not end is told as that; it is not unknown."""
     bank = Bank()
     held = await hold(PAY, tools=bank.tools)
@@ -260,7 +260,7 @@ async def test_who_waits_can_be_stopped(ledger: CallLedger) -> None:
 
 
 async def test_a_run_that_is_stopped_leaves_its_calls(ledger: CallLedger) -> None:
-    """Whoever comes next waits for nobody, and is told that nobody knows."""
+    """Whoever comes next waits for no one, and is told that no one knows."""
     bank = Door()
     held = await hold(PAY, tools=bank.tools)
     async with anyio.create_task_group() as tasks:
@@ -329,7 +329,7 @@ async def test_runs_stop_while_the_ledger_is_locked(path: Path) -> None:
 
 
 async def test_a_locked_ledger_has_the_time_of_the_tool(path: Path) -> None:
-    """A new call was not run; of one that waited for a decision, nobody knows whether an earlier resume has run it."""
+    """A new call was not run; of one that waited for a decision, no one knows whether an earlier resume has run it."""
     bank, free = Bank(), Bank(requires_approval=False)
     suspended = await hold(PAY, tools=bank.tools)
     with closing(SQLiteLedger(path)) as ledger:
@@ -391,7 +391,7 @@ async def test_a_row_that_cannot_be_read_is_unknown(path: Path, broken: Any) -> 
 
 @pytest.mark.parametrize("broken", ["x", b"{"], ids=["text", "bytes"])
 async def test_a_lease_that_cannot_be_read_is_over(path: Path, broken: Any) -> None:
-    """Nobody knows who holds the call, so nobody is waited for; a new call of the same id is not told as not run."""
+    """No one knows who holds the call, so no one is waited for; a new call of the same id is not told as not run."""
     bank = Bank(requires_approval=False)
     with closing(SQLiteLedger(path)) as ledger:
         await ledger.begin("run", replace(CALL, arguments=ANN), Claim(holder="h"))
