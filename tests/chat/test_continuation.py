@@ -36,7 +36,7 @@ pytestmark = pytest.mark.anyio
         *((AnthropicMessages(name), None) for name in ("claude-opus-4-6", "claude-sonnet-5", "claude-opus-4-10")),
     ],
 )
-def test_who_goes_on_with_a_prefill(model: Any, row: str | None) -> None:
+def test_models_that_support_a_prefill(model: Any, row: str | None) -> None:
     """Those of the table, and nobody else."""
     assert model.prefill == row
 

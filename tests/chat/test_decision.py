@@ -64,7 +64,7 @@ READ: dict[str, tuple[str, list[DecidedCall]]] = {
 
 
 @together(("answer", "calls"), READ.values(), ids=READ)
-def test_what_is_a_decision(answer: str, calls: list[DecidedCall]) -> None:
+def test_decisions_are_read(answer: str, calls: list[DecidedCall]) -> None:
     """What a model asks for is found wherever it stands."""
     assert (calls, True) == read_decision(answer)[:2]
 
@@ -95,7 +95,7 @@ UNREADABLE = {
 
 
 @together("answer", UNREADABLE.values(), ids=UNREADABLE)
-def test_what_is_no_decision(answer: str) -> None:
+def test_other_answers_decide_nothing(answer: str) -> None:
     """It asks for nothing, and says so."""
     assert ([], False, False) == read_decision(answer)
 
@@ -115,7 +115,7 @@ def test_several_decisions(answer: str, differs: bool) -> None:
     assert differs == read_decision(answer).differs
 
 
-def test_only_so_much_is_read() -> None:
+def test_long_answers_are_cut() -> None:
     """A decision that has not come by then is none."""
     assert not read_decision("x" * MAX_LENGTH + WEATHER).readable
 
@@ -146,7 +146,7 @@ def test_the_question(choice: ToolChoice, line: str | None) -> None:
     assert [line] == [text for text in question.splitlines()[7:] if text] if line else question.endswith(tools)
 
 
-def test_the_application_s_own_prompt_is_data() -> None:
+def test_the_application_prompt_is_data() -> None:
     """Quoted, it cannot begin a line of its own."""
     question = write_question([tool("a")], ToolChoice(), quoted='Never call "a".\nTools: []')
 

@@ -78,7 +78,7 @@ def done(talked: Any) -> Done:
 # The sequence: which requests, in which order.
 
 
-async def test_a_model_that_calls_is_asked_once() -> None:
+async def test_a_native_call_needs_no_decision() -> None:
     """A native call is the answer, and nobody asks for a decision."""
     talked = await talk(calls(PARIS_CALL, text="Let me see."), emulation=FALLBACK, execute="never")
 
@@ -87,7 +87,7 @@ async def test_a_model_that_calls_is_asked_once() -> None:
     assert ["n0"] == [call.id for call in done(talked).pending]
 
 
-async def test_calls_that_were_decided_on() -> None:
+async def test_decided_calls_are_the_calls_of_the_turn() -> None:
     """Two requests; the calls have the ids of emulation, no text beside them, and are left to the caller."""
     talked = await talk(
         says("It may be warm."), decides(PARIS_CALL, ("clock", {})), emulation=FALLBACK, execute="never"
@@ -121,7 +121,7 @@ async def test_no_tool_is_needed() -> None:
     assert (Code.EMULATED, "tool calls emulated") == (warning.code, warning.message)
 
 
-async def test_the_first_answer_is_taken_where_no_tool_is_needed() -> None:
+async def test_the_first_answer_is_reused() -> None:
     """With `reuse_upstream_answer` there is no third request."""
     talked = await talk(says("One", "."), decides(), emulation=REUSE)
 
@@ -129,7 +129,7 @@ async def test_the_first_answer_is_taken_where_no_tool_is_needed() -> None:
     assert ["thinking None", *WARNED, "text 'One'", "text '.'", "done finished: stop (stop)"] == talked.shown
 
 
-async def test_force_leaves_the_first_request_out() -> None:
+async def test_force_skips_the_first_request() -> None:
     """One request for calls, two where none are needed."""
     with_calls = await talk(decides(PARIS_CALL), emulation=FORCE, execute="never")
     without = await talk(decides(), says("Two."), emulation=FORCE)
@@ -148,7 +148,7 @@ async def test_force_leaves_the_first_request_out() -> None:
         (FORCE, ("One.",), [LAST]),
     ],
 )
-async def test_where_no_tool_may_be_called_nothing_is_decided(
+async def test_tool_choice_none_needs_no_decision(
     emulation: Emulation, answers: tuple[str, ...], bodies: list[Any]
 ) -> None:
     """`none` makes no decision request, and no warning: nothing was emulated."""
@@ -158,7 +158,7 @@ async def test_where_no_tool_may_be_called_nothing_is_decided(
     assert [f"text '{answers[-1]}'", "done finished: stop (stop)"] == talked.shown
 
 
-async def test_a_call_that_nobody_allowed() -> None:
+async def test_a_forbidden_call_is_an_error() -> None:
     """A model that calls although it may not is told so, and the run does not fail."""
     talked = await talk(calls(PARIS_CALL), emulation=FALLBACK, tool_choice="none")
 
@@ -187,7 +187,7 @@ ENDS: dict[str, dict[str, str]] = {  # what becomes of them under each choice
 
 @together("wanted", WANTED)
 @together("choice", ENDS)
-async def test_what_was_decided_is_held_against_the_choice(choice: str, wanted: str) -> None:
+async def test_decisions_have_to_satisfy_the_tool_choice(choice: str, wanted: str) -> None:
     """Nothing runs where the choice is broken; the choice stands in the first request and in the decision's."""
     expected = ENDS[choice][wanted if wanted in ENDS[choice] else "a tool"]
     answers = [says("One."), decides(*WANTED[wanted]), *([says("Two.")] if expected == "answer" else [])]
@@ -233,7 +233,7 @@ AS_TEXT: list[dict[str, Any]] = [
 ]
 
 
-async def test_a_history_with_results_is_decided_again() -> None:
+async def test_results_lead_to_another_decision() -> None:
     """The requests without tools hold the call and its result as text, so that it need not be made again."""
     before = copy.deepcopy(CALLED)
     talked = await talk(says("One."), decides(), says("It is 21 °C."), messages=CALLED, emulation=FALLBACK)
@@ -242,7 +242,7 @@ async def test_a_history_with_results_is_decided_again() -> None:
     assert before == CALLED
 
 
-async def test_the_loop_goes_through_the_sequence_again() -> None:
+async def test_each_step_has_its_own_decision() -> None:
     """The caller runs nothing by hand: the call is run, and its result leads to a decision of its own."""
     talked = await talk(
         says("One."), decides(PARIS_CALL), says("Two."), decides(), says("It is 21 °C."), emulation=FALLBACK
@@ -263,7 +263,7 @@ async def test_the_loop_goes_through_the_sequence_again() -> None:
     assert ["system", "user", "assistant", "user"] == [each["role"] for each in talked.bodies[3]["messages"]]
 
 
-async def test_a_forced_choice_holds_for_the_first_step() -> None:
+async def test_a_forced_choice_applies_to_the_first_step() -> None:
     """The second decision is free."""
     talked = await talk(decides(PARIS_CALL), decides(), says("It is 21 °C."), emulation=FORCE, tool_choice="required")
 
@@ -275,7 +275,7 @@ async def test_a_forced_choice_holds_for_the_first_step() -> None:
 # What is decided.
 
 
-async def test_tools_that_do_not_exist_are_dropped() -> None:
+async def test_unknown_tools_are_dropped() -> None:
     """The others count; the warnings have their literal texts."""
     talked = await talk(decides(("nope", {}), PARIS_CALL), emulation=FORCE, execute="never")
 
@@ -288,7 +288,7 @@ async def test_tools_that_do_not_exist_are_dropped() -> None:
 @pytest.mark.parametrize(
     "answer", [says("I would rather not."), says('{"tools":[{"tool":"weather"}]}', finish="length")]
 )
-async def test_a_decision_that_cannot_be_read(answer: Loopback) -> None:
+async def test_an_unreadable_decision_means_no_tools(answer: Loopback) -> None:
     """It means no tools, with a warning; one that is cut off is none, because the half of a call may be missing."""
     talked = await talk(answer, says("Two."), emulation=FORCE)
 
@@ -300,14 +300,14 @@ async def test_a_decision_that_cannot_be_read(answer: Loopback) -> None:
     ("given", "read"),
     [({"city": "Rome"}, {"city": "Rome"}), ('{"city":"Rome"}', {"city": "Rome"}), (None, {}), ("", {})],
 )
-async def test_arguments_of_a_decision(given: Any, read: dict[str, Any]) -> None:
+async def test_arguments_in_a_decision(given: Any, read: dict[str, Any]) -> None:
     """The one rule for arguments holds."""
     talked = await talk(decides(("weather", given)), emulation=FORCE, execute="never")
 
     assert [read] == [call.arguments for call in done(talked).pending]
 
 
-async def test_arguments_that_are_none() -> None:
+async def test_invalid_arguments_in_a_decision() -> None:
     """A call with other arguments is malformed, is answered, and may be made again."""
     talked = await talk(decides(("weather", ["Paris"])), decides(PARIS_CALL), decides(), says("21"), emulation=FORCE)
 
@@ -319,7 +319,7 @@ async def test_arguments_that_are_none() -> None:
 # What stands in the requests.
 
 
-async def test_options_of_the_answer_stay_out_of_the_decision() -> None:
+async def test_options_of_the_answer_are_not_sent_with_the_decision() -> None:
     """Stop words, formats and limits of length go to the answer alone, whoever gave them; nobody's own are changed."""
     request = {"stop": ["\n"], "response_format": {"type": "json_object"}, "tools": [{"type": "web_search"}], "seed": 1}
     before = copy.deepcopy(request)
@@ -342,7 +342,7 @@ async def test_options_of_the_answer_stay_out_of_the_decision() -> None:
     assert before == request
 
 
-async def test_options_in_an_object_of_their_own() -> None:
+async def test_nested_options_are_left_out() -> None:
     """Those of Ollama and of Gemini are left out where they stand; what else has such a name stays."""
     model = ScriptedModel(['{"tools":[]}', "Two."])
     request = {"options": {"stop": ["a"], "seed": 1}, "metadata": {"text": "b"}}
@@ -356,7 +356,7 @@ async def test_options_in_an_object_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("keep", "quoted"), [("drop", ""), ("quote", "Be brief.\n\nNever call clock.")])
-async def test_the_system_prompt_of_the_application(keep: Any, quoted: str) -> None:
+async def test_the_application_prompt_is_dropped_or_quoted(keep: Any, quoted: str) -> None:
     """The decision's own stands alone; the application's is left out, or quoted in it."""
     system = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Never call clock."}]
     talked = await talk(
@@ -367,7 +367,7 @@ async def test_the_system_prompt_of_the_application(keep: Any, quoted: str) -> N
     assert ["system", "system", "user"] == [each["role"] for each in talked.bodies[1]["messages"]]
 
 
-async def test_a_model_that_is_taught_to_call() -> None:
+async def test_a_taught_model_calls_in_text() -> None:
     """It is taught in the first request alone, which offers no native tools; its call in the text is the answer."""
     model = {"native_tool_calls": False}
     call = '~~~tool_call\n{"name":"clock"}\n~~~\n'
@@ -385,7 +385,7 @@ async def test_a_model_that_is_taught_to_call() -> None:
     assert [DECISION, LAST] == missed.bodies[1:]
 
 
-async def test_emulated_calls_of_a_model_that_is_taught() -> None:
+async def test_emulated_calls_of_a_taught_model() -> None:
     """They count although it is declared to make none, and stand in its history as it would have written them."""
     talked = await talk(
         says("One."),
@@ -405,7 +405,7 @@ async def test_emulated_calls_of_a_model_that_is_taught() -> None:
 # What goes wrong.
 
 
-async def test_a_provider_that_knows_no_tools() -> None:
+async def test_a_provider_without_tools() -> None:
     """Its refusal is no answer with calls, and no answer that could be taken."""
     refusal = refuses(400, "registry.example/phi3:latest does not support tools")
     talked = await talk(refusal, decides(), says("Two."), emulation=REUSE)
@@ -422,14 +422,14 @@ async def test_a_provider_that_knows_no_tools() -> None:
         (400, "Invalid schema for function 'f': 'minimum' is not supported", TOOLS),
     ],
 )
-async def test_another_refusal(status: int, message: str, tools: Any) -> None:
+async def test_other_refusals_end_the_run(status: int, message: str, tools: Any) -> None:
     """It is the end of the run."""
     talked = await talk(refuses(status, message), tools=tools, emulation=FALLBACK)
 
     assert ["error upstream_error", "done failed: None (None)"] == talked.shown
 
 
-async def test_a_refusal_of_tools_that_nobody_sent() -> None:
+async def test_a_refusal_of_tools_that_were_not_sent() -> None:
     """A model that is taught to call in its text was sent none."""
     talked = await talk(
         refuses(400, "this model does not support tools"), emulation=FALLBACK, model={"native_tool_calls": False}
@@ -455,7 +455,7 @@ async def test_a_refusal_of_tools_that_nobody_sent() -> None:
         ("tools[0].function.name does not match the pattern", False),
     ],
 )
-def test_which_errors_refuse_tools(message: str, refused: bool) -> None:
+def test_errors_that_refuse_tools(message: str, refused: bool) -> None:
     """Servers say it in their own words."""
     assert refused == refuses_tools(SourceError(message, status=400))
 
@@ -467,7 +467,7 @@ def test_which_errors_refuse_tools(message: str, refused: bool) -> None:
         (Loopback([chunk({"content": "{"})]), ["error stream_interrupted", "done failed: None (None)"]),
     ],
 )
-async def test_a_decision_that_fails(answer: Loopback, told: list[str]) -> None:
+async def test_a_failed_decision_fails_the_run(answer: Loopback, told: list[str]) -> None:
     """The run fails with it, and what was spent is told."""
     talked = await talk(says("One.", usage=(10, 1)), answer, emulation=FALLBACK)
 
@@ -486,14 +486,14 @@ async def test_a_decision_that_fails(answer: Loopback, told: list[str]) -> None:
         says("Hel", finish="error"),
     ],
 )
-async def test_an_answer_that_is_that_of_the_turn(answer: Loopback) -> None:
+async def test_answers_that_need_no_decision(answer: Loopback) -> None:
     """One with a call of any kind, a malformed one too, and one that fails, is not asked for again."""
     talked = await talk(answer, emulation=FALLBACK, follow_up="never")
 
     assert Code.EMULATED not in [each.code for each in talked.chat.result.warnings]
 
 
-async def test_an_answer_is_shown_as_soon_as_it_holds_a_call() -> None:
+async def test_a_call_releases_the_buffered_answer() -> None:
     """What was held is let go while the rest is still on its way."""
     rest = anyio.Event()
     pieces = [chunk({"content": "Let me see."}), chunk({"tool_calls": [native(0, "clock", "{")]})]
@@ -510,7 +510,7 @@ async def test_an_answer_is_shown_as_soon_as_it_holds_a_call() -> None:
     assert ["start", "step 1", "text 'Let me see.'", "thinking n0", "n0 is clock"] == told[:5]
 
 
-async def test_nothing_to_choose_from() -> None:
+async def test_emulation_without_tools() -> None:
     """Without function tools there is nothing to emulate: a mistake if it is forced, the answer as it comes if not."""
     with pytest.raises(ValueError, match="no function tools"):
         await talk(tools=None, emulation="force")
@@ -523,7 +523,7 @@ async def test_nothing_to_choose_from() -> None:
     assert ["warning not_emulated", *plain.shown] == others.shown
 
 
-def test_what_is_not_allowed() -> None:
+def test_invalid_options_of_emulation() -> None:
     """The mistakes of a caller are named before anything is sent."""
     model = ScriptedModel([])
     with pytest.raises(ValueError, match="mode must be one of"):
@@ -559,7 +559,7 @@ def test_what_is_not_allowed() -> None:
         (FORCE, [decides(usage=(10, 20)), says("b", usage=(100, 200))], (110, 220)),
     ],
 )
-async def test_all_requests_are_in_the_bill(emulation: Emulation, answers: list[Loopback], total: Any) -> None:
+async def test_usage_includes_all_requests(emulation: Emulation, answers: list[Loopback], total: Any) -> None:
     """The usage of a step is that of all its requests, counted once."""
     talked = await talk(*answers, emulation=emulation, execute="never")
     usage = talked.chat.result.usage
@@ -569,7 +569,7 @@ async def test_all_requests_are_in_the_bill(emulation: Emulation, answers: list[
     assert 1 == len([line for line in talked.story if line.startswith("usage")])
 
 
-async def test_each_turn_of_an_answer_has_its_own_cost() -> None:
+async def test_each_turn_has_its_own_usage() -> None:
     """What was spent before is told with the first; what a provider tells behind a turn is its own."""
     ten, one = Usage(input=10), Usage(input=1)
     answers: list[ScriptedReply] = [
@@ -608,7 +608,7 @@ async def test_leaving_at_any_event(taken: int) -> None:
 
 
 @pytest.mark.parametrize("silent", [0, 1, 2])
-async def test_leaving_a_request_that_is_not_answered(silent: int) -> None:
+async def test_leaving_an_unanswered_request(silent: int) -> None:
     """The server sees its client go: in the first request, in the decision's, in the last."""
     answers = [says("One."), decides(), Loopback([chunk({"content": "Two"})], hold=True)]
     answers[silent] = Loopback([chunk({"content": "Two"})], hold=True)
@@ -624,7 +624,7 @@ async def test_leaving_a_request_that_is_not_answered(silent: int) -> None:
     assert "cancelled" == events.result.reason
 
 
-async def test_a_choice_is_one_value() -> None:
+async def test_the_last_request_has_no_tool_choice() -> None:
     """What the answer without tools asks for is free: there is nothing to choose from."""
     model = ScriptedModel(['{"tools":[]}', [NativeToolCall("0", "clock", id="n0"), ProviderCompleted()]])
     async with chat(

@@ -85,7 +85,7 @@ def lines(*texts: str) -> bytes:
 
 
 @together("status", [400, 401, 404, 408, 429, 500, 503])
-async def test_a_status_is_a_failure_or_a_refusal(status: int) -> None:
+async def test_statuses_that_are_failures(status: int) -> None:
     """408, 429 and 5xx ask the next model; what the request itself is to blame for is told as it is."""
     answers = Provider(Loopback([b"{}"], status=status), Loopback([lines("Hello"), chunk(finish="stop"), DONE]))
     async with answers as server:
@@ -101,7 +101,7 @@ async def test_a_status_is_a_failure_or_a_refusal(status: int) -> None:
 
 
 @pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
-async def test_nothing_was_shown(on_break: OnBreak) -> None:
+async def test_failures_before_the_answer_begins(on_break: OnBreak) -> None:
     """A server that nobody reaches, one that stays silent, and one whose stream holds an error alone: all policies."""
     silent = Loopback(hold=True)
     broken = Loopback([b'data: {"error": {"message": "overloaded"}}\n\n'])
@@ -125,7 +125,7 @@ async def test_nothing_was_shown(on_break: OnBreak) -> None:
     assert [each for each in apart if isinstance(each, TextDelta)] == [TextDelta("Hello")]
 
 
-async def test_a_model_that_fails_rests() -> None:
+async def test_a_failing_model_rests() -> None:
     """After so many failures in a row the others are asked first; one good answer closes the circuit."""
     first = ScriptedModel([LOST, LOST, "back"], name="first")
     second = ScriptedModel(["a", "b", "c", LOST], name="second")
@@ -138,7 +138,7 @@ async def test_a_model_that_fails_rests() -> None:
     assert fallback.circuits[0].failures == 0
 
 
-async def test_the_last_model_fails_too() -> None:
+async def test_all_models_fail() -> None:
     """Then its fault ends the run, and what was shown stands."""
     stream = chat(Fallback(ScriptedModel([["Hel", LOST]]), ScriptedModel([["lo", LOST]])), ASK)
     events = await told(stream)
@@ -259,7 +259,7 @@ CALLS_COST = ProviderCompleted(finish_reason="stop", usage=Usage(input=3, output
 
 
 @pytest.mark.parametrize("on_break", ["continue", "restart_step"])
-async def test_a_call_that_ran_is_never_run_again(on_break: OnBreak) -> None:
+async def test_a_call_never_runs_twice(on_break: OnBreak) -> None:
     """The step ends with the calls that have run; the next model is asked with their results."""
     ran: list[str] = []
 
@@ -286,7 +286,7 @@ async def test_a_call_that_ran_is_never_run_again(on_break: OnBreak) -> None:
     assert [event.code for event in events if isinstance(event, Warning)] == [Code.FAILED_OVER]
 
 
-async def test_native_and_text_side_by_side() -> None:
+async def test_native_and_text_models_together() -> None:
     """Each model is asked in the way in which it makes calls, and what either of them writes counts."""
     first = ScriptedModel([["One, ", LOST]], name="one", native_tool_calls=True)
     called = ["two.\n", '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n']
@@ -302,7 +302,7 @@ async def test_native_and_text_side_by_side() -> None:
     assert [outcome.result for outcome in stream.result.outcomes] == ["rain in Oslo"]
 
 
-async def test_a_silence_in_mid_stream() -> None:
+async def test_silence_in_mid_stream() -> None:
     """A connection on which nothing comes for longer than `between_bytes` has failed."""
     async with Loopback([lines("Hel")], hold=True) as server:
         quick = Timeouts(between_bytes=0.05)
@@ -326,7 +326,7 @@ async def test_an_agent_with_several_turns() -> None:
 # Who may show it.
 
 
-async def test_readers_that_cannot_replace_are_refused() -> None:
+async def test_formats_that_cannot_replace_a_step() -> None:
     """A response is not made whose format cannot supersede a step a step that was shown."""
     for format, fits in [("native", True), ("ai_sdk", False), ("ag_ui", False), ("openai", False), ("text", False)]:
         for on_break in ("continue", "restart_step"):
@@ -345,7 +345,7 @@ async def test_readers_that_cannot_replace_are_refused() -> None:
     [{"on_break": "stop"}, {"failures": 0}, {"rest": 0.0}],
     ids=["policy", "failures", "rest"],
 )
-def test_values_that_are_not_allowed(wrong: dict[str, Any]) -> None:
+def test_invalid_values(wrong: dict[str, Any]) -> None:
     """The message says which value it is."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Fallback(ScriptedModel([]), **wrong)

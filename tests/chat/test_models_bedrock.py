@@ -79,7 +79,7 @@ def test_the_choice_of_a_tool() -> None:
     ("a.b-v1:0", "/model/a.b-v1%3A0/converse-stream"),
     (ARN, f"/model/{ARN.replace(':', '%3A').replace('/', '%2F')}/converse-stream"),
 ])  # fmt: skip
-def test_names_of_models_in_the_path(model: str, path: str) -> None:
+def test_model_names_in_the_path(model: str, path: str) -> None:
     """Colons and slashes are escaped, and the HTTP client leaves them so."""
     url = BedrockConverse(model, region="us-east-1").url
     assert f"https://bedrock-runtime.us-east-1.amazonaws.com{path}" == url
@@ -120,7 +120,7 @@ async def ask(model: Any) -> Any:
 
 
 @pytest.mark.anyio
-async def test_a_key_is_a_bearer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_key_is_a_bearer_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs nothing else; and the answer goes back as what it was."""
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "key")
     provider = Provider(BY_NAME["bedrock"].body, BY_NAME["bedrock"].declared)

@@ -59,7 +59,7 @@ def test_chat_completions() -> None:
     } == body
 
 
-def test_a_script_is_asked_like_chat_completions() -> None:
+def test_scripted_bodies_are_chat_completions() -> None:
     """The body that a scripted model shows is that of `OpenAIChat`."""
     ask = Ask(HISTORY, TOOLS, ToolChoice("required"), {"seed": 1})
 
@@ -139,7 +139,7 @@ def named(name: str) -> ToolChoice:
         (AnthropicMessages, named("clock"), {"type": "tool", "name": "clock", "disable_parallel_tool_use": True}),
     ],
 )
-def test_a_choice_is_spelled_as_the_provider_does(client: type[HTTPModel], choice: ToolChoice, written: object) -> None:
+def test_tool_choices_of_each_provider(client: type[HTTPModel], choice: ToolChoice, written: object) -> None:
     """Each wish has the provider's own form, beside the tools."""
     body = client("m").body(Ask(HISTORY, TOOLS, choice))
 
@@ -170,7 +170,7 @@ def test_a_choice_of_ollama(choice: ToolChoice, tools: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_without_tools_there_is_no_choice(client: type[HTTPModel]) -> None:
+def test_no_tool_choice_without_tools(client: type[HTTPModel]) -> None:
     """A request without native tools holds neither tools nor a choice, and `auto` is not written."""
     bare = client("m").body(Ask(HISTORY, (), ToolChoice("required")))
     auto = client("m").body(Ask(HISTORY, TOOLS))
@@ -180,7 +180,7 @@ def test_without_tools_there_is_no_choice(client: type[HTTPModel]) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_body_is_made_anew(client: type[HTTPModel]) -> None:
+def test_bodies_are_independent(client: type[HTTPModel]) -> None:
     """Whoever changes a body changes neither the model, nor the request, nor the tools."""
     options: dict[str, Any] = {"temperature": 0, "metadata": {"a": {"b": 1}}, "stop": ["END"], "max_tokens": 9}
     model, ask = client("m", metadata={"a": {"c": 2}}), Ask(HISTORY, TOOLS, named("clock"), options)
@@ -217,7 +217,7 @@ def test_clients_are_models(client: type[HTTPModel]) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_models_at_their_makers(client: type[HTTPModel]) -> None:
+def test_native_calls_at_model_makers(client: type[HTTPModel]) -> None:
     """They make native calls, unless told otherwise; nobody knows what answers elsewhere."""
     expected = None if client is OllamaChat else True
     assert expected is client("m").native_tool_calls
@@ -238,7 +238,7 @@ def test_models_at_their_makers(client: type[HTTPModel]) -> None:
         ("example.org/api.openai.com", None),
     ],
 )
-def test_whose_host_it_is(host: str, known: bool | None) -> None:
+def test_hosts_of_model_makers(host: str, known: bool | None) -> None:
     """The whole name counts, and nothing else of the address."""
     assert known is OpenAIChat("m", base_url=f"https://{host}/v1").native_tool_calls
 
@@ -289,7 +289,7 @@ def test_a_latitude_request_of_a_history() -> None:
     assert '###result weather: {"temperature":20}' in body["messages"][2]["content"]
 
 
-def test_tool_clients_that_are_ready() -> None:
+def test_ready_tool_clients() -> None:
     """`toolClients` of the application go along as they are, and nothing replaces what a parameter gives."""
     ready = [{"name": "x", "description": "", "parameters": []}]
 

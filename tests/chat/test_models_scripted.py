@@ -47,7 +47,7 @@ async def answer(model: ScriptedModel, ask: Ask = ASK) -> list[SourceEvent]:
         ([b": wait\n\n", OSError("x")], [lost("OSError")]),
     ],
 )
-async def test_what_an_answer_may_be(written: ScriptedReply, events: list[SourceEvent]) -> None:
+async def test_kinds_of_answers(written: ScriptedReply, events: list[SourceEvent]) -> None:
     """Texts, events, bytes, and exceptions in place of any of them."""
     assert events == await answer(ScriptedModel([written]))
 
@@ -61,7 +61,7 @@ async def test_bytes_of_a_format() -> None:
     ]
 
 
-async def test_what_a_model_was_asked() -> None:
+async def test_requests_are_recorded() -> None:
     """The requests are kept in order; one more than there are answers is the test's fault."""
     model = ScriptedModel(["a", "b"], native_tool_calls=True)
     other = Ask((User("And?"),))
@@ -73,7 +73,7 @@ async def test_what_a_model_was_asked() -> None:
         model.stream(ASK)
 
 
-async def test_whether_an_answer_is_left() -> None:
+async def test_answers_that_are_left() -> None:
     """It is known how many answers somebody still reads."""
     model = ScriptedModel(["a"])
     async with model.stream(ASK) as source:

@@ -102,7 +102,7 @@ async def test_an_answer() -> None:
         assert "authorization" not in server.heads[0]
 
 
-async def test_certificates_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_certificates_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a client each request makes one; to read them for each stops the event loop for longer than all else."""
     read, make = list[object](), ssl.create_default_context
 
@@ -128,7 +128,7 @@ async def test_certificates_are_read_once(monkeypatch: pytest.MonkeyPatch) -> No
         (GeminiChat, "/models/m:streamGenerateContent?alt=sse", "GOOGLE_API_KEY", "x-goog-api-key", "k"),
     ],
 )
-async def test_the_providers_headers(
+async def test_headers_of_each_provider(
     client: type[HTTPModel],
     line: str,
     variable: str,
@@ -154,7 +154,7 @@ async def test_the_providers_headers(
 
 
 @together("client", [OpenAIChat, OpenAIResponses, AnthropicMessages, OllamaChat, GeminiChat])
-async def test_a_provider_is_read_by_its_own_adapter(client: type[HTTPModel]) -> None:
+async def test_adapter_of_each_provider(client: type[HTTPModel]) -> None:
     """The answer of each client is read as that of its provider."""
     lines = {
         "openai": REST[0],
@@ -169,7 +169,7 @@ async def test_a_provider_is_read_by_its_own_adapter(client: type[HTTPModel]) ->
     assert TextDelta("b") in events
 
 
-async def test_a_key_that_is_made() -> None:
+async def test_a_key_from_a_function() -> None:
     """A key may be what a function returns, each time; white space around it is no part of it."""
     keys = iter(["one", "two\n"])
     async with Provider(Loopback(STREAM)) as server:
@@ -189,7 +189,7 @@ async def test_headers_of_the_caller() -> None:
 
 
 @pytest.mark.parametrize("key", [KEY, lambda: KEY])
-async def test_the_key_is_shown_nowhere(key: Any) -> None:
+async def test_the_key_is_never_shown(key: Any) -> None:
     """No `repr`, log or message has the key, or what else in the address or the headers may be secret."""
     asked = OpenAIChat(
         "m", base_url=f"http://u:{KEY}@127.0.0.1:1/v1?k={KEY}", api_key=key, headers={"a": KEY}, retries=1
@@ -203,7 +203,7 @@ async def test_the_key_is_shown_nowhere(key: Any) -> None:
     assert ["request_sent_again"] == [log["event"] for log in logs]
 
 
-async def test_a_key_that_no_header_can_hold() -> None:
+async def test_keys_that_headers_cannot_hold() -> None:
     """Such a key is the caller's fault, and is not in the message."""
     for key in ("sk-schlüssel", "sk-\nsecret"):
         with pytest.raises(ValueError, match="holds characters") as raised:
@@ -232,19 +232,19 @@ async def test_a_key_that_no_header_can_hold() -> None:
         (GeminiChat, "a/b", "http://h?alt=sse", "http://h/models/a%2Fb:streamGenerateContent?alt=sse"),
     ],
 )
-def test_addresses(client: type[HTTPModel], name: str, base: str | None, url: str) -> None:
+def test_urls(client: type[HTTPModel], name: str, base: str | None, url: str) -> None:
     """The endpoint is found below the base URL, unless that is it; its query stays; names of models change no path."""
     assert url == client(name, base_url=base).url
 
 
 @together("base", ["h/v1", "ftp://h", "http://", "//h", "http://[h", "http://h:99999", "http://xn--/", "http://h\t"])
-def test_what_is_no_address(base: str) -> None:
+def test_invalid_base_urls(base: str) -> None:
     """A wrong base URL is told when the client is made."""
     with pytest.raises(ValueError, match="`base_url` must begin with http:// or https:// and a host"):
         OpenAIChat("m", base_url=base)
 
 
-def test_what_is_no_number_of_seconds_or_retries() -> None:
+def test_invalid_timeouts_and_retries() -> None:
     """Times are above nothing, and retries not below."""
     with pytest.raises(ValueError, match="`first_byte` must be above 0 seconds, got 0"):
         Timeouts(first_byte=0)
@@ -256,7 +256,7 @@ def test_what_is_no_number_of_seconds_or_retries() -> None:
             OpenAIChat("m", **{name: wrong})
 
 
-async def test_texts_that_are_not_whole() -> None:
+async def test_half_of_a_surrogate_pair() -> None:
     """Half of a surrogate pair in an option does not keep the request from being sent."""
     async with Provider(Loopback(STREAM)) as server:
         await ask(model(server, user="\ud800", stop="ü"))
@@ -264,7 +264,7 @@ async def test_texts_that_are_not_whole() -> None:
         assert ("\ud800", "ü") == (server.bodies[0]["user"], server.bodies[0]["stop"])
 
 
-def test_options_that_are_no_json() -> None:
+def test_options_that_are_not_json() -> None:
     """They are the caller's fault."""
     with pytest.raises(TypeError):
         OpenAIChat("m", seed=object()).stream(ASK)
@@ -337,7 +337,7 @@ async def test_a_redirect(location: str, shown: str) -> None:
 
 
 @together("status", [408, 409, 429, 500, 503, 529])
-async def test_it_is_sent_again(status: int) -> None:
+async def test_statuses_that_are_retried(status: int) -> None:
     """After these statuses the same request is sent again, and the response that failed is closed before."""
     failed = busy(status)
     async with Provider(failed, Loopback(STREAM)) as server:
@@ -362,7 +362,7 @@ async def test_it_is_sent_again(status: int) -> None:
         ({"Retry_After": "Wed, 99 Oct 2015"}, 0),
     ],
 )
-async def test_how_long_it_waits(wait: dict[str, str], seconds: float) -> None:
+async def test_retry_after(wait: dict[str, str], seconds: float) -> None:
     """As long as the provider says, in seconds, milliseconds or as a date; else as long as we think (here: not)."""
     async with Provider(busy(429, **wait), Loopback(STREAM)) as server:
         with capture_logs() as logs:
@@ -372,7 +372,7 @@ async def test_how_long_it_waits(wait: dict[str, str], seconds: float) -> None:
     assert [{**again, "logger": "streamtools.conversation.models.sending"}] == logs
 
 
-async def test_how_long_it_waits_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody says, twice as long each time and up to a bound, and never two clients alike."""
     monkeypatch.setattr(sending, "BACKOFF", 0.002)
     monkeypatch.setattr(sending, "LONGEST_BACKOFF", 0.005)
@@ -386,14 +386,14 @@ async def test_how_long_it_waits_of_itself(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @together(("status", "told", "requests"), [(503, "false", 1), (400, "true", 3), (400, "maybe", 1), (503, "maybe", 3)])
-async def test_the_provider_knows_better(status: int, told: str, requests: int) -> None:
+async def test_x_should_retry(status: int, told: str, requests: int) -> None:
     """`x-should-retry` says whether it is worth it."""
     async with Provider(busy(status, x_should_retry=told)) as server:
         assert says("busy", status) == await ask(model(server))
         assert requests == len(server.requests)
 
 
-async def test_a_provider_that_is_not_there() -> None:
+async def test_an_unreachable_provider() -> None:
     """Connections that fail are tried again, and are an error in the end."""
     async with Loopback() as server:
         pass
@@ -405,7 +405,7 @@ async def test_a_provider_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # httpx then leaves generators behind, which trio warns of
-async def test_bytes_that_cannot_be_decoded() -> None:
+async def test_undecodable_bytes() -> None:
     """What is no gzip will be none the next time."""
     async with Provider(Loopback([b"no gzip"], headers={"Content-Encoding": "gzip"})) as server:
         assert [lost("httpx.DecodingError")] == await ask(model(server))
@@ -415,7 +415,7 @@ async def test_bytes_that_cannot_be_decoded() -> None:
 # How long it takes.
 
 
-async def test_a_provider_that_never_answers() -> None:
+async def test_first_byte_timeout() -> None:
     """The time until the first byte is bounded, and such a request is not sent again."""
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
@@ -424,7 +424,7 @@ async def test_a_provider_that_never_answers() -> None:
         assert says("the provider did not answer within 0.05 s", cause="first_byte") == await ask(asked)
 
 
-async def test_an_answer_whose_head_is_all_there_is() -> None:
+async def test_first_byte_timeout_after_the_head() -> None:
     """The head of a response is no first byte: servers send it before the model has begun."""
     async with Loopback(hold=True) as server:
         events = await ask(model(server, timeout=Timeouts(first_byte=0.05)))
@@ -434,7 +434,7 @@ async def test_an_answer_whose_head_is_all_there_is() -> None:
             await server.disconnected.wait()
 
 
-async def test_an_answer_that_stops() -> None:
+async def test_between_bytes_timeout() -> None:
     """The time between bytes is another one."""
     async with Loopback([ONE], hold=True) as server:
         events = await ask(model(server, timeout=Timeouts(between_bytes=0.05)))
@@ -448,7 +448,7 @@ async def test_an_answer_that_stops() -> None:
     assert silence.message.startswith("nothing came from the provider for 0.05 s")
 
 
-async def test_an_error_that_stops() -> None:
+async def test_between_bytes_timeout_of_an_error() -> None:
     """The body of an error may take no longer either; what has come of it is told."""
     async with Loopback([b'{"error":"no"}'], status=400, hold=True) as server:
         assert says("no", 400) == await ask(model(server, timeout=Timeouts(between_bytes=0.05)))
@@ -470,7 +470,7 @@ class Noting:
 
 
 @pytest.mark.parametrize(("connect", "handed"), [(10.0, 10.0), (float("inf"), None)])
-async def test_a_client_of_ones_own(connect: float, handed: float | None) -> None:
+async def test_a_given_client(connect: float, handed: float | None) -> None:
     """A client that is given is used and left open; it bounds the connection, and we the rest."""
     async with Loopback(STREAM) as server, httpx.AsyncClient(timeout=0.001) as client:
         noting = Noting(client)
@@ -482,7 +482,7 @@ async def test_a_client_of_ones_own(connect: float, handed: float | None) -> Non
     assert ((handed, None, None, None), False) == (noting.asked[0]["timeout"], noting.asked[0]["follow_redirects"])
 
 
-async def test_clients_that_are_none() -> None:
+async def test_unusable_clients() -> None:
     """A synchronous client, and one that is closed, are the caller's fault, before anything is sent."""
     async with Loopback(STREAM) as server:
         with httpx.Client() as synchronous, pytest.raises(TypeError, match="is no asynchronous HTTP client"):
@@ -513,7 +513,7 @@ class Opened:
         self.closed = True
 
 
-async def test_a_response_that_nobody_can_read() -> None:
+async def test_an_unreadable_response() -> None:
     """It is the caller's fault, and closed all the same."""
     opened = Opened()
     with pytest.raises(UnreadableSource):
@@ -580,7 +580,7 @@ async def test_the_response_is_closed_by_cancellation(script: list[bytes]) -> No
             await server.disconnected.wait()
 
 
-async def test_a_wait_that_is_cancelled() -> None:
+async def test_cancellation_between_attempts() -> None:
     """Between two attempts nothing is open, and a cancellation is heard."""
     async with Provider(busy(Retry_After="60")) as server:
         async with anyio.create_task_group() as tasks:
@@ -592,7 +592,7 @@ async def test_a_wait_that_is_cancelled() -> None:
         assert 1 == len(server.requests)
 
 
-async def test_a_stream_over_it() -> None:
+async def test_leaving_a_tool_stream() -> None:
     """A `ToolStream` that is left in the middle closes what the model has opened."""
     async with Loopback([ONE], hold=True) as server:
         async with model(server).stream(ASK) as source, ToolStream(source) as events:
@@ -603,7 +603,7 @@ async def test_a_stream_over_it() -> None:
             await server.disconnected.wait()
 
 
-async def test_a_stream_over_an_error() -> None:
+async def test_a_tool_stream_of_an_error() -> None:
     """What goes wrong before there is a stream is the run's error."""
     async with (
         Loopback([b'{"error":"no"}'], status=400) as server,

@@ -134,7 +134,7 @@ async def talk(keeper: Keeper, history: list[Message], *questions: str, **option
 
 
 @pytest.mark.parametrize("make", [Keeper, GoogleKeeper])
-async def test_only_what_came_after_the_last_response_is_sent(make: type[Keeper]) -> None:
+async def test_requests_continue_the_last_response(make: type[Keeper]) -> None:
     """A result, or the next question; what the provider has forgotten is sent again as a whole, once."""
     async with make() as keeper:
         history = await talk(keeper, [System("Be brief.")], "What time is it?", "And now?")
@@ -154,7 +154,7 @@ async def test_only_what_came_after_the_last_response_is_sent(make: type[Keeper]
 
 
 @pytest.mark.parametrize("make", [Keeper, GoogleKeeper])
-async def test_what_is_refused_as_a_whole_too_is_an_error(make: type[Keeper]) -> None:
+async def test_a_refused_whole_history_is_an_error(make: type[Keeper]) -> None:
     """It is sent twice, and no more; where nothing was named, once."""
     async with make() as keeper:
         history = await talk(keeper, [], "What time is it?")
@@ -170,7 +170,7 @@ async def test_what_is_refused_as_a_whole_too_is_an_error(make: type[Keeper]) ->
             assert requests == len(keeper.bodies)
 
 
-def test_what_a_request_names() -> None:
+def test_the_response_that_a_request_names() -> None:
     """The last response of this provider that something came after; none where all is to be sent."""
     model = OpenAIResponses("m", api_key="", previous_id=True)
     here, there = Origin("responses", "api.openai.com"), Origin("responses", "elsewhere.example")
@@ -195,7 +195,7 @@ def test_what_a_request_names() -> None:
     assert said("a") == said("b")
 
 
-def test_where_nothing_is_kept() -> None:
+def test_previous_id_without_stored_responses() -> None:
     """To name a response there is a mistake that is told at once."""
     with pytest.raises(ValueError, match="AnthropicMessages names no earlier responses"):
         AnthropicMessages("m", previous_id=True)
@@ -204,7 +204,7 @@ def test_where_nothing_is_kept() -> None:
     assert "previous_response_id" not in OpenAIResponses("m").body(Ask((User("?"), Assistant("a"), User("?"))))
 
 
-def test_bodies_of_steps() -> None:
+def test_body_of_interactions() -> None:
     """Instructions, tools, their choice and the options have each their place."""
     tools = tuple(ToolRegistry(now))
     history = (System("Be brief."), User("Hi"))

@@ -46,7 +46,7 @@ def planted(text: str) -> Tool:
     return Tool(lambda arguments: "", name="f", description=text, parameters=schema)
 
 
-def test_the_section_comes_behind_a_blank_line() -> None:
+def test_the_section_follows_a_blank_line() -> None:
     """Short, in the order of registration, with one call and one result as an example."""
     expected = """\
 Be kind.
@@ -74,7 +74,7 @@ message, in this form:
     assert expected == augment_system_prompt("Be kind.", [get_weather, now], compact=True)
 
 
-def test_tools_are_told_as_compact_json() -> None:
+def test_tools_are_described_as_compact_json() -> None:
     """One line each: name, description and schema, in that order; the schema is the one that providers are sent."""
     registry = ToolRegistry(now, get_weather)
     _, text, *_ = augment_system_prompt(None, registry).split("\n\n")
@@ -86,7 +86,7 @@ def test_tools_are_told_as_compact_json() -> None:
 
 
 @pytest.mark.parametrize("base", ["Be kind.", "Be kind.\n", "Two\n\nparagraphs\n\n", f"{BEGIN}\nnot closed"])
-def test_a_section_that_is_there_is_replaced(base: str) -> None:
+def test_an_existing_section_is_replaced(base: str) -> None:
     """Once or often, with the same tools, with others, and with none, which leaves what was there before."""
     once = augment_system_prompt(base, get_weather)
 
@@ -97,14 +97,14 @@ def test_a_section_that_is_there_is_replaced(base: str) -> None:
 
 
 @pytest.mark.parametrize("base", [None, "", "Be kind.", " \n", "Be kind.\n\n\n"])
-def test_without_tools_nothing_is_said(base: str | None) -> None:
+def test_no_section_without_tools(base: str | None) -> None:
     """The prompt is returned as it is, and no prompt is an empty one."""
     assert (base or "") == augment_system_prompt(base, [])
     assert [] == few_shot("tilde_fence", None)
 
 
 @pytest.mark.parametrize("base", [None, "", " \n"])
-def test_without_a_prompt_the_section_is_all(base: str | None) -> None:
+def test_the_section_without_a_prompt(base: str | None) -> None:
     """White space is no prompt."""
     text = augment_system_prompt(base, get_weather)
 
@@ -146,7 +146,7 @@ def test_few_shot_examples_are_messages() -> None:
     assert "Sun." == messages[7]["content"]
 
 
-def test_without_examples_they_are_made_of_the_tools() -> None:
+def test_examples_are_made_of_the_tools() -> None:
     """Of what tools give as examples, one of each before the second of any, and six at most."""
     cities = [{"city": each} for each in ("Rome", "Oslo", "Bonn", "Lima", "Kiel", "Graz")]
     messages = few_shot("tilde_fence", [Tool(get_weather, examples=cities), now])
@@ -161,7 +161,7 @@ def test_without_examples_they_are_made_of_the_tools() -> None:
     assert "~~~tool_result now\n7, high\n~~~" == said[6]
 
 
-def test_without_any_examples_they_are_made_of_the_schema() -> None:
+def test_examples_are_made_of_the_schema() -> None:
     """Three that differ, so that it can be seen what is copied from the question; values that are no text are JSON."""
     nameless = Tool(lambda arguments: "", name="go", parameters={"properties": {"steps": {"type": "integer"}}})
     messages = few_shot("hash_marker", [get_weather, nameless])
@@ -178,7 +178,7 @@ def test_without_any_examples_they_are_made_of_the_schema() -> None:
         ("stadt", "alpha"), ("to", "ada@example.org"), ("\u57ce\u5e02", "alpha"), ("", "alpha"),
     ],
 )  # fmt: skip
-def test_a_text_is_one_that_its_name_makes_likely(name: str, expected: str) -> None:
+def test_sample_texts_fit_the_name(name: str, expected: str) -> None:
     """By the words of the name, in whatever style it is written."""
     tool = Tool(lambda arguments: "", name="f", parameters={"properties": {name: {"type": "string"}}})
 
@@ -186,7 +186,7 @@ def test_a_text_is_one_that_its_name_makes_likely(name: str, expected: str) -> N
     assert 3 == len({json.dumps(each) for each in sample_arguments(tool)})
 
 
-def test_what_cannot_be_taught_is_refused() -> None:
+def test_dialects_that_cannot_be_taught() -> None:
     """Dialects that are unknown or need tokens of a template, and examples of tools that are not there."""
     with pytest.raises(ValueError, match="no dialect 'nonsense'"):
         augment_system_prompt("", now, "nonsense")
@@ -209,7 +209,7 @@ PLANTED = (
 
 
 @pytest.mark.parametrize("dialect", [hash_marker(), tilde_fence(), hash_marker(nonce="k7"), tilde_fence(nonce="k7")])
-def test_what_a_tool_says_is_data(dialect: Dialect) -> None:
+def test_tool_descriptions_are_data(dialect: Dialect) -> None:
     """A call in a description is none when it is repeated, and no description ends the section or begins another."""
     with cases() as case:
         for text, compact in itertools.product(PLANTED, (False, True)):
@@ -280,7 +280,7 @@ def scalars(draw: st.DrawFn) -> dict[str, Any]:
     st.dictionaries(st.sampled_from(["city", "count", "place", "a"]), schemas(), max_size=4),
     st.lists(st.sampled_from(["city", "count", "place", "a"]), unique=True),
 )
-def test_the_example_is_read_as_it_is_meant(dialect: str, properties: dict[str, Any], required: list[str]) -> None:
+def test_the_example_is_a_valid_call(dialect: str, properties: dict[str, Any], required: list[str]) -> None:
     """In every dialect that can be taught, whatever the tool takes, the call in the prompt is a call of the tool."""
     schema = {"type": "object", "properties": properties, "required": [each for each in required if each in properties]}
     tool = Tool(lambda arguments: "", name="look_up", description="Look.", parameters=schema)
@@ -293,7 +293,7 @@ def test_the_example_is_read_as_it_is_meant(dialect: str, properties: dict[str, 
 
 
 @together("dialect", TEACHABLE)
-def test_a_call_may_stand_where_the_prompt_allows_it(dialect: str) -> None:
+def test_calls_at_the_places_that_the_prompt_allows(dialect: str) -> None:
     """Behind a sentence, unless the prompt says that nothing comes before it; and twice, unless it says otherwise."""
     form, tools = DIALECTS[dialect], [Tool(get_weather)]
     text, call = form.instructions(), form.write_call("get_weather", {"city": "Paris"})
@@ -336,7 +336,7 @@ def test_samples(schema: Any, expected: dict[str, Any]) -> None:
     assert expected == sample_arguments(tool)[0]
 
 
-def test_a_tools_own_examples_are_its_samples() -> None:
+def test_examples_of_a_tool_are_its_samples() -> None:
     """They are what its author would write; a schema gives three where texts can differ."""
     told = [{"city": "Paris"}, {"city": "Oslo"}, {"city": "Lima"}]
     assert told == sample_arguments(Tool(get_weather))
@@ -345,7 +345,7 @@ def test_a_tools_own_examples_are_its_samples() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["raw_json", "json_array", "xlam_json", "morph_xml", "pythonic"])
-def test_definitions_are_told_as_they_are(dialect: str) -> None:
+def test_definitions_are_unchanged(dialect: str) -> None:
     """Where calls have no marker, the keys of a definition are none of a call."""
     assert "\u2060" not in augment_system_prompt(None, [Tool.from_function(sample)], dialect)
 

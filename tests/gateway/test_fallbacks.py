@@ -45,7 +45,7 @@ def cut(text: str) -> bytes:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("streamed", [True, False])
-def test_what_fails_before_it_begins(client: str, streamed: bool) -> None:
+def test_failures_before_an_answer_begins(client: str, streamed: bool) -> None:
     """The next is asked the same, by its own name of the model; the client sees one answer, and no failure."""
     good = stream([TEXT]) if streamed else whole(TEXT)
     for status in (408, 429, 500, 503):
@@ -103,7 +103,7 @@ def test_every_cut_of_an_answer(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @given(at=st.integers(0, len(CALL) + 2), again=st.booleans())
-def test_a_call_that_had_begun_is_none(client: str, at: int, again: bool) -> None:
+def test_an_open_call_is_discarded(client: str, at: int, again: bool) -> None:
     """Wherever it is cut: the client has the calls that the last answer ends with, each once."""
     exchange = begin(client, request(client), fallbacks=[SECOND])
     sent = give(exchange, 200, cut("I look.\n" + (CALL + "  ")[:at]), cause="transport")
@@ -127,7 +127,7 @@ def native(arguments: str, index: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_native_calls_are_discarded(client: str) -> None:
+def test_native_calls_of_a_failed_upstream_are_discarded(client: str) -> None:
     """Complete or not, they are another model's; what the next one writes counts."""
     frames = [{"content": "I look. "}, native('{"city": "Bern"}'), native('{"ci', 1)]
     chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in frames]
@@ -143,7 +143,7 @@ def test_native_calls_are_discarded(client: str) -> None:
     assert got.error is None
 
 
-def test_a_rule_holds_over_the_break() -> None:
+def test_a_rule_applies_across_the_break() -> None:
     """A match that is cut by it is taken out, and stands in nothing that the client is sent."""
     secret = "AKIAIOSFODNN7EXAMPLE"
     for at in range(1, len(secret)):
@@ -156,7 +156,7 @@ def test_a_rule_holds_over_the_break() -> None:
         assert collect("openai", sent).text.endswith("today.")
 
 
-def test_an_answer_that_is_not_streamed() -> None:
+def test_an_answer_without_a_stream() -> None:
     """What came of the first in part is no part of the second's."""
     for body, cause in ((whole(TEXT)[:60], "transport"), (b"<html>", None), (b'{"error": {"message": "busy"}}', None)):
         exchange = begin("openai", request("openai", streamed=False), fallbacks=[SECOND])
@@ -164,7 +164,7 @@ def test_an_answer_that_is_not_streamed() -> None:
         assert collect("openai", give(exchange, 200, whole(TEXT))).text == TEXT
 
 
-def test_what_a_rule_has_ended_is_complete() -> None:
+def test_an_answer_that_a_rule_ended_is_complete() -> None:
     """A break behind that is nobody's concern; and a model that is asked again is not made to go on."""
     exchange = begin("openai", request("openai"), fallbacks=[SECOND], text_rules=[rules.stop("END")])
     sent = give(exchange, 200, cut("Half. END of"), cause="transport")
@@ -179,7 +179,7 @@ def test_what_a_rule_has_ended_is_complete() -> None:
     assert ([name for _, name, _ in got.calls], got.text.strip()) == (["get_weather"], "I look.")
 
 
-def test_the_last_failure_is_told() -> None:
+def test_the_last_failure_is_reported() -> None:
     """Truthfully, as an error in the client's form; and an upstream that keeps failing is asked last."""
     rewrite = Rewrite(fallbacks=[SECOND])
     for _ in range(5):
@@ -193,7 +193,7 @@ def test_the_last_failure_is_told() -> None:
     assert exchange.request.at == 1
 
 
-def test_what_an_upstream_may_be() -> None:
+def test_invalid_upstreams() -> None:
     for wrong in ({"url": "ftp://a"}, {"url": "http://user@a/v1"}, {"url": "http://a/v1", "prefill": "anthropic"}):
         with pytest.raises(ValueError, match=r"`url` must|`key` is|prefill"):
             FallbackUpstream(**wrong)  # type: ignore[arg-type]

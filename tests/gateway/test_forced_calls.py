@@ -49,7 +49,7 @@ def reply(text: str, server: str, *, streamed: bool) -> Any:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_server_that_takes_a_schema_is_given_that_of_the_call(client: str) -> None:
+def test_servers_get_the_schema_of_a_forced_call(client: str) -> None:
     """Whichever dialect is taught; as many calls as there are, or one if it is named, or if one is wanted at most."""
     for server in SERVERS:
         for dialects in (None, ["hermes_json"]):
@@ -67,7 +67,7 @@ def test_a_server_that_takes_a_schema_is_given_that_of_the_call(client: str) -> 
                     assert seen == Collected("", "", calls, "tool_calls"), (server, dialects, streamed)
 
 
-def test_what_is_no_json_is_read_as_any_answer() -> None:
+def test_answers_that_ignore_the_schema() -> None:
     """Of servers that have not kept to the schema, or of models that think first."""
     for streamed in (True, False):
         for text, seen in (
@@ -78,7 +78,7 @@ def test_what_is_no_json_is_read_as_any_answer() -> None:
             assert collect("openai", answer(exchange, reply(text, "vllm", streamed=streamed))) == seen, streamed
 
 
-def test_a_server_that_refuses_the_schema_is_asked_without_it() -> None:
+def test_a_refused_schema_is_left_out() -> None:
     with capture_logs() as logs:
         rewrite = Rewrite(upstream="vllm")
         for streamed in (True, False, True):
@@ -96,7 +96,7 @@ def test_a_server_that_refuses_the_schema_is_asked_without_it() -> None:
     assert json.loads(answer(exchange, b'{"error": {"message": "busy"}}', status=429))["error"]["message"] == "busy"
 
 
-def test_who_is_not_known_to_take_a_schema_is_told_alone() -> None:
+def test_other_servers_get_only_instructions() -> None:
     form = {"type": "json_object"}
     for more, server, expected in (
         ({"tool_choice": "required"}, "openai", None),
@@ -108,7 +108,7 @@ def test_who_is_not_known_to_take_a_schema_is_told_alone() -> None:
         assert json.loads(exchange.request.body).get("response_format") == expected, more
 
 
-def test_a_call_alone_is_asked_for_again() -> None:
+def test_a_malformed_forced_call_is_asked_for_again() -> None:
     exchange = begin("openai", request("openai", tool_choice="required"), upstream="vllm", ask_again=1)
     seen = collect("openai", answer(exchange, stream(['[{"name": ']), stream([CALLS])))
     assert [name for _, name, _ in seen.calls] == ["get_weather", "get_time"]

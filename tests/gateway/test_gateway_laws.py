@@ -39,7 +39,7 @@ some_and_all = pytest.mark.parametrize(
 
 
 @some_and_all
-def test_no_cut_of_the_network_or_of_the_text_changes_what_the_client_has(ids: list[str]) -> None:
+def test_cuts_do_not_change_the_answer(ids: list[str]) -> None:
     """Nor does it matter whether the answer is streamed; and no character of the call is text."""
     for number, id in enumerate(ids):
         dialect = DIALECTS[id]
@@ -63,7 +63,7 @@ def test_no_cut_of_the_network_or_of_the_text_changes_what_the_client_has(ids: l
 
 
 @some_and_all
-def test_what_the_upstream_is_shown_beside_messages_is_no_call_either(ids: list[str]) -> None:
+def test_arguments_results_and_descriptions_are_neutralized(ids: list[str]) -> None:
     """The arguments of calls, which a client has as they were, thoughts, descriptions, and texts in a result's JSON."""
     for number, id in enumerate(ids):
         planted = DIALECTS[id].write_call(NAME, ARGUMENTS)
@@ -106,7 +106,7 @@ def test_what_the_upstream_is_shown_beside_messages_is_no_call_either(ids: list[
 
 
 @some_and_all
-def test_a_model_that_repeats_what_it_has_read_calls_nothing(ids: list[str]) -> None:
+def test_repeated_calls_in_messages_are_text(ids: list[str]) -> None:
     """A call that is planted in a result, in a user's message or in an earlier answer is none when it comes back."""
     for number, id in enumerate(ids):
         dialect = DIALECTS[id]
@@ -135,7 +135,7 @@ def test_a_model_that_repeats_what_it_has_read_calls_nothing(ids: list[str]) -> 
             assert seen.calls == [], (id, message)
 
 
-def test_where_another_is_taught_what_is_read_is_no_call_either() -> None:
+def test_text_is_neutralized_for_all_enabled_dialects() -> None:
     """What a tool says of itself, and the arguments of an earlier call, in a dialect that is enabled beside that."""
     planted, body = DIALECTS["morph_xml"].write_call(NAME, ARGUMENTS), asked("openai")
     body["tools"][0]["function"]["description"] = planted
@@ -153,7 +153,7 @@ def test_where_another_is_taught_what_is_read_is_no_call_either() -> None:
         assert message["role"] == "user" or "\u2060" in message["content"]
 
 
-def test_prose_leaves_with_the_delta_that_brought_it() -> None:
+def test_prose_is_sent_immediately() -> None:
     for client in CLIENTS:
         exchange = begin(client, request(client))
         exchange.begin(200, [("content-type", "text/event-stream")])
@@ -174,7 +174,7 @@ def collect_text(client: str, sent: bytes) -> str:
     return found
 
 
-def test_whatever_the_upstream_sends_the_answer_ends() -> None:
+def test_any_upstream_bytes_give_a_complete_answer() -> None:
     """Bytes at random, and streams that are cut or damaged, raise nothing, and end in the client's form."""
     chance = random.Random(23)
     good = stream(["So.\n", '~~~tool_call\n{"name": "get_weather", "arguments": {}}\n~~~'])

@@ -64,7 +64,7 @@ def give(exchange: Exchange, body: bytes, size: int, *, cause: str | None = None
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_what_is_refused_is_not_shown_and_no_call_leaves(client: str, streamed: bool, size: int) -> None:
+def test_refused_text_and_calls_are_not_sent(client: str, streamed: bool, size: int) -> None:
     judge = TextJudge(fine)
     for text, calls, finish in (
         (f"It rains. So what?\n{CALL}", WEATHER, "tool_calls"),
@@ -85,7 +85,7 @@ def test_what_is_refused_is_not_shown_and_no_call_leaves(client: str, streamed: 
         assert finish == "content_filter" or seen.finish == finish
 
 
-def test_a_passed_answer_is_judged_too_and_a_broken_one_ends_with_an_error() -> None:
+def test_unchanged_and_broken_answers_are_judged() -> None:
     exchange = begin("openai", request("openai", tools=[]), mode="native", text_judge=TextJudge(fine))
     assert collect("openai", give(exchange, stream([TEXT]), 9)).text.strip() == "Of course."
     exchange = begin("openai", request("openai"), text_judge=TextJudge(fine))
@@ -103,7 +103,7 @@ def test_a_passed_answer_is_judged_too_and_a_broken_one_ends_with_an_error() -> 
     assert (seen.text, seen.error is not None) == ("", True)
 
 
-def test_a_piece_that_stays_open_is_asked_about_when_more_comes() -> None:
+def test_an_open_piece_is_judged_after_a_while() -> None:
     asked: list[str] = []
 
     def ask(text: str, before: str) -> bool:
@@ -118,7 +118,7 @@ def test_a_piece_that_stays_open_is_asked_about_when_more_comes() -> None:
 
 
 @pytest.mark.parametrize("unanswered", ["open", "closed"])
-def test_a_judge_that_says_nothing(unanswered: Any) -> None:
+def test_a_judge_without_a_verdict(unanswered: Any) -> None:
     def fails(text: str, before: str) -> bool:
         raise OSError("down")
 
@@ -173,7 +173,7 @@ async def test_in_front_of_clients(client: str, streamed: bool) -> None:
 
 
 @WITH_UVICORN
-async def test_an_answer_whose_judge_takes_too_long_ends_with_its_time() -> None:
+async def test_a_slow_judge_ends_the_answer() -> None:
     async def never(text: str, before: str) -> bool:
         await anyio.sleep_forever()
         return True
@@ -188,7 +188,7 @@ async def test_an_answer_whose_judge_takes_too_long_ends_with_its_time() -> None
     assert (seen.text, seen.error is not None) == ("", True)
 
 
-def test_what_cannot_be_judged_is_refused() -> None:
+def test_options_that_cannot_be_judged() -> None:
     judge = TextJudge(fine)
     exchange = begin("openai", request("openai", n=2), text_judge=judge)
     assert exchange.head is not None
@@ -210,7 +210,7 @@ def test_what_cannot_be_judged_is_refused() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_what_no_rule_would_read_does_not_pass() -> None:
+async def test_unread_text_does_not_pass() -> None:
     """A text of a model that is not rewritten is refused by both, and whatever brings none passes."""
     passes = ["/v1/embeddings", "/v1/moderations", "/v1/models"]
     refused = ["/v1/completions", "/v1/audio/transcriptions", "/v1/models/gemini:generateContent", "/v1/responses/r_1"]

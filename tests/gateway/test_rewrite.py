@@ -28,7 +28,7 @@ def test_each_scene_streamed_and_not(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_rules_on_the_text_of_every_answer(client: str) -> None:
+def test_rules_apply_to_every_answer(client: str) -> None:
     """Also of one that nothing else changes."""
     found = [rules.email(), rules.stop("END")]
     for streamed, asked in itertools.product((True, False), ({}, {"tools": (), "mode": "native"})):
@@ -42,7 +42,7 @@ def test_rules_on_the_text_of_every_answer(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_call_that_is_cut_is_none(client: str) -> None:
+def test_a_cut_call_is_no_call(client: str) -> None:
     """It ends with `length` where the upstream says so, and else with an error; never as if it were whole."""
     text = 'So.\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zü'
     for finish, streamed in (("length", True), ("length", False), ("stop", True), ("stop", False), (None, True)):
@@ -68,7 +68,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_malformed_call_ends_the_answer_and_is_never_whole(client: str) -> None:
+def test_a_malformed_call_ends_the_answer_with_an_error(client: str) -> None:
     """There are clients that run a call as soon as its arguments are JSON, and take NaN or one of two equal keys."""
     for name, body in MALFORMED.items():
         text = f"~~~tool_call\n{body}\n~~~\n"
@@ -85,7 +85,7 @@ def test_a_malformed_call_ends_the_answer_and_is_never_whole(client: str) -> Non
     assert json.loads(told)["error"]["code"] == "duplicate_key"
 
 
-def test_a_malformed_call_of_which_nothing_was_sent_is_answered_by_its_client() -> None:
+def test_an_unsent_malformed_call_reaches_the_client() -> None:
     """Its arguments are a text, which no client takes for an object; of Anthropic's forms that is no call."""
     text = '~~~tool_call\n{"name": "get_weather", "arguments": oops}\n~~~\n'
     for client in CLIENTS:
@@ -112,7 +112,7 @@ def test_a_malformed_call_is_asked_for_again() -> None:
             assert b'_tokens":22' in body, client
 
 
-def test_what_is_kept_comes_once_though_the_model_repeats_it() -> None:
+def test_repeated_calls_are_sent_once() -> None:
     """A call of the first answer, and of the second; what stands twice in one answer is meant twice."""
     bad, other = "~~~tool_call\n{oops}\n~~~\n", CALL.replace("Zürich", "Bern")
     for client in CLIENTS:
@@ -126,7 +126,7 @@ def test_what_is_kept_comes_once_though_the_model_repeats_it() -> None:
             assert len({each[0] for each in seen.calls}) == 3, (client, streamed)
 
 
-def test_an_answer_without_end_is_one_that_broke_off() -> None:
+def test_an_endless_answer_is_cut() -> None:
     """No more than 16 frames of the longest are read of it."""
     for client in CLIENTS:
         exchange = begin(client, request(client), limits=Limits(frame=1000))
@@ -183,7 +183,7 @@ def test_a_call_ends_before_the_next_one_begins() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_404_without_a_word_asks_for_the_url(client: str) -> None:
+def test_a_bare_404_mentions_the_url(client: str) -> None:
     """It is the commonest mistake of those who set up a gateway; what the upstream says itself goes first."""
     for said, message in (("", "/v1"), ('{"error": {"message": "no such model"}}', "no such model")):
         exchange = begin(client, request(client))

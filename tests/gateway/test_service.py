@@ -83,7 +83,7 @@ async def test_it_runs_on_trio() -> None:
     assert collect("openai", response.content).finish == "tool_calls"
 
 
-async def test_stated_paths_pass_and_no_others() -> None:
+async def test_only_listed_paths_pass() -> None:
     async with gateway(Loopback([b"{}"], **JSON, headers={"set-cookie": "a=b", "x-a": "b"})) as (http, upstream):
         for path in ("/v1/embeddings", "/v1/completions", "/v1/audio/speech"):
             response = await http.post(path, json={"a": 1}, headers={"cookie": "c=d", "authorization": "Bearer k"})
@@ -120,7 +120,7 @@ async def test_stated_paths_pass_and_no_others() -> None:
     assert (upstream.heads[0]["authorization"], "cookie" in upstream.heads[0]) == ("Bearer k", False)
 
 
-async def test_it_is_mounted_below_a_path() -> None:
+async def test_mounted_at_a_path() -> None:
     async with Provider(Loopback([TOLD])) as upstream:
         mounted = Starlette(routes=[Mount("/llm", app(f"{upstream.url}v1"))])
         async with Served(mounted) as server, httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
@@ -131,7 +131,7 @@ async def test_it_is_mounted_below_a_path() -> None:
             assert "/v1/chat/completions" in upstream.heads[0][""]
 
 
-async def test_headers_of_the_upstream_are_bytes_and_say_nothing_of_this_server() -> None:
+async def test_headers_of_the_upstream() -> None:
     """Of any encoding; none that a browser, or a proxy in front, would take for the gateway's own."""
     told = {
         "x-a": "漢",
@@ -153,7 +153,7 @@ async def test_headers_of_the_upstream_are_bytes_and_say_nothing_of_this_server(
         assert all(b"x-request-id: " + "漢".encode() in each.lower() for each in upstream.requests)
 
 
-async def test_an_answer_that_is_packed_twice_is_refused() -> None:
+async def test_nested_content_encodings_are_refused() -> None:
     packed = Loopback([b"\x1f\x8b"], headers={"content-encoding": "gzip, gzip"})
     async with gateway(packed) as (http, _):
         for path in (PATHS["openai"], "/v1/embeddings"):
@@ -161,7 +161,7 @@ async def test_an_answer_that_is_packed_twice_is_refused() -> None:
             assert (response.status_code, "encodings" in response.json()["error"]["message"]) == (502, True)
 
 
-async def test_whoever_has_no_business_here_is_refused() -> None:
+async def test_forbidden_requests() -> None:
     asked = request("openai")
     refusals: list[tuple[str, int, dict[str, str], Any]] = [
         ("another name", 421, {"host": "evil.example"}, asked),
@@ -191,7 +191,7 @@ async def test_whoever_has_no_business_here_is_refused() -> None:
         assert (await http.options(PATHS["openai"], headers=wanted)).status_code == 200
 
 
-async def test_a_body_that_does_not_come_holds_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_bodies_do_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are answered while it is awaited; those that wait as well are bounded, and so is their time."""
     begun, waits = anyio.Semaphore(0), anyio.Event()
 
@@ -256,7 +256,7 @@ async def test_keys() -> None:
         app("http://a/v1", client_key="")
 
 
-async def test_no_client_is_told_the_key_of_the_gateway() -> None:
+async def test_the_key_of_the_gateway_is_hidden() -> None:
     """An upstream repeats what it was sent: in a header, in an error, in an answer that is cut anywhere."""
     key = "own-own-own-keys"
     wrong = Loopback([b'{"error": {"message": "Wrong: own-own-own-keys"}}'], status=401, headers={"x-a": key}, **JSON)
@@ -274,7 +274,7 @@ async def test_no_client_is_told_the_key_of_the_gateway() -> None:
         assert (await http.post("/v1/embeddings", json={})).content == word
 
 
-async def test_faults_of_the_upstream_reach_the_client() -> None:
+async def test_upstream_errors_reach_the_client() -> None:
     slow = Loopback([b'{"error": {"message": "Slow."}}'], status=429, headers={"Retry-After": "3"}, **JSON)
     moved = Loopback([], status=307, headers={"Location": "http://127.0.0.1:1/"})
     broken = Loopback([TOLD[:400]], drop=True)
@@ -301,7 +301,7 @@ async def test_faults_of_the_upstream_reach_the_client() -> None:
         assert (response.status_code, response.json()["error"]["type"]) == (502, "api_error")
 
 
-async def test_the_model_is_asked_again_and_may_then_be_gone() -> None:
+async def test_asking_again_over_the_network() -> None:
     bad = Loopback([stream(["So.\n~~~tool_call\n{oops}\n~~~\n"])])
     for second, finish in ((Loopback([TOLD]), "tool_calls"), (Loopback([], status=500), None)):
         async with gateway(bad, second, ask_again=1) as (http, upstream):
@@ -311,7 +311,7 @@ async def test_the_model_is_asked_again_and_may_then_be_gone() -> None:
             assert [each.get("idempotency-key") for each in upstream.heads] == ["k", None]
 
 
-async def test_a_client_that_leaves_closes_the_upstream_and_a_full_gateway_says_so() -> None:
+async def test_a_client_that_leaves_closes_the_upstream() -> None:
     held = Loopback([stream(["So it is."], None, done=False)], hold=True)
     async with gateway(held, max_running=1) as (http, _):
         async with http.stream("POST", PATHS["openai"], json=request("openai")) as response:
@@ -354,7 +354,7 @@ async def test_a_slow_client_slows_the_upstream() -> None:
             exchange.gone.set()
 
 
-async def test_answers_end_with_the_server_or_their_time() -> None:
+async def test_answers_have_a_time_limit() -> None:
     held = Loopback([stream(["So it is."], None, done=False)], hold=True)
     for client in ("openai", "anthropic"):
         async with gateway(held, longest=0.2, keep_alive=0.05) as (http, _):
@@ -370,7 +370,7 @@ async def test_answers_end_with_the_server_or_their_time() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_a_server_that_ends_ends_its_answers() -> None:
+async def test_shutdown_ends_answers() -> None:
     """An answer that is streamed says why, and a new one is not begun."""
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     told, give = anyio.Event(), anyio.Event()
@@ -434,7 +434,7 @@ def test_hostile_names_are_escaped() -> None:
     assert (metrics.near_misses.total(), metrics.leaks_prevented) == (1, 3)
 
 
-def test_what_a_drifted_model_does_is_counted_by_dialect() -> None:
+def test_malformed_calls_are_counted_by_dialect() -> None:
     metrics = Metrics()
     for code in (Code.INVALID_JSON, Code.TRUNCATED):
         metrics.record(Error(code, "no", call_id="b", raw="{", dialect="hermes_json"))

@@ -67,7 +67,7 @@ async def test_a_client_that_leaves_closes_the_connection() -> None:
             await provider.disconnected.wait()
 
 
-async def test_what_asks_for_no_answer_passes_as_it_is() -> None:
+async def test_other_requests_pass_unchanged() -> None:
     async with Loopback([b"{}"], declared="application/json", headers={"X-A": "b"}) as provider, client() as http:
         response = await http.post(f"{provider.url}v1/embeddings", content=b"raw")
         assert (response.content, response.headers["x-a"]) == (b"{}", "b")
@@ -150,7 +150,7 @@ class Broken(httpx.AsyncByteStream, httpx.SyncByteStream):
 
 @pytest.mark.parametrize("asks_again", [0, 1])
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_a_break_is_an_error_of_the_client_s_once_its_answer_has_begun(streamed: bool, asks_again: int) -> None:
+async def test_a_lost_connection_in_mid_answer(streamed: bool, asks_again: int) -> None:
     """Before, it is raised, and the client may ask once more; the same holds where the model is asked again."""
 
     def respond(asked: httpx.Request) -> httpx.Response:
@@ -183,7 +183,7 @@ async def test_a_break_is_an_error_of_the_client_s_once_its_answer_has_begun(str
         await ask_asynchronously()
 
 
-def test_what_is_asked_of_a_transport_of_one_s_own() -> None:
+def test_a_custom_inner_transport() -> None:
     """It is asked as any other: here one that answers by itself, for Ollama's form."""
     asked: list[httpx.Request] = []
 
@@ -199,7 +199,7 @@ def test_what_is_asked_of_a_transport_of_one_s_own() -> None:
     assert json.loads(asked[0].content)["stream"] is False
 
 
-async def test_headers_pass_whatever_bytes_they_are() -> None:
+async def test_headers_of_any_bytes() -> None:
     async with Loopback([TOLD], headers={"x-a": "漢"}) as provider, client() as http:
         asked = httpx.Headers([(b"x-b", "漢".encode())])
         response = await http.post(f"{provider.url}v1/chat/completions", json=request("openai"), headers=asked)
@@ -207,7 +207,7 @@ async def test_headers_pass_whatever_bytes_they_are() -> None:
     assert b"x-b: " + "漢".encode() in provider.requests[0].lower()
 
 
-async def test_a_body_that_is_packed_twice_is_not_unpacked() -> None:
+async def test_nested_content_encodings_are_not_decoded() -> None:
     """Each time it may become a thousand times as long, all of it at once."""
     body = gzip.compress(gzip.compress(bytes(1_000_000)))
     for packed in ("gzip, gzip", "deflate,identity,GZIP"):
@@ -216,14 +216,14 @@ async def test_a_body_that_is_packed_twice_is_not_unpacked() -> None:
                 await http.post(f"{provider.url}v1/chat/completions", json=request("openai"))
 
 
-def test_nor_for_a_blocking_client() -> None:
+def test_nested_content_encodings_for_a_blocking_client() -> None:
     packed = {"content-encoding": "gzip, gzip"}
     inner = httpx.MockTransport(lambda _: httpx.Response(200, headers=packed, content=iter([b"\x1f\x8b"])))
     with httpx.Client(transport=ToolCallTransport(inner)) as http, pytest.raises(httpx.RemoteProtocolError):
         http.post("http://x/v1/chat/completions", json=request("openai"))
 
 
-async def test_a_transport_may_have_read_what_it_answers_with() -> None:
+async def test_an_inner_transport_that_read_the_body() -> None:
     class Looks(httpx.AsyncHTTPTransport):
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
             response = await super().handle_async_request(request)
@@ -236,7 +236,7 @@ async def test_a_transport_may_have_read_what_it_answers_with() -> None:
     assert collect("openai", response.content).finish == "tool_calls"
 
 
-def test_a_transport_of_another_kind_is_refused() -> None:
+def test_an_inner_transport_of_the_wrong_kind() -> None:
     http = httpx.Client(transport=ToolCallTransport(httpx.AsyncHTTPTransport()))
     with pytest.raises(TypeError, match="AsyncHTTPTransport has no handle_request"):
         http.get("http://localhost/")

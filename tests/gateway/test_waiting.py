@@ -35,7 +35,7 @@ def client_of(way: str, upstream: str, rewrite: Rewrite) -> httpx.AsyncClient:
 
 @pytest.mark.parametrize("way", ["gateway", "transport"])
 @pytest.mark.parametrize(("asked", "said"), [("Hi", LONG), (LONG, "So.\n")], ids=["a long answer", "a long question"])
-async def test_others_are_answered_while_an_answer_is_read(way: str, asked: str, said: str) -> None:
+async def test_long_answers_do_not_block_others(way: str, asked: str, said: str) -> None:
     """Long ones are read in a thread, and so are short ones to a long question, which may have to be asked again."""
     reading, answered, order = threading.Event(), threading.Event(), list[str]()
 
