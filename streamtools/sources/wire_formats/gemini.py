@@ -17,7 +17,6 @@ Peculiarities:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -90,22 +89,16 @@ class _Counts(msgspec.Struct, gc=False, rename="camel"):
 
 class _GenerationChunk(msgspec.Struct, gc=False, rename="camel"):
     candidates: tuple[_Candidate]
+    response_id: Any = None
+    model_version: Any = None
     usage_metadata: _Counts | None = None
     prompt_feedback: None = None
     error: None = None
     event_type: None = msgspec.field(default=None, name="event_type")
 
 
-class _Named(_GenerationChunk, gc=False, rename="camel"):
-    """A chunk with the names of response and model. Chunks are decoded so until the names are known."""
-
-    response_id: Any = None
-    model_version: Any = None
-
-
 _NOTHING = _Counts()
 _decode = msgspec.json.Decoder(_GenerationChunk).decode
-_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class Gemini(Interactions):
@@ -117,7 +110,6 @@ class Gemini(Interactions):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits)
-        self._decode_plain: Callable[[bytes], _GenerationChunk] = _decode_named
         self._reason: str | None = None
         self._blocked: str | None = None  # why the prompt was blocked
         self._counts: _Counts | None = None
@@ -129,9 +121,8 @@ class Gemini(Interactions):
         return self._over or (self._reason or self._blocked or self._status) is not None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        decode = self._decode_plain  # as a local variable: a method call looks the attribute up in the class first
         try:
-            chunk = decode(frame.data)
+            chunk = _decode(frame.data)
         except REFUSED:
             self._read_slowly(frame, events)
             return
@@ -147,9 +138,8 @@ class Gemini(Interactions):
                     events.append(TextDelta(self._text.join(part.text) if self._text.half else part.text))
         if candidate.finish_reason:
             self._finish(candidate.finish_reason)
-        if type(chunk) is _Named:
+        if self._model is None:
             self._name_response(chunk.response_id, chunk.model_version)
-            self._decode_plain = _decode_named if self._model is None else _decode
         if chunk.usage_metadata is not None and chunk.usage_metadata != _NOTHING:
             self._counts = chunk.usage_metadata
 

@@ -9,32 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from streamtools.events import NativeToolCall, SourceEvent, TextDelta
+from streamtools.events import NativeToolCall, SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
+from streamtools.sources.adapter import UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, LineDecoder
 from streamtools.sources.provider_terms import bounded, read_fault, read_usage, text_in
 
 _USAGE = {"input": ("prompt_eval_count",), "output": ("eval_count",)}
 _FIELDS = frozenset(("role", "content", "thinking", "tool_calls", "images"))
-
-
-class _Words(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    role: Any = None
-    content: str = ""
-
-
-class _Line(msgspec.Struct, gc=False):
-    """A piece of text, as most lines are after a first one. The small shape is decoded faster."""
-
-    message: _Words
-    done: bool = False
-    error: None = None
-
-
-_decode_line = msgspec.json.Decoder(_Line).decode
 
 
 class Ollama(FrameAdapter):
@@ -46,19 +28,8 @@ class Ollama(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(LineDecoder(limits.frame), limits)
         self._calls = 0
-        self._speaks = False  # the last line was a piece of text
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        if self._speaks and not self._text.half:
-            try:
-                line = _decode_line(frame.data)
-            except REFUSED:
-                self._speaks = False
-            else:
-                if not line.done:
-                    if text := line.message.content:
-                        events.append(TextDelta(text))
-                    return
         value = self._decode(frame, events)
         if value is UNREADABLE:
             return
@@ -67,7 +38,6 @@ class Ollama(FrameAdapter):
             return
         message, done, error = value.get("message"), value.get("done"), value.get("error")
         if isinstance(message, dict):
-            self._speaks = bool(message.get("content"))
             self._read_message(message, events)
         elif message is not None or "response" in value or not (done or error):
             self._pass_strange(frame, value, events)

@@ -30,7 +30,7 @@ from typing import Any
 
 import msgspec
 
-from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceUsage, Usage
+from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
@@ -183,8 +183,11 @@ class ChatCompletions(FrameAdapter):
                 if delta.reasoning_details:
                     self._fields.add(delta.reasoning_details)
                     self._add_details(delta.reasoning_details, bool(thought), events)
-                if delta.content:
-                    self._add_content(delta.content, events)
+                if content := delta.content:
+                    if self._careful or type(content) is not str:
+                        self._add_content(content, events)
+                    else:
+                        events.append(TextDelta(content))
                 if delta.refusal:
                     self._add_content(delta.refusal, events)
                 if delta.tool_calls:
@@ -201,6 +204,14 @@ class ChatCompletions(FrameAdapter):
                 more = True
             if choice.finish_reason:
                 self._finish(choice)
+        if chunk.usage or chunk.error or chunk.citations or chunk.x_groq:
+            more = self._read_beside_choices(chunk, more, events)
+        if self._careful:
+            self._careful = bool(self._text.half or self._thought.half)
+        return more and not self._over
+
+    def _read_beside_choices(self, chunk: _CompletionChunk, more: bool, events: list[SourceEvent]) -> bool:
+        """Append usage and errors. `more` and the result tell whether the chunk holds more than is understood."""
         groq = chunk.x_groq if isinstance(chunk.x_groq, dict) else {}
         if usage := read_usage(chunk.usage or groq.get("usage"), _USAGE):
             more = more and bool(chunk.choices)
@@ -210,11 +221,9 @@ class ChatCompletions(FrameAdapter):
         if chunk.citations and (not fits(chunk.citations, self._limits.depth) or chunk.citations != self._citations):
             self._citations = chunk.citations  # Perplexity repeats them in each chunk
             more = True
-        if self._careful:
-            self._careful = bool(self._text.half or self._thought.half)
         if fault := chunk.error or groq.get("error"):
             self._report(fault, events)
-        return more and not self._over
+        return more
 
     def _finish(self, choice: _Choice) -> None:
         """Record the reason. OpenRouter's reason may hide a cut, which its `native_finish_reason` shows."""
