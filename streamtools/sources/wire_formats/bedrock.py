@@ -176,10 +176,6 @@ class Bedrock(FrameAdapter):
     format = _FORMAT
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        from streamtools.sources.wire_formats.bedrock import (
-            EventStreamDecoder,  # loaded for the first such stream
-        )
-
         super().__init__(EventStreamDecoder(limits.frame), limits)
         self._inner: FrameAdapter | None = None  # the adapter of the model's own API
         self._blocks: dict[Any, OpenCall] = {}  # open calls, by the index of their block
@@ -220,7 +216,7 @@ class Bedrock(FrameAdapter):
         start, at = value.get("start"), _place(value)
         tool = start.get("toolUse") if isinstance(start, dict) else None
         if not isinstance(tool, dict):
-            found = [each for each in start.items() if each[0] in _WHOLE] if isinstance(start, dict) else []
+            found = [(kind, data) for kind, data in start.items() if kind in _WHOLE] if isinstance(start, dict) else []
             kind, data = found[0] if found else ("", None)
             if isinstance(data, dict) and len(self._hosted) < self._limits.calls:
                 self._hosted[at] = kind, {**data, "content": []} if kind == "toolResult" else dict(data)
@@ -278,12 +274,12 @@ class Bedrock(FrameAdapter):
         if not self._has_room(more):
             return False
         if isinstance(more, list) and isinstance(data.get("content"), list):
-            for each in more:
+            for part in more:
                 last = data["content"][-1] if data["content"] else None
-                if isinstance(each, dict) and [*each] == ["text"] and last and [*last] == ["text"]:
-                    last["text"] = f"{last['text']}{each['text']}"
-                elif isinstance(each, dict):
-                    data["content"].append(dict(each))
+                if isinstance(part, dict) and [*part] == ["text"] and last and [*last] == ["text"]:
+                    last["text"] = f"{last['text']}{part['text']}"
+                elif isinstance(part, dict):
+                    data["content"].append(dict(part))
         elif isinstance(more, dict):
             data.update(more)
         return isinstance(more, list | dict)
