@@ -29,7 +29,7 @@ import pydantic
 from benchmarks.measure import Case, Result, Work, interleave, main
 from streamtools import Tool, ToolCall, ToolRegistry
 from streamtools.events import Executed, UIEvent
-from streamtools.tools import Runner
+from streamtools.tools.runner import Runner
 
 TARGET = 150.0
 UNIT = "µs added"

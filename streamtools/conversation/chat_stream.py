@@ -21,21 +21,11 @@ from streamtools.conversation.reply import Reply
 from streamtools.conversation.request_writer import RequestOptions, RequestWriter
 from streamtools.errors import Code, check_word
 from streamtools.events import FollowUp, SourceWarning, Thinking
-from streamtools.history import (
-    Assistant,
-    CallResult,
-    Format,
-    Message,
-    Results,
-    User,
-    close_answered_calls,
-    neutralise_quotations,
-    pair_results,
-    read_messages,
-    steps_to_history,
-    write_continuation,
-    write_messages,
-)
+from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
+from streamtools.history.calls_in_text import close_answered_calls, neutralise_quotations
+from streamtools.history.formats import write_continuation
+from streamtools.history.pairing import pair_results
+from streamtools.history.parts import steps_to_history
 from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, for_model

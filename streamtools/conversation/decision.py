@@ -20,7 +20,8 @@ from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.conversation.models.model import AUTO, Ask
 from streamtools.errors import Code
 from streamtools.events import SourceError
-from streamtools.history import System, calls_as_text, neutralise_quotations
+from streamtools.history import System, calls_as_text
+from streamtools.history.calls_in_text import neutralise_quotations
 from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.parsing import parse
 from streamtools.parsing.dialects import Dialect

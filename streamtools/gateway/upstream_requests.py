@@ -26,18 +26,9 @@ from streamtools.gateway.client_requests import (
     definitions_of,
     tools_of,
 )
-from streamtools.history import (
-    Assistant,
-    Message,
-    Origin,
-    System,
-    User,
-    calls_as_text,
-    neutralise_turn,
-    pair_results,
-    read_messages,
-    write_messages,
-)
+from streamtools.history import Assistant, Message, Origin, System, User, calls_as_text, read_messages, write_messages
+from streamtools.history.calls_in_text import neutralise_turn
+from streamtools.history.pairing import pair_results
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.logs import Logger
 from streamtools.outputs.sse import to_json

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamtools.history.pairing import Unanswered, pair_results
 from streamtools.history.parts import (
     Assistant,
     CallResult,
@@ -22,7 +21,6 @@ from streamtools.history.parts import (
     TextPart,
     Thought,
     User,
-    steps_to_history,
 )
 from streamtools.history.provider_view import without_reasoning
 from streamtools.history.reasoning_fields import ReasoningField, SendReasoning
@@ -30,32 +28,16 @@ from streamtools.history.writing import system_prompt
 from streamtools.loading import load_later
 
 if TYPE_CHECKING:
-    from streamtools.history.anthropic_messages import container_of
-    from streamtools.history.calls_in_text import (
-        calls_as_text,
-        close_answered_calls,
-        neutralise_between,
-        neutralise_quotations,
-        neutralise_turn,
-    )
-    from streamtools.history.formats import Format, read_messages, write_continuation, write_messages
+    from streamtools.history.calls_in_text import calls_as_text
+    from streamtools.history.formats import Format, read_messages, write_messages
 
 __all__ = [
     "Assistant", "CallResult", "Format", "Message", "Origin", "ProviderItem", "ReasoningField", "Results",
-    "SendReasoning", "Step", "System", "TextPart", "Thought", "Unanswered", "User", "calls_as_text",
-    "close_answered_calls", "container_of", "neutralise_between", "neutralise_quotations", "neutralise_turn",
-    "pair_results", "read_messages", "steps_to_history", "system_prompt", "without_reasoning", "write_continuation",
-    "write_messages",
+    "SendReasoning", "Step", "System", "TextPart", "Thought", "User", "calls_as_text", "read_messages",
+    "system_prompt", "without_reasoning", "write_messages",
 ]  # fmt: skip
 
-_LATER = {
-    **dict.fromkeys(("Format", "read_messages", "write_continuation", "write_messages"), "formats"),
-    **dict.fromkeys(
-        ("close_answered_calls", "calls_as_text", "neutralise_between", "neutralise_quotations", "neutralise_turn"),
-        "calls_in_text",
-    ),
-    "container_of": "anthropic_messages",
-}
+_LATER = {"calls_as_text": "calls_in_text"} | dict.fromkeys(("Format", "read_messages", "write_messages"), "formats")
 """Names that are imported on first use, with their modules."""
 
 if not TYPE_CHECKING:  # a type checker would accept any name

@@ -120,7 +120,9 @@ class TurnResult:
             "send_reasoning": send_reasoning,
         }
         if self.resumed:
-            return histories.write_continuation(self.resumed, history, format, **how)
+            from streamtools.history.formats import write_continuation  # like all formats, on first use
+
+            return write_continuation(self.resumed, history, format, **how)
         return histories.write_messages(history, format, **how)
 
 

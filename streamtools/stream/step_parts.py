@@ -126,7 +126,7 @@ class StepParts:
             if call.dialect != NATIVE and call.raw:
                 _cut(parts, call.raw)
         if self._has_gaps:
-            from streamtools.history import neutralise_between  # few runs leave text out
+            from streamtools.history.calls_in_text import neutralise_between
 
             parts = neutralise_between(parts, calls, dialects)
         return parts

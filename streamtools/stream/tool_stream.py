@@ -39,12 +39,13 @@ from streamtools.stream.reading import EventSource, close
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.stream.step_runner import StepRunner
 from streamtools.stream.stream_run import StreamRun
-from streamtools.tools import Runner, ToolRegistry
+from streamtools.tools import ToolRegistry
 from streamtools.tools.approvals import Approvals
 from streamtools.tools.decisions import Decidable, Decision, Question
 from streamtools.tools.failures import is_stray
 from streamtools.tools.guards import Guards, GuardTracker
 from streamtools.tools.registry import ToolsLike
+from streamtools.tools.runner import Runner
 from streamtools.tools.suspension import Suspension, read_resumption
 from streamtools.tools.threads import Threads
 from streamtools.tools.tool_choice import check_choice, parse_choice

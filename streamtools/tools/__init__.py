@@ -15,13 +15,11 @@ from streamtools.calls import ToolChoice
 from streamtools.loading import load_later
 from streamtools.tools.context import ToolContext
 from streamtools.tools.decisions import Answer, Approve, Decidable, Decision, Deny, Question
-from streamtools.tools.finished_responses import extend_messages
-from streamtools.tools.guards import Guards, GuardTracker
+from streamtools.tools.guards import Guards
 from streamtools.tools.ledger import CallLedger, Claim, Entry
 from streamtools.tools.memory_ledger import MemoryLedger
-from streamtools.tools.registry import ToolRegistry, ToolsLike
+from streamtools.tools.registry import ToolRegistry
 from streamtools.tools.results import ToolError, ToolOutcome, ToolResult
-from streamtools.tools.runner import Runner
 from streamtools.tools.suspension import Suspension
 from streamtools.tools.tool import Tool, ToolOptions, tool
 
@@ -31,10 +29,9 @@ if TYPE_CHECKING:
     from streamtools.tools.sqlite_ledger import SQLiteLedger
 
 __all__ = [
-    "Answer", "Approve", "CallLedger", "Claim", "Decidable", "Decision", "Deny", "Entry", "GuardTracker", "Guards",
-    "MemoryLedger", "PostgresLedger", "Question", "RedisLedger", "Runner", "SQLiteLedger", "Suspension", "Tool",
-    "ToolChoice", "ToolContext", "ToolError", "ToolOptions", "ToolOutcome", "ToolRegistry", "ToolResult", "ToolsLike",
-    "extend_messages", "tool",
+    "Answer", "Approve", "CallLedger", "Claim", "Decidable", "Decision", "Deny", "Entry", "Guards", "MemoryLedger",
+    "PostgresLedger", "Question", "RedisLedger", "SQLiteLedger", "Suspension", "Tool", "ToolChoice", "ToolContext",
+    "ToolError", "ToolOptions", "ToolOutcome", "ToolRegistry", "ToolResult", "tool",
 ]  # fmt: skip
 
 _LATER = {"PostgresLedger": "postgres_ledger", "RedisLedger": "redis_ledger", "SQLiteLedger": "sqlite_ledger"}

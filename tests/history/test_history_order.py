@@ -27,12 +27,12 @@ from streamtools.history import (
     Thought,
     User,
     calls_as_text,
-    pair_results,
     read_messages,
-    steps_to_history,
     without_reasoning,
     write_messages,
 )
+from streamtools.history.pairing import pair_results
+from streamtools.history.parts import steps_to_history
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
 from tests.support.examples import examples
 from tests.support.history_rules import RULES, breaches

@@ -18,9 +18,9 @@ from streamtools.history import (
     Thought,
     User,
     calls_as_text,
-    pair_results,
     write_messages,
 )
+from streamtools.history.pairing import pair_results
 from streamtools.parsing.dialects import DIALECTS, hash_marker, tilde_fence
 from tests.support.cases import cases
 

@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from streamtools.history import (
-    Assistant,
-    Message,
-    Origin,
-    SendReasoning,
-    Step,
-    read_messages,
-    steps_to_history,
-    write_messages,
-)
+from streamtools.history import Assistant, Message, Origin, SendReasoning, Step, read_messages, write_messages
+from streamtools.history.parts import steps_to_history
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 RESULT = {"role": "tool", "tool_call_id": "c", "content": "x"}

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from streamtools import StreamMachine
-from streamtools.history import Step, steps_to_history, write_messages
+from streamtools.history import Step, write_messages
+from streamtools.history.parts import steps_to_history
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.detection import ADAPTERS
 from streamtools.stream.result import Collector

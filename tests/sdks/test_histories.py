@@ -12,7 +12,8 @@ from pydantic import BaseModel, TypeAdapter
 
 from streamtools import ToolError, ToolStream
 from streamtools.events import NativeToolCall, ProviderCompleted, ReasoningDelta, SourceEvent, TextDelta
-from streamtools.history import Message, System, User, steps_to_history, write_messages
+from streamtools.history import Message, System, User, write_messages
+from streamtools.history.parts import steps_to_history
 from tests.support.history_rules import breaches
 from tests.support.options import grouped
 from tests.support.stories import Script

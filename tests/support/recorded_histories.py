@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from streamtools import ToolStream, sources
-from streamtools.history import Message, User, steps_to_history
+from streamtools.history import Message, User
+from streamtools.history.parts import steps_to_history
 from streamtools.recording import read_recording, shipped
 from streamtools.stream.result import TurnResult
 from tests.support.provider_streams import PROVIDERS

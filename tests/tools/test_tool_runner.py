@@ -19,7 +19,8 @@ from pydantic import BaseModel, field_validator, model_serializer
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolFailed
 from streamtools.events import Error, Executed, Executing, Progress, UIEvent, Warning, read_ui_event
-from streamtools.tools import Runner, Tool, ToolOutcome, ToolRegistry, ToolResult, tool
+from streamtools.tools import Tool, ToolOutcome, ToolRegistry, ToolResult, tool
+from streamtools.tools.runner import Runner
 from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio

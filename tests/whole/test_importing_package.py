@@ -30,7 +30,6 @@ LAZY = {
     "streamtools.history": {
         "Format",
         "calls_as_text",
-        "container_of",
         "read_messages",
         "write_messages",
     },

@@ -15,8 +15,9 @@ from typing import NamedTuple, Protocol
 
 from streamtools.conversation.chat_stream import Chat
 from streamtools.errors import TooManyRuns
-from streamtools.history import Assistant, Message, User, steps_to_history
+from streamtools.history import Assistant, Message, User
 from streamtools.history.pairing import pair_results
+from streamtools.history.parts import steps_to_history
 from streamtools.runs import Run, Runs
 
 MAX_TURNS = 200

@@ -24,7 +24,8 @@ from streamtools.conversation.models.output_format import schema_members
 from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
 from streamtools.conversation.models.sending import HTTPClient, ModelRequest, Sending, Timeouts
 from streamtools.errors import check_word, did_you_mean
-from streamtools.history import Assistant, Origin, ReasoningField, SendReasoning, write_continuation, write_messages
+from streamtools.history import Assistant, Origin, ReasoningField, SendReasoning, write_messages
+from streamtools.history.formats import write_continuation
 from streamtools.sources import Source
 
 DEFAULT_TIMEOUTS = Timeouts()

@@ -13,7 +13,8 @@ from typing import Any
 from streamtools.conversation.models.model import Body
 from streamtools.history import Message, read_messages, write_messages
 from streamtools.parsing.dialects import Dialects, choose_dialects
-from streamtools.tools import ToolRegistry, ToolsLike
+from streamtools.tools import ToolRegistry
+from streamtools.tools.registry import ToolsLike
 
 DEFAULT_PROMPT = "briefPlanner"
 

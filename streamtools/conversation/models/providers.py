@@ -19,7 +19,8 @@ from urllib.parse import quote
 from streamtools.conversation.models.bodies import add_options, add_tools, tool_definitions
 from streamtools.conversation.models.http_model import HTTPModel
 from streamtools.conversation.models.model import Ask, Body
-from streamtools.history import container_of, system_prompt, write_messages
+from streamtools.history import system_prompt, write_messages
+from streamtools.history.anthropic_messages import container_of
 from streamtools.tools import ToolChoice
 
 ANTHROPIC_MAX_TOKENS = 8192

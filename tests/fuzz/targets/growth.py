@@ -21,7 +21,8 @@ from streamtools import Parser, StreamMachine, extract_tool_calls, rules
 from streamtools.conversation.prompts import augment_system_prompt, few_shot
 from streamtools.errors import RecordingError, StreamToolsError, UnknownTool
 from streamtools.events import SourceEvent, UIEvent, read_source_event
-from streamtools.history import Format, Message, neutralise_quotations, read_messages, write_messages
+from streamtools.history import Format, Message, read_messages, write_messages
+from streamtools.history.calls_in_text import neutralise_quotations
 from streamtools.limits import Limits
 from streamtools.recording import redact
 from streamtools.recording.file_reader import find_exchanges, read_recordings

@@ -13,7 +13,8 @@ from typing import Any
 
 from streamtools.apps.cli.complaints import Printable, one_line
 from streamtools.events import UIEvent, read_source_event
-from streamtools.history import Message, User, read_messages, steps_to_history, write_messages
+from streamtools.history import Message, User, read_messages, write_messages
+from streamtools.history.parts import steps_to_history
 from streamtools.stream import stored_result
 from streamtools.stream.result import Collector, TurnResult
 from streamtools.telemetry import message_attributes
