@@ -31,10 +31,6 @@ MODULES = {
     *("xmlrpc", "lxml", "xml.etree", "xml.dom", "xml.sax.handler"),
 }
 """Modules that run text, that build any object which a text names, or that expand entities."""
-ALLOWED = {
-    "apps/cli/listening.py": ["os.fork in line 61"],
-}
-"""What a module names to run what its caller names, and no model: worker processes."""
 OF_OS = ("system", "popen", "spawn", "exec", "posix_spawn", "fork", "startfile")
 """How functions of `os` begin that run something."""
 
@@ -59,8 +55,7 @@ def test_nothing_in_the_package_runs_text() -> None:
     with cases() as case:
         for file in FILES:
             with case(file.relative_to(PACKAGE)):
-                allowed = ALLOWED.get(file.relative_to(PACKAGE).as_posix(), [])
-                assert allowed == list(forbidden(ast.parse(file.read_bytes())))
+                assert [] == list(forbidden(ast.parse(file.read_bytes())))
 
 
 @together(

@@ -66,13 +66,13 @@ class Literals:
         self._string: Quotes | None = None  # the quotes of the open string
         self._content: _LooseContent | None = None  # its content, if quotes may stand in it unescaped
         self._raw = False  # an r has been read, and a quote comes next
-        self._shift = 0  # the offset from places in the text that is read to places in the given text
+        self._shift = 0  # from an index in pending and new text to the index in the new text
         self._pieces: list[str] = []  # JSON to be written
-        self.leaves: Callable[[str], object] = always  # returns None for text that `take` accepts
+        self.leaves: Callable[[str], object] = always  # returns None for text that `take` may be given
         self.state = OPEN
         self.fault: tuple[Code, str] | None = None  # a word that is no literal; null is written in its place
-        self.string_at: int | None = None  # where the last string of the last `scan` begins; negative: before its text
-        self.unread = ""  # the end of the earlier text that is no part of the value, after a cut token
+        self.string_at: int | None = None  # the index in the last `scan` where its last string begins; may be negative
+        self.unread = ""  # text of earlier scans that turned out not to belong to the value
 
     def take(self, text: str) -> None:
         """Take text that only continues the open string: `leaves` returns None for it."""
@@ -100,7 +100,7 @@ class Literals:
         if string is not None and not (self._pending or self._undecided or (self._content and self._content.quoted)):
             self.leaves = string.leaves
         place = at + self._shift
-        if place < begin:  # a cut mark turned out to be none
+        if place < begin:  # the pending text is no mark of a string
             self.unread = text[at : begin - self._shift]
         return max(place, begin)
 
