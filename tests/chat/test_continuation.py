@@ -1,4 +1,4 @@
-"""How a model is made to go on with the answer of another, and what of its answer is new."""
+"""How a model is made to continue the answer of another, and which part of its answer is new."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ pytestmark = pytest.mark.anyio
     ],
 )
 def test_models_that_support_a_prefill(model: Any, row: str | None) -> None:
-    """Those of the table, and nobody else."""
+    """The servers of the table, and no others."""
     assert model.prefill == row
 
 
 async def test_the_request_of_a_prefill() -> None:
-    """White space at its end is not sent, and held where a call may come behind it: it is shown once."""
+    """White space at the end is not sent, and is shown once."""
     async with Loopback([lines("\n\nthere"), chunk(finish="stop"), DONE]) as server:
         second = OpenAIChat("two", base_url=server.url, api_key="", prefill="vllm")
         events = await told(chat(Fallback(ScriptedModel([["Hello \n\n", LOST]]), second), ASK))
@@ -77,7 +77,7 @@ LONG = "it is so and so it is so and so "
     ],
 )
 def test_an_instructed_continuation(kind: str, shown: str, answer: str, whole: str) -> None:
-    """What is certainly a repetition is taken out, and in doubt the text stays; however it is cut."""
+    """A certain repetition is removed. In doubt the text stays. Cuts change nothing."""
     for size in (1, 2, 5, len(answer)):
         assert shown + read_on(Continuation(shown, "instructed"), answer, size) == whole, kind
 
@@ -93,7 +93,7 @@ words = st.text("ab \n", max_size=60)
 @given(words, words, st.integers(1, 7), st.sampled_from(["prefilled", "echoed", "instructed"]))
 @example("a" * 40, "a" * 60, 1, "instructed")
 def test_however_it_is_cut(shown: str, answer: str, size: int, how: Any) -> None:
-    """The same is shown for each cut, and it is the answer behind the longest repetition that may be taken out."""
+    """Each cut gives the same text: the answer after the longest removable repetition."""
     whole = read_on(Continuation(shown, how), answer, max(1, len(answer)))
 
     assert read_on(Continuation(shown, how), answer, size) == whole
@@ -110,7 +110,7 @@ def test_however_it_is_cut(shown: str, answer: str, size: int, how: Any) -> None
 
 @given(st.text("ab \n", min_size=1, max_size=60), words)
 def test_a_prefill_repeats_and_loses_nothing(shown: str, rest: str) -> None:
-    """A server that goes on with the text without its white space, and one that sends all of it again."""
+    """One server continues without the white space at the end, and one repeats all of the text."""
     whole = shown + rest
     sent = shown.rstrip()
 
@@ -121,7 +121,7 @@ def test_a_prefill_repeats_and_loses_nothing(shown: str, rest: str) -> None:
 
 @given(st.integers(0, len(WHOLE)), st.sampled_from([0, 16, 25]))
 def test_no_character_is_lost(at: int, repeats: int) -> None:
-    """Any cut of a text and any repetition on whole words leave the text as it is, or repeat, but lose nothing."""
+    """With any cut, and any repetition of whole words, text may repeat but is never lost."""
     answer = WHOLE[max(0, at - repeats) :]
     read = WHOLE[:at] + read_on(Continuation(WHOLE[:at], "instructed"), answer, 4)
 

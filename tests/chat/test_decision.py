@@ -1,4 +1,4 @@
-"""The question whether a tool is needed, and what is read in its answer, however models write it."""
+"""The question whether tools are needed, and how its answers are read, however models write them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ READ: dict[str, tuple[str, list[DecidedCall]]] = {
 
 @together(("answer", "calls"), READ.values(), ids=READ)
 def test_decisions_are_read(answer: str, calls: list[DecidedCall]) -> None:
-    """What a model asks for is found wherever it stands."""
+    """Calls are found wherever they are in the answer."""
     assert (calls, True) == read_decision(answer)[:2]
 
 
@@ -116,7 +116,7 @@ def test_several_decisions(answer: str, differs: bool) -> None:
 
 
 def test_long_answers_are_cut() -> None:
-    """A decision that has not come by then is none."""
+    """A decision after the limit is ignored."""
     assert not read_decision("x" * MAX_LENGTH + WEATHER).readable
 
 

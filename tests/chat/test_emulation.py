@@ -1,4 +1,4 @@
-"""Calls of a model that makes none: which requests are sent, what stands in each, and what becomes of their answers."""
+"""Tool calls of a model that makes none: the requests, their contents, and how their answers are used."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def done(talked: Any) -> Done:
 
 
 async def test_a_native_call_needs_no_decision() -> None:
-    """A native call is the answer, and nobody asks for a decision."""
+    """A native call is the answer, and no decision follows."""
     talked = await talk(calls(PARIS_CALL, text="Let me see."), emulation=FALLBACK, execute="never")
 
     assert [FIRST] == talked.bodies
@@ -159,7 +159,7 @@ async def test_tool_choice_none_needs_no_decision(
 
 
 async def test_a_forbidden_call_is_an_error() -> None:
-    """A model that calls although it may not is told so, and the run does not fail."""
+    """A model that calls against the choice gets an error, and the run does not fail."""
     talked = await talk(calls(PARIS_CALL), emulation=FALLBACK, tool_choice="none")
 
     assert ["error n0 tool_choice_violation", "done finished: tool_calls (tool_calls)"] == talked.shown[-2:]
@@ -320,7 +320,7 @@ async def test_invalid_arguments_in_a_decision() -> None:
 
 
 async def test_options_of_the_answer_are_not_sent_with_the_decision() -> None:
-    """Stop words, formats and limits of length go to the answer alone, whoever gave them; nobody's own are changed."""
+    """Stop words, formats and length limits are sent with the answer only, and no caller's options are changed."""
     request = {"stop": ["\n"], "response_format": {"type": "json_object"}, "tools": [{"type": "web_search"}], "seed": 1}
     before = copy.deepcopy(request)
     emulation = Emulation(decision_options={"temperature": 0, "max_completion_tokens": 300})
@@ -343,7 +343,7 @@ async def test_options_of_the_answer_are_not_sent_with_the_decision() -> None:
 
 
 async def test_nested_options_are_left_out() -> None:
-    """Those of Ollama and of Gemini are left out where they stand; what else has such a name stays."""
+    """Options of Ollama and Gemini are removed inside their objects. Other members of such names stay."""
     model = ScriptedModel(['{"tools":[]}', "Two."])
     request = {"options": {"stop": ["a"], "seed": 1}, "metadata": {"text": "b"}}
     async with chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(body=request, emulation="force")) as events:
@@ -386,7 +386,7 @@ async def test_a_taught_model_calls_in_text() -> None:
 
 
 async def test_emulated_calls_of_a_taught_model() -> None:
-    """They count although it is declared to make none, and stand in its history as it would have written them."""
+    """They count although the model is declared to make none, and its history has them in the taught dialect."""
     talked = await talk(
         says("One."),
         decides(PARIS_CALL),
@@ -468,7 +468,7 @@ def test_errors_that_refuse_tools(message: str, refused: bool) -> None:
     ],
 )
 async def test_a_failed_decision_fails_the_run(answer: Loopback, told: list[str]) -> None:
-    """The run fails with it, and what was spent is told."""
+    """The usage of earlier requests is reported."""
     talked = await talk(says("One.", usage=(10, 1)), answer, emulation=FALLBACK)
 
     assert ["thinking None", "not thinking None", *told] == talked.shown
@@ -487,14 +487,14 @@ async def test_a_failed_decision_fails_the_run(answer: Loopback, told: list[str]
     ],
 )
 async def test_answers_that_need_no_decision(answer: Loopback) -> None:
-    """One with a call of any kind, a malformed one too, and one that fails, is not asked for again."""
+    """An answer with a call, even a malformed one, and a failed answer are final."""
     talked = await talk(answer, emulation=FALLBACK, follow_up="never")
 
     assert Code.EMULATED not in [each.code for each in talked.chat.result.warnings]
 
 
 async def test_a_call_releases_the_buffered_answer() -> None:
-    """What was held is let go while the rest is still on its way."""
+    """Buffered text is released while the rest of the answer is still arriving."""
     rest = anyio.Event()
     pieces = [chunk({"content": "Let me see."}), chunk({"tool_calls": [native(0, "clock", "{")]})]
     more = chunk({"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]})
@@ -511,7 +511,7 @@ async def test_a_call_releases_the_buffered_answer() -> None:
 
 
 async def test_emulation_without_tools() -> None:
-    """Without function tools there is nothing to emulate: a mistake if it is forced, the answer as it comes if not."""
+    """Without function tools, force is an error, and the normal answer is shown otherwise."""
     with pytest.raises(ValueError, match="no function tools"):
         await talk(tools=None, emulation="force")
     plain = await talk(says("One."), tools=None, emulation="fallback")
@@ -570,7 +570,7 @@ async def test_usage_includes_all_requests(emulation: Emulation, answers: list[L
 
 
 async def test_each_turn_has_its_own_usage() -> None:
-    """What was spent before is told with the first; what a provider tells behind a turn is its own."""
+    """Earlier usage is reported with the first turn. Usage after a turn belongs to that turn."""
     ten, one = Usage(input=10), Usage(input=1)
     answers: list[ScriptedReply] = [
         [TextDelta('{"tools":[]}'), ProviderCompleted(usage=ten)],
@@ -596,7 +596,7 @@ async def test_each_turn_has_its_own_usage() -> None:
 
 @together("taken", range(9))
 async def test_leaving_at_any_event(taken: int) -> None:
-    """Whichever request is open is closed, and the end is told."""
+    """The open request is closed, and the run ends with `done`."""
     model = ScriptedModel(["One.", '{"tools":[{"tool":"clock"}]}', "Two.", '{"tools":[]}', "Three."])
     async with chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="fallback")) as events:
         for _ in range(taken):
@@ -625,7 +625,7 @@ async def test_leaving_an_unanswered_request(silent: int) -> None:
 
 
 async def test_the_last_request_has_no_tool_choice() -> None:
-    """What the answer without tools asks for is free: there is nothing to choose from."""
+    """The last request has no tools, so it has no choice either."""
     model = ScriptedModel(['{"tools":[]}', [NativeToolCall("0", "clock", id="n0"), ProviderCompleted()]])
     async with chat(
         model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="force"), runner=RunnerOptions(execute="never")

@@ -48,7 +48,7 @@ LOST = OSError("gone")
 
 
 class GoesOn(ScriptedModel):
-    """A model that goes on with its own `text`, perfectly, behind whatever it is told has been shown."""
+    """A model that continues its own `text` perfectly after any shown text."""
 
     def __init__(self, text: str, prefill: str | None = None, repeats: int = 0) -> None:
         super().__init__([], name="second")
@@ -86,7 +86,7 @@ def lines(*texts: str) -> bytes:
 
 @together("status", [400, 401, 404, 408, 429, 500, 503])
 async def test_statuses_that_are_failures(status: int) -> None:
-    """408, 429 and 5xx ask the next model; what the request itself is to blame for is told as it is."""
+    """408, 429 and 5xx lead to the next model. Errors of the request itself are final."""
     answers = Provider(Loopback([b"{}"], status=status), Loopback([lines("Hello"), chunk(finish="stop"), DONE]))
     async with answers as server:
         first, second = (OpenAIChat(name, base_url=server.url, api_key="", retries=0) for name in ("one", "two"))
@@ -102,7 +102,7 @@ async def test_statuses_that_are_failures(status: int) -> None:
 
 @pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
 async def test_failures_before_the_answer_begins(on_break: OnBreak) -> None:
-    """A server that nobody reaches, one that stays silent, and one whose stream holds an error alone: all policies."""
+    """An unreachable server, a silent one, and a stream of one error, with all policies."""
     silent = Loopback(hold=True)
     broken = Loopback([b'data: {"error": {"message": "overloaded"}}\n\n'])
     good = Loopback([lines("Hello"), chunk(finish="stop"), DONE])
@@ -126,7 +126,7 @@ async def test_failures_before_the_answer_begins(on_break: OnBreak) -> None:
 
 
 async def test_a_failing_model_rests() -> None:
-    """After so many failures in a row the others are asked first; one good answer closes the circuit."""
+    """After several consecutive failures the others are asked first. One good answer closes the circuit."""
     first = ScriptedModel([LOST, LOST, "back"], name="first")
     second = ScriptedModel(["a", "b", "c", LOST], name="second")
     fallback = Fallback(first, second, failures=2, rest=1000.0)
@@ -139,7 +139,7 @@ async def test_a_failing_model_rests() -> None:
 
 
 async def test_all_models_fail() -> None:
-    """Then its fault ends the run, and what was shown stands."""
+    """The last failure ends the run, and the shown text stays."""
     stream = chat(Fallback(ScriptedModel([["Hel", LOST]]), ScriptedModel([["lo", LOST]])), ASK)
     events = await told(stream)
 
@@ -177,7 +177,7 @@ async def test_every_byte_of_a_stream_over_a_network(step: int) -> None:
 
 
 class Again(ScriptedModel):
-    """A model that would write a `raw` answer, given what has been shown of it."""
+    """A model that writes a `raw` answer after the shown text."""
 
     def __init__(self, raw: str, prefill: str | None) -> None:
         super().__init__([], name="second")
@@ -197,7 +197,7 @@ class Again(ScriptedModel):
 @together("prefill", ["vllm", None])
 @together("name", [each for each in shipped() if each != "cut-call"])
 async def test_every_cut_of_every_recording(name: str, prefill: str | None, most: int) -> None:
-    """Nothing is shown twice and nothing is lost, whoever goes on and however; no call is made twice."""
+    """No text is repeated or lost, and no call is made twice, whichever model continues."""
     body = read_recording(shipped()[name]).data
     events = [event for event in read(body) if isinstance(event, TextDelta)]
     raw = "".join(event.text for event in events)
@@ -216,7 +216,7 @@ async def test_every_cut_of_every_recording(name: str, prefill: str | None, most
 
 @pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
 async def test_the_policies(on_break: OnBreak) -> None:
-    """The step goes on, is begun anew, or fails; what a native call had begun with counts in none of them."""
+    """The step continues, starts again, or fails. An open native call counts in none of them."""
     begun: list[SourceEvent] = [ToolCallStart("0", "c0", "get_weather"), ToolCallDelta("0", '{"city": "Os')]
     whole = NativeToolCall("1", "get_weather", {"city": "Rome"}, "c1")
     cost = SourceUsage(Usage(input=7, output=1))
@@ -260,7 +260,7 @@ CALLS_COST = ProviderCompleted(finish_reason="stop", usage=Usage(input=3, output
 
 @pytest.mark.parametrize("on_break", ["continue", "restart_step"])
 async def test_a_call_never_runs_twice(on_break: OnBreak) -> None:
-    """The step ends with the calls that have run; the next model is asked with their results."""
+    """The step ends with the calls that ran, and the next model gets their results."""
     ran: list[str] = []
 
     async def now(zone: str) -> str:
@@ -287,7 +287,7 @@ async def test_a_call_never_runs_twice(on_break: OnBreak) -> None:
 
 
 async def test_native_and_text_models_together() -> None:
-    """Each model is asked in the way in which it makes calls, and what either of them writes counts."""
+    """Each model is asked in its own way of calling, and calls of both count."""
     first = ScriptedModel([["One, ", LOST]], name="one", native_tool_calls=True)
     called = ["two.\n", '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n']
     second = ScriptedModel([called, "Rain."], name="two", native_tool_calls=False)
@@ -313,7 +313,7 @@ async def test_silence_in_mid_stream() -> None:
 
 
 async def test_an_agent_with_several_turns() -> None:
-    """Behind the end of a turn that its provider goes on from, nobody else takes over."""
+    """After the end of a turn that its provider continues, no other model takes over."""
     turn = ProviderCompleted(finish_reason="stop", ends_run=False)
     second = ScriptedModel(["never"])
     stream = chat(Fallback(ScriptedModel([[TextDelta("One."), turn, LOST]]), second), ASK)

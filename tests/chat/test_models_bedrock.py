@@ -87,7 +87,7 @@ def test_model_names_in_the_path(model: str, path: str) -> None:
 
 
 def test_the_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As given, of the ARN, of the environment; or nobody knows where to ask."""
+    """The parameter, the ARN, or the environment. Otherwise the region is unknown."""
     assert "eu-west-1" in BedrockConverse(ARN).url
     assert "us-west-2" in BedrockConverse(ARN, region="us-west-2").url
     with pytest.raises(ValueError, match="Pass `region=`"):
@@ -121,7 +121,7 @@ async def ask(model: Any) -> Any:
 
 @pytest.mark.anyio
 async def test_the_key_is_a_bearer_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It needs nothing else; and the answer goes back as what it was."""
+    """A key is sufficient, and the answer goes back in the next request."""
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "key")
     provider = Provider(BY_NAME["bedrock"].body, BY_NAME["bedrock"].declared)
     async with provider.client:
@@ -147,7 +147,7 @@ async def test_an_exception_in_mid_stream() -> None:
 
 @pytest.mark.anyio
 async def test_a_request_is_signed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a key; credentials may have to be fetched, and are asked for with each request."""
+    """Without a key. Credentials may have to be fetched, so they are requested each time."""
     seen: list[Any] = []
 
     class Credentials:
@@ -192,7 +192,7 @@ async def test_a_request_is_signed_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.anyio
 async def test_signing_without_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said what to install, and what can be done without."""
+    """The message names the package to install and the alternative."""
     monkeypatch.setitem(sys.modules, "botocore.auth", None)
     with pytest.raises(ImportError, match=r"streamtools\[bedrock\].*AWS_BEARER_TOKEN_BEDROCK"):
         await ask(bedrock())
@@ -210,7 +210,7 @@ def test_a_body_of_cohere() -> None:
 
 @pytest.mark.anyio
 async def test_a_turn_of_cohere() -> None:
-    """What it thought before its calls goes back as its plan."""
+    """Thoughts before calls go back as the plan."""
     provider = Provider(BY_NAME["cohere"].body, BY_NAME["cohere"].declared)
     async with provider.client:
         _, result = await ask(CohereChat("m", client=provider.client, api_key="key"))

@@ -1,4 +1,4 @@
-"""Bodies of requests: what each provider is told of messages, tools, the choice among them, and options."""
+"""Bodies of requests: messages, tools, tool choices and options for each provider."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def offered(format: str, *tools: Any) -> list[dict[str, Any]]:
 
 
 def test_chat_completions() -> None:
-    """The stream is asked for, and the usage at its end."""
+    """The request asks for a stream, with usage at its end."""
     body = OpenAIChat("m").body(Ask(HISTORY, TOOLS))
 
     assert {
@@ -163,7 +163,7 @@ def test_a_choice_of_gemini(choice: ToolChoice, written: object) -> None:
     ("choice", "tools"), [(ToolChoice("none"), []), (ToolChoice("required"), TOOLS), (named("clock"), [clock])]
 )
 def test_a_choice_of_ollama(choice: ToolChoice, tools: list[Any]) -> None:
-    """Ollama knows no choice: what may not be called is not offered."""
+    """Ollama has no tool choice, so forbidden tools are not offered."""
     body = OllamaChat("m").body(Ask(HISTORY, TOOLS, choice))
 
     assert (offered("ollama", *tools) if tools else None) == body.get("tools")
@@ -181,7 +181,7 @@ def test_no_tool_choice_without_tools(client: type[HTTPModel]) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_bodies_are_independent(client: type[HTTPModel]) -> None:
-    """Whoever changes a body changes neither the model, nor the request, nor the tools."""
+    """Changing a body changes neither the model, nor the request, nor the tools."""
     options: dict[str, Any] = {"temperature": 0, "metadata": {"a": {"b": 1}}, "stop": ["END"], "max_tokens": 9}
     model, ask = client("m", metadata={"a": {"c": 2}}), Ask(HISTORY, TOOLS, named("clock"), options)
     body = model.body(ask)
@@ -218,7 +218,7 @@ def test_clients_are_models(client: type[HTTPModel]) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_native_calls_at_model_makers(client: type[HTTPModel]) -> None:
-    """They make native calls, unless told otherwise; nobody knows what answers elsewhere."""
+    """They make native calls unless the caller says otherwise. Elsewhere it is unknown."""
     expected = None if client is OllamaChat else True
     assert expected is client("m").native_tool_calls
     assert False is client("m", native_tool_calls=False).native_tool_calls
@@ -244,7 +244,7 @@ def test_hosts_of_model_makers(host: str, known: bool | None) -> None:
 
 
 def test_a_latitude_request() -> None:
-    """The seed's body: the whole history, the prompt, the run's id, what the application adds, and the tools."""
+    """The seed's body: the whole history, the prompt, the run's id, extras of the application, and the tools."""
     messages = [{"role": "user", "content": "Weather in Rome?"}]
     body = latitude_request(messages, conversation_uuid="c1", tools=[weather], todos=[1], briefs=[])
 
@@ -276,7 +276,7 @@ def test_a_latitude_request() -> None:
 
 
 def test_a_latitude_request_of_a_history() -> None:
-    """Messages of ours are written out, with the answers to calls in their dialect's form; nothing is sent unasked."""
+    """Our messages are written out, with results in the form of their dialect."""
     raw = '###:{"toolName":"weather","parameters":{"city":"Rome"}}'
     answer = CallResult("hash_marker", "weather", '{"temperature":20}', "c")
     history: list[Any] = [{"role": "user", "content": "Hi"}, Assistant(raw), Results((answer,))]
@@ -290,7 +290,7 @@ def test_a_latitude_request_of_a_history() -> None:
 
 
 def test_ready_tool_clients() -> None:
-    """`toolClients` of the application go along as they are, and nothing replaces what a parameter gives."""
+    """`toolClients` of the application are unchanged, and nothing replaces a parameter."""
     ready = [{"name": "x", "description": "", "parameters": []}]
 
     assert ready == latitude_request([], tools=ready)["toolClients"]

@@ -74,7 +74,7 @@ async def test_requests_are_recorded() -> None:
 
 
 async def test_answers_that_are_left() -> None:
-    """It is known how many answers somebody still reads."""
+    """`open` counts the answers that are being read."""
     model = ScriptedModel(["a"])
     async with model.stream(ASK) as source:
         await anext(source)

@@ -66,7 +66,7 @@ def lost(cause: str) -> SourceError:
 
 
 def busy(status: int = 503, **headers: str) -> Loopback:
-    """An answer that asks to come again, at once."""
+    """An answer that allows an immediate retry."""
     named = {"Retry-After": "0"} | {name.replace("_", "-"): value for name, value in headers.items()}
     return Loopback([b'{"error":{"message":"busy"}}'], status=status, declared="application/json", headers=named)
 
@@ -81,7 +81,7 @@ async def ask(model: HTTPModel) -> list[SourceEvent]:
 
 
 async def collect(source: Source) -> list[SourceEvent]:
-    """Return the events; what was asked is another URL each time, so errors are without."""
+    """Return the events without the URLs of errors, which differ each time."""
     events = [event async for batch in source for event in batch]
     return [msgspec.structs.replace(each, url=None) if isinstance(each, SourceError) else each for each in events]
 
@@ -170,7 +170,7 @@ async def test_adapter_of_each_provider(client: type[HTTPModel]) -> None:
 
 
 async def test_a_key_from_a_function() -> None:
-    """A key may be what a function returns, each time; white space around it is no part of it."""
+    """A function returns the key for each request. White space around it is removed."""
     keys = iter(["one", "two\n"])
     async with Provider(Loopback(STREAM)) as server:
         asked = model(server, api_key=lambda: next(keys))
@@ -181,7 +181,7 @@ async def test_a_key_from_a_function() -> None:
 
 
 async def test_headers_of_the_caller() -> None:
-    """Headers come on top of ours, whatever their case; they may bring the key in another form."""
+    """They replace ours, in any case, and may carry the key in another form."""
     async with Provider(Loopback(STREAM)) as server:
         await ask(model(server, api_key=KEY, headers={"api-key": "x", "AUTHORIZATION": "mine"}))
 
@@ -190,7 +190,7 @@ async def test_headers_of_the_caller() -> None:
 
 @pytest.mark.parametrize("key", [KEY, lambda: KEY])
 async def test_the_key_is_never_shown(key: Any) -> None:
-    """No `repr`, log or message has the key, or what else in the address or the headers may be secret."""
+    """No `repr`, log or message holds the key, or other secrets in the URL or the headers."""
     asked = OpenAIChat(
         "m", base_url=f"http://u:{KEY}@127.0.0.1:1/v1?k={KEY}", api_key=key, headers={"a": KEY}, retries=1
     )
@@ -239,7 +239,7 @@ def test_urls(client: type[HTTPModel], name: str, base: str | None, url: str) ->
 
 @together("base", ["h/v1", "ftp://h", "http://", "//h", "http://[h", "http://h:99999", "http://xn--/", "http://h\t"])
 def test_invalid_base_urls(base: str) -> None:
-    """A wrong base URL is told when the client is made."""
+    """A wrong base URL is an error when the model is created."""
     with pytest.raises(ValueError, match="`base_url` must begin with http:// or https:// and a host"):
         OpenAIChat("m", base_url=base)
 
@@ -373,7 +373,7 @@ async def test_retry_after(wait: dict[str, str], seconds: float) -> None:
 
 
 async def test_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody says, twice as long each time and up to a bound, and never two clients alike."""
+    """Without advice, the wait doubles up to a limit, and is random."""
     monkeypatch.setattr(sending, "BACKOFF", 0.002)
     monkeypatch.setattr(sending, "LONGEST_BACKOFF", 0.005)
     async with Provider(busy(Retry_After="")) as server:
@@ -406,7 +406,7 @@ async def test_an_unreachable_provider() -> None:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # httpx then leaves generators behind, which trio warns of
 async def test_undecodable_bytes() -> None:
-    """What is no gzip will be none the next time."""
+    """Data that is not gzip will not be gzip in the next attempt."""
     async with Provider(Loopback([b"no gzip"], headers={"Content-Encoding": "gzip"})) as server:
         assert [lost("httpx.DecodingError")] == await ask(model(server))
         assert 1 == len(server.requests)
@@ -449,7 +449,7 @@ async def test_between_bytes_timeout() -> None:
 
 
 async def test_between_bytes_timeout_of_an_error() -> None:
-    """The body of an error may take no longer either; what has come of it is told."""
+    """The body of an error has the same limit. Its message is reported."""
     async with Loopback([b'{"error":"no"}'], status=400, hold=True) as server:
         assert says("no", 400) == await ask(model(server, timeout=Timeouts(between_bytes=0.05)))
 
@@ -495,7 +495,7 @@ async def test_unusable_clients() -> None:
 
 
 class Opened:
-    """A response that nobody can read, and whether it was closed."""
+    """An unreadable response that records whether it was closed."""
 
     status_code = 200
     headers: dict[str, str] = {}  # noqa: RUF012 - as simple as can be
@@ -558,7 +558,7 @@ async def test_the_response_is_closed(leave: Callable[[Source], Any], given: boo
 
 @pytest.mark.parametrize("script", [[], [ONE]])
 async def test_the_response_is_closed_by_cancellation(script: list[bytes]) -> None:
-    """Cancelled before the first byte and behind it, the response is closed."""
+    """Cancelled before and after the first byte, the response is closed."""
     async with Loopback(script, hold=True) as server:
 
         async def read() -> None:
@@ -593,7 +593,7 @@ async def test_cancellation_between_attempts() -> None:
 
 
 async def test_leaving_a_tool_stream() -> None:
-    """A `ToolStream` that is left in the middle closes what the model has opened."""
+    """Leaving a `ToolStream` in the middle closes the model's response."""
     async with Loopback([ONE], hold=True) as server:
         async with model(server).stream(ASK) as source, ToolStream(source) as events:
             async for event in events:
@@ -604,7 +604,7 @@ async def test_leaving_a_tool_stream() -> None:
 
 
 async def test_a_tool_stream_of_an_error() -> None:
-    """What goes wrong before there is a stream is the run's error."""
+    """An error before the stream begins is the run's error."""
     async with (
         Loopback([b'{"error":"no"}'], status=400) as server,
         model(server).stream(ASK) as source,

@@ -1,4 +1,4 @@
-"""Requests that name the last response: providers that keep what they were sent, and may have forgotten it."""
+"""Requests that name the last response, for providers that store responses and may lose them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def now() -> str:
 
 
 class Keeper(Loopback):
-    """A provider that keeps each answer with what led to it, and refuses what a real one refuses.
+    """A provider that stores each answer with its history, and refuses the requests that a real one refuses.
 
     It asks for the time where the last message is a question, and answers it where that is a result.
     """
@@ -135,7 +135,7 @@ async def talk(keeper: Keeper, history: list[Message], *questions: str, **option
 
 @pytest.mark.parametrize("make", [Keeper, GoogleKeeper])
 async def test_requests_continue_the_last_response(make: type[Keeper]) -> None:
-    """A result, or the next question; what the provider has forgotten is sent again as a whole, once."""
+    """A result, or the next question. A history that the provider lost is sent again once."""
     async with make() as keeper:
         history = await talk(keeper, [System("Be brief.")], "What time is it?", "And now?")
         assert [None, "r1", "r2", "r3"] == [body.get(keeper.field) for body in keeper.bodies]
@@ -196,7 +196,7 @@ def test_the_response_that_a_request_names() -> None:
 
 
 def test_previous_id_without_stored_responses() -> None:
-    """To name a response there is a mistake that is told at once."""
+    """Naming a response is an error there."""
     with pytest.raises(ValueError, match="AnthropicMessages names no earlier responses"):
         AnthropicMessages("m", previous_id=True)
     with pytest.raises(ValueError, match="store=False"):

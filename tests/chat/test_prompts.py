@@ -1,4 +1,4 @@
-"""What a model is told about its tools: the section of the system prompt, and the messages for a base model."""
+"""The tools in the prompt: the section of the system prompt, and the messages for a base model."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_tools_are_described_as_compact_json() -> None:
 
 @pytest.mark.parametrize("base", ["Be kind.", "Be kind.\n", "Two\n\nparagraphs\n\n", f"{BEGIN}\nnot closed"])
 def test_an_existing_section_is_replaced(base: str) -> None:
-    """Once or often, with the same tools, with others, and with none, which leaves what was there before."""
+    """Replaced once or often, by the same tools, others or none, which restores the prompt."""
     once = augment_system_prompt(base, get_weather)
 
     assert once == augment_system_prompt(once, get_weather)
@@ -98,7 +98,7 @@ def test_an_existing_section_is_replaced(base: str) -> None:
 
 @pytest.mark.parametrize("base", [None, "", "Be kind.", " \n", "Be kind.\n\n\n"])
 def test_no_section_without_tools(base: str | None) -> None:
-    """The prompt is returned as it is, and no prompt is an empty one."""
+    """A prompt is returned unchanged, and no prompt is an empty one."""
     assert (base or "") == augment_system_prompt(base, [])
     assert [] == few_shot("tilde_fence", None)
 
@@ -114,7 +114,7 @@ def test_the_section_without_a_prompt(base: str | None) -> None:
 
 
 def test_a_section_stays_in_its_place() -> None:
-    """What the application wrote behind it stays there; of several sections the first is kept."""
+    """Text of the application after it stays. Of several sections the first is kept."""
     section = augment_system_prompt(None, get_weather)
     other = augment_system_prompt(None, now)
 
@@ -147,7 +147,7 @@ def test_few_shot_examples_are_messages() -> None:
 
 
 def test_examples_are_made_of_the_tools() -> None:
-    """Of what tools give as examples, one of each before the second of any, and six at most."""
+    """The first sample of each tool comes before the second of any, and there are six at most."""
     cities = [{"city": each} for each in ("Rome", "Oslo", "Bonn", "Lima", "Kiel", "Graz")]
     messages = few_shot("tilde_fence", [Tool(get_weather, examples=cities), now])
     calls = [(each.name, each.arguments) for message in messages for each in parse(message["content"]).calls]
@@ -162,7 +162,7 @@ def test_examples_are_made_of_the_tools() -> None:
 
 
 def test_examples_are_made_of_the_schema() -> None:
-    """Three that differ, so that it can be seen what is copied from the question; values that are no text are JSON."""
+    """Three different ones, so that copied values can be seen. Values that are not text are JSON."""
     nameless = Tool(lambda arguments: "", name="go", parameters={"properties": {"steps": {"type": "integer"}}})
     messages = few_shot("hash_marker", [get_weather, nameless])
 
@@ -294,7 +294,7 @@ def test_the_example_is_a_valid_call(dialect: str, properties: dict[str, Any], r
 
 @together("dialect", TEACHABLE)
 def test_calls_at_the_places_that_the_prompt_allows(dialect: str) -> None:
-    """Behind a sentence, unless the prompt says that nothing comes before it; and twice, unless it says otherwise."""
+    """After a sentence, unless the prompt forbids it, and twice, unless the prompt forbids that."""
     form, tools = DIALECTS[dialect], [Tool(get_weather)]
     text, call = form.instructions(), form.write_call("get_weather", {"city": "Paris"})
 
@@ -328,7 +328,7 @@ def test_calls_at_the_places_that_the_prompt_allows(dialect: str) -> None:
     ],
 )
 def test_samples(schema: Any, expected: dict[str, Any]) -> None:
-    """What a schema says, or else something that shows the type; a type that refers to itself ends."""
+    """Values of the schema, or a value that shows the type. A recursive type ends."""
     place = {"type": "object", "properties": {"x": {"$ref": "#/$defs/Place"}, "y": {}}, "required": ["x"]}
     parameters = {"properties": {"a": schema, "b": {}}, "$defs": {"Place": place}}
     tool = Tool(lambda arguments: "", name="f", parameters=parameters)
@@ -337,7 +337,7 @@ def test_samples(schema: Any, expected: dict[str, Any]) -> None:
 
 
 def test_examples_of_a_tool_are_its_samples() -> None:
-    """They are what its author would write; a schema gives three where texts can differ."""
+    """They are the author's values. A schema gives three if texts can differ."""
     told = [{"city": "Paris"}, {"city": "Oslo"}, {"city": "Lima"}]
     assert told == sample_arguments(Tool(get_weather))
     assert [{"city": "Rome"}] == sample_arguments(Tool(get_weather, examples=[{"city": "Rome"}]))

@@ -46,14 +46,14 @@ async def way_to(upstream: str, way: str, scene: Scene) -> AsyncIterator[httpx.A
 
 
 async def see(way: str, client: str, scene: Scene, *, streamed: bool) -> Collected:
-    """Return what a client has of a scene."""
+    """Return the answer of a scene as its client collects it."""
     async with loopback(scene, streamed=streamed) as upstream, way_to(upstream.url, way, scene) as http:
         response = await http.post(PATHS[client], json=scene.asked(client, streamed=streamed))
     return normal(collect(client, response.content), streamed=streamed)
 
 
 def describe(seen: Collected) -> str:
-    """Return what a client has, in few words."""
+    """Describe a collected answer in a few words."""
     if seen.error is not None:
         return "an error"
     leaks = ", markup in the text" if "~~~tool" in seen.text or "<think>" in seen.text else ""

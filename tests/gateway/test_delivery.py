@@ -1,4 +1,4 @@
-"""How pieces of an answer leave: one that had to be waited for at once, and what came with it together."""
+"""How pieces of an answer are sent: immediately after a wait, and together if they arrived together."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Upstream(httpx.AsyncByteStream):
                 yield piece
 
     def take(self, piece: bytes) -> None:
-        """Take note of what the client has."""
+        """Record a piece that the client received."""
         self.arrived += piece
         self._news.set()
 
 
 async def deliver(upstream: Upstream) -> list[dict[str, Any]]:
-    """Return the messages in which a gateway sends what the upstream does."""
+    """Return the messages in which the gateway sends the upstream's body."""
     messages = list[dict[str, Any]]()
 
     async def receive() -> Any:
@@ -67,7 +67,7 @@ async def deliver(upstream: Upstream) -> list[dict[str, Any]]:
 
 
 async def test_the_chunks_of_one_read_are_sent_together() -> None:
-    """The next burst comes when all of the last has arrived: nothing waits for what comes later."""
+    """The next burst comes after the last one has arrived, so no piece waits for a later one."""
     start, *bodies = await deliver(Upstream(BURSTS))
     assert start["type"] == "http.response.start"
     assert [each["body"] for each in bodies] == [piece for burst in SENT for piece in burst]

@@ -1,4 +1,4 @@
-"""Several upstreams behind one gateway: what fails before it begins, and what breaks off in mid-stream."""
+"""Several upstreams behind one gateway: failures before an answer begins, and in mid-stream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PREFILLED = FallbackUpstream(url="http://127.0.0.1:2/v1", prefill="vllm")
 
 
 def give(exchange: Exchange, status: int, body: bytes, *, cause: str | None = None) -> bytes:
-    """Return what the client is sent for one answer of an upstream."""
+    """Return the client's bytes for one answer of an upstream."""
     declared = HEADERS if body.startswith(b"data") else [("content-type", "application/json")]
     exchange.begin(status, declared)
     return exchange.feed(body) + exchange.close(cause)
@@ -46,7 +46,7 @@ def cut(text: str) -> bytes:
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("streamed", [True, False])
 def test_failures_before_an_answer_begins(client: str, streamed: bool) -> None:
-    """The next is asked the same, by its own name of the model; the client sees one answer, and no failure."""
+    """The next upstream gets the same request with its own model name. The client sees one answer and no failure."""
     good = stream([TEXT]) if streamed else whole(TEXT)
     for status in (408, 429, 500, 503):
         exchange = begin(client, request(client, streamed=streamed), fallbacks=[SECOND])
@@ -74,7 +74,7 @@ def test_failures_before_an_answer_begins(client: str, streamed: bool) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_every_cut_of_an_answer(client: str) -> None:
-    """The client has the text once and whole: behind a prefill, and behind a model that begins anew or goes on."""
+    """The client gets the text once and complete, from a prefill, an instruction or a new beginning."""
     for at in range(0, len(TEXT) + 1, 7):
         shown, rest = TEXT[:at], TEXT[at:]
         for upstream, answers in (
@@ -128,7 +128,7 @@ def native(arguments: str, index: int = 0) -> dict[str, Any]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_native_calls_of_a_failed_upstream_are_discarded(client: str) -> None:
-    """Complete or not, they are another model's; what the next one writes counts."""
+    """Complete or not, they belong to the failed model. The calls of the next model count."""
     frames = [{"content": "I look. "}, native('{"city": "Bern"}'), native('{"ci', 1)]
     chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in frames]
     broken = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks)
@@ -157,7 +157,7 @@ def test_a_rule_applies_across_the_break() -> None:
 
 
 def test_an_answer_without_a_stream() -> None:
-    """What came of the first in part is no part of the second's."""
+    """Parts of the first answer are no parts of the second."""
     for body, cause in ((whole(TEXT)[:60], "transport"), (b"<html>", None), (b'{"error": {"message": "busy"}}', None)):
         exchange = begin("openai", request("openai", streamed=False), fallbacks=[SECOND])
         assert give(exchange, 200, body, cause=cause) == b""
@@ -165,7 +165,7 @@ def test_an_answer_without_a_stream() -> None:
 
 
 def test_an_answer_that_a_rule_ended_is_complete() -> None:
-    """A break behind that is nobody's concern; and a model that is asked again is not made to go on."""
+    """A break after that does not matter, and a model that is asked again does not continue."""
     exchange = begin("openai", request("openai"), fallbacks=[SECOND], text_rules=[rules.stop("END")])
     sent = give(exchange, 200, cut("Half. END of"), cause="transport")
     assert exchange.request is None
@@ -180,7 +180,7 @@ def test_an_answer_that_a_rule_ended_is_complete() -> None:
 
 
 def test_the_last_failure_is_reported() -> None:
-    """Truthfully, as an error in the client's form; and an upstream that keeps failing is asked last."""
+    """It is an error in the client's form. An upstream that keeps failing is asked last."""
     rewrite = Rewrite(fallbacks=[SECOND])
     for _ in range(5):
         exchange = rewrite.begin("openai", json.dumps(request("openai")).encode())
@@ -203,7 +203,7 @@ def test_invalid_upstreams() -> None:
 # Over the network.
 
 GONE = "http://127.0.0.1:9/v1"
-"""Where nobody listens."""
+"""An address without a server."""
 KEY = "sk-of-the-second-1234"
 
 

@@ -50,7 +50,7 @@ def reply(text: str, server: str, *, streamed: bool) -> Any:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_servers_get_the_schema_of_a_forced_call(client: str) -> None:
-    """Whichever dialect is taught; as many calls as there are, or one if it is named, or if one is wanted at most."""
+    """In any taught dialect: several calls, or one if a tool is named or parallel calls are off."""
     for server in SERVERS:
         for dialects in (None, ["hermes_json"]):
             for streamed in (True, False):

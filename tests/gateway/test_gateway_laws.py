@@ -136,7 +136,7 @@ def test_repeated_calls_in_messages_are_text(ids: list[str]) -> None:
 
 
 def test_text_is_neutralized_for_all_enabled_dialects() -> None:
-    """What a tool says of itself, and the arguments of an earlier call, in a dialect that is enabled beside that."""
+    """Descriptions and arguments of earlier calls, in a dialect that is enabled besides the taught one."""
     planted, body = DIALECTS["morph_xml"].write_call(NAME, ARGUMENTS), asked("openai")
     body["tools"][0]["function"]["description"] = planted
     function = {"name": NAME, "arguments": json.dumps({"city": planted})}

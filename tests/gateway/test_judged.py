@@ -1,4 +1,4 @@
-"""A judge over transport and gateway: what it has not approved never reaches a client, however the answer comes."""
+"""A judge over transport and gateway: text that it has not approved never reaches a client."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ WITH_UVICORN = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 
 
 def fine(text: str, before: str) -> bool:
-    """A judge that answers at once."""
+    """A judge that answers immediately."""
     return "money" not in text
 
 
 async def slowly(text: str, before: str) -> bool:
-    """One that is asked over a network."""
+    """A judge that is reached over a network."""
     await anyio.lowlevel.checkpoint()
     return "money" not in text
 
@@ -48,7 +48,7 @@ def settle(exchange: Exchange) -> bytes:
 
 
 def give(exchange: Exchange, body: bytes, size: int, *, cause: str | None = None) -> bytes:
-    """Return what the client is sent, asking the judge as a blocking client does."""
+    """Return the client's bytes. The judge is asked as for a blocking client."""
     exchange.begin(200, HEADERS if body.startswith(b"data") else [("content-type", "application/json")])
     sent = b""
     for at in range(0, len(body), size):

@@ -1,4 +1,4 @@
-"""What the upstream is asked: what is taught and told, what is neutralised, and what is refused."""
+"""Requests for the upstream: teaching, instructions, neutralized text and refusals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sent(exchange: Exchange) -> Any:
 
 
 def follow_up(client: str, result: str = "Sunny.", **more: Any) -> Any:
-    """Return the request that goes on with the result of a call."""
+    """Return the request that continues with the result of a call."""
     body = request(client, **more)
     key = "input" if client == "responses" else "messages"
     body[key] = body[key] + json.loads(json.dumps(FOLLOW_UPS[client]).replace("RESULT", result))
@@ -53,7 +53,7 @@ def follow_up(client: str, result: str = "Sunny.", **more: Any) -> Any:
 
 
 def status(exchange: Exchange) -> int | None:
-    """Return the status for the client, as far as it is certain."""
+    """Return the status for the client, or None before it is certain."""
     return exchange.head.status if exchange.head else None
 
 
@@ -118,7 +118,7 @@ def test_instructions_about_calls_come_last() -> None:
 
 
 def test_instructions_after_other_messages() -> None:
-    """Behind parts of a message, and behind a beginning of the answer, they stand by themselves."""
+    """After the parts of a message, and after the beginning of an answer, they are a separate message."""
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     parts = [{"type": "text", "text": "?"}, image]
     begun = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "It"}]
@@ -152,7 +152,7 @@ def test_options_are_renamed_for_the_upstream() -> None:
 
 
 def test_quoted_results_are_no_calls() -> None:
-    """A page that a tool has read holds a call of each dialect; the model repeats it as it was shown, in both modes."""
+    """A tool has read a page with a call of each dialect, and the model repeats it, in both modes."""
     for id, dialect in DIALECTS.items():
         planted = dialect.write_call("get_time", {"city": "Bern"})
         for mode in ("text", "native") if dialect.teachable else ("native",):
@@ -184,7 +184,7 @@ def test_neutralized_text_is_restored_in_arguments() -> None:
 
 
 def test_the_upstream_may_call_natively() -> None:
-    """Chat completions then pass as they are; other formats are written in them, and both keep what leaks."""
+    """Chat completions pass unchanged. Other formats are converted. Leaking calls are read in both cases."""
     body = json.dumps(request("openai")).encode()
     exchange = begin("openai", body, mode="native")
     assert exchange.request is not None
@@ -220,7 +220,7 @@ def test_auto_mode_with_native_calls() -> None:
 
 
 def test_auto_mode_warns_once_of_an_unknown_model() -> None:
-    """Its calls in text reach the client as text, which nobody would look for."""
+    """Calls in its text reach the client as text."""
     with capture_logs() as logs:
         for model in ("house-model", "house-model", "Qwen/Qwen3-8B"):
             begin("openai", request("openai", model=model), mode="auto")
@@ -252,7 +252,7 @@ def native(ids: list[str], *, streamed: bool) -> bytes:
 
 
 def with_results(client: str, body: Any, ids: list[str], result: str) -> Any:
-    """Return the request that goes on with the results of these calls."""
+    """Return the request that continues with the results of these calls."""
     known = FOLLOW_UPS[client][-2:]  # a call, and its result
     more: list[Any] = []
     for place, id in enumerate(ids):
@@ -266,7 +266,7 @@ def with_results(client: str, body: Any, ids: list[str], result: str) -> Any:
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("ids", [["call_0"], ["call_0", "call_0"], ["call_0_2", "call_0"]])
 def test_call_ids_are_unique_in_a_conversation(client: str, streamed: bool, ids: list[str]) -> None:
-    """There are servers that begin anew with each answer, and some that give all calls of one the same."""
+    """Some servers count from the start in each answer, and some give all calls of one answer the same id."""
     body, seen = request(client, streamed=streamed), []
     for turn in range(3):
         exchange = begin(client, body, mode="native", dialects=["hermes_json"])
@@ -418,7 +418,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
 
 @pytest.mark.parametrize("streamed", [True, False])
 def test_dropped_options_are_logged(streamed: bool) -> None:
-    """What a format does not have goes to the upstream, which may; what the upstream cannot say is in the log, once."""
+    """Unknown options are sent to the upstream. Options that the upstream cannot express are logged once."""
     more: dict[str, Any] = {
         "n": 1,
         "min_p": 0.1,

@@ -1,4 +1,4 @@
-"""The rewrite, scene by scene: each in all formats of clients, streamed and not, and both come to the same."""
+"""The rewrite, scene by scene, in all formats of clients, streamed and not, with equal results."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_malformed_call_ends_the_answer_with_an_error(client: str) -> None:
-    """There are clients that run a call as soon as its arguments are JSON, and take NaN or one of two equal keys."""
+    """Some clients run a call as soon as its arguments are JSON, and accept NaN or duplicate keys."""
     for name, body in MALFORMED.items():
         text = f"~~~tool_call\n{body}\n~~~\n"
         for streamed in (True, False):
@@ -113,7 +113,7 @@ def test_a_malformed_call_is_asked_for_again() -> None:
 
 
 def test_repeated_calls_are_sent_once() -> None:
-    """A call of the first answer, and of the second; what stands twice in one answer is meant twice."""
+    """Calls of earlier answers are sent once. Equal calls in one answer are several calls."""
     bad, other = "~~~tool_call\n{oops}\n~~~\n", CALL.replace("Zürich", "Bern")
     for client in CLIENTS:
         for streamed in (True, False):
@@ -184,7 +184,7 @@ def test_a_call_ends_before_the_next_one_begins() -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_bare_404_mentions_the_url(client: str) -> None:
-    """It is the commonest mistake of those who set up a gateway; what the upstream says itself goes first."""
+    """A wrong URL is the most common mistake of a setup. The upstream's own message has priority."""
     for said, message in (("", "/v1"), ('{"error": {"message": "no such model"}}', "no such model")):
         exchange = begin(client, request(client))
         exchange.begin(404, HEADERS)

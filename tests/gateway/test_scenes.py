@@ -1,4 +1,4 @@
-"""Each scene over the transport and over the gateway is what it is for the rewrite alone."""
+"""Over the transport and the gateway, each scene has the result of the rewrite."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_each_scene_in_each_format_streamed_and_not(way: str) -> None:
 
 @pytest.mark.deep
 async def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Asked directly, the upstream makes no call at all."""
+    """Without the rewrite, the upstream makes no call at all."""
     await main()
     rows = capsys.readouterr().out.splitlines()[2:]
     assert len(SCENES) == len(rows)

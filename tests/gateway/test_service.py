@@ -1,4 +1,4 @@
-"""The gateway over loopback: what it answers, what it refuses, and what becomes of an answer that breaks off."""
+"""The gateway over loopback: answers, refusals, and answers that break off."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ async def test_keys() -> None:
 
 
 async def test_the_key_of_the_gateway_is_hidden() -> None:
-    """An upstream repeats what it was sent: in a header, in an error, in an answer that is cut anywhere."""
+    """An upstream repeats the key in a header, in an error, and in an answer that is cut anywhere."""
     key = "own-own-own-keys"
     wrong = Loopback([b'{"error": {"message": "Wrong: own-own-own-keys"}}'], status=401, headers={"x-a": key}, **JSON)
     echo = b'{"a": "own-own-own-own-keys own-own"}'
@@ -329,7 +329,7 @@ async def test_a_client_that_leaves_closes_the_upstream() -> None:
 
 
 async def test_a_slow_client_slows_the_upstream() -> None:
-    """What nobody takes is not read: of 200 MB a few stand in buffers."""
+    """Data that the client does not accept is not read: of 200 MB a few are in buffers."""
     sent = 0
 
     def pieces() -> Iterator[bytes]:

@@ -151,7 +151,7 @@ class Broken(httpx.AsyncByteStream, httpx.SyncByteStream):
 @pytest.mark.parametrize("asks_again", [0, 1])
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_lost_connection_in_mid_answer(streamed: bool, asks_again: int) -> None:
-    """Before, it is raised, and the client may ask once more; the same holds where the model is asked again."""
+    """Before an answer begins, the error is raised and the client may retry, also when the model is asked again."""
 
     def respond(asked: httpx.Request) -> httpx.Response:
         if b"cannot be read" in asked.content:
@@ -184,7 +184,7 @@ async def test_a_lost_connection_in_mid_answer(streamed: bool, asks_again: int) 
 
 
 def test_a_custom_inner_transport() -> None:
-    """It is asked as any other: here one that answers by itself, for Ollama's form."""
+    """It is called like any other transport. This one answers by itself, in Ollama's form."""
     asked: list[httpx.Request] = []
 
     def respond(request: httpx.Request) -> httpx.Response:
@@ -208,7 +208,7 @@ async def test_headers_of_any_bytes() -> None:
 
 
 async def test_nested_content_encodings_are_not_decoded() -> None:
-    """Each time it may become a thousand times as long, all of it at once."""
+    """Each decoding may make it a thousand times as long, all in memory."""
     body = gzip.compress(gzip.compress(bytes(1_000_000)))
     for packed in ("gzip, gzip", "deflate,identity,GZIP"):
         async with Loopback([body], headers={"content-encoding": packed}) as provider, client() as http:

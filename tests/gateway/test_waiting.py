@@ -1,4 +1,4 @@
-"""Who waits for whom: others are answered while a long answer is read, and nobody asks for a client that has gone."""
+"""Long answers are read in a thread, so that others are answered meanwhile."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def client_of(way: str, upstream: str, rewrite: Rewrite) -> httpx.AsyncClient:
 @pytest.mark.parametrize("way", ["gateway", "transport"])
 @pytest.mark.parametrize(("asked", "said"), [("Hi", LONG), (LONG, "So.\n")], ids=["a long answer", "a long question"])
 async def test_long_answers_do_not_block_others(way: str, asked: str, said: str) -> None:
-    """Long ones are read in a thread, and so are short ones to a long question, which may have to be asked again."""
+    """Also short answers to long questions, because such a question may be sent again."""
     reading, answered, order = threading.Event(), threading.Event(), list[str]()
 
     def name_a_call() -> str:
