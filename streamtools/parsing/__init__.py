@@ -21,7 +21,7 @@ from streamtools.parsing.dialects import (
     dialects_for,
     families_for,
 )
-from streamtools.parsing.json_text import BROKEN, ENDED
+from streamtools.parsing.json_scanner import BROKEN, ENDED
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Some
 from streamtools.parsing.options import ParserKeywords
 from streamtools.parsing.parser import NO_TEXT, Parser

@@ -1,7 +1,7 @@
-"""The tools that are declared to the model: their names, and the types of their parameters.
+"""The declared tools: their names, and the types of their parameters.
 
-Some dialects write all values as plain text, so that only the tool's JSON schema says whether `1` is a number. Others
-write calls without any marker, so that only a declared name distinguishes a call from a JSON answer.
+Some dialects write all values as plain text, so only the tool's JSON schema says whether `1` is a number. Others write
+calls without a marker, so only the name of a declared tool distinguishes a call from a JSON answer.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 Types = frozenset[str]
-"""JSON types that a schema allows; none where it does not say."""
+"""The JSON types that a schema allows; empty if it does not say."""
 
 Signatures: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 
-_DEPTH = 16  # references and alternatives that are followed: a schema may refer to itself
+_DEPTH = 16  # nested references and alternatives that are followed: a schema may refer to itself
 _BY_CLASS = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-_BY_NAME = {kind.__name__: name for kind, name in _BY_CLASS.items()}  # as people who write Python call them
+_BY_NAME = {kind.__name__: name for kind, name in _BY_CLASS.items()}  # the names of Python types
 
 
 class Schema:
-    """One JSON schema, of a tool's arguments or of a part of them, as far as it says of what types values are."""
+    """The types of values in a JSON schema, of a tool's arguments or of a part of them."""
 
     def __init__(self, schema: object, root: object = None) -> None:
         self._root = schema if root is None else root
@@ -29,45 +29,45 @@ class Schema:
 
     @cached_property
     def types(self) -> Types:
-        """The JSON types that it allows; empty where it does not say."""
-        return frozenset(each for schema in self._schemas for each in _types(schema))
+        """The JSON types that it allows; empty if it does not say."""
+        return frozenset(kind for schema in self._schemas for kind in _types(schema))
 
     @cached_property
     def properties(self) -> dict[str, Schema]:
         """Its properties, by name."""
         return {
-            str(name): Schema(each, self._root)
+            str(name): Schema(child, self._root)
             for schema in self._schemas
-            for name, each in _mapping(schema.get("properties")).items()
+            for name, child in _mapping(schema.get("properties")).items()
         }
 
     @cached_property
     def others(self) -> Schema:
-        """What holds for a property that it does not name."""
+        """The schema of properties that it does not name."""
         return self._under("additionalProperties")
 
     @cached_property
     def items(self) -> Schema:
-        """What holds for the elements of an array."""
+        """The schema of the elements of an array."""
         return self._under("items")
 
     def property(self, name: str) -> Schema:
-        """Return what holds for one property."""
+        """Return the schema of one property."""
         return self.properties.get(name) or self.others
 
     def _under(self, key: str) -> Schema:
         found = [schema.get(key) for schema in self._schemas]
-        return Schema({"anyOf": [each for each in found if isinstance(each, Mapping)]}, self._root)
+        return Schema({"anyOf": [child for child in found if isinstance(child, Mapping)]}, self._root)
 
 
 class Declared:
     """The declared tools."""
 
     def __init__(self, tools: object = None) -> None:
-        """Take a tool (anything with `name` and `parameters`), its definition as a dict of any provider, or several.
+        """`tools` is a tool (an object with `name` and `parameters`), a provider's definition as a dict, or several.
 
-        A definition among others that has no name, of a tool that the provider runs itself, is left out. Raises
-        TypeError for what declares nothing, a plain function say.
+        Definitions without a name are left out: the provider runs such tools itself. Raises TypeError for a value that
+        declares no tool, such as a plain function.
         """
         self._schemas = dict(_declarations(tools))
         self.names = tuple(self._schemas)
@@ -76,11 +76,11 @@ class Declared:
         return name in self._schemas
 
     def signatures(self, *, parameters: bool) -> Signatures:
-        """Return the names of the tools, each with the names of its `parameters`, if those are wanted."""
+        """Return the names of the tools, with the names of their parameters if `parameters`."""
         return tuple((name, tuple(self.arguments(name).properties) if parameters else ()) for name in self.names)
 
     def arguments(self, name: str) -> Schema:
-        """Return the schema of a tool's arguments; of an unknown tool one that says nothing."""
+        """Return the schema of a tool's arguments. The schema of an unknown tool allows everything."""
         schema = self._schemas.get(name, UNKNOWN)
         if not isinstance(schema, Schema):
             self._schemas[name] = schema = Schema(schema)
@@ -98,16 +98,16 @@ def _declarations(tools: object) -> Iterator[tuple[str, object]]:
     elif isinstance(name := getattr(tools, "name", None), str):
         yield name, getattr(tools, "parameters", None)
     elif isinstance(tools, Iterable) and not isinstance(tools, str | bytes | bytearray):
-        each: object
-        for each in tools:
-            yield from _defined(each) if isinstance(each, Mapping) else _declarations(each)
+        item: object
+        for item in tools:
+            yield from _defined(item) if isinstance(item, Mapping) else _declarations(item)
     else:
         raise _misuse(tools)
 
 
 def _defined(definition: Mapping[Any, Any]) -> Iterator[tuple[str, object]]:
-    """Yield what a provider's definition declares: one tool; several, in Gemini's; none, if it has no name."""
-    inner = definition.get("function") or definition.get("toolSpec")  # the second is Bedrock's
+    """Yield the tools of a provider's definition: one, several in Gemini's form, or none if it has no name."""
+    inner = definition.get("function") or definition.get("toolSpec")  # `toolSpec` is Bedrock's form
     place = inner if isinstance(inner, Mapping) else definition
     declarations = place.get("functionDeclarations") or place.get("function_declarations")
     if declarations is not None:
@@ -122,11 +122,11 @@ def _defined(definition: Mapping[Any, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _misuse(value: object) -> TypeError:
-    return TypeError(f"{value!r} declares no tool; `tool(function)` declares a function")
+    return TypeError(f"{value!r} declares no tool; declare a function by `tool(function)`")
 
 
 def _alternatives(schema: object, root: object, depth: int) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and whatever it refers to or allows instead."""
+    """Yield a schema, the schemas that it refers to, and its alternatives."""
     if not isinstance(schema, Mapping) or depth == 0:
         return
     yield schema
@@ -138,8 +138,8 @@ def _alternatives(schema: object, root: object, depth: int) -> Iterator[Mapping[
         yield from _alternatives(target, root, depth - 1)
     for key in ("anyOf", "oneOf", "allOf"):
         several = schema.get(key)
-        for each in several if isinstance(several, list | tuple) else ():
-            yield from _alternatives(each, root, depth - 1)
+        for alternative in several if isinstance(several, list | tuple) else ():
+            yield from _alternatives(alternative, root, depth - 1)
 
 
 def _types(schema: Mapping[str, Any]) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _types(schema: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(kind, str):
         yield _kind(kind)
     elif isinstance(kind, list | tuple):
-        yield from (_kind(each) for each in kind if isinstance(each, str))
+        yield from (_kind(name) for name in kind if isinstance(name, str))
     elif "properties" in schema:
         yield "object"
     elif "items" in schema:
@@ -161,7 +161,7 @@ def _types(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _kind(name: str) -> str:
-    name = name.lower()  # Gemini writes them in capitals
+    name = name.lower()  # Gemini writes types in capitals
     return _BY_NAME.get(name, name)
 
 
@@ -170,4 +170,4 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 UNKNOWN: Final = Schema({})
-"""What is known where nothing is."""
+"""The schema of a value about which nothing is known."""

@@ -1,17 +1,16 @@
 """Markdown context: whether text is inside a code fence, a code span, or a quote.
 
-People ask models to explain the syntax of calls, and models fence what they quote, so whether a marker counts depends
-on the Markdown around it. This is the part of CommonMark that decides it, line by line and without look-ahead: what may
-only become Markdown structure is never held back, only remembered.
+Users ask models to explain the syntax of calls, and models quote calls in code. So the Markdown around a marker decides
+whether it counts. This module implements the necessary part of CommonMark, line by line and without look-ahead. Text
+that may become Markdown structure is never pending, only remembered.
 
-A line is in one of the phases below. It begins in `INDENT`, reads indentation and list markers one by one, and is in
-`BODY` as soon as it has shown what block it is. In a body only line feeds, back-ticks, back-slashes and the starts
-of markers matter, and one regular expression jumps from one to the next. Lines that begin like ordinary text are not
-read one character at a time: the expressions of `MarkerStarts` go over them, and leave the state that the steps
-would leave.
+A line is in one of the phases below. It begins in `INDENT`, where indentation and list markers are read one by one. It
+is in `BODY` when its block is known. In a body only line feeds, back-ticks, back-slashes and the starts of markers
+matter, and one regular expression jumps from one to the next. The expressions of `MarkerStarts` skip lines that begin
+like ordinary text, and leave the same state as the steps would.
 
-Simpler than CommonMark on purpose: indentation alone is not code, a quote does not continue lazily, a code span ends
-with its line, list markers are recognised by their shape alone.
+Four things are simpler than in CommonMark. Indentation alone is not code. A quote does not continue lazily. A code span
+ends with its line. List markers are recognised by their shape alone.
 """
 
 from __future__ import annotations
@@ -21,33 +20,33 @@ from streamtools.parsing.markers import Search
 from streamtools.parsing.reader import matcher
 
 BODY = 0  # the block of the line is known; the rest is its text
-ESCAPE = 1  # an odd number of back-slashes: back-ticks right here open nothing
-ESCAPED = 2  # back-ticks behind such back-slashes
-TICKS = 3  # a run of back-ticks, which may go on
-INDENT = 4  # nothing but indentation and list markers so far
+ESCAPE = 1  # an odd number of back-slashes: back-ticks after them open no code span
+ESCAPED = 2  # back-ticks after such back-slashes
+TICKS = 3  # a run of back-ticks, which may continue
+INDENT = 4  # only indentation and list markers
 BULLET = 5  # `-`, `*` or `+`: a list marker if a blank follows
 ORDINAL = 6  # up to nine digits
-DELIMITER = 7  # `.` or `)` behind digits: a list marker if a blank follows
-TILDES = 8  # a run of tildes at the beginning of the line, which opens a fence if there are three
-CLOSING = 9  # in a fence, a run of its character at the beginning of the line
+DELIMITER = 7  # `.` or `)` after digits: a list marker if a blank follows
+TILDES = 8  # a run of tildes at the start of the line, which opens a fence if there are three
+CLOSING = 9  # in a fence, a run of its character at the start of the line
 CLOSED = 10  # the same, long enough, and blanks
 CLOSED_CR = 11  # the same, and a carriage return
-QUOTE = 12  # nothing but blanks behind the mark of a quote
+QUOTE = 12  # only blanks after the mark of a quote
 
-LINE_START = 1  # a kind of place: only indentation stands before it in its line, no list marker
-IN_CODE = 2  # the same: inside a fence, a code span or a quote
+LINE_START = 1  # a kind of place: only indentation precedes it in its line, no list marker
+IN_CODE = 2  # a kind of place: inside a fence, a code span or a quote
 
-_BEHIND_CLOSING = (CLOSED, CLOSED_CR)
-BEFORE_BODY = (INDENT, QUOTE)  # the line holds only indentation so far, list markers and the mark of a quote aside
+_AFTER_CLOSING = (CLOSED, CLOSED_CR)
+BEFORE_BODY = (INDENT, QUOTE)  # the line holds only indentation, list markers and the mark of a quote
 _DIGITS = frozenset("0123456789")
 _run_of_ticks = matcher(r"`*")
 
 
 class Markdown:
-    """The block and the code span in which the text is.
+    """The block and the code span that the current place is in.
 
-    `seek` goes to where a marker might begin, `step` goes over one character, and `place` returns the kind of place. In
-    the `BODY` of a line, `search` finds nothing in text that changes no state.
+    `seek` moves to the next place where a marker may begin. `step` moves over one character. `place` returns the kind
+    of place. In the `BODY` of a line, `search` finds nothing in text that does not change the state.
     """
 
     __slots__ = (
@@ -75,30 +74,30 @@ class Markdown:
         self.reset()
 
     def reset(self) -> None:
-        """Begin a text."""
+        """Begin a new text."""
         self.phase = INDENT
         self.fence = ""  # the character of the open fence
         self._fence_run = 0
         self._fence_column = 0
-        self._opening = 0  # length of the run of back-ticks that makes this line open a fence, if no more of them come
+        self._opening = 0  # length of the run of back-ticks that opens a fence, if this line holds no more of them
         self._run = 0
         self._digits = 0
         self._column = 0
-        self._listed = False  # list markers have been seen in this line
+        self._listed = False  # the line has list markers
         self._quoted = False
-        self._ticks = 0  # length of the run that has opened a code span
+        self._ticks = 0  # length of the run that opened the code span
         self._choose()
 
     def place(self, char: str) -> int:
-        """Return the kind of place in which `char` comes next, a sum; of a line feed it is that of the next line."""
+        """Return the kind of place, a sum of bits, if `char` comes next. A line feed has that of the next line."""
         if char == "\n":
-            in_code = self.phase not in _BEHIND_CLOSING if self.fence else self._opening > 0
+            in_code = self.phase not in _AFTER_CLOSING if self.fence else self._opening > 0
             return LINE_START | IN_CODE if in_code else LINE_START
         line_start = LINE_START if self.phase == INDENT and not self._listed else 0
         return line_start | IN_CODE if self.fence or self._ticks or self._quoted else line_start
 
     def seek(self, text: str, at: int, end: int) -> int:
-        """Move over `text` from `at` to the next character that may begin a marker; return its place, or `end`."""
+        """Move over `text` from `at` to the next character that may begin a marker. Returns its place, or `end`."""
         starts = self._starts
         while at < end:
             phase = self.phase
@@ -111,12 +110,12 @@ class Markdown:
                 char = text[at]
                 if char in starts.firsts and self._may_begin(text, at):
                     return at
-                if char == "\n":  # as `step` would, and a line ends more often than anything else happens
+                if char == "\n":  # the same as `step`, for the most frequent change
                     self.end_line()
                     at += 1
                     continue
                 if char == "`" and text[at + 1 : at + 2] not in ("", "`") and not (self.fence or self._quoted):
-                    self._opening = 0  # as `step` would over a single one: code spans have little else
+                    self._opening = 0  # the same as `step` for a single back-tick, as in most code spans
                     if self._ticks < 2:
                         self._ticks = 1 - self._ticks
                         self.search = starts.span_search if self._ticks else starts.text_search
@@ -133,13 +132,13 @@ class Markdown:
             elif phase == QUOTE:
                 if starts.all(text, at):
                     return at
-            elif phase in _BEHIND_CLOSING and text[at] == "\n" and starts.inline(text, at):
+            elif phase in _AFTER_CLOSING and text[at] == "\n" and starts.inline(text, at):
                 return at
             at = self.step(text, at)
         return end
 
     def step(self, text: str, at: int) -> int:
-        """Move over the character at `at`, or over none if it only ends a phase; return the place behind."""
+        """Move over the character at `at`, or over none if it only ends a phase. Returns the next place."""
         char = text[at]
         phase = self.phase
         if phase == BODY:
@@ -156,9 +155,9 @@ class Markdown:
                 self.phase = BODY
                 return at + 1
             if char == " ":
-                behind = self._starts.indentation(text, at).end()
-                self._column += behind - at
-                return behind
+                end = self._starts.indentation(text, at).end()
+                self._column += end - at
+                return end
             if char == "`" and not self.fence:
                 self._run, self._opening = 0, -1
                 return self._step_over_ticks(text, at)
@@ -168,12 +167,12 @@ class Markdown:
         return at + _READ[phase](self, char)
 
     def _step_over_ticks(self, text: str, at: int) -> int:
-        behind = _run_of_ticks(text, at).end()
-        self._run += behind - at
+        end = _run_of_ticks(text, at).end()
+        self._run += end - at
         self.phase = TICKS
-        if behind < len(text):  # no more of them come
-            self._read_ticks(text[behind])
-        return behind
+        if end < len(text):  # the run ends
+            self._read_ticks(text[end])
+        return end
 
     def end_line(self) -> None:
         """Move over the end of a line."""
@@ -191,7 +190,7 @@ class Markdown:
         starts = self._starts
         if self.fence:
             self.search, self._line_begin = starts.fence_search, starts.fence_line_begin
-            self._may_begin = starts.in_code  # with a line feed, too: the next line is in the fence as well
+            self._may_begin = starts.in_code  # with a line feed too, because the next line is in the fence
             return
         self._line_begin, self._may_begin = starts.line_begin, starts.inline
         if self._quoted:
@@ -206,7 +205,7 @@ class Markdown:
             self.end_line()
         elif self.fence:
             if char != self.fence or self._column > self._fence_column + 3:
-                self.phase = BODY  # and its first character is read: what begins there has been looked for
+                self.phase = BODY  # after the first character, where a marker was searched for
                 return True
             self.phase, self._run = CLOSING, 1
         elif char == "~":
@@ -219,7 +218,7 @@ class Markdown:
         elif char in _DIGITS:
             self.phase, self._digits = ORDINAL, 1
         else:
-            self.phase = BODY  # at a back-slash, which is read there
+            self.phase = BODY  # at a back-slash, which the body reads
             return False
         return True
 
@@ -291,7 +290,7 @@ class Markdown:
 
 
 _RUNS = {ESCAPED: "`", QUOTE: " \t>"}
-"""The characters that leave a phase as it is, where any other is the text of the line."""
+"""The characters that continue a phase. Any other character is the text of the line."""
 
 _READ = {
     ESCAPE: Markdown._read_escape,

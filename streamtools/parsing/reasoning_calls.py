@@ -18,7 +18,7 @@ from enum import Enum
 from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
-from streamtools.parsing.json_text import JsonText
+from streamtools.parsing.json_scanner import JsonScanner
 from streamtools.parsing.markers import Group, Marker, Markers
 from streamtools.parsing.reader import not_white_space
 from streamtools.parsing.span import Span
@@ -55,7 +55,7 @@ class CallRun:
         self._markers = markers
         self._closing = closing
         self._before = ""  # the last characters of the call, in which the closing tag may begin
-        self._tag: tuple[JsonText, int] | None = None  # a closing tag in a string: the scanner, and the tag's place
+        self._tag: tuple[JsonScanner, int] | None = None  # a closing tag in a string: the scanner, and the tag's place
         self._output = CallEvents(output.options)  # these events are dropped
         self._declared = declared
         self._limit = output.options.limits.call

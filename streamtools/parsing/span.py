@@ -21,8 +21,22 @@ from streamtools.events import CallDelta, UIEvent, Warning
 from streamtools.json_values import Rejected
 from streamtools.parsing.call_events import CallDraft, CallEvents
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.json_parts import ARGUMENTS, BEGIN, BLAME, END, FIELD, NAME, PIECE
-from streamtools.parsing.json_text import BROKEN, DEEP, LINE, OPEN, Arguments, JsonText, State
+from streamtools.parsing.json_scanner import (
+    ARGUMENTS,
+    BEGIN,
+    BLAME,
+    BROKEN,
+    DEEP,
+    END,
+    FIELD,
+    LINE,
+    NAME,
+    OPEN,
+    PIECE,
+    Arguments,
+    JsonScanner,
+    ScanState,
+)
 from streamtools.parsing.markers import Pattern
 from streamtools.parsing.reader import Closing, Reader, always
 from streamtools.parsing.span_calls import SpanCalls
@@ -68,9 +82,9 @@ class Span(Reader):
         self.declared = declared
         self.depth = limits.depth  # the deepest nesting of JSON that is allowed
         self.call_id: str | None = None  # the call whose arguments follow, if text becomes its deltas unchanged
-        self.scanner: JsonText | None = None  # reads the JSON value inside which the grammar is paused
+        self.scanner: JsonScanner | None = None  # reads the JSON value inside which the grammar is paused
         self._state = OPEN  # the state of the scanner
-        self._broken: JsonText | None = None  # the scanner of the JSON that turned out to be broken
+        self._broken: JsonScanner | None = None  # the scanner of the JSON that turned out to be broken
         self.finished = False  # the grammar has returned
         self.several_lines = False  # the span holds a line feed; known at the end
         if dialect is not None and announces:
@@ -147,7 +161,7 @@ class Span(Reader):
         """End the calls as superseded, because another model continues the answer."""
         self.calls.discard("".join(self.parts) if self.stores else "")
 
-    def _choose_sink(self, scanner: JsonText) -> None:
+    def _choose_sink(self, scanner: JsonScanner) -> None:
         """Choose what accepts text in which the scanner's `leaves` finds nothing."""
         self.call_id = self.take = None
         wanted, call = scanner.want, self.calls.current
@@ -159,7 +173,7 @@ class Span(Reader):
             elif self._output.call_deltas:
                 self.take = partial(self._output.report_arguments, call)
 
-    def _apply_facts(self, scanner: JsonText) -> None:
+    def _apply_facts(self, scanner: JsonScanner) -> None:
         """Apply the facts about calls that the scanner has read in JSON."""
         for kind, value in scanner.facts:
             call = self.calls.current
@@ -302,8 +316,8 @@ class Span(Reader):
     # For grammars: JSON.
 
     def json(
-        self, *, lines: Pattern | None = None, envelope: type[JsonText] = JsonText
-    ) -> Generator[None, None, State]:
+        self, *, lines: Pattern | None = None, envelope: type[JsonScanner] = JsonScanner
+    ) -> Generator[None, None, ScanState]:
         """Read a JSON object, or an array of objects. Returns ENDED, OPEN at the end of the stream, or BROKEN.
 
         A line that begins with `lines` ends the span, in strings too. `envelope` is the scanner class, which knows how
@@ -331,7 +345,7 @@ class Span(Reader):
         self._broken = scanner if state is BROKEN else None
         return state
 
-    def arguments(self) -> Generator[None, None, State]:
+    def arguments(self) -> Generator[None, None, ScanState]:
         """Read the JSON object of the last call's arguments. Returns the same as `json`."""
         return (yield from self.json(envelope=Arguments))
 

@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 from streamtools.errors import Code
 from streamtools.json_values import Rejected
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.parsing import json_parts
-from streamtools.parsing.json_parts import rest_of_word
+from streamtools.parsing import json_tokens
+from streamtools.parsing.json_tokens import rest_of_word
 from streamtools.parsing.reader import matcher
 
 Path: TypeAlias = list[str | int]  # shared between what was added at the same place
 _MOST_OF_WORD = 4096  # characters of a number, before its digits are counted
-_WORD_BEGINS = json_parts.WORD_BEGINS
+_WORD_BEGINS = json_tokens.WORD_BEGINS
 _LITERALS = {"true": True, "false": False, "null": None}
 _number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 _sound = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
@@ -159,12 +159,12 @@ class ValueReader:
         held, self._held = self._held, ""
         rest = held + text[at:] if held else text
         begin = 0 if held else at
-        inside = json_parts.IN_STRING.inside(rest, begin).end()
+        inside = json_tokens.IN_STRING.inside(rest, begin).end()
         ends = inside < len(rest) and rest[inside] == '"'
         broken = not ends and inside < len(rest) - 1  # a line feed behind a back-slash
         piece = rest[begin:inside] if ends or broken else rest[begin:]
         if not (ends or broken):
-            whole = json_parts.whole_escapes(piece, 0).end()
+            whole = json_tokens.whole_escapes(piece, 0).end()
             piece, self._held = piece[:whole], piece[whole:]
         if not piece.isprintable():
             self.note_controls(piece)

@@ -14,7 +14,7 @@ import pytest
 
 from streamtools import Parser
 from streamtools.events import Call, CallDelta, Text, Thinking, UIEvent
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_scanner import ScanState
 from streamtools.parsing.reader import Closing, Reader
 from streamtools.parsing.span import Span
 from tests.support.variants import KNOWN
@@ -156,19 +156,19 @@ def a_delta_begins_a_line(patch: pytest.MonkeyPatch) -> None:
 def braces_counted_without_strings(patch: pytest.MonkeyPatch) -> None:
     """The JSON ends at the brace that balances the first, in a string or not."""
 
-    def count(span: Span, *, lines: object = None, envelope: object = None) -> Generator[None, None, State]:
+    def count(span: Span, *, lines: object = None, envelope: object = None) -> Generator[None, None, ScanState]:
         span.begin_call(span.place)
         depth = 0
         while True:
             while span.at == len(span.text):
                 if span.ended:
-                    return State.OPEN
+                    return ScanState.OPEN
                 yield
             depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(span.text[span.at], 0)
             span.at += 1
             if not depth:
                 span.end_call(span.place)
-                return State.ENDED
+                return ScanState.ENDED
 
     patch.setattr(Span, "json", count)
 

@@ -69,7 +69,7 @@ def test_what_has_no_name_is_left_out(tools: Any) -> None:
 )
 def test_what_declares_nothing_is_refused(tools: Any) -> None:
     """It is the caller's slip, and calls that were meant would be text."""
-    with pytest.raises(TypeError, match=r"declares no tool; `tool\(function\)` declares a function") as raised:
+    with pytest.raises(TypeError, match=r"declares no tool; declare a function by `tool\(function\)`") as raised:
         Declared(tools)
     assert "count" in str(raised.value) or "max" in str(raised.value) or "3" in str(raised.value)
 

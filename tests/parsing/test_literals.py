@@ -14,7 +14,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies.keyword_calls import FUNCTION_GEMMA, GEMMA
 from streamtools.parsing.bodies.literals import Literals
 from streamtools.parsing.bodies.syntax import PYTHON, Syntax
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_scanner import ScanState
 from tests.support.cases import together
 from tests.support.ways_to_cut import usual_ways
 
@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
     """What was written, what it came to, how much of the text was read, and the code of a word that is none."""
 
     json: str
-    state: State
+    state: ScanState
     read: int
     fault: Code | None = None
 
@@ -36,7 +36,7 @@ def convert(deltas: list[str], syntax: Syntax = PYTHON, *, ended: bool = False) 
     literals = Literals(written.append, syntax, depth=DEPTH)
     read = 0
     for delta in deltas:
-        if literals.state is not State.OPEN:
+        if literals.state is not ScanState.OPEN:
             break
         leaves = literals.leaves
         if leaves is not None and leaves(delta) is None:
@@ -44,7 +44,7 @@ def convert(deltas: list[str], syntax: Syntax = PYTHON, *, ended: bool = False) 
             read += len(delta)
         else:
             read += literals.scan("#" + delta, 1) - 1 - len(literals.unread)
-    if ended and literals.state is State.OPEN:
+    if ended and literals.state is ScanState.OPEN:
         literals.end()
     code = literals.fault[0] if literals.fault is not None else None
     return Outcome("".join(written), literals.state, read, code)
@@ -102,10 +102,10 @@ def test_python(text: str, value: Any) -> None:
     """Each becomes the JSON of what it means, and ends where it ends."""
     for behind in (" ", ",", ")", "\n}"):
         made = outcome(text + behind)
-        assert (State.ENDED, len(text), None) == made[1:]
+        assert (ScanState.ENDED, len(text), None) == made[1:]
         assert value == json.loads(made.json)
     made = outcome(text, ended=True)
-    assert (value, State.ENDED) == (json.loads(made.json), made.state)
+    assert (value, ScanState.ENDED) == (json.loads(made.json), made.state)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_python(text: str, value: Any) -> None:
 def test_gemma(text: str, value: Any) -> None:
     """Keys without quotes, and strings between tokens."""
     made = outcome(text + " ", GEMMA)
-    assert (value, State.ENDED, len(text)) == (json.loads(made.json), made.state, made.read)
+    assert (value, ScanState.ENDED, len(text)) == (json.loads(made.json), made.state, made.read)
     other = text.replace('<|"|>', "<escape>")
     made = outcome(other + "<", FUNCTION_GEMMA)
-    assert (value, State.ENDED, len(other)) == (json.loads(made.json), made.state, made.read)
+    assert (value, ScanState.ENDED, len(other)) == (json.loads(made.json), made.state, made.read)
 
 
 @together(
@@ -150,14 +150,14 @@ def test_gemma(text: str, value: Any) -> None:
 )
 def test_what_is_broken(text: str, read: int) -> None:
     """It is said at the character that cannot be a part of it."""
-    assert (State.BROKEN, read) == outcome(text)[1:3]
+    assert (ScanState.BROKEN, read) == outcome(text)[1:3]
 
 
 @pytest.mark.parametrize("text", ["{a:<|x", '{<|"x', "<", "{a:1{", "{:1}", "{ :"])
 def test_what_is_broken_for_gemma(text: str) -> None:
     """What is no delimiter of a string after all, and is not read."""
     made = outcome(text + "tool_call|>", GEMMA)
-    assert State.BROKEN is made.state
+    assert ScanState.BROKEN is made.state
     assert made.read <= len(text)
 
 
@@ -166,7 +166,7 @@ def test_words_that_are_no_literals(text: str) -> None:
     """They are distinguished from broken text: what follows can be read."""
     made = outcome(text + ",")
     assert ("null", Code.INVALID_ARGUMENTS) == (made.json, made.fault)
-    assert State.ENDED is made.state
+    assert ScanState.ENDED is made.state
 
 
 @pytest.mark.parametrize(("text", "written"), [("nan", "NaN"), ("-inf", "-Infinity"), ("1e999", "1e999")])
@@ -178,13 +178,13 @@ def test_what_is_no_number_is_left_to_the_strict_decoding(text: str, written: st
 @together("text", ["'", "'a", '"""', '""""', "[1", "[1,", "{'a':", "'\\x4", "r'", "'''a''"])
 def test_what_is_cut_stays_open(text: str) -> None:
     """The end of the text ends no string and no container."""
-    assert State.OPEN is outcome(text, ended=True).state
+    assert ScanState.OPEN is outcome(text, ended=True).state
 
 
 def test_depth() -> None:
     """The limit is reported once, at the bracket that goes beyond it."""
-    assert (State.ENDED, 8) == outcome("[[[[]]]]")[1:3]
-    assert (State.DEEP, 4) == outcome("[[[[[]]]]]")[1:3]
+    assert (ScanState.ENDED, 8) == outcome("[[[[]]]]")[1:3]
+    assert (ScanState.DEEP, 4) == outcome("[[[[[]]]]]")[1:3]
 
 
 def test_a_number_without_end_is_not_kept() -> None:
@@ -215,7 +215,7 @@ def test_what_python_writes_is_read_as_python_reads_it(value: Any, at: int) -> N
             for delta in deltas:
                 literals.scan(delta)
             literals.scan(" ")
-            assert State.ENDED is literals.state
+            assert ScanState.ENDED is literals.state
             assert json.loads(json.dumps(value)) == json.loads("".join(written))
 
 
@@ -223,7 +223,7 @@ def test_what_python_writes_is_read_as_python_reads_it(value: Any, at: int) -> N
 def test_what_it_accepts_python_accepts(text: str) -> None:
     """Nothing is read in another way than Python reads it, but for raw line ends and JSON's own escapes."""
     made = convert([text, " "])
-    if made.state is not State.ENDED or made.fault or "\n" in text or "\\/" in text:
+    if made.state is not ScanState.ENDED or made.fault or "\n" in text or "\\/" in text:
         return
     try:
         expected = ast.literal_eval(text[: made.read].strip(" "))

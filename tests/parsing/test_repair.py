@@ -13,7 +13,7 @@ import pytest
 from streamtools import Code, Limits, Parser, ToolCall, coalesce, parse
 from streamtools.parsing.dialects import Dialect, Opener
 from streamtools.parsing.json_repair import MAX_IN_TURN, MAX_LENGTH, repair
-from streamtools.parsing.json_text import State
+from streamtools.parsing.json_scanner import ScanState
 from streamtools.parsing.span import Span
 from streamtools.testing.laws import assert_conserved, assert_in_order, feed
 from tests.support.cases import together
@@ -121,9 +121,9 @@ def test_arguments_of_a_call_that_is_named_outside() -> None:
     def body(span: Span) -> Generator[None, None, None]:
         span.call("f")
         state = yield from span.arguments()
-        if state is State.BROKEN:
+        if state is ScanState.BROKEN:
             yield from span.recover()
-        span.close(Code.INVALID_JSON if state is State.BROKEN else None)
+        span.close(Code.INVALID_JSON if state is ScanState.BROKEN else None)
 
     house = Dialect(
         "house",

@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.json_values import compact
-from streamtools.parsing.json_text import ENDED, OPEN
+from streamtools.parsing.json_scanner import ENDED, OPEN
 from streamtools.parsing.markers import Marker, Part
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Body, Span

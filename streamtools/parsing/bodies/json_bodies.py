@@ -16,17 +16,31 @@ from typing import TypeAlias
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import warn_unclosed
-from streamtools.parsing.json_parts import ARGUMENTS, BEGIN, BLAME, CALL, END, FIELD, PIECE, RAW, TEXT
-from streamtools.parsing.json_text import BROKEN, ENDED, OPEN, JsonText, State
+from streamtools.parsing.json_scanner import (
+    ARGUMENTS,
+    BEGIN,
+    BLAME,
+    BROKEN,
+    CALL,
+    END,
+    ENDED,
+    FIELD,
+    OPEN,
+    PIECE,
+    RAW,
+    TEXT,
+    JsonScanner,
+    ScanState,
+)
 from streamtools.parsing.markers import SPACES, Marker, Maybe, Part, Pattern, Some
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Body, Span
 
-Envelope: TypeAlias = type[JsonText]
+Envelope: TypeAlias = type[JsonScanner]
 """The class that reads how a JSON value holds its calls."""
 
 
-def json_calls(close: str = "", *, ends: Sequence[str] = (), envelope: Envelope = JsonText) -> Body:
+def json_calls(close: str = "", *, ends: Sequence[str] = (), envelope: Envelope = JsonScanner) -> Body:
     """Return the grammar of JSON calls.
 
     `close` is the closing tag. At one of `ends`, which end the message, it may be missing.
@@ -40,7 +54,7 @@ def json_calls(close: str = "", *, ends: Sequence[str] = (), envelope: Envelope 
     return body
 
 
-def close_untagged(span: Span, state: State) -> Generator[None, None, None]:
+def close_untagged(span: Span, state: ScanState) -> Generator[None, None, None]:
     """Close a span that ends with its JSON value. `state` is the state of the value."""
     if state is BROKEN:
         yield from span.recover()
@@ -145,7 +159,7 @@ KEY, COLON, VALUE, AFTER_VALUE = "key", "colon", "value", "after value"
 """What may come next in an object."""
 
 
-class CallsUnderNames(JsonText):
+class CallsUnderNames(JsonScanner):
     """Calls with the name as the key and the arguments as the value: `[{"get_weather": {"city": "Paris"}}]`.
 
     An object with several keys is several calls. Only the arguments are decoded later, so this class checks all the
@@ -200,8 +214,8 @@ class CallsUnderNames(JsonText):
             self._next = COLON
             return True
         if want == TEXT:
-            self.facts.append((PIECE, self.held))
-            self.held = ""
+            self.facts.append((PIECE, self._escape))
+            self._escape = ""
         self.facts.append((END, place))
         self._next = AFTER_VALUE
         return True
@@ -222,7 +236,7 @@ class CallsUnderNames(JsonText):
         return False
 
 
-class CallsInContainer(JsonText):
+class CallsInContainer(JsonScanner):
     """Calls in an object: `{"tools": [{"tool": "get_weather", "arguments": {...}}]}`.
 
     One call, or an array of calls, may stand alone. The first key distinguishes a container from a call.

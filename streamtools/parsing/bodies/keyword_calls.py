@@ -21,7 +21,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies import Members, warn_unclosed
 from streamtools.parsing.bodies.literals import Literals
 from streamtools.parsing.bodies.syntax import PYTHON, PYTHON_WORDS, Quotes, Syntax
-from streamtools.parsing.json_text import BROKEN, DEEP, ENDED, OPEN, State
+from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, ScanState
 from streamtools.parsing.markers import BLANKS, LINE_END, Pattern, Some
 from streamtools.parsing.reader import Closing, Word, always
 from streamtools.parsing.span import Body, Span
@@ -153,7 +153,7 @@ class ArgumentReader:
         self._syntax = syntax
         self.string_begin = -1  # the place where the last string begins
 
-    def read(self, *, depth: int, named: bool = True) -> Generator[None, None, State]:
+    def read(self, *, depth: int, named: bool = True) -> Generator[None, None, ScanState]:
         """Read one value, nested up to `depth` levels. Returns how it ends.
 
         The value is written to the call if it is `named`.
@@ -178,7 +178,7 @@ class ArgumentReader:
         return literals.state
 
 
-def give_up(span: Span, state: State, literals: ArgumentReader, closing: Closing) -> Generator[None, None, None]:
+def give_up(span: Span, state: ScanState, literals: ArgumentReader, closing: Closing) -> Generator[None, None, None]:
     """Close the span after a call that did not end well.
 
     If a quote is missing, the last string may have begun in the wrong place. So it is searched for `closing` too.
@@ -195,7 +195,7 @@ def give_up(span: Span, state: State, literals: ArgumentReader, closing: Closing
     span.close(Code.UNRECOGNISED_TOOL_CALL)
 
 
-def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, State]:
+def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, ScanState]:
     """Read a call. Returns ENDED, OPEN at the end of the stream, or the state of the malformed text."""
     name = yield from span.word(_name)
     if not name or span.text[span.at : span.at + 1] != "(":
@@ -225,7 +225,7 @@ def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, St
     return ENDED
 
 
-def _read_argument(span: Span, literals: ArgumentReader, members: Members) -> Generator[None, None, State]:
+def _read_argument(span: Span, literals: ArgumentReader, members: Members) -> Generator[None, None, ScanState]:
     """Read one argument. Without a name, it makes the call an error."""
     name = yield from span.word(_name)
     char = yield from span.peek()
@@ -240,7 +240,7 @@ def _read_argument(span: Span, literals: ArgumentReader, members: Members) -> Ge
     return (yield from literals.read(depth=span.depth - 1, named=False))
 
 
-def _end_starred(span: Span) -> Generator[None, None, State]:
+def _end_starred(span: Span) -> Generator[None, None, ScanState]:
     """Read the end of a call after `**{…}`."""
     if (yield from span.peek()) == ",":
         span.at += 1
@@ -250,7 +250,7 @@ def _end_starred(span: Span) -> Generator[None, None, State]:
     return ENDED
 
 
-def _broken_or_open(span: Span) -> State:
+def _broken_or_open(span: Span) -> ScanState:
     """Return BROKEN if text follows that has no place here, or OPEN at the end of the stream."""
     return BROKEN if span.at < len(span.text) else OPEN
 

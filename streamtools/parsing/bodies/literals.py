@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies.syntax import PYTHON, Quotes, Syntax, cut_escape, escape, number, quoted
-from streamtools.parsing.json_text import BROKEN, DEEP, ENDED, OPEN
+from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN
 from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some
 from streamtools.parsing.reader import always, matcher, white_space
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from streamtools.errors import Code
 from streamtools.parsing.bodies import end_without_arguments
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.json_text import ENDED, OPEN
+from streamtools.parsing.json_scanner import ENDED, OPEN
 from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span

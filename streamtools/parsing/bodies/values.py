@@ -18,7 +18,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies.literals import Literals
 from streamtools.parsing.bodies.syntax import PYTHON, number, quoted
 from streamtools.parsing.declared import Schema, Types
-from streamtools.parsing.json_text import DEEP, ENDED, OPEN
+from streamtools.parsing.json_scanner import DEEP, ENDED, OPEN
 from streamtools.parsing.reader import matcher
 from streamtools.parsing.span import Span
 

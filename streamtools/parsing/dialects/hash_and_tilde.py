@@ -31,7 +31,7 @@ from streamtools.json_values import compact
 from streamtools.limits import TOOL_NAME
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener
 from streamtools.parsing.dialects.writing import as_object, write_json
-from streamtools.parsing.json_text import BROKEN, ENDED, OPEN
+from streamtools.parsing.json_scanner import BROKEN, ENDED, OPEN
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Span

@@ -1,0 +1,467 @@
+"""Finds the end of a JSON value, its nesting, and the calls that it holds, while the text arrives.
+
+The scanner reads text piece by piece, and each character once. It judges tokens, not grammar. Braces, brackets and
+strings find the end. A token that JSON does not have, such as a bare word, shows immediately that the text is broken.
+One strict decoding of the complete value decides everything else.
+
+A call is an object, alone or in an array. Its name and arguments are members of the object, or of the object in its
+member `function`. So the one to three outermost levels are followed token by token. `facts` holds what they say, and
+`want` says what the following text is. These early facts decide nothing: `streamtools.calls` reads the complete call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, TypeAlias
+
+from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
+from streamtools.parsing import json_tokens
+from streamtools.parsing.json_tokens import (
+    ENDS_IN_NUMBER,
+    ENDS_IN_STRING,
+    LAST_STRING,
+    LONGEST_WORD,
+    NUMERIC,
+    hop_into_string,
+    hop_out_of_string,
+    numeric,
+    rest_of_word,
+    run,
+)
+from streamtools.parsing.reader import Reader, always, white_space
+
+FIELD = "field"  # the following text is a key, or the name of the tool
+RAW = "raw"  # the following text is arguments: an object or an array
+TEXT = "text"  # the following text is a string that holds the JSON of the arguments
+
+BEGIN, ARGUMENTS, NAME, PIECE, END = "begin", "arguments", "name", "piece", "end"
+CALL, BLAME = "call", "blame"
+Fact: TypeAlias = tuple[str, Any]
+"""A fact about a call, and its value.
+
+BEGIN: the place where a call begins, or a value in its place. ARGUMENTS: the place where its arguments begin. NAME: the
+name of the tool. PIECE: a piece of its arguments, as JSON. END: the place where it ends. CALL: the tool of a call whose
+JSON does not name it. BLAME: the message of an error.
+"""
+
+_NAMES = frozenset(NAME_FIELDS)
+_ARGUMENTS = frozenset(ARGUMENT_FIELDS)
+_MAX_FIELD = 256  # characters of a key or a name that is read early; a longer name is read with the complete call
+
+
+class ScanState(Enum):
+    """Why the scanner returned."""
+
+    OPEN = "open"  # the value continues after the text
+    ENDED = "ended"  # the value is complete
+    BROKEN = "broken"  # the next token cannot be JSON
+    DEEP = "deep"  # the value nests deeper than the limit; returned once, and scanning may continue
+    LINE = "line"  # a line feed inside a string follows, and the dialect has asked for these
+
+
+OPEN, ENDED, BROKEN, DEEP, LINE = ScanState  # an attribute of an enumeration is a call before Python 3.12
+
+
+class JsonScanner:
+    """Scans one JSON object or array, for every cut of its text."""
+
+    __slots__ = (
+        "_beyond",
+        "_calls",
+        "_escape",
+        "_expects",
+        "_field",
+        "_first",
+        "_has_arguments",
+        "_inside",
+        "_leaves",
+        "_limit",
+        "_lines",
+        "_named",
+        "_numeric",
+        "_patterns",
+        "_stack",
+        "_word",
+        "escaped",
+        "facts",
+        "in_string",
+        "kept",
+        "key",
+        "leaves",
+        "members",
+        "outer",
+        "over_line",
+        "passes",
+        "string_begin",
+        "want",
+        "wanted_depth",
+    )
+
+    def __init__(self, *, depth: int, lines: bool = False) -> None:
+        """Allow `depth` levels of nesting. With `lines`, return at line feeds in strings."""
+        self._limit, self._lines = depth, lines
+        self._patterns = patterns = json_tokens.IN_LINE_OF_STRING if lines else json_tokens.IN_STRING
+        self._inside, self._leaves = patterns.inside, patterns.leaves
+        # The position in the value.
+        self._stack: list[str] = []  # the open brackets
+        self._beyond = 0  # how many brackets beyond the limit are open
+        self.outer = 0  # tokens at this depth and above may say something of a call
+        self._word: str | None = None  # the beginning of a number or a literal, which may continue
+        self._numeric = True  # it is a number
+        self.in_string = False
+        self.string_begin = -1  # the place where the last string begins
+        self.escaped = False  # the next character belongs to the string: it follows a back-slash,
+        self.over_line = False  # or it is the line feed that the last `scan` returned for
+        self.leaves: Callable[[str], Any] = always  # finds nothing in text that only continues the open string
+        self.passes = False  # `pass_over` may be called
+        # The calls.
+        self.facts: list[Fact] = []  # the facts since the caller has cleared them
+        self._calls = 0  # the depth of calls: 0, or 1 in an array
+        self._expects = True  # in an array: an element may begin
+        self._first = True  # in an array: no element has begun
+        self._field: str | None = None  # the key of the value that follows
+        self._named = self._has_arguments = False
+        self.members = -1  # the depth of the members of a call
+        self.key = True  # the next string at that depth is a key
+        self.want = ""  # what the following text is: FIELD, RAW, TEXT or nothing of interest
+        self.wanted_depth = 0  # the depth of RAW arguments
+        self._escape = ""  # the beginning of an escape in TEXT
+        self.kept: list[str] = []  # the pieces of a FIELD
+
+    @property
+    def depth(self) -> int:
+        """How many brackets are open."""
+        return len(self._stack) + self._beyond
+
+    def pass_over(self, text: str, place: int) -> bool:
+        """Read all of `text`, at `place`, if it holds no bracket and no fact about a call. Returns whether it was read.
+
+        Such text continues a string, or it is strings, numbers and separators deep in the value.
+        """
+        if self.in_string and (self.escaped or "\\" in text):
+            return self._pass_over_escapes(text)
+        if len(self._stack) <= self.outer:
+            return False
+        found = hop_out_of_string(text) if self.in_string else hop_into_string(text)
+        if found is None:
+            return False
+        ends = found.lastindex
+        if ends == ENDS_IN_STRING:
+            self.in_string = True
+            self.string_begin = place + found.start(ends)
+            self._word = None
+            self.leaves = self._leaves
+            return True
+        last = found.start(LAST_STRING)
+        if last >= 0:
+            self.string_begin = place + last
+        if ends == ENDS_IN_NUMBER:
+            number = text[len(text.rstrip(NUMERIC)) :]
+            self._word = ((self._word or "") + number if number == text else number)[:LONGEST_WORD]
+        else:
+            self._word = None
+        self.in_string = False
+        self.leaves = always
+        return True
+
+    def _pass_over_escapes(self, text: str) -> bool:
+        leaves = self._patterns.leaves_escaped if self.escaped else self._patterns.leaves_escapes
+        if leaves(text) is not None:
+            return False
+        if text[-1] == "\\":
+            slashes = len(text) - len(text.rstrip("\\"))
+            self.escaped = (slashes - (self.escaped and slashes == len(text))) % 2 == 1
+        else:
+            self.escaped = False
+        self.leaves = always if self.escaped else self._leaves
+        return True
+
+    def _skip_escaped(self, text: str, at: int) -> int:
+        """Return the place after the character that belongs to the open string in any case."""
+        skips = self.over_line or not (self._lines and text[at] == "\n")
+        self.escaped = self.over_line = False
+        return at + skips
+
+    def _add_to_word(self, text: str) -> None:
+        self._word = ((self._word or "") + text)[:LONGEST_WORD]
+        self._numeric = self._numeric and numeric(text) is not None
+
+    def scan(self, reader: Reader) -> ScanState:
+        """Read the text of `reader`. Returns the reason why it stopped.
+
+        One loop handles all kinds of tokens, because most pieces of text hold one or two, and a function call costs
+        more than a token.
+        """
+        stack = self._stack
+        text, at, base = reader.text, reader.at, reader.base
+        taken = at  # text before it has been taken, if it is wanted
+        end = len(text)
+        depth = len(stack)
+        simple: bool | None = None  # whether strings end at the next quote; found when a string is met
+        state = OPEN
+        while at < end:
+            if self.in_string:
+                if self.escaped:
+                    at = self._skip_escaped(text, at)
+                if simple is None:
+                    simple = "\\" not in text and not (self._lines and "\n" in text)
+                if simple:  # the same as `inside`, at half the cost
+                    at = text.find('"', at)
+                    if at < 0:
+                        at = end
+                else:
+                    at = self._inside(text, at).end()
+                if at == end:
+                    break
+                char = text[at]
+                if char == '"':
+                    self.in_string = False
+                    if depth <= self.outer:
+                        if self.want == FIELD:  # the same as `take` and `end_value`: a small call is mostly keys
+                            self.kept.append(text[taken:at])
+                            field = "".join(self.kept)
+                            if self.key and len(field) <= _MAX_FIELD and "\\" not in field and depth == self.members:
+                                self._field, self.want = field, ""
+                            else:
+                                self.end_value(depth, base + at + 1)
+                        else:
+                            if self.want:
+                                self.take(text[taken:at])
+                            self.end_value(depth, base + at + 1)
+                    at += 1
+                    if not depth:  # the value is a string
+                        state = ENDED
+                        break
+                elif char == "\\":  # the escaped character has not arrived, or is a line feed
+                    self.escaped = True
+                    at += 1
+                else:
+                    state = LINE
+                    break
+                continue
+            if self._word is not None:
+                begin = at
+                at = rest_of_word(text, at).end()
+                self._add_to_word(text[begin:at])
+                if at < end:
+                    state = self._end_word(base + at)
+                    if state is not OPEN:
+                        break
+                continue
+            char = text[at]
+            shallow = depth <= self.outer
+            if not shallow and char not in "{}[]":
+                run_end = run(text, at).end()
+                if run_end > at:
+                    last = text.rfind('"', at, run_end)
+                    if last > at and (first := text.rfind('"', at, last)) >= 0:
+                        self.string_begin = base + first
+                    at = run_end
+                    continue
+            if char == '"':
+                if depth == self.members and self.key:  # the same as `begin_value`
+                    self.want, self.kept = FIELD, []
+                elif shallow and not self.begin_value(char, depth, base + at):
+                    state = BROKEN
+                    break
+                self.in_string = True
+                self.string_begin = base + at
+                at += 1
+                if self.want != RAW:
+                    taken = at
+            elif char in ",:":
+                if depth == self.members:
+                    self.key = char == ","
+                elif shallow and not self.separate(char, depth, base + at):
+                    state = BROKEN
+                    break
+                at += 1
+            elif char in " \t\r\n":
+                at += 1
+                if at < end and text[at] in " \t\r\n":
+                    at = white_space(text, at).end()
+            elif char in "{[":
+                wanted = self.want
+                if shallow and not self.begin_value(char, depth, base + at):
+                    state = BROKEN
+                    break
+                if self.want != wanted:
+                    taken = at
+                at += 1
+                if depth < self._limit:
+                    stack.append(char)
+                    depth += 1
+                else:
+                    self._beyond += 1
+                    if self._beyond == 1:
+                        state = DEEP
+                        break
+            elif char in "}]":
+                if self._beyond:  # beyond the limit, every bracket closes
+                    self._beyond -= 1
+                    at += 1
+                    continue
+                if not depth or (stack[-1] == "{") != (char == "}"):
+                    state = BROKEN
+                    break
+                stack.pop()
+                at += 1
+                depth -= 1
+                if depth > self.outer:
+                    continue
+                if self.want == RAW and depth == self.wanted_depth:
+                    self.facts.append((PIECE, text[taken:at]))
+                if depth == self.members:
+                    self.want = ""
+                elif not self.end_value(depth, base + at):
+                    state = BROKEN
+                    break
+                if not depth:
+                    state = ENDED
+                    break
+            elif char in json_tokens.WORD_BEGINS:
+                if shallow and not self.begin_value("", depth, base + at):
+                    state = BROKEN
+                    break
+                self._word, self._numeric = "", True
+            else:
+                state = BROKEN
+                break
+        want = self.want
+        if want and at > taken:
+            if want == RAW:  # the same as `take`, here and below
+                self.facts.append((PIECE, text[taken:at]))
+            elif want == FIELD and not self.kept:
+                self.kept.append(text[taken:at])
+            else:
+                self.take(text[taken:at])
+        if not self.in_string:
+            self.leaves = always
+            self.passes = self._numeric and depth > self.outer
+        elif want in (TEXT, FIELD):  # escapes matter in these
+            self.leaves = always if self.escaped or self._escape else self._patterns.leaves_plain
+            self.passes = False
+        else:
+            self.leaves = always if self.escaped else self._leaves
+            self.passes = True
+        reader.at = at
+        return state
+
+    def _end_word(self, place: int) -> ScanState:
+        """End the word. Returns BROKEN if neither JSON nor its usual extensions have such a token."""
+        known = self._numeric or self._word in json_tokens.WORDS
+        self._word, self._numeric = None, True
+        if known and len(self._stack) <= self.outer:
+            self.end_value(len(self._stack), place)
+        return OPEN if known else BROKEN
+
+    # The outermost levels.
+
+    def begin_value(self, first: str, depth: int, place: int) -> bool:
+        """Record a value or a key that begins at `depth`, with the character `first`, which is "" for a word.
+
+        Returns False if JSON allows no value here.
+        """
+        if depth == 0 and first == "[":
+            self._calls = self.outer = 1
+        elif depth == self._calls:
+            if not self._expects:
+                self.facts.append((BEGIN, place))
+                return False
+            self._expects = self._first = False
+            self.key, self._field, self._named, self._has_arguments = True, None, False, False
+            if first == "{":
+                self.outer = self.members = depth + 1
+            self.facts.append((BEGIN, place))
+        elif depth < self.outer:
+            return False
+        elif first == '"' and (self.key or (self._field in _NAMES and not self._named)):
+            self.want, self.kept = FIELD, []
+        elif self.key:
+            return False
+        elif self._field in _ARGUMENTS and first and not self._has_arguments:
+            self.want = TEXT if first == '"' else RAW
+            self.wanted_depth = depth
+            self._has_arguments = True
+        elif self._field == "function" and first == "{" and depth == self._calls + 1:
+            self.outer = self.members = depth + 1
+            self.key, self._field = True, None
+        return True
+
+    def end_value(self, depth: int, place: int) -> bool:
+        """Record the end of a value at `depth`. Returns False if JSON does not allow it to end here."""
+        want, self.want = self.want, ""
+        if want == FIELD:  # a member of a call
+            kept = "".join(self.kept)
+            text = self._read_field() if "\\" in kept or len(kept) > _MAX_FIELD else kept
+            if self.key:
+                self._field = text
+            elif text and text.strip():
+                self._named = True
+                self.facts.append((NAME, text))
+        elif depth < self._calls:
+            return self._first or not self._expects
+        elif depth == self._calls:
+            self.facts.append((END, place))
+            self.outer, self.members = depth, -1
+        elif want == TEXT:
+            self.facts.append((PIECE, self._escape))
+            self._escape = ""
+        elif depth < self.outer:  # the end of `function`
+            self.outer = self.members = depth
+            self.key, self._field = False, None
+        return True
+
+    def separate(self, mark: str, depth: int, place: int) -> bool:
+        """Record a comma or a colon at `depth`. Returns False if JSON allows none here.
+
+        An unexpected token between two calls of an array begins a malformed call, so that it is reported.
+        """
+        allowed = mark == "," and depth == self._calls > 0 and not self._expects
+        self._expects = True
+        if not allowed:
+            self.facts.append((BEGIN, place))
+        return allowed
+
+    def take(self, text: str) -> None:
+        """Record a piece of the text that is wanted."""
+        if self.want == FIELD:
+            if len(self.kept) <= _MAX_FIELD:
+                self.kept.append(text[: _MAX_FIELD + 1])
+        elif self.want == RAW:
+            self.facts.append((PIECE, text))
+        else:
+            text = self._escape + text
+            whole = json_tokens.whole_escapes(text, 0).end()
+            self._escape = text[whole:]
+            if whole:
+                self.facts.append((PIECE, json_tokens.unescape(text[:whole])))
+
+    def _read_field(self) -> str | None:
+        """Return the key or the name that has ended, or None if it is too long."""
+        text = "".join(self.kept)
+        return None if len(text) > _MAX_FIELD else json_tokens.unescape(text)
+
+
+class Arguments(JsonScanner):
+    """Scans the arguments of a call whose name stands elsewhere: a JSON object, or a string that holds one."""
+
+    __slots__ = ()
+
+    def begin_value(self, first: str, depth: int, place: int) -> bool:
+        """Record the object or the string. Other values are not arguments."""
+        if first not in ("{", '"'):
+            return False
+        self.facts.append((ARGUMENTS, place))
+        self.want = RAW if first == "{" else TEXT
+        return True
+
+    def end_value(self, depth: int, place: int) -> bool:
+        """Record the end."""
+        if self.want == TEXT:
+            self.facts.append((PIECE, self._escape))
+            self._escape = ""
+        self.want = ""
+        self.facts.append((END, place))
+        return True
