@@ -142,11 +142,11 @@ def test_a_set_of_dialects_names_what_is_wrong_with_it(dialects: Any, message: s
 @together(
     ("make", "message"),
     [
-        (lambda: house(Opener((), json_calls())), r"at least one fixed character, and this one is \(\)"),
-        (lambda: house(Opener(("",), json_calls())), r"at least one fixed character, and this one is \(''"),
-        (lambda: house(Opener(("@", SPACES), json_calls())), "ends with a fixed character"),
-        (lambda: house(tags=(Tag(("",)),)), "at least one fixed character"),
-        (lambda: house(near=(NearMiss(("",), "it is empty"),)), "at least one fixed character"),
+        (lambda: house(Opener((), json_calls())), r"must begin with a literal, got \(\)"),
+        (lambda: house(Opener(("",), json_calls())), r"must begin with a literal, got \(''"),
+        (lambda: house(Opener(("@", SPACES), json_calls())), "must end with a literal"),
+        (lambda: house(tags=(Tag(("",)),)), "must begin with a literal"),
+        (lambda: house(near=(NearMiss(("",), "it is empty"),)), "must begin with a literal"),
         (lambda: house(id=""), "is empty"),
         (
             lambda: house(Opener(("@call",), json_calls()), Opener(("@calls",), json_calls())),
