@@ -1,13 +1,13 @@
-"""What pytest loads of streamtools in every project that has it installed: an option, a marker and a fixture by name.
+"""The pytest plugin, loaded in every project that has streamtools installed: an option, a marker and a fixture.
 
-The fixture `recording` finds the recording of a test, chooses what may happen, and blocks the network. The recording
-stands beside the test and is named after it, one for all event loops and cuts that it runs over:
+The fixture `recording` finds the recording of a test, decides between replaying and recording, and blocks the network.
+The recording is named after the test, in a folder next to it. All event loops and cuts of a test share one recording:
 
     tests/test_chat.py::test_weather               tests/recordings/test_chat/test_weather.jsonl
     tests/test_chat.py::TestTools::test_two[a-b]   tests/recordings/test_chat/TestTools.test_two-a-b.jsonl
 
-A module of its own beside the package, because importing anything of the package imports all of it, and most projects
-have tests in which nothing streams. So whatever costs time is imported when a test asks for it.
+This is a module of its own because importing any module of the package imports the package, and most tests of most
+projects do not need it. Everything that takes time is imported when a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ if TYPE_CHECKING:
 
 MODES = ("none", "once", "new", "rewrite")
 _MARKER = (
-    "recording(name, *, source, match, unplayed, allow_hosts, ...): which recording the fixture `recording` gives a"
-    " test (by default the one named after the test, beside it), and how; the network is blocked while it is replayed"
+    "recording(name, *, source, match, unplayed, allow_hosts, ...): the recording for the fixture `recording` (by "
+    "default the one named after the test, next to it), and its options; the network is blocked while it is replayed"
 )
-_USED: pytest.StashKey[RecordingFixture] = pytest.StashKey()
-_FRESH: pytest.StashKey[set[Path]] = pytest.StashKey()
+_FIXTURE: pytest.StashKey[RecordingFixture] = pytest.StashKey()
+_RECORDED_PATHS: pytest.StashKey[set[Path]] = pytest.StashKey()
 _OWNERS: pytest.StashKey[dict[Path, str]] = pytest.StashKey()
 
 FOLDER = "recordings"
-_NAME = "recording"  # of the fixture, and of the marker
-_LONGEST = 100  # characters of a name, so that it is one in every file system
-_CUT = re.compile(r"(?:^|-)cut=\w+(?=-|$)")  # what `every_cut` names a way of cutting
-_UNSAFE = re.compile(r"[^\w.+=-]+")
+_NAME = "recording"  # of the fixture and of the marker
+_MAX_NAME = 100  # characters; every file system allows as many
+_CUT = re.compile(r"(?:^|-)cut=\w+(?=-|$)")  # the part of a test id that `every_cut` adds
+_UNSAFE_CHARACTERS = re.compile(r"[^\w.+=-]+")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what is said on the command line."""
-    group = parser.getgroup("streamtools", "streams, recorded and replayed")
+    """Add the option `--record-streams`."""
+    group = parser.getgroup("streamtools", "recorded streams")
     group.addoption(
         "--record-streams",
         choices=MODES,
         default="none",
-        help="whether tests with the fixture `recording` may ask the network: never (none, the default); where there is"
-        " no recording (once); for requests that are not in the recording (new); always, and anew (rewrite)",
+        help="when tests with the fixture `recording` may use the network: never (none, the default); if there is no "
+        "recording (once); for requests that are not in the recording (new); always, for a new recording (rewrite)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line("markers", _MARKER)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give a test that has the marker the fixture too, whether or not it asks for it by name."""
+    """Give a test with the marker the fixture, even if it is not one of its parameters."""
     names = getattr(item, "fixturenames", None)
     if names is not None and "recording" not in names and item.get_closest_marker("recording") is not None:
         names.append("recording")
@@ -68,55 +68,61 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that has passed, if something of its recording was not played; explain one that has failed."""
+    """Fail a passed test that did not use its whole recording. Explain a failed test."""
     try:
         outcome = yield
     except BaseException:
-        if (stream := item.stash.get(_USED, None)) is not None and (faults := stream.faults(unplayed=False)):
+        if (stream := item.stash.get(_FIXTURE, None)) is not None and (faults := stream.faults(check_unplayed=False)):
             item.add_report_section("call", "recording", "\n".join(faults))
         raise
-    if (stream := item.stash.get(_USED, None)) is not None:
-        if faults := stream.faults(unplayed=True):
+    if (stream := item.stash.get(_FIXTURE, None)) is not None:
+        if faults := stream.faults(check_unplayed=True):
             _fail("\n".join(faults))
-        stream.passed = True
+        stream.test_passed = True
     return outcome
 
 
 @pytest.fixture(scope="session")
 def recording_options() -> dict[str, Any]:
-    """What holds for every recording of a project, to be overridden: the keywords of the marker."""
+    """The options of all recordings of a project. Override it to return keywords of the marker."""
     return {}
 
 
 @pytest.fixture
 def recording(request: pytest.FixtureRequest, recording_options: dict[str, Any]) -> Iterator[RecordingFixture]:
-    """The recording of this test: a transport for HTTP clients, and a replay straight to events."""
+    """The recording of this test: a transport for HTTP clients, and a replay to events."""
     with _opened(request, recording_options) as stream:
-        request.node.stash[_USED] = stream
+        request.node.stash[_FIXTURE] = stream
         yield stream
 
 
 @contextmanager
 def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iterator[RecordingFixture]:
-    """Give a test its recording, and keep what was recorded when it is over."""
+    """Yield the recording of a test, and save a new recording when the test has ended."""
     from streamtools.recording import Playback
     from streamtools.testing.fixture import RecordingFixture
     from streamtools.testing.network import blocked
 
     item: pytest.Item = request.node
-    fresh = item.config.stash.setdefault(_FRESH, set())
+    recorded_paths = item.config.stash.setdefault(_RECORDED_PATHS, set())
     name, settings = _settings(item, defaults, getattr(request, "param", None))
     path = place_of(item, name)
-    mode = _mode(item.config.getoption("--record-streams"), path, again=path in fresh)
+    mode = _mode(item.config.getoption("--record-streams"), path, again=path in recorded_paths)
     here = _short(path)
     owner = owner_of(path, item)
     if mode == "replay" and not path.exists():
-        _fail(f"{here} is not there: {_how_to_record(item, owner, faulty=Playback(**settings.playback).faulty)}")
-    again = f"`pytest --record-streams=new '{owner or item.nodeid}'` records what is missing, and"
-    stream = RecordingFixture(path, settings, mode, f"{again} `--record-streams=rewrite` everything anew")
+        has_fault = Playback(**settings.playback).has_fault
+        _fail(f"{here} does not exist: {_how_to_record(item, owner, has_fault=has_fault)}")
+    test = owner or item.nodeid
+    stream = RecordingFixture(
+        path,
+        settings,
+        mode,
+        f"`pytest --record-streams=new '{test}'` records the missing requests, `--record-streams=rewrite` records all",
+    )
     advice = (
-        f"what goes through `recording.transport` is replayed from {here}, and `pytest --record-streams=rewrite"
-        f" '{owner or item.nodeid}'` records it anew; `allow_hosts` lets a host through"
+        f"requests through `recording.transport` are replayed from {here}, and "
+        f"`pytest --record-streams=rewrite '{test}'` records them again; `allow_hosts` allows a host"
     )
     guard = blocked(advice, allow=settings.allow_hosts) if mode == "replay" else nullcontext()
     try:
@@ -126,42 +132,41 @@ def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iter
         if why := stream.save():
             item.add_report_section("teardown", "recording", f"{here} is not recorded: {why}")
         elif mode != "replay":
-            fresh.add(path)
+            recorded_paths.add(path)
 
 
 def _settings(item: pytest.Item, defaults: Mapping[str, Any], cut: Any) -> tuple[str | Path | None, RecordingSettings]:
-    """Return the name of the recording, if it was given one, and how to use it: the nearest marker that says so."""
-    from streamtools.recording.playback import PLAYBACK
+    """Return the name of the recording, if a marker gives one, and the settings. The nearest marker takes
+    precedence."""
+    from streamtools.recording.playback import PLAYBACK_OPTIONS
     from streamtools.testing.fixture import RecordingSettings
 
     name: str | Path | None = None
     chosen = dict(defaults)
     for marker in reversed(list(item.iter_markers("recording"))):
         if len(marker.args) > 1:
-            _fail(f"the marker `recording` takes one name, not {marker.args!r}")
+            _fail(f"the marker `recording` takes one name, got {marker.args!r}")
         name = marker.args[0] if marker.args else name
         chosen |= marker.kwargs
     if cut is not None:
         chosen["cut"] = cut
-    playback: Any = {key: value for key, value in chosen.items() if key in PLAYBACK}
-    own = {key: value for key, value in chosen.items() if key not in PLAYBACK}
+    playback: Any = {key: value for key, value in chosen.items() if key in PLAYBACK_OPTIONS}
+    own = {key: value for key, value in chosen.items() if key not in PLAYBACK_OPTIONS}
     known = {field.name for field in fields(RecordingSettings)} - {"playback"}
     if unknown := own.keys() - known:
-        _fail(
-            f"a recording has no option {', '.join(sorted(unknown))}; there are {', '.join(sorted(known | PLAYBACK))}"
-        )
+        names = ", ".join(sorted(known | PLAYBACK_OPTIONS))
+        _fail(f"unknown option {', '.join(sorted(unknown))} of a recording; the options are {names}")
     try:
         return name, RecordingSettings(**own, playback=playback)
     except (ValueError, TypeError) as error:
-        _fail(f"the options of the recording: {error}")
+        _fail(f"invalid options of the recording: {error}")
 
 
 def place_of(item: pytest.Item, name: str | Path | None) -> Path:
     """Return the path of the recording of a test.
 
-    A plain `name` is that of a recording among those of the test's module, or of the test that records it, with its
-    parameters as pytest writes them; one with a folder or a suffix, and a `Path`, is a path as seen from the test's
-    folder.
+    A plain `name` is a file in the recordings folder of the test's module. It can be the id of the test that records
+    it, with its parameters. A name with a folder or a suffix, and a `Path`, are relative to the test's folder.
     """
     if isinstance(name, Path) or (name and ("/" in name or Path(name).suffix)):
         return item.path.parent / name
@@ -170,12 +175,12 @@ def place_of(item: pytest.Item, name: str | Path | None) -> Path:
 
 
 def owner_of(path: Path, item: pytest.Item) -> str | None:
-    """Return the id of the first test of this run after which the recording at `path` is named; None without one."""
+    """Return the id of the test in this session after which the recording at `path` is named, or None."""
     if path not in (owners := item.session.stash.setdefault(_OWNERS, {})):
-        for each in (item, *reversed(item.session.items)):
-            named = any(marker.args for marker in each.iter_markers(_NAME))
-            if _NAME in getattr(each, "fixturenames", ()) and not named:
-                owners[place_of(each, None)] = each.nodeid
+        for other in (item, *reversed(item.session.items)):
+            is_named = any(marker.args for marker in other.iter_markers(_NAME))
+            if _NAME in getattr(other, "fixturenames", ()) and not is_named:
+                owners[place_of(other, None)] = other.nodeid
         owners.setdefault(path, "")
     return owners[path] or None
 
@@ -197,21 +202,18 @@ def _name_of(item: pytest.Item) -> str:
 
 
 def _safe(name: str) -> str:
-    """Return a name that can be that of a file; two that differ stay different."""
-    safe = _UNSAFE.sub("_", name)
-    if safe == name and len(name) <= _LONGEST:
+    """Return a valid file name. Different names stay different."""
+    safe = _UNSAFE_CHARACTERS.sub("_", name)
+    if safe == name and len(name) <= _MAX_NAME:
         return name
-    return f"{safe[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{safe[:_MAX_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _how_to_record(item: pytest.Item, owner: str | None, *, faulty: bool) -> str:
+def _how_to_record(item: pytest.Item, owner: str | None, *, has_fault: bool) -> str:
     if owner is None:
-        return (
-            "the test that it belongs to records it, or else the first that asks for it through `recording.transport`:"
-            " `pytest --record-streams=once`"
-        )
-    whole = ", whole: a fault comes when it is replayed" if owner == item.nodeid and faulty else ""
-    return f"`pytest --record-streams=once '{owner}'` records what that test asks through `recording.transport`{whole}"
+        return "run the tests that use `recording.transport` with it: `pytest --record-streams=once`"
+    complete = " (complete: faults are injected when it is replayed)" if owner == item.nodeid and has_fault else ""
+    return f"`pytest --record-streams=once '{owner}'` records the requests through `recording.transport`{complete}"
 
 
 def _mode(option: str, path: Path, *, again: bool) -> Mode:
@@ -223,7 +225,7 @@ def _mode(option: str, path: Path, *, again: bool) -> Mode:
 
 
 def _short(path: Path) -> str:
-    """Return a path as seen from where pytest runs."""
+    """Return a path relative to the current directory."""
     short = os.path.relpath(path)
     return str(path) if short.startswith("..") else short
 

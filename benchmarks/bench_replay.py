@@ -30,12 +30,12 @@ from benchmarks.measure import Result, Work, interleave, main, timed
 from streamtools.recording import (
     Chunk,
     Cut,
-    End,
-    Head,
+    ExchangeHead,
+    RecordedRequest,
+    RecordedResponse,
     ReplayBytes,
     ReplayTransport,
-    Request,
-    Response,
+    StreamEnd,
     open_recording,
 )
 from streamtools.recording.format import encode_chunk, encode_end, encode_head
@@ -51,14 +51,14 @@ def write(path: Path, size: int, total: int) -> int:
     data = FRAME * (size // len(FRAME) + 2)
     digest, count = hashlib.sha256(), 0
     with path.open("wb") as file:
-        request = Request(method="GET", url=URL)
-        file.write(encode_head(Head(source="openai", request=request, response=Response(status=200))))
+        request = RecordedRequest(method="GET", url=URL)
+        file.write(encode_head(ExchangeHead(source="openai", request=request, response=RecordedResponse(status=200))))
         while count < total:
             chunk = data[count % len(FRAME) :][:size]
             file.write(encode_chunk(Chunk(count / 1000, chunk)))
             digest.update(chunk)
             count += size
-        file.write(encode_end(End("end", count / 1000), size=count, digest=digest.hexdigest()))
+        file.write(encode_end(StreamEnd("end", count / 1000), size=count, digest=digest.hexdigest()))
     return count
 
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamtools.recording import Head, RecordingWriter
+from streamtools.recording import ExchangeHead, RecordingWriter
 
 BLOCK = """## A heading of the {}th part
 
@@ -97,7 +97,7 @@ def served(text: str) -> Iterator[str]:
     """Serve an answer, paced as a model writes it, and give the address."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "long.jsonl"
-        with RecordingWriter(path, Head(source="openai")) as writer:
+        with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
             pieces = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
             for at, piece in enumerate(pieces):
                 data = json.dumps({"choices": [{"index": 0, "delta": {"content": piece}}]})

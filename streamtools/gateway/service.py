@@ -46,7 +46,7 @@ from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream
 from streamtools.outputs.non_streaming import error_body
 from streamtools.recording import RecordingTransport
-from streamtools.recording.file_writer import Target
+from streamtools.recording.writer import RecordingTarget
 from streamtools.serving.guard import Guard, digest, is_local
 from streamtools.serving.requests import read_body
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal
@@ -96,7 +96,7 @@ def app(
     client_key: str | None = None,
     hosts: Collection[str] = (),
     origins: Collection[str] = (),
-    record: Target | None = None,
+    record: RecordingTarget | None = None,
     max_body: int = MAX_BODY,
     max_running: int = 256,
     timeout: float = 600.0,
@@ -150,7 +150,7 @@ class _Gateway:
     upstream: httpx.URL
     key: str | None
     client_key: str | None
-    record: Target | None
+    record: RecordingTarget | None
     max_body: int
     max_running: int
     timeout: float

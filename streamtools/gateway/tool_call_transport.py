@@ -35,7 +35,7 @@ from streamtools.gateway.http import (
 from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.outputs.non_streaming import error_body
-from streamtools.recording.transports import Transport, at_once, library_of, of_library
+from streamtools.recording.transports import Transport, library_of, run_without_waiting, stream_class
 from streamtools.sources.transport import unwind
 from streamtools.stream.long_work import in_thread_if
 
@@ -94,7 +94,7 @@ class ToolCallTransport(Transport):
             return response
 
         first = await ask(exchange.request)
-        body: _ClientBody = of_library(_ClientBody, library)(exchange, first, ask, library.TransportError, blocking)
+        body: _ClientBody = stream_class(_ClientBody, library)(exchange, first, ask, library.TransportError, blocking)
         try:
             while exchange.head is None and (piece := next(body, b"") if blocking else await anext(body, b"")):
                 body.ahead.append(piece)
@@ -220,9 +220,9 @@ class _ClientBody:
             try:
                 piece = self._exchange.feed(next(chunks))
             except (StopIteration, self._broken) as error:
-                piece = at_once(self._end_by(error))
+                piece = run_without_waiting(self._end_by(error))
             if self._exchange.judge is not None and self._chunks is chunks:
-                piece += at_once(self._decide(chunks))
+                piece += run_without_waiting(self._decide(chunks))
             if piece:
                 return piece
         raise StopIteration
@@ -277,4 +277,4 @@ class _ClientBody:
     aclose = leave
 
     def close(self) -> None:
-        at_once(self.leave())
+        run_without_waiting(self.leave())

@@ -1,4 +1,4 @@
-"""A recording straight to UI events: the whole pipeline over recorded bytes, for tests and for a second look."""
+"""Replay a recording to UI events: the whole pipeline over recorded bytes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Self, Unpack
 from streamtools import sources
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
-from streamtools.recording.exchanges import DETECT, Exchange, open_exchange
-from streamtools.recording.file_reader import OpenRecording
-from streamtools.recording.playback import PLAYBACK, PlaybackOptions, ReplayBytes
+from streamtools.recording.exchanges import DETECT, RecordedExchange, open_exchange
+from streamtools.recording.playback import PLAYBACK_OPTIONS, PlaybackOptions, ReplayBytes
+from streamtools.recording.reader import OpenRecording
 from streamtools.stream.options import StreamOptions
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.registry import ToolsLike
@@ -23,18 +23,18 @@ class ReplayOptions(PlaybackOptions, StreamOptions, total=False):
     """How a recording is played, and how its stream is read."""
 
 
-class RecordedResponse(ReplayBytes):
-    """A recorded response, with what a source asks of one: a status, headers, bytes."""
+class ReplayedResponse(ReplayBytes):
+    """A recorded response with the attributes that a source reads: status, headers, bytes."""
 
     def __init__(self, recording: OpenRecording, options: PlaybackOptions) -> None:
         super().__init__(recording, **options)
         response = recording.head.response
         self.status_code = response.status if response else 200
         self.headers = dict(response.headers) if response else {}
-        self.fault: RecordingError | None = None  # the file turned out to be no whole recording
+        self.fault: RecordingError | None = None
 
     def aiter_bytes(self) -> Self:
-        """Return the bytes, for the only reader that there may be."""
+        """Return the bytes. There can be only one reader."""
         return self
 
     async def __anext__(self) -> bytes:
@@ -45,38 +45,38 @@ class RecordedResponse(ReplayBytes):
             raise
 
 
-class Replay:
-    """What `replay` returns: awaited, a list of events; entered, a `ToolStream`."""
+class EventReplay:
+    """The result of `replay`. Awaiting it returns a list of events; entering it returns a `ToolStream`."""
 
-    def __init__(self, play: Callable[[], AbstractAsyncContextManager[ToolStream]]) -> None:
-        self._play = play
+    def __init__(self, open_stream: Callable[[], AbstractAsyncContextManager[ToolStream]]) -> None:
+        self._open_stream = open_stream
 
     async def __aenter__(self) -> ToolStream:
-        self._playing = self._play()
-        return await self._playing.__aenter__()
+        self._context = self._open_stream()
+        return await self._context.__aenter__()
 
     async def __aexit__(self, *raised: Any) -> None:
-        await self._playing.__aexit__(*raised)
+        await self._context.__aexit__(*raised)
 
     def __await__(self) -> Generator[Any, None, list[UIEvent]]:
         return self._collect().__await__()
 
     async def _collect(self) -> list[UIEvent]:
-        async with self._play() as stream:
+        async with self._open_stream() as stream:
             return [event async for event in stream]
 
 
 @asynccontextmanager
-async def played(
-    path: str | PathLike[str], exchange: Exchange | int | None, tools: ToolsLike | None, options: ReplayOptions
+async def open_replay(
+    path: str | PathLike[str], exchange: RecordedExchange | int | None, tools: ToolsLike | None, options: ReplayOptions
 ) -> AsyncIterator[ToolStream]:
-    """Give the stream of a recording, or of one exchange of it; raise `RecordingError`."""
-    playing: Any = {name: each for name, each in options.items() if name in PLAYBACK}
-    reading: Any = {name: each for name, each in options.items() if name not in PLAYBACK}
-    recording = exchange.open() if isinstance(exchange, Exchange) else open_exchange(path, exchange)
+    """Yield the stream of a recording, or of one of its exchanges. Raises RecordingError."""
+    playback: Any = {name: value for name, value in options.items() if name in PLAYBACK_OPTIONS}
+    stream_options: Any = {name: value for name, value in options.items() if name not in PLAYBACK_OPTIONS}
+    recording = exchange.open() if isinstance(exchange, RecordedExchange) else open_exchange(path, exchange)
     try:
-        response = RecordedResponse(recording, playing)
-        stream = ToolStream(sources.Source(response, adapter_of(recording)), tools=tools, **reading)
+        response = ReplayedResponse(recording, playback)
+        stream = ToolStream(sources.Source(response, adapter_of(recording)), tools=tools, **stream_options)
     except BaseException:
         recording.close()
         raise
@@ -87,11 +87,11 @@ async def played(
 
 
 def adapter_of(recording: OpenRecording) -> sources.Adapter:
-    """Return what reads the bytes of a recording; raise `RecordingError` for a source that there is not."""
+    """Return the adapter for the bytes of a recording. Raises RecordingError for an unknown source."""
     head = recording.head
-    declared = head.response.headers.get("content-type", "") if head.response is not None else ""
+    content_type = head.response.headers.get("content-type", "") if head.response is not None else ""
     try:
-        return sources.Undecided(declared) if head.source == DETECT else sources.adapter(head.source)
+        return sources.Undecided(content_type) if head.source == DETECT else sources.adapter(head.source)
     except LookupError as error:
         raise RecordingError(f"{recording.name}: {error}") from None
 
@@ -102,13 +102,13 @@ def replay(
     exchange: int | None = None,
     tools: ToolsLike | None = None,
     **options: Unpack[ReplayOptions],
-) -> Replay:
-    """Return the UI events of a recording, or of a response that was saved as it came, whichever provider's it is.
+) -> EventReplay:
+    """Return the UI events of a recording, or of a raw capture of any provider.
 
-    `events = await replay("weather.jsonl", tools=tools)` is a list; `async with replay(...) as stream` streams. One
-    exchange is played: of a file with several, the one of this number, from 1; a whole conversation is what
-    `ReplayTransport` plays. `speed` is 0 for no waiting and 1 for the recorded timing; `cut` cuts the bytes anew;
-    `reset_after` and others put faults in: see `streamtools.recording.Playback`. All else are options of `ToolStream`.
-    Raises `RecordingError` for a file that is no recording or breaks off, or holds several and no number is given.
+    `events = await replay("weather.jsonl", tools=tools)` is a list; `async with replay(...) as stream` streams. If the
+    file holds several exchanges, `exchange` is the number of one, from 1; `ReplayTransport` plays a whole conversation.
+    `speed` is 0 for no waiting and 1 for the recorded timing. `cut` cuts the bytes into other chunks. `reset_after` and
+    others inject faults: see `streamtools.recording.Playback`. All other options are those of `ToolStream`. Raises
+    RecordingError if the file is not a recording, breaks off, or holds several exchanges and no number is given.
     """
-    return Replay(partial(played, path, exchange, tools, options))
+    return EventReplay(partial(open_replay, path, exchange, tools, options))

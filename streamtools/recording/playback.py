@@ -1,9 +1,8 @@
-"""Plays the bytes of a recording: at a speed, cut in a way, and with a fault if one is asked for.
+"""Play the bytes of a recording: at a speed, with other cuts, and with an injected fault.
 
-Real providers are slow, cut their bytes anywhere, break off, fall silent and sometimes send rubbish. A recording holds
-what one of them did once; what it did not do is put in here, at a place that is given in bytes of the body as recorded,
-so that it is the same place however the stream is cut. `replay`, `ReplayBytes` and `ReplayTransport` take these options
-alike, as keywords.
+Real providers are slow, cut their bytes anywhere, break off, fall silent and sometimes send garbage. A recording has
+what one of them did once. Everything else is injected here. The place of a fault is a byte offset in the recorded body,
+so it does not depend on the cuts. `replay`, `ReplayBytes` and `ReplayTransport` take these options as keywords.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from typing import Literal, Self, TypeAlias, TypedDict, Unpack
 import anyio.lowlevel
 
 from streamtools.errors import RecordingError
-from streamtools.recording.file_reader import OpenRecording
-from streamtools.recording.format import Chunk, End, Recording
+from streamtools.recording.format import Chunk, Recording, StreamEnd
+from streamtools.recording.reader import OpenRecording
 
 Cut: TypeAlias = Literal["recorded", "byte", "frame", "whole"] | int | random.Random | Sequence[int]
-"""How to cut: as recorded, byte by byte, after each frame of server-sent events, not at all, at random with this seed
-or generator (pieces of 1 byte to 4 KiB, half of them below 64 bytes), or at these offsets from the start."""
+"""Where to cut: as recorded, after each byte, after each server-sent event, nowhere, at random with this seed or
+generator (pieces of 1 byte to 4 KiB, half of them below 64 bytes), or at these offsets."""
 
-_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?=[^\n])){2}")  # a CR at the very end may still become a CRLF
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?=[^\n])){2}")  # an LF may follow a CR at the end
 
 
 def recut(chunks: Iterable[Chunk], cut: Cut) -> Iterator[Chunk]:
-    """Return the same bytes, in the same order, in other pieces, each with the time at which its last byte was there.
+    """Return the same bytes in other pieces. Each has the time at which its last byte arrived.
 
     Memory holds one piece, and the chunk that it is cut from.
     """
@@ -44,11 +43,11 @@ def recut(chunks: Iterable[Chunk], cut: Cut) -> Iterator[Chunk]:
             return _by_frame(chunks)
         case "whole":
             cut = ()
-        case str():  # type: ignore[unreachable] # of those who check no types
-            raise ValueError(f"no way of cutting is named {cut!r}; there are recorded, byte, frame and whole")
+        case str():  # type: ignore[unreachable] # callers may not check types
+            raise ValueError(f"cut must be recorded, byte, frame, whole, a seed or offsets, got {cut!r}")
         case int():
-            return recut(chunks, random.Random(cut))  # noqa: S311 - it cuts, it protects nothing
-        case random.Random():  # evenly on a logarithmic scale: small pieces find more faults, large ones save time
+            return recut(chunks, random.Random(cut))  # noqa: S311 - not for security
+        case random.Random():  # log-uniform: small pieces find more faults, large ones save time
             return _by_size(chunks, (int(4096 ** cut.random()) for _ in itertools.count()))
     offsets = [0, *sorted({offset for offset in cut if offset > 0})]
     sizes = (stop - start for start, stop in itertools.pairwise(offsets))
@@ -56,7 +55,7 @@ def recut(chunks: Iterable[Chunk], cut: Cut) -> Iterator[Chunk]:
 
 
 def _by_size(chunks: Iterable[Chunk], sizes: Iterator[float]) -> Iterator[Chunk]:
-    """Yield pieces of these sizes, an endless series, and what is left at the end."""
+    """Yield pieces of these sizes, an endless series, and the rest."""
     rest, at, size = bytearray(), 0.0, next(sizes)
     for at, data in chunks:
         rest += data
@@ -72,7 +71,7 @@ def _by_size(chunks: Iterable[Chunk], sizes: Iterator[float]) -> Iterator[Chunk]
 def _by_frame(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     rest, at = bytearray(), 0.0
     for at, data in chunks:
-        searched = max(0, len(rest) - 4)  # a blank line, seen but for its last byte
+        searched = max(0, len(rest) - 4)  # the beginning of a blank line may have been searched
         rest += data
         start = 0
         while found := _BLANK_LINE.search(rest, searched):
@@ -85,15 +84,15 @@ def _by_frame(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 GARBAGE = b'\xff\x00"}\x1b{\xc3\x28\xfe'
-"""What `garbage_at` inserts: bytes that are no UTF-8, a null byte, an escape, and a quote, so that no JSON survives."""
+"""Inserted by `garbage_at`: invalid UTF-8, a null byte, an escape, and a quote that breaks JSON."""
 
 
 class VirtualClock:
-    """A clock without waiting: a replay sets it forward to the time of each chunk.
+    """A clock for replays without waiting: a replay advances it to the time of each chunk.
 
-    Called, it returns its time in seconds. Only replays that are given this clock use it; tools, their time limits and
-    the limits of a run use the time of the event loop. While a reader handles a chunk, the clock shows the recorded
-    time of that chunk, because other tasks run before it moves on.
+    Calling it returns its time in seconds. Only replays with this clock use it. Tools, their timeouts and the limits of
+    a run use the time of the event loop. While a reader handles a chunk, the clock has the recorded time of that chunk,
+    because other tasks run before it advances.
     """
 
     def __init__(self, start: float = 0.0) -> None:
@@ -103,12 +102,12 @@ class VirtualClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Set the clock forward; it does not go back."""
+        """Advance the clock. It never goes back."""
         self.now += max(0.0, seconds)
 
 
 class PlaybackOptions(TypedDict, total=False):
-    """The fields of `Playback`, as keywords."""
+    """The fields of `Playback` as keywords."""
 
     speed: float
     cut: Cut
@@ -124,96 +123,93 @@ class PlaybackOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Playback:
-    """How to play. Raises ValueError for a value that is not allowed, and for two faults that end the same stream.
+    """How to play a recording. Raises ValueError for an invalid value, and for two faults that end the stream.
 
-    A place that the body does not reach raises `RecordingError` at its end: a fault that never came would let a
-    test pass for the wrong reason.
+    A fault whose place is after the end of the body raises RecordingError there. Otherwise a test would pass without
+    its fault.
     """
 
     speed: float = 0
     """0 for no waiting, 1 for the recorded timing, 2 for twice as fast."""
     cut: Cut = "recorded"
-    """How the bytes are cut, see `recut`."""
+    """Where the bytes are cut, see `recut`."""
     clock: VirtualClock | None = None
-    """Is set forward by the recorded times (at `speed`, where that is not 0) instead of waiting for them."""
+    """A clock that is advanced by the recorded times, instead of waiting."""
     drip: float | None = None
-    """Bytes a second, at most: a piece is there when its last byte is. With `cut="byte"` they come one by one."""
+    """The maximum number of bytes a second. A piece arrives when its last byte does."""
     cut_after: int | None = None
-    """Bytes behind which the response ends, as if it were complete."""
+    """The response ends after so many bytes, as if it were complete."""
     reset_after: int | None = None
-    """Bytes behind which the connection breaks."""
+    """The connection breaks after so many bytes."""
     stall_after: int | None = None
-    """Bytes behind which nothing more comes, until the reader's time is up, or it is cancelled or closed."""
+    """No more bytes arrive after so many, until the reader's timeout expires, or it is cancelled or closed."""
     garbage_at: int | None = None
-    """Bytes behind which `garbage` is inserted."""
+    """The byte offset at which `garbage` is inserted."""
     garbage: bytes = GARBAGE
     read_timeout: float | None = None
-    """Seconds that a reader waits for the next bytes, then TimeoutError; `ReplayTransport` takes the client's."""
+    """Seconds that a reader waits for bytes before TimeoutError. `ReplayTransport` uses the timeout of the client."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.speed < math.inf:
-            raise ValueError(f"speed is 0 or a factor, and {self.speed!r} is neither")
+            raise ValueError(f"speed must be 0 or a positive factor, got {self.speed!r}")
         for name in ("drip", "read_timeout"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise ValueError(f"{name} is a number above 0, not {value!r}")
+                raise ValueError(f"{name} must be a positive number, got {value!r}")
         for name in (*_ENDINGS, "garbage_at"):
             value = getattr(self, name)
             if value is not None and not (type(value) is int and value >= 0):
-                raise ValueError(f"{name} is a number of bytes from 0, not {value!r}")
-        given = [name for name in _ENDINGS if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"a stream ends once: {' or '.join(given)}, not both")
-        if given and self.garbage_at is not None and self.garbage_at > getattr(self, given[0]):
-            raise ValueError(f"garbage_at is behind {given[0]}, where nothing comes")
+                raise ValueError(f"{name} must be a number of bytes from 0, got {value!r}")
+        endings = [name for name in _ENDINGS if getattr(self, name) is not None]
+        if len(endings) > 1:
+            raise ValueError(f"use only one of {' and '.join(endings)}: both end the stream")
+        if endings and self.garbage_at is not None and self.garbage_at > getattr(self, endings[0]):
+            raise ValueError(f"garbage_at is after {endings[0]}, where the stream has ended")
 
     @property
     def ending(self) -> tuple[str, int] | None:
-        """The fault that ends the stream, and behind how many bytes."""
+        """The fault that ends the stream, and its place in bytes."""
         return next(((name, place) for name in _ENDINGS if (place := getattr(self, name)) is not None), None)
 
     @property
-    def faulty(self) -> bool:
-        """Whether there is a fault."""
+    def has_fault(self) -> bool:
         return self.ending is not None or self.garbage_at is not None
 
     @property
-    def inserted(self) -> int:
-        """How many bytes of garbage there are."""
+    def inserted_bytes(self) -> int:
         return 0 if self.garbage_at is None else len(self.garbage)
 
 
 _ENDINGS = ("cut_after", "reset_after", "stall_after")
-PLAYBACK = frozenset(field.name for field in fields(Playback))
-"""The names of the options."""
+PLAYBACK_OPTIONS = frozenset(field.name for field in fields(Playback))
 
 
-def spoil(chunks: Iterable[Chunk], playback: Playback, name: str) -> Iterator[Chunk]:
-    """Yield the chunks with the garbage of `playback`, up to the place where its fault ends the stream.
+def inject_fault(chunks: Iterable[Chunk], playback: Playback, name: str) -> Iterator[Chunk]:
+    """Yield the chunks with the fault of `playback`. Nothing is read after the place where it ends the stream.
 
-    Nothing is read behind that place. Raises `RecordingError`, which calls the recording `name`, if it is not reached.
+    Raises RecordingError if the place is not reached. `name` is the recording, for the message.
     """
     if playback.garbage_at is not None:
         chunks = _insert(chunks, playback.garbage_at, playback.garbage, name)
     if playback.ending is not None:
-        chunks = _stop(chunks, *playback.ending, playback.inserted, name)
+        chunks = _stop(chunks, *playback.ending, playback.inserted_bytes, name)
     return iter(chunks)
 
 
 def _insert(chunks: Iterable[Chunk], place: int, garbage: bytes, name: str) -> Iterator[Chunk]:
-    """Yield the chunks, with `garbage` before the byte at `place`, or behind the last one."""
+    """Yield the chunks with `garbage` before the byte at `place`, or after the last byte."""
     count, at = 0, 0.0
     for at, data in chunks:
         split, count = place - count, count + len(data)
         yield Chunk(at, data[:split] + garbage + data[split:] if 0 <= split < len(data) else data)
     if count < place:
-        raise RecordingError(unreached(name, "garbage_at", place, count))
+        raise RecordingError(unreached_fault(name, "garbage_at", place, count))
     if count == place:
         yield Chunk(at, garbage)
 
 
 def _stop(chunks: Iterable[Chunk], fault: str, place: int, inserted: int, name: str) -> Iterator[Chunk]:
-    """Yield `place` bytes, and the `inserted` ones before them."""
+    """Yield the first `place` bytes, and the inserted bytes among them."""
     count, limit = 0, place + inserted
     if not limit:
         return
@@ -223,47 +219,46 @@ def _stop(chunks: Iterable[Chunk], fault: str, place: int, inserted: int, name: 
             return
         count += len(data)
         yield Chunk(at, data)
-    raise RecordingError(unreached(name, fault, place, count - inserted))
+    raise RecordingError(unreached_fault(name, fault, place, count - inserted))
 
 
-def unreached(name: str, fault: str, place: int, size: int) -> str:
-    """Return the message for a fault whose place is behind the end of a response."""
+def unreached_fault(name: str, fault: str, place: int, size: int) -> str:
+    """Return the message for a fault whose place is after the end of a response."""
     return f"{name}: {fault}={place} was not reached: the response has {size:,} bytes"
 
 
-_YIELD_EVERY = 4096  # bytes between two checkpoints: often enough to be cancelled, and fast byte by byte
-_TURNS = 4
-"""Checkpoints before a virtual clock moves on. A task that waits for the bytes needs two, because trio runs ready tasks
-in random order; a task that waits for that one needs two more."""
+_CHECKPOINT_BYTES = 4096  # between two checkpoints: cancellation works, and cutting by bytes stays fast
+_CLOCK_CHECKPOINTS = 4
+"""Checkpoints before a virtual clock advances. A task that waits for the bytes needs two, because trio runs ready tasks
+in random order. A task that waits for that one needs two more."""
 
 
 class ReplayBytes:
-    """The response in a recording, as an iterator of bytes: asynchronous, or blocking for those who use `for`.
+    """The recorded response as an iterator of bytes, asynchronous or blocking.
 
-    The options are those of `Playback`. Times count from the first read, so that the time that the reader takes is not
-    added to them. A `reset`, recorded or put in, raises ConnectionResetError at its place, as does a recording that
-    breaks off; `timeout` raises TimeoutError, and so does a silence of more than `read_timeout` seconds. A cancelled
-    read loses nothing. Where the recorded reader left, it is not known what else would have come: that is a `reset`, or
-    with `waits`, for readers that may leave too, a silence. An `OpenRecording` is read on the way, line by line, and is
-    closed at the end or by `close`. A blocking reader that would wait for ever gets a RuntimeError.
+    The options are those of `Playback`. Times count from the first read. A recorded or injected `reset` raises
+    ConnectionResetError at its place, and so does a recording that breaks off. A `timeout`, and a silence of more than
+    `read_timeout` seconds, raise TimeoutError. A cancelled read loses nothing. If the recorded reader left, that is a
+    reset, or, with `waits_when_left`, a silence. An `OpenRecording` is read line by line, and closed at the end or by
+    `close`. A blocking read that would wait forever raises RuntimeError.
     """
 
     def __init__(
-        self, recording: Recording | OpenRecording, *, waits: bool = False, **options: Unpack[PlaybackOptions]
+        self, recording: Recording | OpenRecording, *, waits_when_left: bool = False, **options: Unpack[PlaybackOptions]
     ) -> None:
         self.playback = playback = Playback(**options)
         self.recording = recording
         self.closed = False
-        self._waits = waits
+        self._waits_when_left = waits_when_left
         chunks: Iterator[Chunk] = iter(recording.chunks) if isinstance(recording, Recording) else recording
-        self._pieces = recut(spoil(chunks, playback, recording.name), playback.cut)
+        self._pieces = recut(inject_fault(chunks, playback, recording.name), playback.cut)
         self._piece: Chunk | None = None
-        self._given = 0  # bytes
-        self._since_yield = _YIELD_EVERY
-        waited_for = (playback.clock, playback.drip, playback.stall_after)
-        self._timed = playback.speed > 0 or any(each is not None for each in waited_for)
-        self._begun: float | None = None  # when the clock that counts was at the beginning
-        self._left: anyio.Event | None = None  # set on closing, for a read that waits for ever
+        self._read_bytes = 0
+        self._since_checkpoint = _CHECKPOINT_BYTES
+        time_options = (playback.clock, playback.drip, playback.stall_after)
+        self._is_timed = playback.speed > 0 or any(option is not None for option in time_options)
+        self._started_at: float | None = None
+        self._closed_event: anyio.Event | None = None  # for a read that waits forever
 
     def __iter__(self) -> Self:
         return self
@@ -273,90 +268,90 @@ class ReplayBytes:
     async def __anext__(self) -> bytes:
         if self.closed:
             raise StopAsyncIteration
-        piece, late = self._look(), False
-        if self._timed:
-            for _ in range(0 if self.playback.clock is None else _TURNS):
+        piece, is_late = self._peek(), False
+        if self._is_timed:
+            for _ in range(0 if self.playback.clock is None else _CLOCK_CHECKPOINTS):
                 await anyio.lowlevel.checkpoint()
-            delay, late = self._delay(piece, anyio.current_time())
+            delay, is_late = self._delay(piece, anyio.current_time())
             if delay == math.inf:
-                self._left = anyio.Event()
-                await self._left.wait()
+                self._closed_event = anyio.Event()
+                await self._closed_event.wait()
                 raise anyio.ClosedResourceError
             if delay > 0:
                 await anyio.sleep(delay)
-        if self._since_yield >= _YIELD_EVERY and piece is not None and not late:
+        if self._since_checkpoint >= _CHECKPOINT_BYTES and piece is not None and not is_late:
             await anyio.lowlevel.checkpoint()
-            self._since_yield = 0
-        if (data := self._take(piece, late)) is None:
+            self._since_checkpoint = 0
+        if (data := self._take(piece, is_late)) is None:
             raise StopAsyncIteration
-        self._since_yield += len(data)
+        self._since_checkpoint += len(data)
         return data
 
     def __next__(self) -> bytes:
         if self.closed:
             raise StopIteration
-        piece, late = self._look(), False
-        if self._timed:
-            delay, late = self._delay(piece, time.monotonic())
+        piece, is_late = self._peek(), False
+        if self._is_timed:
+            delay, is_late = self._delay(piece, time.monotonic())
             if delay == math.inf:
-                raise RuntimeError("nothing more comes, and this reader has no read timeout: it would wait for ever")
+                raise RuntimeError("no more bytes arrive, and there is no read timeout: this read would wait forever")
             if delay > 0:
                 time.sleep(delay)
-        if (data := self._take(piece, late)) is None:
+        if (data := self._take(piece, is_late)) is None:
             raise StopIteration
         return data
 
     def begin(self, now: float) -> None:
-        """Count times from `now`, a time of the event loop or of `time.monotonic`, and not from the first read."""
-        if self._begun is None:
-            self._begun = now if self.playback.clock is None else self.playback.clock()
+        """Count times from `now`, a time of the event loop or of `time.monotonic`, instead of the first read."""
+        if self._started_at is None:
+            self._started_at = now if self.playback.clock is None else self.playback.clock()
 
     def close(self) -> None:
-        """Give nothing more, and close the file if there is one. May be repeated."""
+        """Stop, and close the file. Can be repeated."""
         self.closed = True
-        if self._left is not None:
-            self._left.set()
+        if self._closed_event is not None:
+            self._closed_event.set()
         if isinstance(self.recording, OpenRecording):
             self.recording.close()
 
     async def aclose(self) -> None:
-        """Do as `close` does."""
+        """Stop, and close the file. Can be repeated."""
         self.close()
 
     def missed(self) -> tuple[str, int] | None:
-        """Return the fault that the reader has not come to, and its place; None if there is none, or it has come."""
+        """Return the fault that was not reached, with its place, or None."""
         playback = self.playback
-        if playback.garbage_at is not None and self._given <= playback.garbage_at:
+        if playback.garbage_at is not None and self._read_bytes <= playback.garbage_at:
             return "garbage_at", playback.garbage_at
         ending = playback.ending
-        return None if ending is None or self._given >= ending[1] + playback.inserted else ending
+        return None if ending is None or self._read_bytes >= ending[1] + playback.inserted_bytes else ending
 
-    def _look(self) -> Chunk | None:
-        """Return the next piece, which stays the next one until it is taken; None at the end."""
+    def _peek(self) -> Chunk | None:
+        """Return the next piece without taking it, or None at the end."""
         if self._piece is None:
             try:
                 self._piece = next(self._pieces, None)
             except RecordingError:
                 self.close()
                 raise
-            if self._piece is None and self._silent:
-                self._timed = True
+            if self._piece is None and self._ends_silent:
+                self._is_timed = True
         return self._piece
 
     @property
-    def _silent(self) -> bool:
-        """Whether nothing comes behind the last piece, and no end."""
+    def _ends_silent(self) -> bool:
+        """Whether neither bytes nor an end follow the last piece."""
         if self.playback.ending is not None:
             return self.playback.stall_after is not None
         end = self.recording.end
-        return self._waits and end is not None and end.kind == "left"
+        return self._waits_when_left and end is not None and end.kind == "left"
 
     def _delay(self, piece: Chunk | None, now: float) -> tuple[float, bool]:
-        """Return the seconds to wait from `now`, 0 where a virtual clock went on instead, and if time is up then."""
+        """Return the seconds to wait, and whether the read timeout expires. A virtual clock advances instead."""
         clock, timeout = self.playback.clock, self.playback.read_timeout
         self.begin(now)
-        assert self._begun is not None
-        delay = self._begun + self._due(piece) - (now if clock is None else clock())
+        assert self._started_at is not None
+        delay = self._started_at + self._due(piece) - (now if clock is None else clock())
         wait = delay if timeout is None else min(delay, timeout)
         if clock is not None and wait < math.inf:
             clock.advance(wait)
@@ -364,35 +359,35 @@ class ReplayBytes:
         return wait, wait < delay
 
     def _due(self, piece: Chunk | None) -> float:
-        """Return when the piece is there, or the end: seconds from the beginning."""
-        if piece is None and self._silent:
+        """Return when the piece, or the end, arrives, in seconds from the start."""
+        if piece is None and self._ends_silent:
             return math.inf
         playback, end = self.playback, self.recording.end
         at, data = piece or (end.at if end and playback.ending is None else 0, b"")
         speed = playback.speed or (0 if playback.clock is None else 1)
         recorded = at / 1000 / speed if speed else 0.0
-        return recorded if playback.drip is None else max(recorded, (self._given + len(data)) / playback.drip)
+        return recorded if playback.drip is None else max(recorded, (self._read_bytes + len(data)) / playback.drip)
 
-    def _take(self, piece: Chunk | None, late: bool) -> bytes | None:
-        """Return the bytes of the piece, None at the end of the response; raise what else its end is."""
-        if piece is not None and not late:
+    def _take(self, piece: Chunk | None, is_late: bool) -> bytes | None:
+        """Return the bytes of the piece, or None at the end. Raises the exception of another end."""
+        if piece is not None and not is_late:
             self._piece = None
-            self._given += len(piece.data)
+            self._read_bytes += len(piece.data)
             return piece.data
         self.close()
-        if late:
-            raise TimeoutError("nothing came in time")
+        if is_late:
+            raise TimeoutError("the read timeout expired")
         if self.playback.reset_after is not None:
-            raise ConnectionResetError("the connection was reset, as it was asked to be")
+            raise ConnectionResetError("the connection was reset, as injected")
         if self.playback.cut_after is not None:
             return None
         match self.recording.end:
             case None:
                 raise ConnectionResetError(f"{self.recording.name} breaks off")
-            case End("reset"):
+            case StreamEnd("reset"):
                 raise ConnectionResetError("the connection was reset, as recorded")
-            case End("timeout"):
-                raise TimeoutError("nothing more came, as recorded")
-            case End("left"):
+            case StreamEnd("timeout"):
+                raise TimeoutError("no more bytes arrived, as recorded")
+            case StreamEnd("left"):
                 raise ConnectionResetError("the recorded reader left here")
         return None

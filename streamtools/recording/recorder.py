@@ -1,7 +1,6 @@
-"""Record what a provider streams while it is read: one stream of bytes, or the exchanges of a client.
+"""Record a provider's stream while it is read: one stream with `record`, or all exchanges of an HTTP client.
 
-Each read is one chunk. The recording holds the same bytes, cut in the same places, but keys in a response are
-overwritten in it.
+Each read is one chunk. The recording has the same bytes with the same cuts, except that keys are overwritten.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from typing import Any, Self, TypedDict, Unpack
 import anyio.lowlevel
 
 from streamtools.recording.exchanges import DETECT
-from streamtools.recording.file_writer import RecordingWriter, Target, open_anew
-from streamtools.recording.format import EndKind, Head, Request, Response
-from streamtools.recording.redact import credentials_of_headers, describe_response, read_request
-from streamtools.recording.scrubbing import Scrubber, Secret
+from streamtools.recording.format import EndKind, ExchangeHead, RecordedRequest, RecordedResponse
+from streamtools.recording.redaction import credentials_in, describe_request, describe_response
+from streamtools.recording.scrubbing import Secret, know
+from streamtools.recording.writer import RecordingTarget, RecordingWriter, create_private_file
 
-Edit = Callable[[Head], Head]
-"""Takes the head of an exchange before it is written, and returns the head to write."""
+Edit = Callable[[ExchangeHead], ExchangeHead]
+"""Takes the head of an exchange, and returns the head to write."""
 
 
 class RecordOptions(TypedDict, total=False):
@@ -36,30 +35,29 @@ class RecordOptions(TypedDict, total=False):
     redact: Iterable[Secret]
     edit: Edit | None
     clock: Callable[[], float]
-    keep_unreadable: bool
+    record_body: bool
 
 
-def record(stream: Any, target: Target, **options: Unpack[RecordOptions]) -> RecordedStream:
-    """Return `stream` once more, with the same bytes in the same pieces, which are recorded as they are read.
+def record(stream: Any, target: RecordingTarget, **options: Unpack[RecordOptions]) -> RecordedStream:
+    """Return a stream with the same bytes and cuts as `stream`, which are recorded while they are read.
 
-    `stream` is a response of httpx or httpx2, or whatever has `aiter_bytes()` or such a `response`, or an iterable of
-    bytes, asynchronous or not. What comes back can be iterated over in the same way, is a source of `ToolStream`, and
-    has `aiter_bytes()` itself. The parameters are those of `RecordingTransport`; times count from this call. Closed
-    before its end, by `aclose` or by its `with` block, it is recorded as one that was left.
+    `stream` is a response of httpx or httpx2, an object with `aiter_bytes()` or with such a `response`, or an iterable
+    of bytes, asynchronous or not. The result is iterated in the same way, has `aiter_bytes()`, and is a source of
+    `ToolStream`. The options are those of `RecordingTransport`. Times count from this call. If the result is closed
+    before its end, the recording ends with `left`.
     """
     return RecordedStream(stream, ExchangeFile(target, **options))
 
 
 class RecordedBytes:
-    """The bytes of `pieces`, an iterator, asynchronous or not, each of which `exchange` records as it is read.
+    """Iterates over `pieces`, and records each piece. Closing it closes the `resources`."""
 
-    Closed before its end, with what is `opened`, it was left.
-    """
-
-    def __init__(self, pieces: AsyncIterator[bytes] | Iterator[bytes], exchange: Entry, opened: Sequence[Any]) -> None:
+    def __init__(
+        self, pieces: AsyncIterator[bytes] | Iterator[bytes], exchange: ExchangeRecorder, resources: Sequence[Any]
+    ) -> None:
         self._pieces = pieces
         self._exchange = exchange
-        self._opened = opened
+        self._resources = resources
 
     def __iter__(self) -> Self:
         return self
@@ -74,46 +72,46 @@ class RecordedBytes:
             except StopIteration:
                 raise StopAsyncIteration from None
         try:
-            return self._take(await anext(self._pieces))
+            return self._record(await anext(self._pieces))
         except Exception as error:
-            self._over(error)
+            self._end(error)
             raise
 
     def __next__(self) -> bytes:
         if not isinstance(self._pieces, Iterator):
             raise TypeError("this stream is asynchronous: iterate over it with `async for`")
         try:
-            return self._take(next(self._pieces))
+            return self._record(next(self._pieces))
         except Exception as error:
-            self._over(error)
+            self._end(error)
             raise
 
     async def aclose(self) -> None:
-        """Close the stream and the file. May be repeated."""
+        """Close the stream and the recording. Can be repeated."""
         try:
-            for each in self._opened:
-                if hasattr(each, "aclose"):
-                    await each.aclose()
-                elif isinstance(self._pieces, Iterator) and hasattr(each, "close"):
-                    each.close()
+            for resource in self._resources:
+                if hasattr(resource, "aclose"):
+                    await resource.aclose()
+                elif isinstance(self._pieces, Iterator) and hasattr(resource, "close"):
+                    resource.close()
         finally:
-            self._over()
+            self._end()
 
     def close(self) -> None:
-        """Close a stream that is not asynchronous, and the file. May be repeated."""
+        """Close a synchronous stream and the recording. Can be repeated."""
         try:
-            for each in self._opened:
-                if isinstance(self._pieces, Iterator) and hasattr(each, "close"):
-                    each.close()
+            for resource in self._resources:
+                if isinstance(self._pieces, Iterator) and hasattr(resource, "close"):
+                    resource.close()
         finally:
-            self._over()
+            self._end()
 
-    def _take(self, data: bytes) -> bytes:
-        self._exchange.chunk(bytes(memoryview(data)))  # which refuses what is not bytes
+    def _record(self, data: bytes) -> bytes:
+        self._exchange.chunk(bytes(memoryview(data)))  # raises TypeError for anything but bytes
         return data
 
-    def _over(self, error: Exception | None = None) -> None:
-        """Write how the stream ends that raises this, or is closed."""
+    def _end(self, error: Exception | None = None) -> None:
+        """Record the end: the stream was closed, was complete, or raised `error`."""
         if error is None:
             self._exchange.end("left")
         elif isinstance(error, StopIteration | StopAsyncIteration):
@@ -123,24 +121,24 @@ class RecordedBytes:
 
 
 class RecordedStream(RecordedBytes):
-    """What `record` returns: an iterator of bytes, asynchronous or not, with the status and headers of a response."""
+    """The result of `record`, with the status and headers of a response."""
 
-    def __init__(self, origin: Any, file: ExchangeFile) -> None:
-        response = _response(origin)
+    def __init__(self, stream: Any, file: ExchangeFile) -> None:
+        response = _response_of(stream)
         self.status_code: int | None = getattr(response, "status_code", None)
         self.headers: Any = getattr(response, "headers", None)
         self._file = file
-        origin = response if response is not None else origin
-        pieces = _iterator(origin)
-        super().__init__(pieces, _begin(file, response), [pieces, origin])
+        stream = response if response is not None else stream
+        pieces = _iterator_of(stream)
+        super().__init__(pieces, _begin_exchange(file, response), [pieces, stream])
 
     @property
     def fault(self) -> OSError | None:
-        """Why the recording breaks off, if it does: a file that cannot be written stops no stream."""
+        """Why the recording breaks off, if it does. A file that cannot be written does not stop the stream."""
         return self._file.fault
 
     def aiter_bytes(self) -> Self:
-        """Return the bytes, for the only reader that there may be."""
+        """Return the bytes. There can be only one reader."""
         return self
 
     async def __aenter__(self) -> Self:
@@ -155,175 +153,177 @@ class RecordedStream(RecordedBytes):
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def _over(self, error: Exception | None = None) -> None:
-        super()._over(error)
+    def _end(self, error: Exception | None = None) -> None:
+        super()._end(error)
         self._file.close()
 
 
-def _response(origin: Any) -> Any:
-    """Return the response that `origin` is or has, None if it is an iterable."""
-    for candidate in (origin, getattr(origin, "response", None)):
+def _response_of(stream: Any) -> Any:
+    """Return the response that `stream` is or has, or None."""
+    for candidate in (stream, getattr(stream, "response", None)):
         if callable(getattr(candidate, "aiter_bytes", None)) or callable(getattr(candidate, "iter_bytes", None)):
             return candidate
     return None
 
 
-def _iterator(origin: Any) -> AsyncIterator[bytes] | Iterator[bytes]:
-    stream = getattr(origin, "stream", None)  # of httpx, whose responses have the methods of both kinds
-    blocking = isinstance(stream, Iterable) and not isinstance(stream, AsyncIterable)
-    pieces: Any = origin
-    if callable(getattr(origin, "aiter_bytes", None)) and not blocking:
-        pieces = origin.aiter_bytes()
-    elif callable(getattr(origin, "iter_bytes", None)):
-        pieces = origin.iter_bytes()
-    elif isinstance(origin, bytes | bytearray | memoryview):
-        pieces = (bytes(origin),)
+def _iterator_of(stream: Any) -> AsyncIterator[bytes] | Iterator[bytes]:
+    body = getattr(stream, "stream", None)  # responses of httpx have the methods of both kinds
+    is_blocking = isinstance(body, Iterable) and not isinstance(body, AsyncIterable)
+    pieces: Any = stream
+    if callable(getattr(stream, "aiter_bytes", None)) and not is_blocking:
+        pieces = stream.aiter_bytes()
+    elif callable(getattr(stream, "iter_bytes", None)):
+        pieces = stream.iter_bytes()
+    elif isinstance(stream, bytes | bytearray | memoryview):
+        pieces = (bytes(stream),)
     return aiter(pieces) if isinstance(pieces, AsyncIterable) else iter(pieces)
 
 
-def _begin(file: ExchangeFile, response: Any) -> Entry:
+def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
     try:
         request = response.request
-        asked = str(request.method), str(request.url), items_of(request.headers)
-    except (AttributeError, RuntimeError):  # of httpx, where a response was made by hand
+        head = str(request.method), str(request.url), header_items(request.headers)
+    except (AttributeError, RuntimeError):  # RuntimeError: httpx, for a response without a request
         exchange = file.begin(None)
     else:
         content = b""
-        with contextlib.suppress(AttributeError, RuntimeError):  # of httpx, where the body was a stream
+        with contextlib.suppress(AttributeError, RuntimeError):  # RuntimeError: httpx, for a streamed body
             content = bytes(request.content)
-        exchange = file.ask(*asked, content)
+        exchange = file.begin_request(*head, content)
     status, headers = getattr(response, "status_code", None), getattr(response, "headers", None)
-    exchange.answered(status if isinstance(status, int) else None, items_of(headers) if headers is not None else [])
+    exchange.set_response(
+        status if isinstance(status, int) else None, header_items(headers) if headers is not None else []
+    )
     return exchange
 
 
-@dataclass(eq=False, repr=False)  # which would show what is redacted
+@dataclass(eq=False, repr=False)  # a repr would show the secrets
 class ExchangeFile:
-    """Several exchanges in one file, in the order of their requests. Threads may write at the same time.
+    """A file of exchanges in the order of their requests. Thread-safe.
 
-    The first that has not ended is written while it goes on; those begun later are kept in memory until their turn.
-    A path is written anew, a file object is left open.
-    A file that cannot be written stops the recording and nothing else: `fault` is then the error.
-
-    Raises OSError for a path that cannot be opened, ValueError for a secret that cannot be looked for.
+    The first exchange that has not ended is written while it continues. Later exchanges are buffered until then. A path
+    is overwritten, a file object is left open. A file that cannot be written stops the recording, not the streams:
+    `fault` is then the error. Raises OSError for a path that cannot be opened, ValueError for an invalid secret.
     """
 
-    target: Target
+    target: RecordingTarget
     source: str = DETECT
     redact: Iterable[Secret] = ()
     edit: Edit | None = None
     clock: Callable[[], float] = time.perf_counter
-    keep_unreadable: bool = False
+    record_body: bool = False
 
     def __post_init__(self) -> None:
         self.redact = list(self.redact)
-        Scrubber(self.redact)  # which refuses what it cannot look for, before a file is emptied
+        know(self.redact)  # raises for an invalid secret, before the file is emptied
         self.fault: OSError | None = None
         self.lock = threading.RLock()
-        self._owned = isinstance(self.target, str | os.PathLike)
-        self._file = open_anew(self.target) if isinstance(self.target, str | os.PathLike) else self.target
-        self._running: deque[Entry] = deque()
+        self._owns_file = isinstance(self.target, str | os.PathLike)
+        self._file = create_private_file(self.target) if isinstance(self.target, str | os.PathLike) else self.target
+        self._unwritten: deque[ExchangeRecorder] = deque()
 
-    def ask(self, method: str, url: str, headers: Sequence[tuple[str, str]], content: bytes) -> Entry:
-        """Return an exchange that begins now with this request, whose credentials are overwritten in it, too."""
-        return self.begin(*read_request(method, url, headers, content, self.redact, self.keep_unreadable))
+    def begin_request(
+        self, method: str, url: str, headers: Sequence[tuple[str, str]], content: bytes
+    ) -> ExchangeRecorder:
+        """Return an exchange that begins now. The credentials of the request are overwritten in it."""
+        request = describe_request(method, url, headers, content, redact=self.redact, record_body=self.record_body)
+        return self.begin(request, credentials_in(headers, url))
 
-    def begin(self, request: Request | None, credentials: Iterable[str] = ()) -> Entry:
-        """Return an exchange that begins now. `credentials` are overwritten in it, too."""
+    def begin(self, request: RecordedRequest | None, credentials: Iterable[str] = ()) -> ExchangeRecorder:
+        """Return an exchange that begins now. `credentials` are overwritten in it."""
         with self.lock:
-            exchange = Entry(self, request, [*self.redact, *credentials])
-            self._running.append(exchange)
+            exchange = ExchangeRecorder(self, request, [*self.redact, *credentials])
+            self._unwritten.append(exchange)
             return exchange
 
-    def write(self) -> None:
-        """Write what is new of the first exchange, and go on to the next if it has ended."""
-        while self._running:
-            exchange = self._running[0]
+    def flush(self) -> None:
+        """Write the new lines of the first exchange. If it has ended, continue with the next."""
+        while self._unwritten:
+            exchange = self._unwritten[0]
             try:
-                if self.fault is None and (lines := exchange.take()):
+                if self.fault is None and (lines := exchange.take_lines()):
                     self._file.write(lines)
                     self._file.flush()
             except OSError as error:
                 self.fault = error
             if not exchange.ended:
                 return
-            self._running.popleft()
+            self._unwritten.popleft()
 
     def close(self) -> None:
-        """Close the file if it was opened here. May be repeated."""
-        if self._owned:
+        """Close a file that was opened here. Can be repeated."""
+        if self._owns_file:
             self._file.close()
 
 
-class Entry:
-    """One exchange as the lines of a recording. Times count from when it was made."""
+class ExchangeRecorder:
+    """One exchange, as the lines of a recording. Times count from its creation."""
 
-    def __init__(self, exchanges: ExchangeFile, request: Request | None, secrets: list[Secret]) -> None:
-        self._exchanges = exchanges
+    def __init__(self, file: ExchangeFile, request: RecordedRequest | None, secrets: list[Secret]) -> None:
+        self._file = file
         self._request = request
         self.secrets = secrets
-        self._sent = exchanges.clock()
+        self._sent_at = file.clock()
         self._recorded = datetime.now(UTC).isoformat(timespec="seconds")
         self._lines = io.BytesIO()
         self._writer: RecordingWriter | None = None
         self.ended = False
 
-    def answered(self, status: int | None, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Write the head, with that of the response, whose cookies are overwritten, too."""
-        with self._exchanges.lock:
-            self.secrets += credentials_of_headers(headers)
-            self._begin(None if status is None else describe_response(status, headers, redact=self.secrets))
-            self._exchanges.write()
+    def set_response(self, status: int | None, headers: Sequence[tuple[str, str]] = ()) -> None:
+        """Write the head. The cookies of the response are overwritten in its body, too."""
+        with self._file.lock:
+            self.secrets += credentials_in(headers)
+            self._open_writer(None if status is None else describe_response(status, headers, redact=self.secrets))
+            self._file.flush()
 
     def chunk(self, data: bytes) -> None:
-        """Write what one read gave. What an HTTP client still has of a response that was closed is none of it."""
-        with self._exchanges.lock:
+        """Write the bytes of one read. After the end, nothing is written: an HTTP client may drain a closed
+        response."""
+        with self._file.lock:
             if not self.ended:
                 assert self._writer is not None
                 self._writer.chunk(data, self._now())
-                self._exchanges.write()
+                self._file.flush()
 
     def end(self, kind: EndKind, error: str = "") -> None:
-        """Write how it ended, once."""
-        with self._exchanges.lock:
+        """Write the end, once."""
+        with self._file.lock:
             if not self.ended:
                 self.ended = True
-                writer = self._writer or self._begin(None)
+                writer = self._writer or self._open_writer(None)
                 writer.end(kind, self._now(), error)
-                self._exchanges.write()
+                self._file.flush()
 
     def fail(self, error: BaseException) -> None:
-        """Write the end with the name of this exception; a reader that is cancelled has left."""
+        """Write the end after an exception. A cancelled reader has left."""
         if isinstance(error, Exception):
             self.end("timeout" if is_timeout(error) else "reset", type(error).__name__)
         else:
             self.end("left")
 
-    def take(self) -> bytes:
+    def take_lines(self) -> bytes:
         """Return the lines that have not been taken."""
         lines = self._lines.getvalue()
         self._lines.truncate(self._lines.seek(0))
         return lines
 
-    def _begin(self, response: Response | None) -> RecordingWriter:
-        exchanges = self._exchanges
-        head = Head(source=exchanges.source, recorded=self._recorded, request=self._request, response=response)
-        if exchanges.edit is not None:
-            head = exchanges.edit(head)
-        self._writer = RecordingWriter(
-            self._lines, head, redact=self.secrets, keep_unreadable=exchanges.keep_unreadable
-        )
+    def _open_writer(self, response: RecordedResponse | None) -> RecordingWriter:
+        file = self._file
+        head = ExchangeHead(source=file.source, recorded=self._recorded, request=self._request, response=response)
+        if file.edit is not None:
+            head = file.edit(head)
+        self._writer = RecordingWriter(self._lines, head, redact=self.secrets)
         return self._writer
 
     def _now(self) -> float:
-        return max(0.0, (self._exchanges.clock() - self._sent) * 1000)
+        return max(0.0, (self._file.clock() - self._sent_at) * 1000)
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Tell whether an exception of Python, or of httpx, httpx2 or httpcore, says that time ran out."""
+    """Return whether an exception of Python, httpx, httpx2 or httpcore is a timeout."""
     return isinstance(error, TimeoutError) or any(kind.__name__ == "TimeoutException" for kind in type(error).__mro__)
 
 
-def items_of(headers: Any) -> list[tuple[str, str]]:
-    """Return headers as pairs, repeated ones too where that can be had."""
+def header_items(headers: Any) -> list[tuple[str, str]]:
+    """Return headers as pairs, with repeated headers if the object keeps them."""
     return list(headers.multi_items() if hasattr(headers, "multi_items") else headers.items())

@@ -1,20 +1,18 @@
-r"""Overwrite keys in the bytes of a stream, however they are cut.
+r"""Overwrite keys in the bytes of a stream, however the bytes are cut.
 
-A response may hold a key: in an error that echoes it, or because the model has read one and writes it down. A recording
-is shared, and its lengths, cuts and times have to stay; so each byte of a key is replaced by `*`, and its prefix stays,
-to show what it was: `sk-****************`.
+A response can contain a key: in an error that repeats it, or because the model writes it. A recording is shared, and
+its lengths, cuts and times must stay. So each byte of a key is replaced by `*`, and its prefix stays:
+`sk-****************`.
 
-The bytes are one text, in which whole keys are found: as they are, with `\/` for `/`, and behind the escapes of JSON
-and of URLs. The text that a model writes in pieces, a few characters in each event, is another: the strings of the
-fields of one name, joined. (Pieces of several answers that alternate under one name are taken for one text.) Each text
-is searched as it came, because a key that is partly overwritten is not recognised. Keys in other encodings are not
-found, nor are secrets without a known format, unless they are given as a `Secret`.
+The bytes are searched in two forms. As they are, whole keys are found, also with `\/` for `/`, and after the escapes
+of JSON and URLs. In addition, the strings of the fields of one name (`"content":"…"`) are joined, because a model
+writes a key in pieces, a few characters in each event. Other encodings are not searched. Secrets without a known
+format are found only if they are passed as a `Secret`.
 
-The bytes are searched by whole lines, which no key crosses, so an unfinished line is held; a line of more than `LINE`
-bytes is searched in parts. A joined text is searched with each piece. The end of a part or piece that may become a key
-or go on as one, at most `LONGEST` bytes, is searched again with the next. So events that end in the beginning of a
-possible key are held too, at most `BEHIND` bytes of them, and lines that end in the beginning of a secret text. What
-comes out without secrets of one's own is searched for keys once more, and held once more.
+No key crosses a line end, so bytes are searched by whole lines, and an unfinished line is buffered. A line of more
+than `MAX_LINE` bytes is searched in parts. If a part, or the last piece of a joined field, can be the beginning of a
+key, its end, at most `LONGEST` bytes, is searched again with the next one. Events that contain the beginning of a
+possible key are buffered too, at most `MAX_BUFFERED` bytes.
 """
 
 from __future__ import annotations
@@ -30,19 +28,19 @@ from streamtools.rules.key_formats import FORMATS
 LONGEST = 4096
 """Bytes of the longest secret text, match of a pattern, and head of a JWT."""
 
-LINE = 64 * 1024
-"""Bytes of one line. A longer one is not what a model writes piece by piece, and its fields are not looked at."""
+MAX_LINE = 64 * 1024
+"""Bytes of a line. A longer line is no event of a model's text, so its fields are not joined."""
 
-BEHIND = 16 * 1024
-"""Bytes, of whole events, over which the pieces of what may become a key are followed."""
+MAX_BUFFERED = 16 * 1024
+"""Bytes of whole events that are buffered while their joined fields may become a key."""
 
-# The formats of keys that are known, in bytes, and that of a header, which may stand in JSON.
+# Known key formats, in bytes. The last row is an Authorization header, which can be inside JSON.
 
 _TOKEN = rb"[A-Za-z0-9_-]"
 _WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
 _BEGIN = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
 _FORMATS: list[tuple[bytes, int, list[bytes]]] = [
-    *((more.encode(), least, [each.encode() for each in prefixes]) for more, least, prefixes in FORMATS),
+    *((more.encode(), least, [prefix.encode() for prefix in prefixes]) for more, least, prefixes in FORMATS),
     (_WIDE, 16, [b"[Bb]earer ", b"BEARER ", b"[Bb]earer%20"]),
 ]
 _JWT = rb"eyJ(?=[A-Za-z0-9_-]{8,%d}\.[A-Za-z0-9_-]{8})([A-Za-z0-9_.-]*)" % (LONGEST - 16)
@@ -54,8 +52,8 @@ def _whole(more: bytes, least: int, prefix: bytes) -> bytes:
 
 
 def _begun(prefix: bytes, more: bytes) -> bytes:
-    """Return the pattern of what a prefix begins with, and of all of it with `more`."""
-    pattern = rb"(%s\\?)" % more  # half of an escaped slash
+    """Return a pattern for any beginning of `prefix`, and for the whole prefix followed by `more`."""
+    pattern = rb"(%s\\?)" % more  # a trailing backslash may begin an escaped slash
     for atom in reversed(re.findall(rb"\[[^]]*\]|.", prefix)):
         pattern = rb"%s(?:%s)?" % (atom, pattern)
     return pattern
@@ -67,185 +65,194 @@ def _any(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
 
 _ROWS = [(more, least, prefix) for more, least, prefixes in _FORMATS for prefix in prefixes]
 _KEY = _any([*(_whole(*row) for row in _ROWS), _JWT])
-# What may still become a key, of `hf_` before `hf_oauth_`: behind the first, "oa" may be half of a key.
-_LESS = sorted((prefix, b"%s{0,%d}" % (more, least - 1)) for more, least, prefix in _ROWS)
-_KEY_BEGUN = _any(b"(?:%s)\\Z" % _begun(*each) for each in [*_LESS, (b"eyJ", _JWT_BEGUN)])
+# Beginnings of keys. `hf_` comes before `hf_oauth_`: after `hf_`, "oa" may be the beginning of a key.
+_BEGINNINGS = sorted((prefix, b"%s{0,%d}" % (more, least - 1)) for more, least, prefix in _ROWS)
+_KEY_BEGUN = _any(b"(?:%s)\\Z" % _begun(*row) for row in [*_BEGINNINGS, (b"eyJ", _JWT_BEGUN)])
 _HINTS = {max(re.sub(rb"\[.*?\]", b"|", prefix).split(b"|"), key=len) for _, _, prefix in _ROWS} | {b"eyJ"}
-"""Where none of these is, is no key; to look for them is twenty times as fast."""
+"""Text without any of these holds no key. Searching for them is twenty times as fast as the patterns."""
 
 Secret: TypeAlias = str | re.Pattern[str]
-"""What else is a secret: a text that is one, or a compiled pattern of them. A pattern reads bytes, so that its `\\w`
-and `.` are those of ASCII; its matches lie in one line, are at most `LONGEST` bytes long, and look no further."""
+"""A secret text, or a compiled pattern that matches secrets. The pattern is applied to bytes, so `\\w` and `.` are
+ASCII. A match must lie in one line and have at most `LONGEST` bytes."""
 
 
-class Known(NamedTuple):
-    """Secrets as they are looked for: in bytes, each text as it may be written."""
+class KnownSecrets(NamedTuple):
+    """Secrets in bytes: each text in every encoding that is searched for."""
 
     texts: list[bytes]
     patterns: list[re.Pattern[bytes]]
 
 
-Secrets: TypeAlias = Iterable[Secret] | Known
-"""Secrets, or what `know` has made of them, where many texts are looked through for the same."""
+Secrets: TypeAlias = Iterable[Secret] | KnownSecrets
+"""Secrets, or the result of `know`, which saves time if many texts are searched."""
 
 _FIELDS = (
     *("content", "text", "delta", "arguments", "partial_json", "thinking", "reasoning", "reasoning_content"),
     *("reasoning_text", "refusal", "response", "input", "output", "textDelta", "inputTextDelta", "argsTextDelta"),
 )
 _PIECE = re.compile(rb'"(%s)"[ ]*:[ ]*"(?!")([^"\\]*+(?:\\.[^"\\]*+)*+)"' % "|".join(_FIELDS).encode())
-_SHORTEST = 15  # bytes of a key
-_CONTEXT = 16  # bytes before the next that a look behind may see
-_SHOWN = 4  # bytes with which a secret text that was cut off begins, at most, for it to be left as it is
-_STAR = ord("*")
+_SHORTEST_KEY = 15  # bytes
+_LOOKBEHIND = 16  # bytes that the lookbehinds of the patterns may read
+_MAX_SHOWN = 4  # a cut secret text stays visible if at most this many bytes of it arrived
+_ASTERISK = ord("*")
 
 
 class Scrubber:
-    """Overwrites secrets: `feed` takes bytes and gives those that are certain, `close` the rest, of equal length.
+    """Overwrites secrets. `feed` takes bytes and returns those that are decided, `close` returns the rest.
 
-    Known formats are always found; `secrets` are more of them, of which patterns are not looked for across events.
-    Raises ValueError for one that cannot be looked for.
+    Known formats are always found. `secrets` are found in addition; patterns are not searched for across events. Raises
+    ValueError for a secret that cannot be searched for.
     """
 
     def __init__(self, secrets: Secrets = ()) -> None:
         known = know(secrets)
         self._texts, patterns = known
-        self._again = Scrubber() if any(known) else None  # a key behind a secret begins a word once that is overwritten
-        self._raw = _Text(self._texts, patterns, joined=False)
-        self._fields: dict[bytes, _Text] = {}  # by their names
-        self._clean = bytearray()  # what has not been given
-        self._start = 0  # where that begins; places are counted from the first byte that was ever fed
-        self._read = 0  # what is before has been read
-        self._line = 0  # where the unfinished line begins
+        # Overwriting a secret can turn the bytes after it into the beginning of a word, and so of a key.
+        self._second_pass = Scrubber() if any(known) else None
+        self._raw = _SearchedText(self._texts, patterns, joined=False)
+        self._fields: dict[bytes, _SearchedText] = {}  # by the name of the field
+        self._buffer = bytearray()  # the bytes that `feed` has not returned
+        self._buffer_start = 0  # the position of the buffer; positions count from the first byte ever fed
+        self._searched = 0  # the position up to which the bytes have been searched
+        self._line_start = 0  # the position of the unfinished line
 
     def feed(self, data: bytes) -> bytes:
-        """Return what is certain by now of all that was fed and has not been returned."""
-        self._clean += data
-        end = self._start + len(self._clean)
-        lines = self._clean.rfind(b"\n", len(self._clean) - len(data)) + 1
-        stop = max(self._start + lines, self._read)
-        stop = end if end - stop > LINE else stop
-        if stop > self._read:
-            self._read_up_to(stop)
-        clean = self._give(min(text.first(self._read) for text in (self._raw, *self._fields.values())))
-        return clean if self._again is None else self._again.feed(clean)
+        """Return the bytes that are decided and have not been returned."""
+        self._buffer += data
+        end = self._buffer_start + len(self._buffer)
+        lines = self._buffer.rfind(b"\n", len(self._buffer) - len(data)) + 1
+        stop = max(self._buffer_start + lines, self._searched)
+        stop = end if end - stop > MAX_LINE else stop
+        if stop > self._searched:
+            self._search(stop)
+        texts = (self._raw, *self._fields.values())
+        decided = self._take(min(text.first_undecided(self._searched) for text in texts))
+        return decided if self._second_pass is None else self._second_pass.feed(decided)
 
     def close(self, *, complete: bool) -> bytes:
-        """Return the rest. Of a stream that is not complete, what may be the beginning of a key is overwritten too."""
-        end = self._start + len(self._clean)
-        self._read_up_to(end, last=True)
+        """Return the rest. If the stream is not complete, what may be the beginning of a key is overwritten, too."""
+        end = self._buffer_start + len(self._buffer)
+        self._search(end, is_last=True)
         for text in () if complete else (self._raw, *self._fields.values()):
-            self._overwrite(text.find_half())
-        clean = self._give(end)
-        return clean if self._again is None else self._again.feed(clean) + self._again.close(complete=complete)
+            self._overwrite(text.find_cut_secret())
+        rest = self._take(end)
+        if self._second_pass is None:
+            return rest
+        return self._second_pass.feed(rest) + self._second_pass.close(complete=complete)
 
-    def _read_up_to(self, stop: int, *, last: bool = False) -> None:
-        data = bytes(self._clean[self._read - self._start : stop - self._start])
-        self._overwrite(self._raw.add(data, self._read, last=last))
+    def _search(self, stop: int, *, is_last: bool = False) -> None:
+        data = bytes(self._buffer[self._searched - self._buffer_start : stop - self._buffer_start])
+        self._overwrite(self._raw.add(data, self._searched, is_last=is_last))
         for line in re.findall(rb"[^\n]*\n|[^\n]+", data):
-            if self._read + len(line) - self._line <= LINE:
+            if self._searched + len(line) - self._line_start <= MAX_LINE:
                 for piece in _PIECE.finditer(line):
-                    field = self._fields.setdefault(piece[1], _Text(self._texts, [], joined=True))
-                    self._overwrite(field.add(piece[2], self._read + piece.start(2)))
-            self._read += len(line)
-            self._line = self._read if line.endswith(b"\n") else self._line
-            for name in () if last else list(self._fields):
-                if self._read - self._fields[name].first(self._read) > BEHIND:
-                    del self._fields[name]  # what has waited for too long is no key
+                    field = self._fields.setdefault(piece[1], _SearchedText(self._texts, [], joined=True))
+                    self._overwrite(field.add(piece[2], self._searched + piece.start(2)))
+            self._searched += len(line)
+            self._line_start = self._searched if line.endswith(b"\n") else self._line_start
+            for name in () if is_last else list(self._fields):
+                if self._searched - self._fields[name].first_undecided(self._searched) > MAX_BUFFERED:
+                    del self._fields[name]  # give up: no key is that long
 
-    def _overwrite(self, places: Iterable[int]) -> None:
-        for place in places:
-            self._clean[place - self._start] = _STAR
+    def _overwrite(self, positions: Iterable[int]) -> None:
+        for position in positions:
+            self._buffer[position - self._buffer_start] = _ASTERISK
 
-    def _give(self, stop: int) -> bytes:
-        data = bytes(self._clean[: stop - self._start])
-        del self._clean[: stop - self._start]
-        self._start = stop
+    def _take(self, stop: int) -> bytes:
+        data = bytes(self._buffer[: stop - self._buffer_start])
+        del self._buffer[: stop - self._buffer_start]
+        self._buffer_start = stop
         return data
 
 
-class _Text:
-    """A text that grows, and what finds secrets in it."""
+class _SearchedText:
+    """A growing text that is searched for secrets: the raw bytes, or the joined pieces of a field.
+
+    Indexes count in the text, positions in the stream. Keys and patterns that start before `_search_from`, and secret
+    texts that start before `_decided`, have been found.
+    """
 
     def __init__(self, texts: list[bytes], patterns: list[re.Pattern[bytes]], *, joined: bool) -> None:
-        self._text = bytearray()  # what is not certain, and before it what looks behind may see
-        self._places = array("q") if joined else range(0)  # where each byte of it stands in the stream
-        self._at = 0  # from where on keys and patterns are looked for
-        self._certain = 0  # what begins before is known
+        self._text = bytearray()  # the undecided text, after some context for lookbehinds
+        self._positions = array("q") if joined else range(0)  # the position of each byte of the text
+        self._search_from = 0
+        self._decided = 0
         self._texts = texts
         self._patterns = patterns
 
-    def first(self, otherwise: int) -> int:
-        """Return the place of the first byte that is not certain."""
-        return self._places[self._certain] if self._certain < len(self._places) else otherwise
+    def first_undecided(self, default: int) -> int:
+        """Return the position of the first byte that is not decided, or `default`."""
+        return self._positions[self._decided] if self._decided < len(self._positions) else default
 
-    def add(self, data: bytes, place: int, *, last: bool = False) -> list[int]:
-        """Go on with `data`, which stands at `place`; return the places of what is secret by now.
+    def add(self, data: bytes, position: int, *, is_last: bool = False) -> list[int]:
+        """Append `data`, which is at `position`, and return the positions of bytes that are secret.
 
-        A pattern is not certain before its line ends, and the last data ends the last line.
+        A match of a pattern is decided when its line ends. The last data ends the last line.
         """
-        self._forget(self._at + LONGEST, self._certain)  # the middle of a key that goes on
-        self._forget(0, min(self._at, self._certain) - _CONTEXT)
+        self._forget(self._search_from + LONGEST, self._decided)  # the middle of a key that continues
+        self._forget(0, min(self._search_from, self._decided) - _LOOKBEHIND)
         self._text += data
-        stop = place + len(data)
-        if isinstance(self._places, array):
-            self._places += array("q", range(place, stop))
+        stop = position + len(data)
+        if isinstance(self._positions, array):
+            self._positions += array("q", range(position, stop))
         else:
-            self._places = range(stop - len(self._text), stop)
-        text, at, certain, size = self._text, self._at, self._certain, len(self._text)
-        likely = at < certain or (size - at >= _SHORTEST and any(text.find(hint, at) >= 0 for hint in _HINTS))
-        keys = list(_KEY.finditer(text, at)) if likely else []
-        begun = self._find_begun()
-        self._at = tail = begun.start() if begun else size
-        # A key that goes on is found again from its beginning on; a backslash behind it may be half of a slash.
+            self._positions = range(stop - len(self._text), stop)
+        text, start, decided, size = self._text, self._search_from, self._decided, len(self._text)
+        has_hint = size - start >= _SHORTEST_KEY and any(text.find(hint, start) >= 0 for hint in _HINTS)
+        keys = list(_KEY.finditer(text, start)) if start < decided or has_hint else []
+        begun = self._find_begun_key()
+        self._search_from = tail = begun.start() if begun else size
+        # A key that continues is found again from its beginning. A backslash after it may begin an escaped slash.
         for key in keys:
             if key.start() < tail:
-                goes_on = text[key.end() : key.end() + 2] in (bytearray(), bytearray(b"\\"))
+                continues = text[key.end() : key.end() + 2] in (bytearray(), bytearray(b"\\"))
                 tail = max(tail, key.end())
-                self._at = key.start() if goes_on else tail
-        if self._patterns and not last:
-            self._at, tail = min(self._at, self._unfinished()), min(tail, self._unfinished())
+                self._search_from = key.start() if continues else tail
+        if self._patterns and not is_last:
+            line_start = self._unfinished_line()
+            self._search_from, tail = min(self._search_from, line_start), min(tail, line_start)
         spans = [key.span(key.lastindex or 0) for key in keys]
-        spans += [*self._find_texts(), *self._find_patterns(at, size if last else tail)]
-        self._certain = min(tail, self._begun_text())
-        return [each for start, stop in spans for each in self._places[max(start, certain) : stop]]
+        spans += [*self._find_texts(), *self._find_patterns(start, size if is_last else tail)]
+        self._decided = min(tail, self._begun_text())
+        return [item for first, last in spans for item in self._positions[max(first, decided) : last]]
 
-    def find_half(self) -> Sequence[int]:
-        """Return the places of what may be half of a secret that the text breaks off in."""
-        size, tail, begun = len(self._text), self._begun_text(), self._find_begun()
-        start = begun.start(begun.lastindex) if begun and begun.lastindex else size
-        return self._places[min(start, tail) if size - tail > _SHOWN else start :]
+    def find_cut_secret(self) -> Sequence[int]:
+        """Return the positions of the beginning of a secret with which the text breaks off."""
+        size, text_start, begun = len(self._text), self._begun_text(), self._find_begun_key()
+        key_start = begun.start(begun.lastindex) if begun and begun.lastindex else size
+        return self._positions[min(key_start, text_start) if size - text_start > _MAX_SHOWN else key_start :]
 
     def _forget(self, start: int, stop: int) -> None:
         if start < stop:
             del self._text[start:stop]
-            if isinstance(self._places, array):
-                del self._places[start:stop]
-            self._certain -= stop - start
-            self._at -= 0 if start else stop
+            if isinstance(self._positions, array):
+                del self._positions[start:stop]
+            self._decided -= stop - start
+            self._search_from -= 0 if start else stop
 
-    def _unfinished(self) -> int:
-        """Return where the unfinished line begins, or what of it may still become longer."""
-        return max(self._certain, self._text.rfind(b"\n") + 1, len(self._text) - LONGEST)
+    def _unfinished_line(self) -> int:
+        """Return the index of the unfinished line, or of the part of it that a longer match can still reach."""
+        return max(self._decided, self._text.rfind(b"\n") + 1, len(self._text) - LONGEST)
 
-    def _find_begun(self) -> re.Match[bytes] | None:
-        return _KEY_BEGUN.search(self._text, self._unfinished())
+    def _find_begun_key(self) -> re.Match[bytes] | None:
+        return _KEY_BEGUN.search(self._text, self._unfinished_line())
 
     def _find_texts(self) -> Iterator[tuple[int, int]]:
-        """Yield what belongs to secret texts, also where one overlaps another."""
+        """Yield the spans of secret texts. Overlapping occurrences are joined."""
         for text in self._texts:
-            start, at = 0, self._text.find(text, self._certain)
-            while at >= 0:
-                yield max(start, at), at + len(text)
-                start, at = at + len(text), self._text.find(text, at + 1)
+            start, index = 0, self._text.find(text, self._decided)
+            while index >= 0:
+                yield max(start, index), index + len(text)
+                start, index = index + len(text), self._text.find(text, index + 1)
 
     def _begun_text(self) -> int:
-        """Return where the beginning of a secret text begins with which the text ends."""
+        """Return the index of the beginning of a secret text at the end of the text, or the size of the text."""
         begun = size = len(self._text)
         for text in self._texts:
-            at = self._text.find(text[:1], max(self._certain, size - len(text) + 1))
-            while 0 <= at < begun and not text.startswith(self._text[at:]):
-                at = self._text.find(text[:1], at + 1)
-            begun = at if 0 <= at < begun else begun
+            index = self._text.find(text[:1], max(self._decided, size - len(text) + 1))
+            while 0 <= index < begun and not text.startswith(self._text[index:]):
+                index = self._text.find(text[:1], index + 1)
+            begun = index if 0 <= index < begun else begun
         return begun
 
     def _find_patterns(self, start: int, tail: int) -> Iterator[tuple[int, int]]:
@@ -253,40 +260,38 @@ class _Text:
         for line in re.finditer(rb"[^\n]+", self._text[start:]) if self._patterns else ():
             for pattern in self._patterns:
                 matches = pattern.finditer(self._text, start + line.start(), start + line.end())
-                yield from (found.span() for found in matches if found.start() < tail)
+                yield from (match.span() for match in matches if match.start() < tail)
 
 
 def scrub(data: bytes, secrets: Secrets = ()) -> bytes:
-    """Return bytes that are there as a whole with their secrets overwritten."""
+    """Return `data`, which is complete, with its secrets overwritten."""
     known = know(secrets)
     clean = bytearray(data)
-    for place in _Text(*known, joined=False).add(data, 0, last=True):
-        clean[place] = _STAR
+    for position in _SearchedText(*known, joined=False).add(data, 0, is_last=True):
+        clean[position] = _ASTERISK
     return scrub(bytes(clean)) if any(known) else bytes(clean)
 
 
-def know(secrets: Secrets) -> Known:
-    """Return secrets as they are looked for. Raises ValueError for one that cannot be."""
-    if isinstance(secrets, Known):
+def know(secrets: Secrets) -> KnownSecrets:
+    """Return secrets in the form that is searched for. Raises ValueError for a secret that cannot be searched for."""
+    if isinstance(secrets, KnownSecrets):
         return secrets
-    kinds = list(secrets)
-    texts = {form for each in kinds if isinstance(each, str) for form in _forms(each)}
-    return Known(list(texts), [_in_bytes(each) for each in kinds if isinstance(each, re.Pattern)])
+    secrets = list(secrets)
+    texts = {encoded for secret in secrets if isinstance(secret, str) for encoded in _encodings(secret)}
+    return KnownSecrets(list(texts), [_in_bytes(secret) for secret in secrets if isinstance(secret, re.Pattern)])
 
 
-def _forms(secret: str) -> set[bytes]:
-    """Return how a secret text is written in bytes: as it is, in JSON of either way, and in JSON inside JSON, which
-    arguments are.
-    """
-    forms = {secret}
-    for ascii in (False, True):
+def _encodings(secret: str) -> set[bytes]:
+    """Return a secret text in bytes: as it is, in JSON with and without ASCII escapes, and in JSON inside JSON."""
+    texts = {secret}
+    for ensure_ascii in (False, True):
         written = secret
         for _ in range(2):
-            written = json.dumps(written, ensure_ascii=ascii)[1:-1]
-            forms.add(written)
-    encoded = {form.encode(errors="surrogatepass") for form in forms}
+            written = json.dumps(written, ensure_ascii=ensure_ascii)[1:-1]
+            texts.add(written)
+    encoded = {text.encode(errors="surrogatepass") for text in texts}
     if not secret or max(map(len, encoded)) > LONGEST:
-        raise ValueError(f"a text to be redacted has 1 to {LONGEST} bytes, and this one has not")
+        raise ValueError(f"a secret text must have 1 to {LONGEST} bytes, also when it is escaped in JSON")
     return encoded
 
 
@@ -294,4 +299,4 @@ def _in_bytes(pattern: re.Pattern[str]) -> re.Pattern[bytes]:
     try:
         return re.compile(pattern.pattern.encode(), pattern.flags & ~re.UNICODE)
     except (re.error, ValueError) as error:
-        raise ValueError(f"the pattern {pattern.pattern!r} cannot be looked for in bytes: {error}") from None
+        raise ValueError(f"the pattern {pattern.pattern!r} cannot be applied to bytes: {error}") from None

@@ -1,7 +1,7 @@
-"""Test a backend that streams: recordings replayed for ever, events expected, laws for what is one's own.
+"""Test a backend that streams: replayed recordings, expected events, and laws for custom dialects, ledgers and logs.
 
-Installing streamtools gives pytest the fixture and the marker `recording`; what is here is for tests to import. Needs
-the extra `test`, which is pytest and hypothesis, where it is used: nothing here loads them before.
+Installing streamtools gives pytest the fixture and the marker `recording`. This package is what tests import. It needs
+the extra `test` (pytest and hypothesis), which is imported when it is used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,13 @@ from streamtools.testing.log_laws import assert_log_laws
 from streamtools.testing.network import NetworkBlocked
 
 __all__ = [
-    "Expected", "NetworkBlocked", "RecordingFixture", "assert_events", "assert_laws", "assert_ledger_laws",
-    "assert_log_laws", "every_cut", "read_events",
-]  # fmt: skip
+    "Expected",
+    "NetworkBlocked",
+    "RecordingFixture",
+    "assert_events",
+    "assert_laws",
+    "assert_ledger_laws",
+    "assert_log_laws",
+    "every_cut",
+    "read_events",
+]

@@ -1,12 +1,13 @@
-"""The fixture `recording`: a stream replayed to a test, or recorded while it runs, with the network blocked."""
+"""The fixture `recording`: replays the provider's responses to a test, or records them while the test runs."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
@@ -16,127 +17,126 @@ from streamtools.calls import new_call_id
 from streamtools.errors import RecordingError, UnrecordedRequest, check_word
 from streamtools.parsing.options import ParserOptions
 from streamtools.recording import Cut, Edit, Playback, PlaybackOptions, Recording, Secret, read_recordings
-from streamtools.recording.event_replay import Replay, ReplayOptions, replay
-from streamtools.recording.exchanges import DETECT, FIELDS, Match
-from streamtools.recording.file_writer import open_anew
+from streamtools.recording.event_replay import EventReplay, ReplayOptions, replay
+from streamtools.recording.exchanges import DETECT
+from streamtools.recording.matching import FIELDS, Match
 from streamtools.recording.transports import RecordingTransport, ReplayTransport, Transport, library_of
+from streamtools.recording.writer import create_private_file
 from streamtools.tools.registry import ToolsLike
 
 Mode: TypeAlias = Literal["replay", "record", "extend"]
-"""Only what is recorded; everything anew; what is recorded, and what is not is recorded."""
+"""Replay only; record everything; or replay recorded requests and record the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingSettings:
-    """The keywords of the marker `recording`, and of the fixture `recording_options`; others are those of `Playback`.
+    """The keywords of the marker `recording` and of the fixture `recording_options`, besides those of `Playback`.
 
-    Raises ValueError for a value that is not allowed.
+    Raises ValueError for an invalid value.
     """
 
     source: str = DETECT
-    """The adapter that reads the recorded stream; by default, it is detected when the stream is read."""
+    """The wire format of the stream. By default, it is detected when the stream is read."""
     match: Match = FIELDS
-    """What of a request has to be as recorded, see `ReplayTransport`."""
+    """What must be equal in a request and a recorded request, see `ReplayTransport`."""
     repeat: bool = False
-    """Whether a recorded response may be given more than once."""
+    """Whether a recorded response can be used more than once."""
     unplayed: Literal["fail", "ignore"] = "fail"
-    """Whether a recorded exchange that was not asked for fails the test."""
+    """Whether a recorded exchange that was not requested fails the test."""
     allow_hosts: Sequence[str] = ()
-    """Hosts that may be reached while the recording is replayed; this machine always may."""
+    """Hosts that can be reached while the recording is replayed. This machine always can."""
     inner: Callable[[], Any] | None = None
-    """Makes the transport that is recorded; by default one of the client's library."""
+    """Creates the transport that is recorded; by default, one of the client's library."""
     redact: Sequence[Secret] = ()
-    """Secrets that are overwritten beside those that are known, in what is recorded and in what is compared with it."""
-    keep_unreadable: bool = False
-    """Whether bodies of requests that cannot be looked through, such as images, are recorded all the same."""
+    """More secrets to overwrite, in the recording and in the requests that are compared with it."""
+    record_body: bool = True
+    """Whether request bodies are recorded. Without them, requests are told apart by the size of the body."""
     edit: Edit | None = None
-    """Takes each head before it is recorded and returns what is: to take out a date, say. What is asked later is not
-    edited: a change of the request is for `match` to let pass."""
+    """Takes each head before it is recorded and returns the head to write, for example without a date. Later requests
+    are not edited: if `edit` changes the request, `match` must accept the difference."""
     record_clock: Callable[[], float] = time.perf_counter
-    """The clock, in seconds, by which it is recorded."""
+    """The clock for recorded times, in seconds."""
     playback: PlaybackOptions = field(default_factory=PlaybackOptions)
 
     def __post_init__(self) -> None:
         check_word("unplayed", self.unplayed, ("fail", "ignore"))
         if isinstance(self.allow_hosts, str):
-            raise ValueError(f"allow_hosts is a list of hosts, not {self.allow_hosts!r}")
+            raise ValueError(f"allow_hosts must be a list of hosts, got {self.allow_hosts!r}")
         Playback(**self.playback)
 
 
-class RecordedTransport(Transport):
-    """The transport of a test's clients, which replays, records, or both.
+class FixtureTransport(Transport):
+    """The transport of a test's clients: it replays, records, or both.
 
-    What is recorded goes to a file of its own until the test is over: one that fails half-way leaves the old recording.
+    The recording is written to a temporary file until the test has ended. So a test that fails keeps the old recording.
     """
 
     def __init__(self, path: Path, settings: RecordingSettings, mode: Mode, advice: str = "") -> None:
         self._path = path
         self._advice = advice
-        self._part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        self._temporary_path = path.with_name(f"{path.name}.{os.getpid()}.part")
         self._settings = settings
-        self._strict = mode == "replay"
-        self._replays: ReplayTransport | None = None
+        self._only_replays = mode == "replay"
+        self._replay: ReplayTransport | None = None
         self._file: Any = None
         self._recorder: RecordingTransport | None = None
         if mode == "replay" or (mode == "extend" and path.exists()):
-            self._replays = ReplayTransport(
+            self._replay = ReplayTransport(
                 path, match=settings.match, repeat=settings.repeat, redact=settings.redact, **settings.playback
             )
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
-        async def ask(transport: Any) -> Any:
+        async def send(transport: Any) -> Any:
             return transport.handle_request(request) if blocking else await transport.handle_async_request(request)
 
         try:
-            if self._replays is not None:
-                return await ask(self._replays)
+            if self._replay is not None:
+                return await send(self._replay)
         except UnrecordedRequest as fault:
-            assert self._replays is not None
-            if self._strict:
+            assert self._replay is not None
+            if self._only_replays:
                 fault.args = (f"{fault}\n{self._advice}".strip(),)
                 raise
-            self._replays.faults.remove(fault)
-        return await ask(self._recording())
+            self._replay.faults.remove(fault)
+        return await send(self._open_recorder())
 
-    async def _pass_on(self, method: str, *args: Any) -> None:
+    async def _forward(self, method: str, *args: Any) -> None:
         closing = {"__aexit__": "aclose", "__exit__": "close"}.get(method, method)
         if "enter" not in method:
-            for each in filter(None, (self._replays, self._recorder)):
-                await each._pass_on(closing)
+            for transport in filter(None, (self._replay, self._recorder)):
+                await transport._forward(closing)
 
-    def faults(self, *, unplayed: bool) -> list[str]:
-        if self._replays is None or not self._strict:
+    def faults(self, *, check_unplayed: bool) -> list[str]:
+        """Return requests that are not recorded, and, if there are none, recorded exchanges that were not used."""
+        if self._replay is None or not self._only_replays:
             return []
-        found = [str(fault) for fault in self._replays.faults]
-        if not found and unplayed:
-            found += self._replays.missed
-            if not found and self._settings.unplayed == "fail":
+        faults = [str(fault) for fault in self._replay.faults]
+        if not faults and check_unplayed:
+            faults += self._replay.missed
+            if not faults and self._settings.unplayed == "fail":
                 try:
-                    self._replays.check()
+                    self._replay.check()
                 except RecordingError as fault:
-                    found.append(f"{fault}\n{self._advice}".strip())
-        return found
+                    faults.append(f"{fault}\n{self._advice}".strip())
+        return faults
 
-    def save(self, *, passed: bool) -> str | None:
-        """Put what was recorded in its place; return why not, if it is nothing to keep.
-
-        What a provider refused is only worth keeping if that is what the test, which has `passed`, is about.
-        """
+    def save(self, *, test_passed: bool) -> str | None:
+        """Replace the recording by the new one. Returns why not, if the new one is not worth keeping."""
         if self._file is None:
             return None
         try:
-            if why := self._why_not(passed=passed):
-                return why
-            if self._replays is not None:
-                recorded = self._part.read_bytes()
-                with open_anew(self._part) as file:
-                    file.write(self._path.read_bytes() + recorded)
-            self._part.replace(self._path)
+            if problem := self._find_problem(test_passed=test_passed):
+                return problem
+            if self._replay is not None:
+                new = self._temporary_path.read_bytes()
+                with create_private_file(self._temporary_path) as file:
+                    file.write(self._path.read_bytes() + new)
+            self._temporary_path.replace(self._path)
         finally:
-            self._part.unlink(missing_ok=True)
+            self._temporary_path.unlink(missing_ok=True)
         return None
 
-    def _why_not(self, *, passed: bool) -> str | None:
+    def _find_problem(self, *, test_passed: bool) -> str | None:
         assert self._recorder is not None
         fault = self._recorder.fault
         try:
@@ -145,123 +145,126 @@ class RecordedTransport(Transport):
             fault = error
         if fault is not None:
             return f"it could not be written: {fault}"
-        for exchange in read_recordings(self._part, strict=False):
+        for exchange in read_recordings(self._temporary_path, strict=False):
             request, response = exchange.head.request, exchange.head.response
             assert request is not None
             if response is None or exchange.end is None:
-                return f"{request.method} {request.url} got no whole response"
-            if response.status >= 400 and not passed:
-                return f"{request.method} {request.url} got the status {response.status}, and the test has not passed"
+                return f"{request.method} {request.url} got no complete response"
+            if response.status >= 400 and not test_passed:  # a test of an error passes
+                return f"{request.method} {request.url} got the status {response.status}, and the test did not pass"
         return None
 
-    def _recording(self) -> RecordingTransport:
+    def _open_recorder(self) -> RecordingTransport:
         if self._recorder is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open_anew(self._part)
-            how = self._settings
-            inner, clock = how.inner() if how.inner else _Network(), how.record_clock
-            options = {name: getattr(how, name) for name in ("source", "redact", "edit", "keep_unreadable")}
-            self._recorder = RecordingTransport(inner, self._file, clock=clock, **options)
+            self._file = create_private_file(self._temporary_path)
+            settings = self._settings
+            self._recorder = RecordingTransport(
+                settings.inner() if settings.inner else _NetworkTransport(),
+                self._file,
+                source=settings.source,
+                redact=settings.redact,
+                edit=settings.edit,
+                record_body=settings.record_body,
+                clock=settings.record_clock,
+            )
         return self._recorder
 
 
-class _Network(Transport):
-    """The transports of the clients' own library, made when they are asked: a test may have clients of both kinds."""
+class _NetworkTransport(Transport):
+    """Sends requests with a transport of the client's library. It is created on demand: a test may use both kinds."""
 
-    asynchronous: Any = None
-    blocking: Any = None
+    async_transport: Any = None
+    blocking_transport: Any = None
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
         if blocking:
-            self.blocking = self.blocking or library_of(request).HTTPTransport()
-            return self.blocking.handle_request(request)
-        self.asynchronous = self.asynchronous or library_of(request).AsyncHTTPTransport()
-        return await self.asynchronous.handle_async_request(request)
+            self.blocking_transport = self.blocking_transport or library_of(request).HTTPTransport()
+            return self.blocking_transport.handle_request(request)
+        self.async_transport = self.async_transport or library_of(request).AsyncHTTPTransport()
+        return await self.async_transport.handle_async_request(request)
 
-    async def _pass_on(self, method: str, *args: Any) -> None:
-        if method in ("aclose", "__aexit__") and self.asynchronous is not None:
-            await self.asynchronous.aclose()
-        elif method in ("close", "__exit__") and self.blocking is not None:
-            self.blocking.close()
+    async def _forward(self, method: str, *args: Any) -> None:
+        if method in ("aclose", "__aexit__") and self.async_transport is not None:
+            await self.async_transport.aclose()
+        elif method in ("close", "__exit__") and self.blocking_transport is not None:
+            self.blocking_transport.close()
 
 
 class RecordingFixture:
-    """The value of the fixture `recording`: the exchanges of a test with its provider, from a file beside the test.
+    """The value of the fixture `recording`: the exchanges of a test with its provider, in a file next to the test.
 
-    `new_id` makes ids for calls that are the same in each run, as `replay` uses them.
+    `new_id` creates call ids that are the same in each run, as `replay` uses them.
     """
 
     def __init__(self, path: Path, settings: RecordingSettings, mode: Mode, advice: str = "") -> None:
-        """`advice` is added to the message where the requests differ from the recorded ones."""
+        """`advice` is added to the message if a request differs from the recorded ones."""
         self._path = path
         self.new_id: Callable[[], str] = map("call_{}".format, itertools.count(1)).__next__
         self._settings = settings
         self._mode = mode
         self._advice = advice
-        self._transport: RecordedTransport | None = None
-        self._used = False
-        self.passed = False
-        """Whether the test has passed, as far as is known."""
+        self._transport: FixtureTransport | None = None
+        self._path_was_used = False
+        self.test_passed = False
 
     @property
     def path(self) -> Path:
         """The file of the recording."""
-        self._used = True
+        self._path_was_used = True
         return self._path
 
     @property
-    def transport(self) -> RecordedTransport:
-        """The `transport` for an HTTP client of httpx or httpx2; several clients may share it."""
+    def transport(self) -> FixtureTransport:
+        """The transport for clients of httpx or httpx2. Several clients can share it."""
         if self._transport is None:
-            self._transport = RecordedTransport(self.path, self._settings, self._mode, self._advice)
+            self._transport = FixtureTransport(self.path, self._settings, self._mode, self._advice)
         return self._transport
 
     def client(self, **options: Any) -> httpx.AsyncClient:
-        """Return a client of httpx that has the transport; the options are its own."""
+        """Return an httpx client with the transport."""
         return httpx.AsyncClient(transport=self.transport, **options)
 
     def replay(
         self, *, exchange: int | None = None, tools: ToolsLike | None = None, **options: Unpack[ReplayOptions]
-    ) -> Replay:
-        """Return the UI events of the recorded stream, as `streamtools.replay` does, with ids that stay the same."""
+    ) -> EventReplay:
+        """Return the UI events of the recorded stream, as `streamtools.replay` does, with the same ids in each run."""
         if not self.path.exists():
             raise RecordingError(
-                f"{self.path} is not there: only what goes through `recording.transport` is recorded, and"
-                " `recording.replay` asks nobody"
+                f"{self.path} does not exist: `recording.replay` sends no request. Record the stream with a test that "
+                "uses `recording.transport`."
             )
         parser = options.get("parser", ParserOptions())
         if parser.new_id is new_call_id:
-            parser = replace(parser, new_id=self.new_id)
+            parser = dataclasses.replace(parser, new_id=self.new_id)
         chosen: Any = {"run_id": "run_1", **self._settings.playback, **options, "parser": parser}
         return replay(self.path, exchange=exchange, tools=tools, **chosen)
 
     @property
     def exchanges(self) -> list[Recording]:
-        """What the file holds: requests, responses, chunks and ends. Raises `RecordingError`."""
+        """The exchanges in the file. Raises RecordingError."""
         return read_recordings(self.path)
 
-    def faults(self, *, unplayed: bool) -> list[str]:
-        """Return what was wrong: requests that are not recorded, and `unplayed` ones if there were no such requests.
-
-        A recording that was not opened is unplayed, too: the test has not asked through it.
-        """
+    def faults(self, *, check_unplayed: bool) -> list[str]:
+        """Return the faults of the test: unrecorded requests, or, with `check_unplayed`, a recording that was not
+        used."""
         if self._transport is not None:
-            return self._transport.faults(unplayed=unplayed)
-        if self._used or not unplayed or self._settings.unplayed == "ignore":
+            return self._transport.faults(check_unplayed=check_unplayed)
+        if self._path_was_used or not check_unplayed or self._settings.unplayed == "ignore":
             return []
         return [
-            "the test has not used its recording: give `recording.client()`, or a client with `recording.transport`, to"
-            " what asks the provider, or say `unplayed='ignore'`"
+            "the test did not use its recording: pass `recording.client()`, or a client with `recording.transport`, to "
+            "the code that calls the provider, or set `unplayed='ignore'`"
         ]
 
     def save(self) -> str | None:
-        """Put what was recorded in its place; return why not, if it is nothing to keep."""
-        return None if self._transport is None else self._transport.save(passed=self.passed)
+        """Replace the recording by the new one, if there is one. Returns why not."""
+        return None if self._transport is None else self._transport.save(test_passed=self.test_passed)
 
 
 TestT = TypeVar("TestT", bound=Callable[..., Any])
 
-_BY_NAME: tuple[Cut, ...] = ("recorded", "frame", "byte", "whole")
+_NAMED_CUTS: tuple[Cut, ...] = ("recorded", "frame", "byte", "whole")
 
 
 @overload
@@ -269,21 +272,21 @@ def every_cut(recording: TestT) -> TestT: ...
 @overload
 def every_cut(recording: str | Path | None = None, *, seeds: Sequence[int] = (1, 2, 3)) -> Callable[[TestT], TestT]: ...
 def every_cut(recording: Any = None, *, seeds: Sequence[int] = (1, 2, 3)) -> Any:
-    """Run a test once for each way to cut its recording: as recorded, by frame, by byte, whole, and at random.
+    """Run a test once for each way to cut its recording: as recorded, by event, by byte, whole, and at random.
 
         @every_cut
         async def test_weather(recording): ...
 
-    The fixture `recording` is cut so in all that it gives, and there is one recording for all of them. It may be named,
-    `@every_cut("weather")`, as with the marker. Each of `seeds` is one more way, at random.
+    All runs share one recording. `@every_cut("weather")` names it, as with the marker. Each of `seeds` is one random
+    cut.
     """
     import pytest
 
     def decorate(test: TestT) -> TestT:
         if recording is not None and not callable(recording):
             test = pytest.mark.recording(recording)(test)
-        ids = [f"cut={each}" for each in _BY_NAME] + [f"cut=random{seed}" for seed in seeds]
-        marked: TestT = pytest.mark.parametrize("recording", [*_BY_NAME, *seeds], indirect=True, ids=ids)(test)
+        ids = [f"cut={name}" for name in _NAMED_CUTS] + [f"cut=random{seed}" for seed in seeds]
+        marked: TestT = pytest.mark.parametrize("recording", [*_NAMED_CUTS, *seeds], indirect=True, ids=ids)(test)
         return marked
 
     return decorate(recording) if callable(recording) else decorate

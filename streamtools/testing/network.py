@@ -1,8 +1,8 @@
-"""Blocks the network in a test: what asks for it fails with what to do, and is noted.
+"""Block the network in a test. An attempt to use it fails with advice, and is recorded.
 
-The methods and functions of the standard library are replaced through which asyncio, trio and every client
-written in Python connect, send or look up a name; what was there before is put back. A loop written in C (uvloop)
-connects by itself and is not held back, except where it looks up names through Python.
+The functions of the standard library through which asyncio, trio and Python clients connect, send and resolve names
+are replaced, and restored afterwards. An event loop in C (uvloop) connects by itself. It is blocked only if it
+resolves names through Python.
 """
 
 from __future__ import annotations
@@ -17,48 +17,47 @@ from unittest.mock import patch
 
 from streamtools.errors import StreamToolsError
 
-_NAMES_OF_THIS_MACHINE = frozenset({"", "localhost", "localhost.localdomain", "ip6-localhost"})
-_ADDRESS = {"connect": slice(1), "connect_ex": slice(1), "sendto": slice(1, None), "sendmsg": slice(3, None)}
-"""Among which arguments of the methods of sockets the address stands; of `sendto`, flags may stand before it."""
-_FOUND: dict[str, Callable[[Any], Iterable[str]]] = {
-    "getaddrinfo": lambda found: (str(each[4][0]).lower() for each in found),
+_LOCAL_NAMES = frozenset({"", "localhost", "localhost.localdomain", "ip6-localhost"})
+_ADDRESS_ARGUMENTS = {"connect": slice(1), "connect_ex": slice(1), "sendto": slice(1, None), "sendmsg": slice(3, None)}
+"""The arguments of socket methods that contain the address. In `sendto`, flags can precede it."""
+_RESOLVERS: dict[str, Callable[[Any], Iterable[str]]] = {
+    "getaddrinfo": lambda found: (str(item[4][0]).lower() for item in found),
     "gethostbyname": lambda found: [found],
     "gethostbyname_ex": lambda found: found[2],
 }
-"""Which addresses the functions that look up a name have found."""
+"""How to get the addresses from the results of functions that resolve a name."""
 
 
 class NetworkBlocked(StreamToolsError, RuntimeError):
-    """A test that must not reach the network tried to.
+    """A test tried to use the network, which is blocked.
 
-    Not an OSError: clients take those for bad weather, try again, or report that all attempts have failed.
+    It is not an OSError: clients retry after those, or hide them behind another error.
     """
 
 
 @contextmanager
 def blocked(advice: str, *, allow: Collection[str] = ()) -> Iterator[list[str]]:
-    """Block the network but for this machine and the hosts in `allow`, names or addresses.
+    """Block the network, except this machine and the hosts in `allow`, which are names or addresses.
 
-    Yields the list of what was tried, `host:port` each, or a name that was looked up, as it grows. `advice` is the end
-    of the message of an attempt.
+    Yields the growing list of attempts, as `host:port` or a name. `advice` is the end of the error message.
     """
     guard = _Guard(advice, allow)
     places: list[tuple[Any, str, Callable[..., Any]]] = [
-        *((socket.socket, name, partial(guard.send, address=address)) for name, address in _ADDRESS.items()),
-        *((socket, name, partial(guard.look_up, addresses=addresses)) for name, addresses in _FOUND.items()),
+        *((socket.socket, name, partial(guard.send, address=address)) for name, address in _ADDRESS_ARGUMENTS.items()),
+        *((socket, name, partial(guard.resolve, addresses=addresses)) for name, addresses in _RESOLVERS.items()),
     ]
     with ExitStack() as replaced:
         for owner, name, wrap in places:
-            if hasattr(owner, name):  # not every system has all of them
+            if hasattr(owner, name):  # some systems lack some of them
                 replaced.enter_context(patch.object(owner, name, wrap(getattr(owner, name))))
-        yield guard.tried
+        yield guard.attempts
 
 
 class _Guard:
     def __init__(self, advice: str, allow: Collection[str]) -> None:
         self._advice = advice
         self._allowed = {host.lower() for host in allow}
-        self.tried: list[str] = []
+        self.attempts: list[str] = []
 
     def send(self, send: Callable[..., Any], *, address: slice) -> Callable[..., Any]:
         def checked(sock: socket.socket, *args: Any) -> Any:
@@ -69,28 +68,28 @@ class _Guard:
 
         return checked
 
-    def look_up(self, look_up: Callable[..., Any], *, addresses: Callable[[Any], Iterable[str]]) -> Callable[..., Any]:
+    def resolve(self, resolve: Callable[..., Any], *, addresses: Callable[[Any], Iterable[str]]) -> Callable[..., Any]:
         def checked(host: Any, *args: Any, **named: Any) -> Any:
             self._check(host, named.get("port", args[0] if args else None))
-            found = look_up(host, *args, **named)
+            found = resolve(host, *args, **named)
             self._allowed.update(addresses(found))
             return found
 
         return checked
 
     def _check(self, host: Any, port: Any) -> None:
-        if isinstance(host, bytes | bytearray):  # the system takes them, too
+        if isinstance(host, bytes | bytearray):  # the operating system accepts bytes
             host = host.decode("latin-1")
-        if not (isinstance(host, str) and host.lower() not in self._allowed and not _is_here(host)):
+        if not (isinstance(host, str) and host.lower() not in self._allowed and not _is_local(host)):
             return
-        where = f"[{host}]" if ":" in host else host
-        where = where if port is None else f"{where}:{port}"
-        self.tried.append(where)
-        raise NetworkBlocked(f"the network is blocked in this test, and it asked for {where}: {self._advice}")
+        target = f"[{host}]" if ":" in host else host
+        target = target if port is None else f"{target}:{port}"
+        self.attempts.append(target)
+        raise NetworkBlocked(f"the network is blocked in this test, which tried to reach {target}: {self._advice}")
 
 
-def _is_here(host: str) -> bool:
-    if host.lower().rstrip(".") in (*_NAMES_OF_THIS_MACHINE, socket.gethostname().lower()):
+def _is_local(host: str) -> bool:
+    if host.lower().rstrip(".") in (*_LOCAL_NAMES, socket.gethostname().lower()):
         return True
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from streamtools.apps.cli import main
-from streamtools.apps.cli.complaints import Complaints
+from streamtools.apps.cli.errors import ErrorOutput
 from streamtools.recording import shipped
 from tests.support.command import COMMAND, ENVIRONMENT, run, start
 
@@ -37,7 +37,7 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
         (None, "does not exist"),
         (b"", "is empty"),
         (bytes(range(256)), "is a binary file, not a recording"),
-        (b"Dear diary,\n", "is not a recording: its line 1 is not the head of one"),
+        (b"Dear diary,\n", "is not a recording: line 1 is not the head of a recording"),
         (b'{"streamtools":"recording","version":7}\n', "is a recording of version 7"),
         (
             b'{"streamtools":"recording","version":1,"source":"nobody"}\n',
@@ -88,15 +88,15 @@ def test_a_recording_that_breaks_off(
 @pytest.mark.parametrize(
     ("tools", "reason"),
     [
-        ("weather", "--tools takes MODULE:NAME, such as weather:tools, and not 'weather'"),
-        (":tools", "--tools takes MODULE:NAME, such as weather:tools, and not ':tools'"),
-        ("no_such:tools", "--tools: there is no module 'no_such', neither in the current directory nor installed"),
-        ("no_such.part:tools", "--tools: there is no module 'no_such.part', neither"),
-        ("mine.py:tools", "a module is named without its .py: mine"),
-        ("mine:nothing", "--tools: the module 'mine' has no 'nothing'; there are tools, one"),
+        ("weather", "--tools must be MODULE:NAME, such as weather:tools, got 'weather'"),
+        (":tools", "--tools must be MODULE:NAME, such as weather:tools, got ':tools'"),
+        ("no_such:tools", "--tools: no module 'no_such' in the current directory or installed"),
+        ("no_such.part:tools", "--tools: no module 'no_such.part' in the"),
+        ("mine.py:tools", "name the module without .py: mine"),
+        ("mine:nothing", "--tools: the module 'mine' has no 'nothing'; it has tools, one"),
         ("plain:nothing", "--tools: the module 'plain' has no 'nothing'"),
-        ("plain:text", "--tools plain:text: these are no tools: 'text' is no tool"),
-        ("plain:none", "--tools plain:none: these are no tools: it is None"),
+        ("plain:text", "--tools plain:text: not a tool or a collection of tools: `tools` must be a tool"),
+        ("plain:none", "--tools plain:none: not a tool or a collection of tools: it is None"),
         ("raises:tools", "--tools: the module 'raises' cannot be imported: ZeroDivisionError: division by zero"),
         ("exits:tools", "--tools: the module 'exits' cannot be imported: SystemExit: 0"),
         ("imports:tools", "--tools: the module 'imports' cannot be imported: No module named 'no_such'"),
@@ -134,10 +134,10 @@ def test_tools_that_cannot_be_had(
         (("play",), "invalid choice: 'play'"),
         (("replay",), "the following arguments are required: FILE (see streamtools replay --help)"),
         (("replay", _NO_CALL, "more"), "unrecognized arguments: more"),
-        (("replay", _NO_CALL, "--speed", "fast"), "a speed is 0 or a factor such as 0.5 or 2, and 'fast' is neither"),
-        (("replay", _NO_CALL, "--speed=-1"), "and '-1' is neither"),
-        (("replay", _NO_CALL, "--speed", "nan"), "and 'nan' is neither"),
-        (("demo", "--speed", "inf"), "and 'inf' is neither"),
+        (("replay", _NO_CALL, "--speed", "fast"), "expected 0 or a factor such as 0.5 or 2, got 'fast'"),
+        (("replay", _NO_CALL, "--speed=-1"), "got '-1'"),
+        (("replay", _NO_CALL, "--speed", "nan"), "got 'nan'"),
+        (("demo", "--speed", "inf"), "got 'inf'"),
         (("replay", _NO_CALL, "--dialects", "klingon"), "no dialect 'klingon'; there are hash_marker, tilde_fence"),
     ],
 )
@@ -163,8 +163,8 @@ def test_without_rich(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_rich_is_not_blamed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A module of ours that is missing is a broken installation, which no extra repairs."""
     monkeypatch.delitem(sys.modules, "streamtools.apps.cli.transcript", raising=False)
-    monkeypatch.setitem(sys.modules, "streamtools.apps.cli.recordings", None)
-    with pytest.raises(ModuleNotFoundError, match=r"streamtools\.apps\.cli\.recordings"):
+    monkeypatch.setitem(sys.modules, "streamtools.apps.cli.replay", None)
+    with pytest.raises(ModuleNotFoundError, match=r"streamtools\.apps\.cli\.replay"):
         main(["replay", _NO_CALL])
 
 
@@ -236,9 +236,9 @@ def test_a_terminal_that_has_gone_is_no_trouble() -> None:
         raise BrokenPipeError
 
     lines = io.StringIO()
-    complaints = Complaints(lines)
-    complaints.make_room = no_room
-    complaints.write("sorry")
+    errors = ErrorOutput(lines)
+    errors.before_line = no_room
+    errors.write("sorry")
     assert "streamtools: sorry\n" == lines.getvalue()
 
 

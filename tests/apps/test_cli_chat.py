@@ -17,8 +17,8 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from streamtools.apps.cli import main
-from streamtools.apps.cli.chat import read_talk, write_talk
-from streamtools.apps.cli.named_model import _CLIENTS
+from streamtools.apps.cli.conversation_file import create_conversation, read_conversation, replace_conversation
+from streamtools.apps.cli.model_options import _CLIENTS
 from streamtools.conversation import models
 from streamtools.conversation.models import HTTPModel
 from streamtools.events import read_ui_event
@@ -94,7 +94,7 @@ def test_one_question(capsys: pytest.CaptureFixture[str]) -> None:
     told, _, rest = rest.partition("\n")
     assert told.startswith(": Paris: light rain, 14 °C (")
     answer, _, summary = rest.rpartition("\n\n")
-    assert "↩ The results go back to the model.\n\nIt rains, at 14 °C." == answer
+    assert "↩ The results are sent to the model.\n\nIt rains, at 14 °C." == answer
     assert summary.startswith("✔ finished (stop) · 1 call: 1 executed · 2 steps · ")
     assert "" == shown.err
     first, second = server.bodies
@@ -203,7 +203,7 @@ def test_on_a_terminal_there_is_a_prompt(monkeypatch: pytest.MonkeyPatch) -> Non
     with serving(saying("Hi.")) as server:
         assert 0 == main(to(server))
     before, _, after = screen.getvalue().partition("\n\n❯ ")
-    greeting = f"m at {server.url}chat/completions. Ctrl-C stops an answer; /quit ends the chat, /help tells more."
+    greeting = f"m at {server.url}chat/completions. Ctrl-C stops an answer, /quit ends the chat, /help lists commands."
     assert greeting == " ".join(before.split())
     assert after.startswith("\nHi.\n\n✔ finished (stop) · ")  # the line feed of the question is the terminal's
     assert after.endswith(" ms\n\n❯ \n")
@@ -240,7 +240,8 @@ def test_a_recording_holds_the_whole_conversation(tmp_path: Path, capsys: pytest
     """Each request is an exchange with the bytes as the network gave them, and the file can be replayed."""
     record = tmp_path / "chat.jsonl"
     with serving(recorded("tilde-call"), saying("Rain.")) as server:
-        arguments = to(server, *DEMO, "--dialect", "tilde_fence", "--record", str(record), "--once", "Weather?")
+        arguments = to(server, *DEMO, "--dialect", "tilde_fence", "--once", "Weather?")
+        arguments += ["--record", str(record), "--record-body"]
         assert 0 == main(arguments)
     first, second = read_recordings(record)
     assert read_recording(shipped()["tilde-call"]).data == first.data
@@ -286,24 +287,24 @@ def test_calls_are_emulated(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--url", "localhost:8000"), "a base URL begins with http:// or https:// and a host"),
+        (("--url", "localhost:8000"), "`base_url` must begin with http:// or https:// and a host"),
         (("--few-shot", *DEMO), "--few-shot shows calls of --tools in a --dialect, and needs both"),
         (("--few-shot", "--dialect", "tilde_fence"), "--few-shot shows calls of --tools in a --dialect"),
         (("--dialect", "klingon"), "no dialect 'klingon'; there are hash_marker"),
-        (("--dialect", "auto"), "one dialect is taught, and 'auto' is not one"),
-        (("--dialect", ""), "one dialect is taught, and '' is not one"),
-        (("--dialect", "kimi_k2"), "hold tokens of a chat template, which no prompt can write"),
-        (("--option", "temperature"), "an option is NAME=VALUE, such as temperature=0, and 'temperature' is not"),
+        (("--dialect", "auto"), "expected one dialect, got 'auto'"),
+        (("--dialect", ""), "expected one dialect, got ''"),
+        (("--dialect", "kimi_k2"), "cannot be taught: its calls contain tokens of a chat template"),
+        (("--option", "temperature"), "expected NAME=VALUE, such as temperature=0, got 'temperature'"),
         (("--emulate", "force"), "emulation is forced, and there are no function tools"),
         (("--record", "no/such/folder"), "--record: no/such/folder cannot be written: No such file or directory"),
         (("--record", "\0"), "cannot be written: embedded null byte"),
         (("--api", "telnet"), "invalid choice: 'telnet'"),
-        (("--model", " "), "--model takes the name of a model, and ' ' is none"),
-        (("--once", ""), "--once takes a question, and '' is none"),
-        (("--continue", ""), "--continue takes a file, and '' is none"),
+        (("--model", " "), "--model must name a model, got ' '"),
+        (("--once", ""), "--once must not be empty"),
+        (("--continue", ""), "--continue must not be empty"),
         (("--continue", "/dev"), "--continue: /dev: it cannot be read: Is a directory"),
-        (("--continue", __file__), "it is no conversation: Extra data: line 1 column 3 (char 2)"),
-        (("--continue", "no/such/folder"), "--continue: there is no folder for no/such/folder"),
+        (("--continue", __file__), "it is not a conversation: Extra data: line 1 column 3 (char 2)"),
+        (("--continue", "no/such/folder"), "--continue: the folder of no/such/folder does not exist"),
     ],
 )
 def test_what_is_of_no_use_is_refused(
@@ -493,7 +494,7 @@ def test_calls_are_decided_about_in_a_real_terminal(tmp_path: Path) -> None:
                     shown += before.decode() + text
                 return shown
 
-            say("", "/help tells more.", "❯ ")
+            say("", "/help", "❯ ")
             shown = say("Pay Ann.\n", "Run pay? [y/N] ")
             assert '"amount": 50' in shown
             assert "■ pending" in shown
@@ -502,13 +503,13 @@ def test_calls_are_decided_about_in_a_real_terminal(tmp_path: Path) -> None:
             say("Pay Bob.\n", "Run pay? [y/N] ")
             say("n\n", "Why not (for the model)? ")
             assert "paid" not in say("too much\n", "Bob has not.", "✔ finished", "❯ ")
-            say("When?\n", "What has come of it (text or JSON)? ")
+            say("When?\n", "What is the result (text or JSON)? ")
             say("2027-03-01\n", "In March.", "✔ finished", "❯ ")
             assert "/retry" in say("/help\n", "end the chat", "❯ ")
             assert "pick_date (yours)" in say("/tools\n", "pick_date (yours)", "❯ ")
             assert "m at http" in say("/model\n", "m at http", "❯ ")
-            say("/raw\n", "Calls and Markdown are shown as the model writes them.", "❯ ")
-            say("/nonsense\n", "no command", "❯ ")
+            say("/raw\n", "Calls and Markdown are raw.", "❯ ")
+            say("/nonsense\n", "Unknown command", "❯ ")
             say("/save talk.json\n", "Saved in talk.json.", "❯ ")
             say("/save talk.json\n", "It cannot be saved", "❯ ")
             say("/retry\n", "pick_date may run again. Ask again? [y/N] ")
@@ -530,9 +531,9 @@ def test_calls_are_decided_about_in_a_real_terminal(tmp_path: Path) -> None:
 def test_half_a_surrogate_pair_is_kept(tmp_path: Path) -> None:
     """A model may write one; into a new file, and over one."""
     path, messages = str(tmp_path / "talk.json"), [{"role": "user", "content": "half \ud83d of it"}]
-    for anew in (True, False):
-        write_talk(path, messages, anew=anew)
-        assert read_talk(path)[0] == messages
+    for write in (create_conversation, replace_conversation):
+        write(path, messages)
+        assert read_conversation(path)[0] == messages
 
 
 def test_a_conversation_that_was_saved_goes_on(tmp_path: Path) -> None:
@@ -547,10 +548,10 @@ def test_a_conversation_that_was_saved_goes_on(tmp_path: Path) -> None:
         with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, **options) as process:
             os.close(theirs)
             for line, told in (
-                ("", "/help tells more."),
+                ("", "/help"),
                 ("/load none.json\n", "There is no file none.json."),
-                ("/load no.json\n", "no.json: it is no conversation: message 0"),
-                ("/load talk.json\n", "Going on behind what is in talk.json."),
+                ("/load no.json\n", "no.json: it is not a conversation: message 0"),
+                ("/load talk.json\n", "Continuing the conversation in talk.json."),
                 ("Who am I?\n", "✔ finished"),
             ):
                 terminal.write(line.encode())

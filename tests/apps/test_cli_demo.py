@@ -11,13 +11,13 @@ from streamtools.apps.cli import main
 from streamtools.apps.cli.demo import FEATURED
 from streamtools.recording import (
     Chunk,
-    End,
     EndKind,
-    Head,
+    ExchangeHead,
+    RecordedRequest,
+    RecordedResponse,
     Recording,
     RecordingWriter,
-    Request,
-    Response,
+    StreamEnd,
     read_recording,
     shipped,
 )
@@ -25,11 +25,11 @@ from streamtools.recording import (
 _BODY = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "stream": True}
 
 
-def made(*chunks: bytes, end: EndKind = "end", response: Response | None = None) -> Recording:
+def made(*chunks: bytes, end: EndKind = "end", response: RecordedResponse | None = None) -> Recording:
     """Return a recording of an answer to `_BODY`."""
-    request = Request(method="POST", url="https://example.org/v1/chat/completions", body=_BODY)
-    head = Head(source="openai", title="Made up", request=request, response=response)
-    return Recording(head, tuple(Chunk(float(at), data) for at, data in enumerate(chunks)), End(end, 9.0))
+    request = RecordedRequest(method="POST", url="https://example.org/v1/chat/completions", body=_BODY)
+    head = ExchangeHead(source="openai", title="Made up", request=request, response=response)
+    return Recording(head, tuple(Chunk(float(at), data) for at, data in enumerate(chunks)), StreamEnd(end, 9.0))
 
 
 def test_three_answers_are_shown_with_their_calls_executed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,7 +37,7 @@ def test_three_answers_are_shown_with_their_calls_executed(capsys: pytest.Captur
     assert 0 == main(["demo", "--speed", "20"])
     shown = capsys.readouterr()
     assert "" == shown.err
-    assert "gemma-3-270m answers, recorded. The tools run here" in shown.out
+    assert "Recorded answers of gemma-3-270m. The tools run here" in shown.out
     assert "their weather is invented" in shown.out
     assert "❯ What is the weather in Paris?\n\nI will look up the weather in Paris.\n\n" in shown.out
     assert "🔧 Executed get_weather: Paris: light rain, 14 °C (" in shown.out
@@ -80,9 +80,9 @@ def test_an_answer_that_fails_is_told(
     for name, kind in {"good": "end", "bad": "reset"}.items():
         data = b'data: {"choices":[{"index":0,"delta":{"content":"Be"},"finish_reason":%b}]}\n\n'
         recording = made(data % (b'"stop"' if kind == "end" else b"null"), end="end" if kind == "end" else "reset")
-        request = Request(method="POST", url="http://127.0.0.1/", body={**_BODY, "user": name})
+        request = RecordedRequest(method="POST", url="http://127.0.0.1/", body={**_BODY, "user": name})
         paths[name] = tmp_path / name
-        with RecordingWriter(paths[name], Head(source="openai", request=request)) as writer:
+        with RecordingWriter(paths[name], ExchangeHead(source="openai", request=request)) as writer:
             for at, data in recording.chunks:
                 writer.chunk(data, at)
             writer.end("end" if kind == "end" else "reset", 9.0)

@@ -14,11 +14,12 @@ import pytest
 import structlog
 
 from streamtools import coalesce, replay
-from streamtools.apps.cli import main, recordings
+from streamtools.apps.cli import main
+from streamtools.apps.cli import replay as replay_command
 from streamtools.apps.cli.demo import TOOLS
 from streamtools.errors import ToolFailed
 from streamtools.events import UIEvent, read_ui_event
-from streamtools.recording import EndKind, Head, RecordingWriter, shipped
+from streamtools.recording import EndKind, ExchangeHead, RecordingWriter, shipped
 from tests.support.command import run
 from tests.support.options import grouped
 
@@ -45,7 +46,7 @@ def saved(folder: Path, data: bytes, name: str = "capture.sse") -> str:
 def recorded(folder: Path, data: bytes, kind: EndKind) -> str:
     """Return the name of a recording whose response ends in this way."""
     path = folder / "stream.jsonl"
-    with RecordingWriter(path, Head(source="openai")) as writer:
+    with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
         writer.chunk(data, 1.0)
         writer.end(kind, 2.0)
     return str(path)
@@ -150,7 +151,7 @@ def test_another_cut_shows_the_same(capsys: pytest.CaptureFixture[str], monkeypa
         cuts.append(options["cut"])
         return replay(path, tools=tools, **grouped(**options))
 
-    monkeypatch.setattr(recordings, "played", spy)
+    monkeypatch.setattr(replay_command, "open_replay", spy)
     for more in ([], ["--cut", "byte"], ["--cut", "whole"]):
         assert 0 == main(["replay", str(_SHIPPED["unicode-call"]), "--json", "--speed", "0", *more])
         shown.append(coalesce(map(read_ui_event, capsys.readouterr().out.splitlines())))
@@ -248,10 +249,10 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["--version"])
     assert capsys.readouterr().out.startswith("streamtools 0.")
     assert 0 == main(["--help"])
-    assert "exit status: 0; 1 if a stream failed" in capsys.readouterr().out
+    assert "Exit status: 0 on success; 1 if a stream failed" in capsys.readouterr().out
     assert 0 == main(["replay", "--help"])
     shown = capsys.readouterr().out
-    assert "0 without waiting (default: 1)" in " ".join(shown.split())
+    assert "0 for no waiting (default: 1)" in " ".join(shown.split())
     assert "hash_marker,tilde_fence" in "".join(shown.split())
 
 

@@ -12,11 +12,20 @@ import pytest
 
 from streamtools import coalesce
 from streamtools.apps.cli import main
-from streamtools.apps.cli.serve import Recorded
+from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from streamtools.apps.web.dissection import MAX_STEPS, Dissection, TooManySteps, dissect
 from streamtools.errors import RecordingError
 from streamtools.events import read_ui_event
-from streamtools.recording import Chunk, Cut, End, Head, RecordingWriter, open_stream_file, read_recording, shipped
+from streamtools.recording import (
+    Chunk,
+    Cut,
+    ExchangeHead,
+    RecordingWriter,
+    StreamEnd,
+    open_stream_file,
+    read_recording,
+    shipped,
+)
 from tests.apps.test_cli_bad_input import complaint
 from tests.apps.test_cli_chat import serving
 from tests.apps.test_serve import serve, started
@@ -40,16 +49,16 @@ def part(text: str, begin: int, end: int) -> str:
     return text.encode("utf-16-le")[2 * begin : 2 * end].decode("utf-16-le")
 
 
-def recorded(tmp_path: Path, *deltas: dict[str, Any], end: End | None = None) -> Path:
+def recorded(tmp_path: Path, *deltas: dict[str, Any], end: StreamEnd | None = None) -> Path:
     """Return a recording of chat completions."""
     path = tmp_path / "made.jsonl"
-    with RecordingWriter(path, Head(source="openai")) as writer:
+    with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
         for at, delta in enumerate(deltas):
             chunk = json.dumps({"choices": [{"index": 0, "delta": delta}]})
             writer.chunk(f"data: {chunk}\n\n".encode(), float(at))
         if end is None:
             writer.chunk(b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n', 99.0)
-        writer.end(*(end or End("end", 100.0)))
+        writer.end(*(end or StreamEnd("end", 100.0)))
     return path
 
 
@@ -117,7 +126,7 @@ def test_other_channels_have_marks_of_their_own(tmp_path: Path) -> None:
 
 def test_an_answer_that_breaks_off(tmp_path: Path) -> None:
     """Its last event says so, and so does its end."""
-    made = dissected(recorded(tmp_path, {"content": "Hi ~~"}, end=End("reset", 5.0)))
+    made = dissected(recorded(tmp_path, {"content": "Hi ~~"}, end=StreamEnd("reset", 5.0)))
     assert ("reset", "Hi ~~") == (made.end, made.written)
     assert '"failed"' in made.events[-1]
 
@@ -125,7 +134,7 @@ def test_an_answer_that_breaks_off(tmp_path: Path) -> None:
 def test_a_source_that_there_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The debugger and `replay` report the file."""
     path = tmp_path / "foreign.jsonl"
-    with RecordingWriter(path, Head(source="http://a b/")) as writer:
+    with RecordingWriter(path, ExchangeHead(source="http://a b/")) as writer:
         writer.end("end", 1.0)
     with pytest.raises(RecordingError, match=r"foreign\.jsonl: no adapter is named 'http://a b/'"):
         dissected(path)
@@ -136,7 +145,7 @@ def test_a_source_that_there_is_not(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_steps_have_a_bound(tmp_path: Path) -> None:
     """A page is not sent more than it can draw."""
     path = tmp_path / "long.jsonl"
-    with RecordingWriter(path, Head(source="openai")) as writer:
+    with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
         writer.chunk(*Chunk(0.0, b":" * (MAX_STEPS + 1))[::-1])
         writer.end("end", 1.0)
     assert 2 == len(dissected(path).steps)
@@ -147,7 +156,7 @@ def test_steps_have_a_bound(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_the_server_tells_steps_to_those_who_may_see_them() -> None:
     """Recordings to everybody, those of an answer to the browser whose it is, and refusals in words."""
-    async with opened(answerer=Recorded(speed=0)) as page:
+    async with opened(answerer=RecordedAnswers(speed=0)) as page:
         run = (await page.tell("/runs", {"suggestion": "hash-call"})).json()["run"]
         await page.events(run)
         first = (await page.client.get("/dissection")).json()
@@ -173,7 +182,7 @@ async def test_the_server_tells_steps_to_those_who_may_see_them() -> None:
     assert (1, ["hash_marker"]) == (own["exchanges"], own["dialects"])
     assert shipped()["hash-call"].read_bytes() == file.content
     assert [400, 400, 400, 422, 404, 404] == [each.status_code for each in refused]
-    assert "tilde-call.jsonl has no exchange 2, but 1" == refused[3].json()["error"]
+    assert "tilde-call.jsonl has no exchange 2: it has 1" == refused[3].json()["error"]
     assert "What the model writes" in document.text
     assert 404 == foreign.status_code
 
@@ -181,7 +190,7 @@ async def test_the_server_tells_steps_to_those_who_may_see_them() -> None:
 def test_what_a_model_sends_is_recorded_while_the_server_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request of an answer is an exchange, without the key; only the last answers are kept."""
     told: list[Any] = []
-    monkeypatch.setattr("streamtools.apps.cli.serve.MOST_ANSWERS", 1)
+    monkeypatch.setattr("streamtools.apps.cli.serve.MAX_RECORDINGS", 1)
 
     def visit(client: httpx.Client) -> None:
         run = client.post("/runs", json={"question": "Oslo?"}).json()["run"]
@@ -216,6 +225,6 @@ def test_a_file_is_opened_in_the_debugger(tmp_path: Path, capsys: pytest.Capture
 
     assert ["hash_marker"] == dissected(capture).dialects
     assert 2 == main(["serve", str(tmp_path / "none.jsonl")])
-    assert "none.jsonl is no file" in complaint(capsys)
+    assert "none.jsonl is not a file" in complaint(capsys)
     assert 2 == main(["serve", str(capture), "--model", "m"])
-    assert "FILE is played, and a --model answers" in complaint(capsys)
+    assert "FILE and --model exclude each other" in complaint(capsys)

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from streamtools.apps.cli import main
-from streamtools.apps.cli.listening import listen
-from streamtools.apps.cli.serve import FIRST, POSTCARD, Recorded
+from streamtools.apps.cli.recorded_answers import FIRST, POSTCARD, RecordedAnswers
+from streamtools.apps.cli.servers import listen
 from streamtools.recording import shipped
 from tests.apps.test_cli_bad_input import complaint
 from tests.apps.test_cli_chat import serving
@@ -138,18 +138,18 @@ def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--url", "http://127.0.0.1:1"], "--url needs a --model: without one, recordings are played"),
-        (["--tools", "a:b"], "--tools needs a --model: without one, recordings are played"),
-        (["--option", "a=1"], "--option needs a --model: without one, recordings are played"),
-        (["--emulate", "force"], "--emulate needs a --model: without one, recordings are played"),
-        (["--api", "gemini"], "--api needs a --model: without one, recordings are played"),
+        (["--url", "http://127.0.0.1:1"], "--url needs a --model: without a model, recordings are played"),
+        (["--tools", "a:b"], "--tools needs a --model: without a model, recordings are played"),
+        (["--option", "a=1"], "--option needs a --model: without a model, recordings are played"),
+        (["--emulate", "force"], "--emulate needs a --model: without a model, recordings are played"),
+        (["--api", "gemini"], "--api needs a --model: without a model, recordings are played"),
         (["--few-shot"], "--few-shot shows calls of --tools in a --dialect, and needs both"),
-        (["--model", "m", "--url", "ftp://x"], "a base URL begins with http:// or https://"),
-        (["--model", "m", "--tools", "nowhere:tools"], "there is no module 'nowhere'"),
-        (["--port", "65536"], "a port is a number up to 65535, and '65536' is none"),
-        (["--port", "x"], "a port is a number up to 65535, and 'x' is none"),
-        (["--speed", "-1"], "a speed is 0 or a factor"),
-        (["--host", "not a host"], "nothing can listen at not a host, port 8765"),
+        (["--model", "m", "--url", "ftp://x"], "`base_url` must begin with http:// or https://"),
+        (["--model", "m", "--tools", "nowhere:tools"], "no module 'nowhere' in the"),
+        (["--port", "65536"], "expected a port from 0 to 65535, got '65536'"),
+        (["--port", "x"], "expected a port from 0 to 65535, got 'x'"),
+        (["--speed", "-1"], "expected 0 or a factor"),
+        (["--host", "not a host"], "cannot listen on not a host, port 8765"),
     ],
 )
 def test_a_command_line_that_is_of_no_use(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
@@ -167,7 +167,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
         status = main(["serve", "--port", str(port)])
 
     assert 1 == status
-    assert f"port {port} is taken: choose another with --port, or --port 0 for any" in complaint(capsys)
+    assert f"port {port} is in use: choose another port with --port, or --port 0 for any free port" in complaint(capsys)
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
@@ -245,14 +245,14 @@ def test_who_listens_to_everybody_is_told_so(
 
     assert 130 == serve(monkeypatch, visit, "--host", "0.0.0.0", "--allow-host", "Known.example")
     assert [200, 200, 421] == statuses
-    assert "whoever reaches 0.0.0.0 can talk to the model and run the tools" in capsys.readouterr().err
+    assert "everyone who can connect to 0.0.0.0 can talk to the model and run the tools" in capsys.readouterr().err
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", [*shipped(), "postcard"])
 async def test_recordings_are_played_to_their_end(name: str) -> None:
     """Each by itself, as it was recorded; what it calls is run."""
-    async with opened(answerer=Recorded(speed=0)) as page:
+    async with opened(answerer=RecordedAnswers(speed=0)) as page:
         run = (await page.tell("/runs", {"suggestion": name})).json()["run"]
         if name == "postcard":
             await _approve(page, run)
@@ -273,7 +273,7 @@ async def _approve(page: Page, run: str) -> None:
 @pytest.mark.anyio
 async def test_a_postcard_that_is_denied_is_not_sent() -> None:
     """The hand-written answer says so."""
-    async with opened(answerer=Recorded(speed=20)) as page:
+    async with opened(answerer=RecordedAnswers(speed=20)) as page:
         run = await page.ask(POSTCARD.question.upper())
         asked = await page.until(run, '"approval-requested"')
         call_id = asked.partition('"id":"')[2].partition('"')[0]
@@ -286,7 +286,7 @@ async def test_a_postcard_that_is_denied_is_not_sent() -> None:
 @pytest.mark.anyio
 async def test_a_question_that_nobody_recorded() -> None:
     """The answer says what this is, and how a model is named; a recorded one may be typed."""
-    async with opened(answerer=Recorded(speed=50)) as page:
+    async with opened(answerer=RecordedAnswers(speed=50)) as page:
         unknown = await page.events(await page.ask("Who are you?"))
         known = await page.events(await page.ask("what is  17.5 plus 24?"))
 
@@ -298,7 +298,7 @@ async def test_a_question_that_nobody_recorded() -> None:
 @pytest.mark.anyio
 async def test_progress_is_told_before_the_result() -> None:
     """By the tool that is written for it."""
-    async with opened(answerer=Recorded(speed=20)) as page:
+    async with opened(answerer=RecordedAnswers(speed=20)) as page:
         run = (await page.tell("/runs", {"suggestion": "postcard"})).json()["run"]
         await _approve(page, run)
         events = await page.events(run)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from streamtools import ToolCall, ToolOutcome, TurnResult, UiTexts
-from streamtools.apps.cli.complaints import Printable, crop, one_line, printable
-from streamtools.apps.cli.run_summary import describe, seconds_text
+from streamtools.apps.cli.printable import Printable, crop, one_line, printable
+from streamtools.apps.cli.summary import format_duration, summarize
 from streamtools.apps.cli.transcript import Terminal, Transcript
 from streamtools.errors import Code
 from streamtools.events import (
@@ -138,7 +138,7 @@ def test_waiting_is_shown_on_a_terminal_and_replaced() -> None:
 def test_waiting_fits_into_one_row() -> None:
     """A line that is to be erased must not wrap, because only its last row would be."""
     shown = on_screen(Thinking(True, "call_1"), CallStart("call_1", "a" * 64), width=20)
-    assert "🔧 Waiting for too…" == shown
+    assert "🔧 Waiting for tool…" == shown
 
 
 def test_reasoning_is_dim_and_marked() -> None:
@@ -208,7 +208,7 @@ def test_other_endings_than_the_summary() -> None:
 
 def test_a_follow_up_is_told() -> None:
     """Between two steps one sees that the results are sent."""
-    assert "↩ The results go back to the model.\n" == written(FollowUp([]))
+    assert "↩ The results are sent to the model.\n" == written(FollowUp([]))
 
 
 def test_events_without_words_write_nothing() -> None:
@@ -252,8 +252,12 @@ def test_nothing_that_a_model_writes_is_obeyed(terminal: bool) -> None:
     shown.heading(evil, evil)
     for event in events:
         shown.show(event)
-    shown.summarise(TurnResult(reason="failed", finish_reason=evil), 1.0)
-    left = re.sub(r"\x1b\[([0-9;]*m|[0-9]*A|[JK])|\r(?=\S)", "", file.getvalue()) if terminal else file.getvalue()
+    shown.summarize(TurnResult(reason="failed", finish_reason=evil), 1.0)
+    left = (
+        re.sub(r"\x1b\[(\?25[hl]|[0-9;]*m|[0-9]*[AK])|\r(?=\S|\x1b)", "", file.getvalue())
+        if terminal
+        else file.getvalue()
+    )
     assert set() == {character for character in left if not character.isprintable()} - {"\n"}
     assert "␛]0;title␇\\x9b2J␍␛[31m␡\ufffd" in left
 
@@ -298,7 +302,7 @@ def test_two_runs_and_their_headings() -> None:
         shown.heading("Question", question)
         shown.show(Text("So."))
         shown.show(Raw({}))
-        shown.summarise(TurnResult(reason="finished", finish_reason="stop"), 1.5)
+        shown.summarize(TurnResult(reason="finished", finish_reason="stop"), 1.5)
     rule = "── Question ──────────────────\n"
     end = "\n\nSo.\n\n✔ finished (stop) · no calls · 1 event that was not understood · 1.5 s\n"
     assert f"Two answers.\n\n{rule}❯ Why?{end}\n{rule}❯ How?\n  And when?{end}" == file.getvalue()
@@ -349,20 +353,20 @@ def outcome(error: Code | None = None) -> ToolOutcome:
 )
 def test_the_summary_tells_how_it_ended(result: TurnResult, line: str) -> None:
     """One line: the ending and its reason, the calls and what became of them, warnings, tokens, time."""
-    assert line == "".join(piece for piece, _ in describe(result, 2.0))
+    assert line == "".join(piece for piece, _ in summarize(result, 2.0))
 
 
 @pytest.mark.parametrize("reason", ["finished", "truncated", "failed", "stopped", "cancelled"])
 def test_every_ending_has_a_sign(reason: DoneReason) -> None:
     """No ending is without its sign and its colour."""
-    (text, style), _ = describe(TurnResult(reason=reason), 0.0)
+    (text, style), _ = summarize(TurnResult(reason=reason), 0.0)
     assert (reason, True) == (text[2:], style.startswith("bold "))
 
 
 def test_times_have_units() -> None:
     """Durations are readable from microseconds to hours."""
     assert ["0.00 ms", "9.99 ms", "10 ms", "999 ms", "1.0 s", "3600.0 s"] == [
-        seconds_text(seconds) for seconds in (0.0000001, 0.009994, 0.01, 0.999, 0.9999, 3600)
+        format_duration(seconds) for seconds in (0.0000001, 0.009994, 0.01, 0.999, 0.9999, 3600)
     ]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from streamtools.apps.cli.serve import Recorded
+from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from tests.browser.conftest import Browsing, launched
 from tests.browser.looking import ask, ended, expect
 from tests.support.answering import Answering, saying
@@ -108,7 +108,7 @@ async def photograph(chromium: Any) -> None:
     desk = {"width": 1280, "height": 800}
     async with AsyncExitStack() as stack:
         browsing = Browsing(chromium, stack)
-        page = await browsing.open(answerer=Recorded(speed=1), viewport=desk)
+        page = await browsing.open(answerer=RecordedAnswers(speed=1), viewport=desk)
         await page.get_by_role("button", name="What is the weather in Lima").first.click()
         await ended(page)
         await page.get_by_role("button", name="Events").click()
@@ -132,7 +132,7 @@ async def film(chromium: Any, recording: str) -> list[tuple[bytes, int]]:
     """Return what the debugger shows of a recording: its last step, which stands where nothing moves, and the way."""
     async with AsyncExitStack() as stack:
         browsing = Browsing(chromium, stack)
-        page = await browsing.open(answerer=Recorded(speed=0), viewport=SIZE)
+        page = await browsing.open(answerer=RecordedAnswers(speed=0), viewport=SIZE)
         await page.goto(f"{browsing.server.url}/debugger?of={recording}")
         await expect(page.locator("#shown .card .name")).to_have_text("get_weather")
         last = int(await page.locator("#step").get_attribute("max"))

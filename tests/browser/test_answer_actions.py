@@ -7,7 +7,7 @@ import re
 import anyio
 import pytest
 
-from streamtools.apps.cli.serve import Recorded
+from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect
 from tests.browser.test_looks import faults
@@ -96,7 +96,7 @@ async def test_it_says_which_tools_may_run_again(browsing: Browsing) -> None:
 
 async def test_how_fast_it_was_and_what_there_is(browsing: Browsing) -> None:
     """The first screen names the tools; an answer that was seen from its question on, its times."""
-    page = await browsing.open(answerer=Recorded(speed=1))
+    page = await browsing.open(answerer=RecordedAnswers(speed=1))
     await expect(page.locator("#tools")).to_contain_text("send_postcard")
     assert [] == await faults(page)
     await page.get_by_role("button", name="three hashes").first.click()

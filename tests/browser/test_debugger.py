@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streamtools.apps.cli.serve import Recorded
-from streamtools.recording import Head, RecordingWriter
+from streamtools.apps.cli.recorded_answers import RecordedAnswers
+from streamtools.recording import ExchangeHead, RecordingWriter
 from tests.browser.conftest import Browsing
 from tests.browser.looking import ended, expect
 from tests.browser.test_hostile import SCRIPTS
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
 async def test_one_goes_through_the_steps(browsing: Browsing) -> None:
     """By keys, by the slider, by an event; each pane shows what there is at that moment."""
-    page = await browsing.open(answerer=Recorded(speed=0), viewport={"width": 1280, "height": 800})
+    page = await browsing.open(answerer=RecordedAnswers(speed=0), viewport={"width": 1280, "height": 800})
     await page.goto(f"{browsing.server.url}/debugger?of=tilde-call")
     await expect(page.locator("#shown .card .name")).to_have_text("get_weather")
     await page.keyboard.press("Home")
@@ -47,7 +47,7 @@ async def test_one_goes_through_the_steps(browsing: Browsing) -> None:
 
 async def test_it_plays(browsing: Browsing) -> None:
     """From the beginning to the end, at a speed, and stops where it is told to."""
-    page = await browsing.open(answerer=Recorded(speed=0))
+    page = await browsing.open(answerer=RecordedAnswers(speed=0))
     await page.goto(f"{browsing.server.url}/debugger?of=cut-call")
     await expect(page.locator("#play")).to_have_text("Play")
     await page.locator("#speed").select_option("0.1")
@@ -66,7 +66,7 @@ async def test_it_plays(browsing: Browsing) -> None:
 
 async def test_an_answer_of_the_page_leads_there(browsing: Browsing) -> None:
     """Its bytes, if they were recorded; else the debugger says so."""
-    page = await browsing.open(answerer=Recorded(speed=0))
+    page = await browsing.open(answerer=RecordedAnswers(speed=0))
     await page.get_by_role("button", name="three hashes").first.click()
     await ended(page)
     await page.get_by_role("link", name="Bytes and events").click()
@@ -80,7 +80,7 @@ async def test_an_answer_of_the_page_leads_there(browsing: Browsing) -> None:
 
 async def test_each_mark_is_looked_at_a_few_times(browsing: Browsing) -> None:
     """However many there are: with each for each piece of the text, a long one would take minutes a step."""
-    page = await browsing.open(answerer=Recorded(speed=0))
+    page = await browsing.open(answerer=RecordedAnswers(speed=0))
     await page.goto(f"{browsing.server.url}/debugger?of=tilde-call")
     await expect(page.locator("#shown .card .name")).to_have_text("get_weather")
     reads = await page.evaluate(
@@ -101,12 +101,12 @@ async def test_each_mark_is_looked_at_a_few_times(browsing: Browsing) -> None:
 async def test_nothing_of_an_answer_runs(browsing: Browsing, tmp_path: Path) -> None:
     """It is text in all panes, and nobody is asked for anything."""
     path = tmp_path / "hostile.jsonl"
-    with RecordingWriter(path, Head(source="openai", title=SCRIPTS[0])) as writer:
+    with RecordingWriter(path, ExchangeHead(source="openai", title=SCRIPTS[0])) as writer:
         for at, script in enumerate(SCRIPTS):
             writer.chunk(delta(f"{script}\n\n"), float(at))
         writer.chunk(END, 99.0)
         writer.end("end", 100.0)
-    page = await browsing.open(answerer=Recorded([str(path)], speed=0))
+    page = await browsing.open(answerer=RecordedAnswers([str(path)], speed=0))
     await page.goto(f"{browsing.server.url}/debugger")
     await expect(page.locator("#shown .prose")).to_contain_text("window.harmed")
     assert SCRIPTS[1] in await page.locator("#written").inner_text()
@@ -119,7 +119,7 @@ async def test_nothing_of_an_answer_runs(browsing: Browsing, tmp_path: Path) -> 
 async def test_axe_finds_nothing(browsing: Browsing, scheme: str, width: int) -> None:
     """While a call is written, and at the end; nothing is wider than the window."""
     page = await browsing.open(
-        answerer=Recorded(speed=0), color_scheme=scheme, viewport={"width": width, "height": 800}
+        answerer=RecordedAnswers(speed=0), color_scheme=scheme, viewport={"width": width, "height": 800}
     )
     for query in ("of=tilde-call&step=18", "of=quoted-markers&cut=byte&step=19880", "of=cut-call"):
         await page.goto(f"{browsing.server.url}/debugger?{query}")

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools.apps.cli.serve import Recorded
+from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from tests.browser.conftest import Browsing
 from tests.browser.looking import ask, ended, expect
 from tests.support.answering import calling, saying
@@ -88,7 +88,7 @@ async def test_the_question_is_seen_as_one(browsing: Browsing, scheme: str) -> N
 
 async def test_the_first_screen_stays_where_it_is(browsing: Browsing) -> None:
     """When the events are opened beside it, however long it is."""
-    page = await browsing.open(answerer=Recorded(speed=0), viewport={"width": 1000, "height": 420})
+    page = await browsing.open(answerer=RecordedAnswers(speed=0), viewport={"width": 1000, "height": 420})
     await expect(page.locator("#suggestions button").first).to_be_visible()
     await page.get_by_role("button", name="Events").click()
     await page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
@@ -143,7 +143,7 @@ async def test_the_end_stays_in_sight_unless_somebody_reads_above(browsing: Brow
 
 async def test_recordings_are_there_for_a_narrow_window(browsing: Browsing) -> None:
     """Their buttons can be reached, and so can what is under them."""
-    page = await browsing.open(answerer=Recorded(speed=0), viewport={"width": 390, "height": 640})
+    page = await browsing.open(answerer=RecordedAnswers(speed=0), viewport={"width": 390, "height": 640})
     assert [] == await faults(page)
     await page.locator("#suggestions button").last.click()
     await expect(page.locator(".card[data-state=asking]")).to_have_count(1)

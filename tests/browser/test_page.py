@@ -7,7 +7,7 @@ import re
 import anyio
 import pytest
 
-from streamtools.apps.cli.serve import Recorded
+from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect, text_of
 from tests.support.answering import calling, delta, saying
@@ -372,7 +372,7 @@ async def test_failures_are_told_in_words(browsing: Browsing) -> None:
 
 async def test_recordings_are_offered_as_buttons(browsing: Browsing) -> None:
     """Without a model; later they are above the box."""
-    page = await browsing.open(answerer=Recorded(speed=0))
+    page = await browsing.open(answerer=RecordedAnswers(speed=0))
     await page.get_by_role("button", name="One call between tildes").click()
     await ended(page)
     await expect(page.locator(".card")).to_have_attribute("data-state", "executed")

@@ -18,7 +18,7 @@ from streamtools.events import Done, UIEvent
 from streamtools.history import formats, history_reader
 from streamtools.json_values import whole
 from streamtools.outputs.native_frames import NativeEncoder
-from streamtools.recording import file_reader as recordings
+from streamtools.recording import reader as recordings
 from streamtools.sources import FrameAdapter, SSEDecoder
 from tests.fuzz import guided, loose, plain, running
 from tests.fuzz.__main__ import main

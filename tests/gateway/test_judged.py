@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from streamtools import TextJudge, rules
 from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
 from streamtools.gateway.service import app
-from streamtools.recording.transports import at_once
+from streamtools.recording.transports import run_without_waiting
 from tests.support.blocking_provider import BlockingProvider
 from tests.support.gateway import CLIENTS, HEADERS, Collected, begin, collect, request, stream, whole
 from tests.support.loopback import Loopback
@@ -43,7 +43,7 @@ async def slowly(text: str, before: str) -> bool:
 
 def settle(exchange: Exchange) -> bytes:
     assert exchange.judge is not None
-    sent: bytes = at_once(exchange.judge.decide(blocking=True))
+    sent: bytes = run_without_waiting(exchange.judge.decide(blocking=True))
     return sent
 
 

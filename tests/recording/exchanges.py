@@ -8,10 +8,17 @@ from typing import Any
 
 import httpx
 
-from streamtools.recording import EndKind, Head, RecordingWriter, ReplayTransport, Request, Response
+from streamtools.recording import (
+    EndKind,
+    ExchangeHead,
+    RecordedRequest,
+    RecordedResponse,
+    RecordingWriter,
+    ReplayTransport,
+)
 
 URL = "https://api.example.org/v1/chat/completions"
-ANSWERED = Response(status=200, headers={"content-type": "text/event-stream", "x-request-id": "r1"})
+ANSWERED = RecordedResponse(status=200, headers={"content-type": "text/event-stream", "x-request-id": "r1"})
 
 
 def ask(text: str, **more: Any) -> dict[str, Any]:
@@ -21,24 +28,24 @@ def ask(text: str, **more: Any) -> dict[str, Any]:
 
 def write(
     path: Path,
-    *exchanges: tuple[Request | None, Sequence[bytes]],
+    *exchanges: tuple[RecordedRequest | None, Sequence[bytes]],
     end: EndKind = "end",
     error: str = "",
-    response: Response | None = ANSWERED,
+    response: RecordedResponse | None = ANSWERED,
 ) -> Path:
     """Write exchanges into one file, each chunk a tenth of a second behind the one before."""
     with path.open("wb") as file:
         for request, chunks in exchanges:
-            writer = RecordingWriter(file, Head(source="openai", request=request, response=response))
+            writer = RecordingWriter(file, ExchangeHead(source="openai", request=request, response=response))
             for at, chunk in enumerate(chunks, start=1):
                 writer.chunk(chunk, at * 100)
             writer.end(end, len(chunks) * 100, error)
     return path
 
 
-def request(body: Any, method: str = "POST", url: str = URL) -> Request:
+def request(body: Any, method: str = "POST", url: str = URL) -> RecordedRequest:
     """Return a request as it is recorded."""
-    return Request(method=method, url=url, body=body)
+    return RecordedRequest(method=method, url=url, body=body)
 
 
 async def post(transport: ReplayTransport, body: Any, url: str = URL, **more: Any) -> bytes:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from streamtools.recording import EndKind, Head, RecordingWriter, describe_request, describe_response
+from streamtools.recording import EndKind, ExchangeHead, RecordingWriter, describe_request, describe_response
 
 Shots = tuple[tuple[str, str], ...]
 
@@ -220,7 +220,7 @@ def record(url: str, title: str, body: dict[str, Any], path: Path) -> None:
     start, now = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
     with client, client.stream("POST", "/v1/chat/completions", json=body) as response:
         asked = response.request
-        head = Head(
+        head = ExchangeHead(
             source="openai",
             title=title,
             recorded=now,

@@ -14,7 +14,7 @@ import pytest
 from streamtools import ParserOptions, coalesce, replay
 from streamtools.errors import RecordingError
 from streamtools.events import Done, Error, UIEvent
-from streamtools.recording import EndKind, Head, RecordingWriter, Response, shipped
+from streamtools.recording import EndKind, ExchangeHead, RecordedResponse, RecordingWriter, shipped
 from streamtools.tools import ToolRegistry
 from tests.support.loops import other_loop_deep
 from tests.support.options import grouped
@@ -50,7 +50,9 @@ def write(
 ) -> Path:
     """Write a recording of these chunks, a hundredth of a second each."""
     headers = {"content-type": "text/event-stream" if status == 200 else "application/json"}
-    with RecordingWriter(path, Head(source=source, response=Response(status=status, headers=headers))) as writer:
+    with RecordingWriter(
+        path, ExchangeHead(source=source, response=RecordedResponse(status=status, headers=headers))
+    ) as writer:
         for at, chunk in enumerate(chunks):
             writer.chunk(chunk, at * 10)
         if end is not None:

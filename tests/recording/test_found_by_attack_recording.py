@@ -15,8 +15,7 @@ import pytest
 from streamtools.errors import RecordingError
 from streamtools.events import Raw, Reasoning, Text, UIEvent
 from streamtools.recording import ReplayTransport, Secret, read_recordings
-from streamtools.recording.file_writer import import_stream
-from streamtools.recording.redact import describe_request, redact_url
+from streamtools.recording.redaction import describe_request, redact_url
 from streamtools.recording.scrubbing import Scrubber, scrub
 from streamtools.testing import NetworkBlocked, assert_events
 from streamtools.testing.network import blocked
@@ -119,14 +118,13 @@ def test_a_key_of_a_query_that_is_escaped(key: str) -> None:
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-@pytest.mark.parametrize("depth", [99, 600, 900])
-def test_a_deep_request_is_recorded_and_kept_from_nobody(opening: str, closing: str, depth: int) -> None:
-    """What is too deep to be looked at is not written down, and the client's request goes on."""
-    body = opening * depth + '{"api_key":"whatever-it-is"}' + closing * depth
-    asked = describe_request("POST", "https://example.org/", [], body.encode())
+@pytest.mark.parametrize("depth", [101, 600, 900])
+def test_a_deep_body_is_not_recorded(opening: str, closing: str, depth: int) -> None:
+    """The request of the client continues."""
+    body = opening * depth + "1" + closing * depth
+    asked = describe_request("POST", "https://example.org/", [], body.encode(), record_body=True)
 
-    assert "[redacted]" in json.dumps(asked.body)
-    assert "whatever-it-is" not in json.dumps(asked.body)
+    assert "[redacted]" == asked.body
 
 
 # Recordings that others wrote.
@@ -144,9 +142,8 @@ def test_a_deep_request_is_recorded_and_kept_from_nobody(opening: str, closing: 
 def test_a_request_that_is_none(request_: dict[str, str], tmp_path: Path) -> None:
     """Is told as what is wrong with the recording, with its line."""
     path = recording(tmp_path, request=request_)
-    for read in (ReplayTransport, lambda path: import_stream(path, tmp_path / "out.jsonl")):
-        with pytest.raises(RecordingError, match=r"by-hand\.jsonl, line 1, has a request that cannot be read: "):
-            read(path)
+    with pytest.raises(RecordingError, match=r"by-hand\.jsonl, line 1, has a request that cannot be read: "):
+        ReplayTransport(path)
 
 
 def test_a_recorded_request_that_is_too_deep_can_be_played(tmp_path: Path) -> None:
@@ -162,7 +159,7 @@ def test_a_recorded_request_that_is_too_deep_can_be_played(tmp_path: Path) -> No
 def test_a_time_before_the_request(tmp_path: Path) -> None:
     """Is none."""
     path = recording(tmp_path, chunk='{"at":-5,"text":"x"}\n')
-    with pytest.raises(RecordingError, match=r"line 2, gives a time before the request was sent: -5\.0"):
+    with pytest.raises(RecordingError, match=r"line 2, has a time before the request was sent: -5\.0"):
         read_recordings(path)
 
 
@@ -172,9 +169,9 @@ def test_a_header_that_is_none(tmp_path: Path) -> None:
         tmp_path, request={"method": "GET", "url": "http://x/"}, response={"status": 200, "headers": {"é": ""}}
     )
     transport = ReplayTransport(path)
-    with httpx.Client(transport=transport) as client, pytest.raises(RecordingError, match="has a header that is none"):
+    with httpx.Client(transport=transport) as client, pytest.raises(RecordingError, match="has an invalid header"):
         client.get("http://x/")
-    with pytest.raises(RecordingError, match="has a header that is none"):
+    with pytest.raises(RecordingError, match="has an invalid header"):
         transport.check()
 
 

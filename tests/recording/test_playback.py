@@ -20,16 +20,16 @@ from streamtools.events import Done, Error, Text
 from streamtools.recording import (
     Chunk,
     Cut,
-    End,
     Playback,
     PlaybackOptions,
     Recording,
     ReplayBytes,
+    StreamEnd,
     VirtualClock,
     recut,
     shipped,
 )
-from streamtools.recording.playback import GARBAGE, PLAYBACK, spoil
+from streamtools.recording.playback import GARBAGE, PLAYBACK_OPTIONS, inject_fault
 from tests.recording.test_event_replay import ANSWER, write
 from tests.recording.test_replay_bytes import FRAMES, STREAM, collect, recording
 from tests.support.options import grouped
@@ -41,8 +41,8 @@ cuts = st.sampled_from(["recorded", "byte", "frame", "whole", 7, (3, 9)])
 def spoiled(cut: Cut = "recorded", **options: Any) -> bytes:
     """Return the bytes of a stream with a fault, and see that no piece is lost by cutting it anew."""
     playback = Playback(**options)
-    once = b"".join(data for _, data in spoil(recording(*FRAMES).chunks, playback, "it"))
-    again = recut(spoil(recording(*FRAMES).chunks, playback, "it"), cut)
+    once = b"".join(data for _, data in inject_fault(recording(*FRAMES).chunks, playback, "it"))
+    again = recut(inject_fault(recording(*FRAMES).chunks, playback, "it"), cut)
     assert once == b"".join(data for _, data in again)
     return once
 
@@ -72,13 +72,13 @@ def test_a_place_that_is_not_reached(fault: str) -> None:
 
 
 WRONG: dict[str, tuple[PlaybackOptions, str]] = {
-    "no speed": ({"speed": -1}, "speed is 0 or a factor, and -1 is neither"),
-    "no bytes a second": ({"drip": 0}, "drip is a number above 0, not 0"),
-    "no time": ({"read_timeout": -1}, "read_timeout is a number above 0, not -1"),
-    "before the beginning": ({"cut_after": -1}, "cut_after is a number of bytes from 0, not -1"),
-    "no place": ({"garbage_at": True}, "garbage_at is a number of bytes from 0, not True"),
-    "two ends": ({"cut_after": 1, "stall_after": 1}, "a stream ends once: cut_after or stall_after, not both"),
-    "garbage behind the end": ({"reset_after": 1, "garbage_at": 2}, "garbage_at is behind reset_after"),
+    "no speed": ({"speed": -1}, "speed must be 0 or a positive factor, got -1"),
+    "no bytes a second": ({"drip": 0}, "drip must be a positive number, got 0"),
+    "no time": ({"read_timeout": -1}, "read_timeout must be a positive number, got -1"),
+    "before the beginning": ({"cut_after": -1}, "cut_after must be a number of bytes from 0, got -1"),
+    "no place": ({"garbage_at": True}, "garbage_at must be a number of bytes from 0, got True"),
+    "two ends": ({"cut_after": 1, "stall_after": 1}, "use only one of cut_after and stall_after: both end the stream"),
+    "garbage behind the end": ({"reset_after": 1, "garbage_at": 2}, "garbage_at is after reset_after"),
 }
 
 
@@ -91,7 +91,7 @@ def test_wrong_options(options: PlaybackOptions, message: str) -> None:
 
 def test_options_are_fields() -> None:
     """What may be given as a keyword is what a `Playback` has."""
-    assert set(PlaybackOptions.__annotations__) == PLAYBACK
+    assert set(PlaybackOptions.__annotations__) == PLAYBACK_OPTIONS
 
 
 def test_a_virtual_clock_goes_forward() -> None:
@@ -136,7 +136,7 @@ async def test_times_on_a_virtual_clock(options: PlaybackOptions, times: list[fl
 
 
 def _at_3_seconds(*chunks: Chunk) -> Recording:
-    return replace(recording(), chunks=chunks, end=End("end", 3000))
+    return replace(recording(), chunks=chunks, end=StreamEnd("end", 3000))
 
 
 @pytest.mark.anyio
@@ -145,7 +145,7 @@ async def test_a_stall_ends_when_the_reader_has_waited_long_enough() -> None:
     for clock in (VirtualClock(), None):
         played = ReplayBytes(recording(*FRAMES), stall_after=3, read_timeout=0.01, clock=clock, cut="byte")
         assert [b"d", b"a", b"t"] == [await anext(played) for _ in range(3)]
-        with pytest.raises(TimeoutError, match="nothing came in time"):
+        with pytest.raises(TimeoutError, match="the read timeout expired"):
             await anext(played)
         assert [] == await collect(played)
         assert clock is None or clock() == pytest.approx(0.01)
@@ -156,11 +156,11 @@ def test_a_stall_of_a_blocking_reader() -> None:
     for clock in (VirtualClock(), None):
         played = ReplayBytes(recording(*FRAMES), stall_after=3, read_timeout=0.01, clock=clock)
         assert b"dat" == next(played)
-        with pytest.raises(TimeoutError, match="nothing came in time"):
+        with pytest.raises(TimeoutError, match="the read timeout expired"):
             next(played)
         assert [] == list(played)
     played = ReplayBytes(recording(*FRAMES), stall_after=0)
-    with pytest.raises(RuntimeError, match="it would wait for ever"):
+    with pytest.raises(RuntimeError, match="this read would wait forever"):
         next(played)
 
 

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from streamtools.errors import ClosedError, RecordingError
 from streamtools.recording import (
     Chunk,
-    End,
     EndKind,
-    Head,
+    ExchangeHead,
+    RecordedRequest,
+    RecordedResponse,
     Recording,
     RecordingWriter,
-    Request,
-    Response,
+    StreamEnd,
     open_recording,
     open_stream_file,
     read_recording,
@@ -31,14 +31,16 @@ from streamtools.recording import (
     read_stream_file,
     shipped,
 )
-from streamtools.recording import file_reader as lines_module
+from streamtools.recording import reader as lines_module
 
-HEAD = Head(
+HEAD = ExchangeHead(
     source="openai",
     title="A greeting",
     recorded="2026-01-02T03:04:05Z",
-    request=Request(method="POST", url="http://127.0.0.1/v1/chat/completions", body={"stream": True, "n": [1, None]}),
-    response=Response(status=200, headers={"content-type": "text/event-stream"}),
+    request=RecordedRequest(
+        method="POST", url="http://127.0.0.1/v1/chat/completions", body={"stream": True, "n": [1, None]}
+    ),
+    response=RecordedResponse(status=200, headers={"content-type": "text/event-stream"}),
 )
 MARK = '{"streamtools":"recording","version":1,"source":"openai"}\n'
 
@@ -75,7 +77,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 def test_recording_round_trip(chunks: list[tuple[float, bytes]], kind: EndKind, error: str, at: float) -> None:
     """Any bytes in any cuts come back as they were, times to the microsecond; a second copy equals the first."""
     first, second = io.BytesIO(), io.BytesIO()
-    write(Recording(HEAD, tuple(Chunk(*chunk) for chunk in chunks), End(kind, at, error)), first)
+    write(Recording(HEAD, tuple(Chunk(*chunk) for chunk in chunks), StreamEnd(kind, at, error)), first)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "a.jsonl")
         path.write_bytes(first.getvalue())
@@ -87,7 +89,7 @@ def test_recording_round_trip(chunks: list[tuple[float, bytes]], kind: EndKind, 
     assert read.head == HEAD
     assert [data for _, data in chunks] == [data for _, data in read.chunks]
     assert [round(at, 3) for at, _ in chunks] == [at for at, _ in read.chunks]
-    assert End(kind, round(at, 3), error) == read.end
+    assert StreamEnd(kind, round(at, 3), error) == read.end
     assert b"".join(data for _, data in chunks) == read.data
     assert read.chunks == lazily
     assert read.end == opened.end
@@ -124,7 +126,7 @@ def test_cut_characters_stay_readable(text: bytes, places: list[int]) -> None:
 def test_a_chunk_is_readable(tmp_path: Path, data: bytes, line: dict[str, Any]) -> None:
     """Bytes are written as text wherever they are text."""
     path = tmp_path / "a.jsonl"
-    write(Recording(HEAD, (Chunk(1.5, data),), End("end", 2)), path)
+    write(Recording(HEAD, (Chunk(1.5, data),), StreamEnd("end", 2)), path)
 
     assert line == lines_of(path)[1]
     assert data == read_recording(path).data
@@ -133,7 +135,7 @@ def test_a_chunk_is_readable(tmp_path: Path, data: bytes, line: dict[str, Any]) 
 def test_the_lines_of_a_recording(tmp_path: Path) -> None:
     """A recording is a head, its chunks and an end with length and digest, each on one line."""
     path = tmp_path / "a.jsonl"
-    write(Recording(HEAD, (Chunk(0.12345, b"a"), Chunk(2, b"b")), End("reset", 3, "ReadError")), path)
+    write(Recording(HEAD, (Chunk(0.12345, b"a"), Chunk(2, b"b")), StreamEnd("reset", 3, "ReadError")), path)
 
     assert lines_of(path) == [
         {
@@ -168,7 +170,7 @@ def test_a_recording_is_private(tmp_path: Path, existing: bool) -> None:
     if existing:
         path.write_text("old")
         path.chmod(0o644)
-    write(Recording(HEAD, (), End("end", 0)), path)
+    write(Recording(HEAD, (), StreamEnd("end", 0)), path)
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -212,17 +214,17 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "blank": (b"\n \r\n", "is empty"),
     "zeros": (b"\0" * 100, "is a binary file, not a recording"),
     "not UTF-8": (b"\x89PNG\r\n\xff", "is a binary file, not a recording"),
-    "prose": (b"# Title\n\nText.\n", "is not a recording: its line 1 is not the head of one"),
-    "an array": (b"[1]\n", "is not a recording: its line 1 is not the head of one"),
-    "deep": (b"[" * 100_000, "is not a recording: its line 1 is not the head of one"),
-    "other JSON": (b'\n{"name":"x"}\n', "is not a recording: its line 2 is not the head of one"),
+    "prose": (b"# Title\n\nText.\n", "is not a recording: line 1 is not the head of a recording"),
+    "an array": (b"[1]\n", "is not a recording: line 1 is not the head of a recording"),
+    "deep": (b"[" * 100_000, "is not a recording: line 1 is not the head of a recording"),
+    "other JSON": (b'\n{"name":"x"}\n', "is not a recording: line 2 is not the head of a recording"),
     "no version": (
         b'{"streamtools":"recording","source":"openai"}\n',
-        "line 1, gives the version of the recording as None, where a number from 1 belongs",
+        "line 1, has the version None, expected a number from 1",
     ),
     "a version in words": (
         b'{"streamtools":"recording","version":"1","source":"openai"}\n',
-        "line 1, gives the version of the recording as '1', where a number from 1 belongs",
+        "line 1, has the version '1', expected a number from 1",
     ),
     "a later version": (
         b'{"streamtools":"recording","version":2}\n',
@@ -247,19 +249,19 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     ),
     "bad base64": (
         MARK.encode() + b'{"base64":"a"}\n',
-        "line 2, cannot be read: its base64 is no base64",
+        "line 2, cannot be read: invalid base64",
     ),
     "bad hexadecimal": (
         MARK.encode() + b'{"before":"8","text":""}\n',
-        "line 2, cannot be read: its before or after is no hexadecimal",
+        "line 2, cannot be read: invalid hexadecimal in `before` or `after`",
     ),
     "other length": (
         MARK.encode() + b'{"text":"ab"}\n{"end":"end","bytes":1}\n',
-        "line 3, gives the length or digest of other bytes than stand above it",
+        "line 3, has a length or digest that does not match the chunks above",
     ),
     "other digest": (
         MARK.encode() + b'{"text":"ab"}\n{"end":"end","bytes":2,"sha256":"00"}\n',
-        "line 3, gives the length or digest of other bytes than stand above it",
+        "line 3, has a length or digest that does not match the chunks above",
     ),
 }
 
@@ -354,13 +356,13 @@ def test_what_is_there_of_a_broken_recording(tmp_path: Path, rest: str) -> None:
 def test_an_edited_recording(tmp_path: Path) -> None:
     """Not strict, or with length and digest taken out, bytes that were changed by hand are read."""
     path = tmp_path / "a.jsonl"
-    write(Recording(HEAD, (Chunk(0, b"cold"),), End("end", 1)), path)
+    write(Recording(HEAD, (Chunk(0, b"cold"),), StreamEnd("end", 1)), path)
     path.write_text(path.read_text().replace("cold", "hot"))
     lenient = read_recording(path, strict=False)
     path.write_text(path.read_text().split(',"bytes"')[0] + "}")
 
     assert lenient.data == b"hot"
-    assert (b"hot", End("end", 1)) == (read_recording(path).data, read_recording(path).end)
+    assert (b"hot", StreamEnd("end", 1)) == (read_recording(path).data, read_recording(path).end)
 
 
 def test_later_additions_are_passed_over(tmp_path: Path) -> None:
@@ -376,17 +378,17 @@ def test_later_additions_are_passed_over(tmp_path: Path) -> None:
     )
     read = read_recording(path)
 
-    assert Head(source="openai", response=Response(status=200)) == read.head
+    assert ExchangeHead(source="openai", response=RecordedResponse(status=200)) == read.head
     assert (Chunk(7, b"a"),) == read.chunks
-    assert End("reset", 7) == read.end
+    assert StreamEnd("reset", 7) == read.end
 
 
 def test_a_conversation_in_one_file(tmp_path: Path) -> None:
     """Several exchanges may follow one another; who expects one is told, who opens the file gets the first."""
     path = tmp_path / "a.jsonl"
     both = [
-        Recording(HEAD, (Chunk(0, b"a"),), End("end", 1), name=str(path)),
-        Recording(Head(source="latitude"), (Chunk(0, b"b"),), End("timeout", 1), name=str(path)),
+        Recording(HEAD, (Chunk(0, b"a"),), StreamEnd("end", 1), name=str(path)),
+        Recording(ExchangeHead(source="latitude"), (Chunk(0, b"b"),), StreamEnd("timeout", 1), name=str(path)),
     ]
     with path.open("wb") as file:
         for recording in both:
@@ -398,7 +400,7 @@ def test_a_conversation_in_one_file(tmp_path: Path) -> None:
 
     assert both == read_recordings(path)
     assert [Chunk(0, b"a")] == first
-    assert f"{path} holds 2 exchanges, where one was expected" == str(error.value)
+    assert f"{path} holds 2 exchanges, expected one" == str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -419,14 +421,14 @@ def test_raw_captures(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     read = read_stream_file(path)
 
-    assert (Head(source="detect"), content, End("end", 0)) == (read.head, read.data, read.end)
+    assert (ExchangeHead(source="detect"), content, StreamEnd("end", 0)) == (read.head, read.data, read.end)
     assert {0.0} == {at for at, _ in read.chunks}
 
 
 def test_a_recording_is_no_raw_capture(tmp_path: Path) -> None:
     """A recording that is read as any file of a stream is read as a recording."""
     path = tmp_path / "a.jsonl"
-    write(Recording(HEAD, (Chunk(5, b"data: a\n\n"),), End("end", 6)), path)
+    write(Recording(HEAD, (Chunk(5, b"data: a\n\n"),), StreamEnd("end", 6)), path)
 
     assert read_recording(path) == read_stream_file(path)
 
@@ -434,7 +436,7 @@ def test_a_recording_is_no_raw_capture(tmp_path: Path) -> None:
 def test_closing_half_way(tmp_path: Path) -> None:
     """A recording that is closed before its end gives nothing more."""
     path = tmp_path / "a.jsonl"
-    write(Recording(HEAD, (Chunk(0, b"a"), Chunk(0, b"b")), End("end", 1)), path)
+    write(Recording(HEAD, (Chunk(0, b"a"), Chunk(0, b"b")), StreamEnd("end", 1)), path)
     with open_recording(path) as opened:
         first = next(opened)
 

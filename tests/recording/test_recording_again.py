@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from streamtools.recording import Head, RecordingTransport, VirtualClock, read_recordings, shipped
+from streamtools.recording import ExchangeHead, RecordingTransport, VirtualClock, read_recordings, shipped
 from streamtools.recording.transports import ReplayTransport
 from tests.support.loopback import Loopback
 from tests.support.planted import KEYS, found
@@ -28,14 +28,16 @@ CHUNKS = [
 ]
 
 
-def dated(day: str, title: str = "") -> Callable[[Head], Head]:
+def dated(day: str, title: str = "") -> Callable[[ExchangeHead], ExchangeHead]:
     """Return what gives a head this date and title."""
     return lambda head: msgspec.structs.replace(head, recorded=day, title=title)
 
 
 def recording(inner: Any, path: Path, clock: Callable[[], float]) -> RecordingTransport:
     """Return a transport whose recording knows no time but that of `clock`."""
-    return RecordingTransport(inner, path, source="openai", edit=dated("2026-01-02T03:04:05+00:00"), clock=clock)
+    return RecordingTransport(
+        inner, path, source="openai", edit=dated("2026-01-02T03:04:05+00:00"), clock=clock, record_body=True
+    )
 
 
 async def ask(transport: RecordingTransport, url: str) -> list[bytes | str]:
@@ -82,6 +84,7 @@ async def test_shipped_recordings(tmp_path: Path) -> None:
             source=before.head.source,
             edit=dated(before.head.recorded, before.head.title),
             clock=clock,
+            record_body=True,
         )
         async with httpx.AsyncClient(transport=transport) as client:
             await client.request(request.method, request.url, json=request.body, headers=request.headers)

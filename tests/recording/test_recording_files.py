@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from streamtools.recording.exchanges import exchanges_of
-from streamtools.recording.file_reader import find_exchanges, read_recordings
-from streamtools.recording.file_writer import open_anew
+from streamtools.recording.reader import find_exchanges, read_recordings
+from streamtools.recording.writer import create_private_file
 
 
 @pytest.mark.parametrize("name", ["answer.jsonl", "link.jsonl"])
@@ -22,7 +22,7 @@ def test_a_file_that_others_could_read(name: str, tmp_path: Path) -> None:
     path.chmod(0o666)
     link = tmp_path / "link.jsonl"
     link.symlink_to(path)
-    with open_anew(tmp_path / name) as file:
+    with create_private_file(tmp_path / name) as file:
         assert (0o600, 0) == (stat.S_IMODE(path.stat().st_mode), path.stat().st_size)
         file.write(b"new")
     assert (b"new", True) == (path.read_bytes(), link.is_symlink())
@@ -32,7 +32,7 @@ def test_a_link_to_nothing(tmp_path: Path) -> None:
     """The file that a link names is made."""
     link = tmp_path / "link.jsonl"
     link.symlink_to(tmp_path / "made.jsonl")
-    open_anew(link).close()
+    create_private_file(link).close()
     assert 0o600 == stat.S_IMODE((tmp_path / "made.jsonl").stat().st_mode)
 
 
@@ -46,7 +46,7 @@ def test_a_file_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(os, "fchmod", refuse)
     with pytest.raises(PermissionError):
-        open_anew(path)
+        create_private_file(path)
     assert "old" == path.read_text()
 
 
@@ -56,7 +56,7 @@ def test_a_system_without_fchmod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path.write_text("old")
     path.chmod(0o666)
     monkeypatch.delattr(os, "fchmod")
-    open_anew(path).close()
+    create_private_file(path).close()
     assert (0o600, "") == (stat.S_IMODE(path.stat().st_mode), path.read_text())
 
 
@@ -71,5 +71,5 @@ def test_a_request_with_a_key_that_an_end_line_has(body: dict[str, object], tmp_
     path = tmp_path / "answers.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *lines]))
 
-    assert [True, True] == [place.ended for place in find_exchanges(path)]
+    assert [True, True] == [place.has_end for place in find_exchanges(path)]
     assert 2 == len(exchanges_of(path)) == len(read_recordings(path))

@@ -57,7 +57,9 @@ def client(inner: httpx.AsyncBaseTransport, target: Path | io.BytesIO) -> httpx.
     """Return a client whose exchanges are recorded; a second passes between any two looks at its clock."""
     seconds = iter(range(1000))
     return httpx.AsyncClient(
-        transport=RecordingTransport(inner, target, source="openai", clock=lambda: float(next(seconds)))
+        transport=RecordingTransport(
+            inner, target, source="openai", record_body=True, clock=lambda: float(next(seconds))
+        )
     )
 
 
@@ -263,7 +265,7 @@ def test_a_blocking_client(tmp_path: Path) -> None:
         httpx.ConnectTimeout("late"),
     ]
     inner: Any = answering(*answers)  # which serves clients of both kinds
-    with httpx.Client(transport=RecordingTransport(inner, file)) as asking:
+    with httpx.Client(transport=RecordingTransport(inner, file, record_body=True)) as asking:
         assert b"".join(CHUNKS) == asking.post("http://x", json={"a": 1}).content
         assert b"packed" == asking.get("http://x").content
         with pytest.raises(httpx.ReadError):
@@ -351,5 +353,5 @@ async def test_a_request_of_no_such_library() -> None:
             return b""
 
     transport = RecordingTransport(answering(httpx.Response(200)), io.BytesIO())
-    with pytest.raises(TypeError, match="is no request of httpx or"):
+    with pytest.raises(TypeError, match="expected a request of httpx or"):
         await transport.handle_async_request(Request())

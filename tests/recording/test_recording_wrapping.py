@@ -12,7 +12,7 @@ import pytest
 from httpx_sse import aconnect_sse
 
 from streamtools import ToolStream, sources
-from streamtools.recording import End, Recording, RecordingTransport, read_recording, read_recordings, record
+from streamtools.recording import Recording, RecordingTransport, StreamEnd, read_recording, read_recordings, record
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +54,7 @@ class Stream:
         self.closed = True
 
 
-def ending(recording: Recording) -> End | None:
+def ending(recording: Recording) -> StreamEnd | None:
     """Return how a recording ends."""
     return recording.end
 
@@ -142,7 +142,7 @@ async def test_a_response_is_read_by_a_source_as_before(tmp_path: Path) -> None:
     async with Loopback(SSE) as server, httpx.AsyncClient() as client:
         headers = {"authorization": "Bearer s3cret"}
         async with client.stream("POST", server.url + "?key=s3cret", json={"a": 1}, headers=headers) as response:
-            async with ToolStream(sources.detect(record(response, path))) as events:
+            async with ToolStream(sources.detect(record(response, path, record_body=True))) as events:
                 assert ["Hi."] == [event.text async for event in events if event.type == "text"]
             assert response.is_closed
         recording = read_recording(path)
@@ -234,8 +234,8 @@ async def test_a_secret_that_cannot_be_looked_for_empties_no_file(tmp_path: Path
     """What is wrong in the call is told before anything is written."""
     path = tmp_path / "a.jsonl"
     path.write_text("precious")
-    with pytest.raises(ValueError, match="a text to be redacted"):
+    with pytest.raises(ValueError, match="a secret text must have"):
         record([], path, redact=[""])
-    with pytest.raises(ValueError, match="a text to be redacted"):
+    with pytest.raises(ValueError, match="a secret text must have"):
         RecordingTransport(httpx.AsyncHTTPTransport(), path, redact=[""])
     assert "precious" == path.read_text()

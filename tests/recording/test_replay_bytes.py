@@ -17,17 +17,17 @@ from streamtools.errors import RecordingError
 from streamtools.recording import (
     Chunk,
     Cut,
-    End,
     EndKind,
-    Head,
+    ExchangeHead,
     Recording,
     RecordingWriter,
     ReplayBytes,
+    StreamEnd,
     open_recording,
     recut,
 )
 
-HEAD = Head(source="openai")
+HEAD = ExchangeHead(source="openai")
 FRAMES = (b"data: a\n\n", b": b\r\n\r\n", b"data: c\r\r", b"data: d\r\ndata: e\n\r\n", b"data: [DONE]")
 STREAM = b"".join(FRAMES)
 
@@ -36,7 +36,7 @@ streams = st.lists(st.binary(max_size=30) | st.sampled_from([b"\n", b"\r", b"\n\
 
 def recording(*chunks: bytes, end: EndKind | None = "end") -> Recording:
     """Return a recording of these chunks, one in a millisecond, that ends as told or breaks off."""
-    last = End(end, float(len(chunks))) if end else None
+    last = StreamEnd(end, float(len(chunks))) if end else None
     return Recording(HEAD, tuple(Chunk(float(at), data) for at, data in enumerate(chunks)), last)
 
 
@@ -106,7 +106,9 @@ def test_pieces_have_the_time_of_their_last_byte() -> None:
 
 def test_unknown_cut() -> None:
     """A way of cutting that does not exist is named, with those that do."""
-    with pytest.raises(ValueError, match=re.escape("'half'; there are recorded, byte, frame and whole")):
+    with pytest.raises(
+        ValueError, match=re.escape("cut must be recorded, byte, frame, whole, a seed or offsets, got 'half'")
+    ):
         ReplayBytes(recording(), cut="half")  # type: ignore[arg-type]  # what a caller without types writes
 
 
@@ -141,7 +143,7 @@ async def test_replay_from_a_file(tmp_path: Path) -> None:
     assert list(FRAMES) == [await anext(replay) for _ in FRAMES]
     with pytest.raises(TimeoutError):
         await anext(replay)
-    assert (End("timeout", 0), []) == (opened.end, list(opened))
+    assert (StreamEnd("timeout", 0), []) == (opened.end, list(opened))
 
 
 @pytest.mark.anyio
@@ -199,7 +201,7 @@ async def test_replay_keeps_the_recorded_times() -> None:
     """Nothing comes before its time, at any speed."""
     chunks = (Chunk(10, b"a"), Chunk(30, b"b"), Chunk(20, b"c"))
     for speed in (1.0, 2.0):
-        replay = ReplayBytes(Recording(HEAD, chunks, End("end", 60)), speed=speed)
+        replay = ReplayBytes(Recording(HEAD, chunks, StreamEnd("end", 60)), speed=speed)
         start = anyio.current_time()
         arrivals = []
         async for data in replay:
@@ -214,7 +216,7 @@ async def test_replay_keeps_the_recorded_times() -> None:
 @pytest.mark.anyio
 async def test_a_cancelled_read_loses_nothing() -> None:
     """A read that is given up before its bytes are due can be repeated, at the end of the stream too."""
-    replay = ReplayBytes(Recording(HEAD, (Chunk(20, b"a"),), End("end", 40)), speed=1)
+    replay = ReplayBytes(Recording(HEAD, (Chunk(20, b"a"),), StreamEnd("end", 40)), speed=1)
     got = []
     given_up = 0
     while not replay.closed:

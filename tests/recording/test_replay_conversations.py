@@ -42,7 +42,7 @@ async def test_a_conversation_is_recorded_and_replayed_whole(tmp_path: Path) -> 
                 return coalesce([event async for event in stream])
 
     async with Provider(calls(("weather", PARIS), text="One moment."), calls(("clock", {})), says("Done.")) as server:
-        recorded = await talk(RecordingTransport(httpx.AsyncHTTPTransport(), path), server.url)
+        recorded = await talk(RecordingTransport(httpx.AsyncHTTPTransport(), path, record_body=True), server.url)
     transport = ReplayTransport(path)
     assert recorded == await talk(transport, server.url)
     transport.check()
@@ -50,7 +50,7 @@ async def test_a_conversation_is_recorded_and_replayed_whole(tmp_path: Path) -> 
     assert isinstance(done, Done)
     assert ("finished", 2) == (done.reason, sum(isinstance(event, Executed) for event in recorded))
 
-    with pytest.raises(UnrecordedRequest, match=r"body.temperature: 1 was asked, nothing is recorded"):
+    with pytest.raises(UnrecordedRequest, match=r"body.temperature: 1 was sent, nothing is recorded"):
         await talk(ReplayTransport(path), server.url, temperature=1)
     breaking = ReplayTransport(path, vary=lambda each: {"reset_after": 50} if each.number == 2 else {})
     *_, done = broken = await talk(breaking, server.url)
@@ -64,12 +64,12 @@ async def test_a_conversation_is_recorded_and_replayed_whole(tmp_path: Path) -> 
 async def test_one_exchange_of_several_straight_to_events(tmp_path: Path) -> None:
     """`replay` plays the one that is named, and none where it is not said which."""
     path = write(tmp_path / "a.jsonl", (request({}), ANSWER), (request({}), ANSWER[1:]))
-    with pytest.raises(RecordingError, match=r"a.jsonl holds 2 exchanges: tell which, as in `exchange=1`, or play all"):
+    with pytest.raises(RecordingError, match=r"a.jsonl holds 2 exchanges: choose one, as in `exchange=1`, or play all"):
         await replay(path, tools=[now])
     first, second = await replay(path, exchange=1, tools=[now]), await replay(path, exchange=2)
     assert [1, 0] == [sum(isinstance(event, Executed) for event in events) for events in (first, second)]
     for number in (0, 3):
-        with pytest.raises(RecordingError, match=f"a.jsonl has no exchange {number}, but 2"):
+        with pytest.raises(RecordingError, match=f"a.jsonl has no exchange {number}: it has 2"):
             await replay(path, exchange=number)
     alone = write(tmp_path / "b.jsonl", (request({}), ANSWER))
     assert coalesce(await replay(alone)) == coalesce(await replay(alone, exchange=1))

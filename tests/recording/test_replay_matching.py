@@ -9,24 +9,23 @@ import httpx
 import pytest
 
 from streamtools.errors import UnrecordedRequest
-from streamtools.recording import ReplayTransport, Request, describe_request
+from streamtools.recording import RecordedRequest, ReplayTransport, describe_request
 from tests.recording.exchanges import URL, ask, post, post_blocking, request, write
 
-SAME: dict[str, tuple[Request, dict[str, Any]]] = {
+SAME: dict[str, tuple[RecordedRequest, dict[str, Any]]] = {
     "keys in another order": (request({"a": 1, "b": 2}), {"json": {"b": 2, "a": 1}}),
     "numbers": (request({"a": 1}), {"json": {"a": 1.0}}),
     "other spellings": (request({"a": "é"}), {"content": b'{ "a" : "\\u00e9" }'}),
     "text": (request("hello"), {"content": b"hello"}),
-    "bytes": (Request(method="POST", url=URL, body_base64="/w=="), {"content": b"\xff"}),
-    "nothing": (Request(method="POST", url=URL), {}),
-    "a key in the body": (request({"api_key": "other"}), {"json": {"api_key": "mine"}}),
+    "bytes": (RecordedRequest(method="POST", url=URL, body_base64="/w=="), {"content": b"\xff"}),
+    "nothing": (RecordedRequest(method="POST", url=URL), {}),
     "a key in the URL": (request({}, url=URL + "?key=other"), {"json": {}, "params": {"key": "mine"}}),
     "lower case": (request({}, "post"), {"json": {}}),
 }
 
 
 @pytest.mark.parametrize(("recorded", "sent"), SAME.values(), ids=SAME)
-def test_requests_that_are_the_same(tmp_path: Path, recorded: Request, sent: dict[str, Any]) -> None:
+def test_requests_that_are_the_same(tmp_path: Path, recorded: RecordedRequest, sent: dict[str, Any]) -> None:
     """JSON is compared by value, and credentials are not compared at all."""
     transport = ReplayTransport(write(tmp_path / "a.jsonl", (recorded, [b"1"])))
     with httpx.Client(transport=transport) as client:
@@ -35,18 +34,18 @@ def test_requests_that_are_the_same(tmp_path: Path, recorded: Request, sent: dic
 
 LONG = "The weather in " + "Paris and " * 20
 MISSES: dict[str, tuple[dict[str, Any], str]] = {
-    "another value": (ask("two"), 'body.messages[0].content: "two" was asked, "one" is recorded'),
-    "more": (ask("one", seed=1), "body.seed: 1 was asked, nothing is recorded"),
-    "less": ({"messages": [], "stream": True, "model": "m"}, "body.messages[0]: nothing was asked, {"),
-    "true is not 1": (ask("one", stream=1), "body.stream: 1 was asked, true is recorded"),
-    "a null": (ask("one", stream=None), "body.stream: null was asked, true is recorded"),
-    "an odd key": (ask("one", **{"a b": 1}), 'body["a b"]: 1 was asked, nothing is recorded'),
+    "another value": (ask("two"), 'body.messages[0].content: "two" was sent, "one" is recorded'),
+    "more": (ask("one", seed=1), "body.seed: 1 was sent, nothing is recorded"),
+    "less": ({"messages": [], "stream": True, "model": "m"}, "body.messages[0]: nothing was sent, {"),
+    "true is not 1": (ask("one", stream=1), "body.stream: 1 was sent, true is recorded"),
+    "a null": (ask("one", stream=None), "body.stream: null was sent, true is recorded"),
+    "an odd key": (ask("one", **{"a b": 1}), 'body["a b"]: 1 was sent, nothing is recorded'),
     "long text": (
         ask(LONG + "Rome"),
-        '"… was asked, "one" is recorded',
+        '"… was sent, "one" is recorded',
     ),
-    "a list": (ask("one", tools=[1, 2]), "body.tools: [1, 2] was asked, nothing is recorded"),
-    "a long list": (ask("one", tools=[LONG]), "… was asked, nothing is recorded"),
+    "a list": (ask("one", tools=[1, 2]), "body.tools: [1, 2] was sent, nothing is recorded"),
+    "a long list": (ask("one", tools=[LONG]), "… was sent, nothing is recorded"),
 }
 
 
@@ -71,31 +70,31 @@ def test_a_miss_shows_where_long_texts_differ(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request(ask(LONG + "Rome, please")), [b"1"]))
     with pytest.raises(UnrecordedRequest) as raised:
         post_blocking(ReplayTransport(path), ask(LONG + "Bonn, please"))
-    assert '…"Paris and Paris and Bonn, please" was asked, …"Paris and Paris and Rome, please"' in str(raised.value)
+    assert '…"Paris and Paris and Bonn, please" was sent, …"Paris and Paris and Rome, please"' in str(raised.value)
 
 
 def test_other_misses(tmp_path: Path) -> None:
     """Another address, many differences at once, nothing left to compare with, and a function that refuses."""
     path = write(tmp_path / "a.jsonl", (request({"k": list(range(9))}), [b"1"]))
     transport = ReplayTransport(path)
-    with pytest.raises(UnrecordedRequest, match=r'url: "https://h/\?key=%5Bredacted%5D" was asked, "https://api\.'):
+    with pytest.raises(UnrecordedRequest, match=r'url: "https://h/\?key=%5Bredacted%5D" was sent, "https://api\.'):
         post_blocking(transport, {"k": list(range(9))}, "https://h/?key=secret")
-    with pytest.raises(UnrecordedRequest, match=r"body.k\[4\]: 5 was asked, 4 is recorded\n    and 4 more$"):
+    with pytest.raises(UnrecordedRequest, match=r"body.k\[4\]: 5 was sent, 4 is recorded\n    and 4 more$"):
         post_blocking(transport, {"k": list(range(1, 10))})
     with (
         httpx.Client(transport=transport) as client,
-        pytest.raises(UnrecordedRequest, match=r"method: GET was asked, POST is"),
+        pytest.raises(UnrecordedRequest, match=r"method: GET was sent, POST is"),
     ):
         client.get(URL)
     assert b"1" == post_blocking(transport, {"k": list(range(9))})
-    with pytest.raises(UnrecordedRequest, match=r"a.jsonl \(which has been played\):\n    body.k: nothing"):
+    with pytest.raises(UnrecordedRequest, match=r"a.jsonl \(already played\):\n    body.k: nothing"):
         post_blocking(transport, {})
 
     unknown = ReplayTransport(write(tmp_path / "b.jsonl", (None, [b"1"])))
     assert b"1" == post_blocking(unknown, {})
-    with pytest.raises(UnrecordedRequest, match=r"of whose 1 exchanges none is left$"):
+    with pytest.raises(UnrecordedRequest, match=r"all of its 1 exchanges have been played$"):
         post_blocking(unknown, {})
-    with pytest.raises(UnrecordedRequest, match="but `match` refuses it: the same is"):
+    with pytest.raises(UnrecordedRequest, match="but `match` rejects it: the same request is"):
         post_blocking(ReplayTransport(path, match=lambda asked, recorded: False), {"k": list(range(9))})
 
 
@@ -106,19 +105,19 @@ def test_what_is_matched(tmp_path: Path) -> None:
     assert b"1" == post_blocking(ReplayTransport(path, match=("method",)), {}, "http://localhost:1/")
     told: list[tuple[str, str]] = []
 
-    def same_model(asked: Request, recorded: Request) -> bool:
+    def same_model(asked: RecordedRequest, recorded: RecordedRequest) -> bool:
         told.append((asked.url, recorded.url))
         return bool(asked.body["model"] == recorded.body["model"])
 
     assert b"1" == post_blocking(ReplayTransport(path, match=same_model), ask("x"), URL + "?api_key=2")
     assert [(URL + "?api_key=%5Bredacted%5D",) * 2] == told
     for wrong in ("body", ["boddy"]):
-        with pytest.raises(ValueError, match=r"match names fields, of method, url, body, and not 'bodd?y'"):
+        with pytest.raises(ValueError, match=r"match must be a list of method, url, body, got 'bodd?y'"):
             ReplayTransport(path, match=wrong)
 
 
 def test_secrets_of_the_recorder(tmp_path: Path) -> None:
     """What `redact` overwrites is no difference."""
-    asked = describe_request("POST", URL, [], b'{"user": "Ada Lovelace"}', redact=["Ada Lovelace"])
+    asked = describe_request("POST", URL, [], b'{"user": "Ada Lovelace"}', redact=["Ada Lovelace"], record_body=True)
     path = write(tmp_path / "a.jsonl", (asked, [b"1"]))
     assert b"1" == post_blocking(ReplayTransport(path, redact=["Ada Lovelace"]), {"user": "Ada Lovelace"})

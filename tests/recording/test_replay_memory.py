@@ -16,12 +16,12 @@ import pytest
 
 from streamtools.recording import (
     Chunk,
-    End,
-    Head,
+    ExchangeHead,
+    RecordedRequest,
+    RecordedResponse,
     ReplayBytes,
     ReplayTransport,
-    Request,
-    Response,
+    StreamEnd,
     open_recording,
 )
 from streamtools.recording.format import encode_chunk, encode_end, encode_head
@@ -40,14 +40,16 @@ URL = "http://localhost/v1/chat/completions"
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A recording of a hundred megabytes; it is removed when its tests are over."""
     path = tmp_path_factory.mktemp("large") / "large.jsonl"
-    head = Head(source="openai", request=Request(method="GET", url=URL), response=Response(status=200))
+    head = ExchangeHead(
+        source="openai", request=RecordedRequest(method="GET", url=URL), response=RecordedResponse(status=200)
+    )
     digest = hashlib.sha256()
     with path.open("wb") as file:  # by hand: a writer would look for keys in all of it
         file.write(encode_head(head))
         for at in range(COUNT):
             digest.update(CHUNK)
             file.write(encode_chunk(Chunk(at, CHUNK)))
-        file.write(encode_end(End("end", COUNT), size=COUNT * len(CHUNK), digest=digest.hexdigest()))
+        file.write(encode_end(StreamEnd("end", COUNT), size=COUNT * len(CHUNK), digest=digest.hexdigest()))
     yield path
     path.unlink()
 

@@ -13,10 +13,10 @@ import pytest
 from streamtools.errors import RecordingError, UnrecordedRequest
 from streamtools.recording import (
     EndKind,
-    Exchange,
     PlaybackOptions,
+    RecordedExchange,
+    RecordedResponse,
     ReplayTransport,
-    Response,
     VirtualClock,
 )
 from tests.recording.exchanges import ANSWERED, URL, ask, post, post_blocking, request, write
@@ -37,7 +37,7 @@ async def test_requests_are_answered_in_order(tmp_path: Path) -> None:
     assert b"22" == await post(transport, ask("two"))
     assert f"{path}, exchange 1; {path}, exchange 3" == "; ".join(map(str, transport.unplayed))
     assert b"1" == await post(transport, ask("one"))
-    with pytest.raises(RecordingError, match=re.escape(f"not asked for: {path}, exchange 3, POST {URL}")):
+    with pytest.raises(RecordingError, match=re.escape(f"not requested: {path}, exchange 3, POST {URL}")):
         transport.check()
     assert b"3" == post_blocking(transport, ask("one"))
     transport.check()
@@ -58,7 +58,7 @@ async def test_what_was_played_is_played_again_only_when_told(tmp_path: Path) ->
 
     once = ReplayTransport(path)
     assert [b"1", b"2"] == [await post(once, ask("one")) for _ in range(2)]
-    with pytest.raises(UnrecordedRequest, match=re.escape("once more: the same is " + str(path))):
+    with pytest.raises(UnrecordedRequest, match=re.escape("again: the same request is " + str(path))):
         await post(once, ask("one"))
 
 
@@ -91,7 +91,7 @@ def test_files_that_break_off(tmp_path: Path) -> None:
         ReplayTransport(path)
     path.write_bytes(whole.replace(b'"text":"1"', b'"text":"2"'))
     transport = ReplayTransport(path)
-    with pytest.raises(RecordingError, match=r"line 3, gives the length or digest of other bytes"):
+    with pytest.raises(RecordingError, match=r"line 3, has a length or digest that does not match"):
         post_blocking(transport, {})
     with pytest.raises(RecordingError, match="digest"):
         transport.check()
@@ -121,7 +121,7 @@ BROKEN: dict[str, tuple[EndKind, str, type[Exception]]] = {
 @pytest.mark.parametrize(("end", "error", "raised"), BROKEN.values(), ids=BROKEN)
 async def test_a_recorded_break(tmp_path: Path, end: EndKind, error: str, raised: type[Exception]) -> None:
     """It breaks at the same place, with the exception that was recorded if it is one of a connection's."""
-    for response in (Response(status=200), None):
+    for response in (RecordedResponse(status=200), None):
         chunks = [b"1"] if response else []
         path = write(tmp_path / "a.jsonl", (request({}), chunks), end=end, error=error, response=response)
         for wait in (True, False):
@@ -149,8 +149,8 @@ async def test_a_response_that_was_left(tmp_path: Path, clock: VirtualClock | No
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("response", [Response(status=200), None])
-async def test_who_waits_where_a_client_left(tmp_path: Path, response: Response | None) -> None:
+@pytest.mark.parametrize("response", [RecordedResponse(status=200), None])
+async def test_who_waits_where_a_client_left(tmp_path: Path, response: RecordedResponse | None) -> None:
     """Nothing comes: until it is given up, or until a client that has a read timeout loses patience."""
     path = write(tmp_path / "a.jsonl", (request({}), [b"1"] * bool(response)), end="left", response=response)
 
@@ -194,7 +194,7 @@ async def test_one_exchange_may_be_played_otherwise(tmp_path: Path) -> None:
     """`vary` returns options for each exchange; wrong ones leave no file open."""
     path = write(tmp_path / "a.jsonl", (request({}), [b"12"]), (request({}), [b"12"]), (request({}), [b"12"]))
 
-    def vary(exchange: Exchange) -> PlaybackOptions:
+    def vary(exchange: RecordedExchange) -> PlaybackOptions:
         options: dict[int, PlaybackOptions] = {2: {"cut_after": 1}, 3: {"speed": -1}}
         return options.get(exchange.number, {})
 
@@ -210,7 +210,7 @@ def test_a_response_that_nobody_closes(tmp_path: Path) -> None:
     with ReplayTransport(path) as transport:
         for _ in range(2):
             transport.handle_request(httpx.Request("POST", URL, json={}))
-    with pytest.raises(TypeError, match="is no request of httpx or httpx2"):
+    with pytest.raises(TypeError, match="expected a request of httpx or httpx2"):
         ReplayTransport(path).handle_request(_Asked())
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamtools.recording.scrubbing import BEHIND, LINE, LONGEST, Scrubber, Secret, scrub
+from streamtools.recording.scrubbing import LONGEST, MAX_BUFFERED, MAX_LINE, Scrubber, Secret, scrub
 from tests.support.cases import cases, together
 from tests.support.planted import KEYS, core
 
@@ -35,7 +35,7 @@ def in_pieces(data: bytes, cuts: Iterable[int], secrets: Sequence[Secret] = SECR
         result += scrubber.feed(data[start:stop])
         fed = stop
         assert len(result) <= fed
-        assert fed - len(result) <= 2 * (LINE + BEHIND)  # secrets first, and then keys behind them
+        assert fed - len(result) <= 2 * (MAX_LINE + MAX_BUFFERED)  # secrets first, and then keys behind them
     return result + scrubber.close(complete=complete)
 
 
@@ -104,19 +104,21 @@ def test_whole_lines_are_given_at_once(ending: str) -> None:
 
 def test_a_key_of_any_length() -> None:
     """All of it is overwritten, also where its line is too long to be held."""
-    key = b"a" * (3 * LINE)
+    key = b"a" * (3 * MAX_LINE)
     data = b"see sk-" + key + b". sky\n"
     expected = b"see sk-" + b"*" * len(key) + b". sky\n"
     assert expected == scrub(data)
-    for size in (1000, LONGEST, LINE, 2 * LINE):
+    for size in (1000, LONGEST, MAX_LINE, 2 * MAX_LINE):
         assert expected == in_pieces(data, range(size, len(data), size), ())
 
 
-@pytest.mark.parametrize("place", [LINE - 30, LINE - LONGEST - 10, LINE - LONGEST, LINE, 2 * LINE - 20])
+@pytest.mark.parametrize(
+    "place", [MAX_LINE - 30, MAX_LINE - LONGEST - 10, MAX_LINE - LONGEST, MAX_LINE, 2 * MAX_LINE - 20]
+)
 def test_what_stands_in_a_long_line_is_found_wherever_it_is_cut(place: int) -> None:
     """A long line is searched in parts that overlap."""
-    data = b"x " * (place // 2) + b" ".join(each.encode() for each in PLANTED) + b" x" * LINE
-    for size in (999, LINE):
+    data = b"x " * (place // 2) + b" ".join(each.encode() for each in PLANTED) + b" x" * MAX_LINE
+    for size in (999, MAX_LINE):
         assert scrub(data, SECRETS) == in_pieces(data, range(size, len(data), size))
 
 
@@ -143,7 +145,7 @@ def test_the_head_of_a_jwt_is_waited_for_so_long() -> None:
     """What begins like a JWT and has no dot is given out when it is too long for one."""
     scrubber = Scrubber()
     assert b"" == scrubber.feed(b"eyJ" + b"a" * 1000)
-    assert LINE - LONGEST <= len(scrubber.feed(b"a" * LINE))
+    assert MAX_LINE - LONGEST <= len(scrubber.feed(b"a" * MAX_LINE))
     data = b"eyJ" + b"a" * 5000 + b".eyJabcdefgh.abcdefgh"
     assert data.replace(b"abcdefgh.abcdefgh", b"*" * 17) == in_pieces(data, range(1, len(data)), ())
 
@@ -191,8 +193,8 @@ def test_patterns_stay_in_their_line() -> None:
     assert b"c\n" == scrubber.feed(b"c\na1")
     assert b"****\n" == scrubber.feed(b"1B\n")
     assert b"a1\n2b\n" == scrubber.feed(b"a1\n2b\n")
-    assert b"" == scrubber.feed(b"-" * LINE)
-    assert LINE + 5 == len(scrubber.feed(b"-" * (LONGEST + 5)))
+    assert b"" == scrubber.feed(b"-" * MAX_LINE)
+    assert MAX_LINE + 5 == len(scrubber.feed(b"-" * (LONGEST + 5)))
     assert b"-" * LONGEST == scrubber.close(complete=True)
 
 
@@ -210,9 +212,9 @@ def test_an_empty_match_is_none() -> None:
 @pytest.mark.parametrize(
     ("secret", "reason"),
     [
-        ("", "has 1 to 4096 bytes"),
-        ("x" * 5000, "has 1 to 4096 bytes"),
-        (re.compile(r"\u0041"), "cannot be looked for in bytes"),
+        ("", "must have 1 to 4096 bytes"),
+        ("x" * 5000, "must have 1 to 4096 bytes"),
+        (re.compile(r"\u0041"), "cannot be applied to bytes"),
     ],
 )
 def test_secrets_that_cannot_be_looked_for(secret: Secret, reason: str) -> None:

@@ -125,7 +125,7 @@ def test_nothing_waits_for_ever() -> None:
     while len(given) < len(beginning):
         given += scrubber.feed(other)
         fed += len(other)
-        assert fed <= deltas.BEHIND + 2 * len(other)
+        assert fed <= deltas.MAX_BUFFERED + 2 * len(other)
     assert given.startswith(beginning)
     assert len(given) == fed
 
@@ -142,7 +142,7 @@ def test_half_a_key_in_pieces() -> None:
 
 def test_long_lines_are_not_read() -> None:
     """A line over the stated length is given out as it comes; what stands in one piece is found in it all the same."""
-    long = b'data: {"content":"' + b"x " * deltas.LINE + KEYS["groq"].encode() + b'"}\n\n'
+    long = b'data: {"content":"' + b"x " * deltas.MAX_LINE + KEYS["groq"].encode() + b'"}\n\n'
     expected = long.replace(KEYS["groq"].encode()[4:], b"*" * (len(KEYS["groq"]) - 4))
     assert expected == scrubbed(long) == scrubbed(long, range(1, len(long), 1000))
     scrubber = Scrubber()

@@ -111,7 +111,7 @@ async def test_what_the_client_asks_is_recorded_and_matched(library: str, serve:
     transport.check()
 
     other = ReplayTransport(path)
-    with pytest.raises(UnrecordedRequest, match=r'body.model: "another" was asked, "m" is recorded'):
+    with pytest.raises(UnrecordedRequest, match=r'body.model: "another" was sent, "m" is recorded'):
         await ask(other, "another")
     with pytest.raises(UnrecordedRequest):
         other.check()

@@ -17,7 +17,7 @@ import pytest
 
 from streamtools import ToolStream
 from streamtools.events import NativeToolCall, ProviderCompleted
-from streamtools.recording import Head, RecordingTransport, RecordingWriter, record
+from streamtools.recording import ExchangeHead, RecordingTransport, RecordingWriter, record
 from tests.support.stories import Script
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +55,7 @@ async def test_files_are_their_owners_alone(tmp_path: Path, existed: bool) -> No
             assert CANARY.encode() in b"".join([chunk async for chunk in stream])
     with record([f"data: {CANARY[:9]}".encode(), CANARY[9:].encode()], paths[2]) as pieces:
         assert CANARY.encode() in b"".join(pieces)
-    with RecordingWriter(paths[3], Head(source="openai", title=CANARY)):
+    with RecordingWriter(paths[3], ExchangeHead(source="openai", title=CANARY)):
         pass
 
     for path in paths:

@@ -19,7 +19,6 @@ class Screen:
         self._width, self._height = width, height
         self._cells: list[list[str]] = [[]]
         self._row = self._column = 0
-        self._wraps = True
         self.altered: set[int] = set()
 
     @property
@@ -42,16 +41,13 @@ class Screen:
             case "A":
                 self._row -= int(count or 1)
                 assert self._row >= max(0, len(self._cells) - self._height), "the cursor leaves the screen"
-            case "K" | "J":
-                assert not count, "more is erased than what is behind the cursor"
-                del self._cells[self._row][self._column :]
-                if code == "J":
-                    del self._cells[self._row + 1 :]
+            case "K":
+                assert count == "2", "rich erases whole lines"
+                self._cells[self._row] = []
             case "m":
                 pass
             case "h" | "l":
-                assert "?7" == count
-                self._wraps = code == "h"
+                assert "?25" == count, "rich hides and shows the cursor"
             case None if text == "\n":
                 self._row, self._column = self._row + 1, 0
                 if self._row == len(self._cells):
@@ -69,8 +65,6 @@ class Screen:
         if not width and self._column:
             before = max(column for column in range(self._column) if row[column])
             row[before] += character
-            return
-        if self._column + width > self._width and not self._wraps:
             return
         if self._column + width > self._width:
             self._obey("\n", None, None)

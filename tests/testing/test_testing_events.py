@@ -81,7 +81,7 @@ def told(came: list[UIEvent], expected: list[Expected]) -> str:
     with pytest.raises(AssertionError) as caught:
         assert_events(came, expected)
     first, _, rest = str(caught.value).partition("\n")
-    assert first == "other events than expected: - expected, + came"
+    assert first == "the events are not as expected: - expected, + actual"
     return rest
 
 
@@ -94,24 +94,24 @@ def test_a_difference_is_shown_line_by_line() -> None:
         "  StepStart(step=1)\n"
         "- Text(text='Help')\n"
         "+ Text(text='Hello')\n"
-        "    text: expected 'Help', came 'Hello'\n"
+        "    text: expected 'Help', actual 'Hello'\n"
         "  StepEnd(step=1, finish_reason='stop')\n"
         "- {'type': 'done', 'reason': 'failed'}\n"
         "+ Done(reason='finished', finish_reason='stop', raw_finish_reason=None, pending=[])\n"
-        "    reason: expected 'failed', came 'finished'"
+        "    reason: expected 'failed', actual 'finished'"
     )
 
 
 @pytest.mark.parametrize(
     ("call", "where"),
     [
-        ({"name": "sub"}, "call.name: expected 'sub', came 'add'"),
-        ({"arguments": {"a": 1}}, "call.arguments.b: expected nothing, came [1, 2]"),
-        ({"arguments": {"a": 1, "b": [1], "c": 1}}, "call.arguments.b[1]: expected nothing, came 2"),
-        ({"arguments": {"a": 1, "b": [1, 3]}}, "call.arguments.b[1]: expected 3, came 2"),
-        ({"arguments": {"a": 1, "b": [1, 2, 3]}}, "call.arguments.b[2]: expected 3, came nothing"),
-        ({"arguments": {"a": 1, "b": [1, 2], "c": 1}}, "call.arguments.c: expected 1, came nothing"),
-        ({"colour": "red"}, "call.colour: expected 'red', came nothing"),
+        ({"name": "sub"}, "call.name: expected 'sub', actual 'add'"),
+        ({"arguments": {"a": 1}}, "call.arguments.b: expected nothing, actual [1, 2]"),
+        ({"arguments": {"a": 1, "b": [1], "c": 1}}, "call.arguments.b[1]: expected nothing, actual 2"),
+        ({"arguments": {"a": 1, "b": [1, 3]}}, "call.arguments.b[1]: expected 3, actual 2"),
+        ({"arguments": {"a": 1, "b": [1, 2, 3]}}, "call.arguments.b[2]: expected 3, actual nothing"),
+        ({"arguments": {"a": 1, "b": [1, 2], "c": 1}}, "call.arguments.c: expected 1, actual nothing"),
+        ({"colour": "red"}, "call.colour: expected 'red', actual nothing"),
     ],
 )
 def test_the_place_of_a_difference_is_named(call: dict[str, object], where: str) -> None:
@@ -195,14 +195,17 @@ def test_the_native_forms_are_read_back(framing: str, as_text: bool) -> None:
 @together(
     ("body", "told"),
     [
-        ('data: {"type":"red"}\n\n', """^no native event: {"type":"red"} \\(.*'red'"""),
-        ('{"detail":[{"type":"missing"}]}', """^no native event: {"detail":\\[{"type":"missing"}\\]} \\("""),
-        ('{"detail":"' + "x" * 300 + '"}', '^no native event: {"detail":"x{189}… \\('),
-        ("data: [DONE]\n\n", r"^no native event: \[DONE\] \("),
-        ("Internal Server Error", "^no native event: Internal Server Error$"),
-        ("<html>" + "x" * 300, "^no native event: <html>x{194}…$"),
-        (b"\xff", "^no native event: \ufffd \\("),
-        ("[]", r"^no native event: \[\]$"),
+        ('data: {"type":"red"}\n\n', """^not an event in the native format: {"type":"red"} \\(.*'red'"""),
+        (
+            '{"detail":[{"type":"missing"}]}',
+            """native format: {"detail":\\[{"type":"missing"}\\]} \\(""",
+        ),
+        ('{"detail":"' + "x" * 300 + '"}', '^not an event in the native format: {"detail":"x{189}… \\('),
+        ("data: [DONE]\n\n", r"^not an event in the native format: \[DONE\] \("),
+        ("Internal Server Error", "^not an event in the native format: Internal Server Error$"),
+        ("<html>" + "x" * 300, "^not an event in the native format: <html>x{194}…$"),
+        (b"\xff", "^not an event in the native format: \ufffd \\("),
+        ("[]", r"^not an event in the native format: \[\]$"),
     ],
 )
 def test_what_is_no_event_is_refused(body: str | bytes, told: str) -> None:
@@ -219,9 +222,9 @@ def test_a_body_without_events(body: str | bytes) -> None:
 
 def test_events_are_told_from_what_is_none() -> None:
     """A text that nobody has read, and what is no event of ours."""
-    with pytest.raises(TypeError, match="`read_events` reads the events in it"):
+    with pytest.raises(TypeError, match="use `read_events` to read the events in it"):
         assert_events('data: {"type":"start"}\n\n', [...])  # type: ignore[arg-type]  # what a caller without types writes
-    with pytest.raises(TypeError, match=r"^\{'type': 'start'\} is no event$"):
+    with pytest.raises(TypeError, match=r"^`events` must be a list of events, got \{'type': 'start'\}$"):
         assert_events([{"type": "start"}], [...])  # type: ignore[list-item]  # as above
 
 

@@ -36,7 +36,7 @@ async def test_a_client_that_asks_for_the_network_fails(host: str) -> None:
 
     place = f"[{host}]:8000" if ":" in host else f"{host}:8000"
     assert [place] == tried
-    assert str(find(caught.value)) == f"the network is blocked in this test, and it asked for {place}: record it"
+    assert str(find(caught.value)) == f"the network is blocked in this test, which tried to reach {place}: record it"
 
 
 @pytest.mark.anyio

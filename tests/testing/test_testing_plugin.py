@@ -60,8 +60,8 @@ def test_a_missing_recording_is_told_in_one_sentence(pytester: pytest.Pytester, 
     result = pytester.runpytest_inprocess()
 
     result.assert_outcomes(errors=1)
-    how = "`pytest --record-streams=once 'test_chat.py::test_hello'` records what that test asks through*"
-    result.stdout.fnmatch_lines([f"recordings/test_chat/test_hello.jsonl is not there: {how}"])
+    how = "`pytest --record-streams=once 'test_chat.py::test_hello'` records the requests through*"
+    result.stdout.fnmatch_lines([f"recordings/test_chat/test_hello.jsonl does not exist: {how}"])
     assert [] == provider.requests
 
 
@@ -133,7 +133,7 @@ def test_what_is_not_recorded_fails_the_test(pytester: pytest.Pytester, provider
     result = pytester.runpytest_inprocess()
 
     result.assert_outcomes(failed=1)
-    how = "`pytest --record-streams=new 'test_chat.py::test_hello'` records what is missing, and `*=rewrite` *"
+    how = "`pytest --record-streams=new 'test_chat.py::test_hello'` records the missing requests, *"
     result.stdout.fnmatch_lines(["*is not recorded in*", "*bye*hello*", how])
 
 
@@ -185,7 +185,7 @@ def test_what_is_left_unplayed_fails_the_test(
 
     result.assert_outcomes(passed=passed, failed=1 - passed)
     if not passed:
-        result.stdout.fnmatch_lines(["*recorded and not asked for:*POST*"])
+        result.stdout.fnmatch_lines(["*recorded but not requested:*POST*"])
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_recording_that_is_never_opened_is_unplayed(
 
     result.assert_outcomes(passed=passed, failed=1 - passed)
     if not passed:
-        result.stdout.fnmatch_lines(["the test has not used its recording: *"])
+        result.stdout.fnmatch_lines(["the test did not use its recording: *"])
 
 
 @pytest.mark.parametrize("use", ["path", pytest.param("exchanges", marks=pytest.mark.deep), "transport"])
@@ -219,7 +219,7 @@ def test_a_recording_that_is_opened_in_any_way_is_used(
     result = pytester.runpytest_inprocess()
 
     result.assert_outcomes(passed=use != "transport", failed=use == "transport")
-    result.stdout.no_fnmatch_line("*has not used*")
+    result.stdout.no_fnmatch_line("*did not use*")
 
 
 def test_a_recording_is_named_like_the_test_with_its_parameters(
@@ -269,14 +269,13 @@ def test_who_records_what_several_tests_need_is_told(pytester: pytest.Pytester, 
     result = pytester.runpytest_inprocess("-p", "no:randomly")
 
     result.assert_outcomes(errors=4 + 4)
-    told = [line for line in result.stdout.lines if " is not there: " in line and not line.startswith("ERROR ")]
+    told = [line for line in result.stdout.lines if " does not exist: " in line and not line.startswith("ERROR ")]
     assert 1 == len({line for line in told if "test_hello.jsonl" in line})
     assert 6 == sum("`pytest --record-streams=once 'test_chat.py::test_hello'`" in line for line in told)
     (own,) = [line for line in told if "test_own.jsonl" in line]
     assert "`pytest --record-streams=once 'test_chat.py::test_own'` records" in own
-    assert own.endswith(", whole: a fault comes when it is replayed")
     (nobody,) = [line for line in told if "nobody.jsonl" in line]
-    assert nobody.endswith("the first that asks for it through `recording.transport`: `pytest --record-streams=once`")
+    assert nobody.endswith("`recording.transport` with it: `pytest --record-streams=once`")
 
 
 @pytest.mark.parametrize("passes", [True, False])
@@ -291,7 +290,7 @@ def test_what_a_provider_refuses_is_kept_if_the_test_is_about_it(passes: bool, p
     result.assert_outcomes(passed=passes, failed=not passes)
     assert ["test_hello.jsonl"] * passes == [each.name for each in folder.iterdir()]
     if not passes:
-        told = f"*test_hello.jsonl is not recorded: POST {server.url} got the status 404, and the test has not passed"
+        told = f"*test_hello.jsonl is not recorded: POST {server.url} got the status 404, and the test did not pass"
         result.stdout.fnmatch_lines([told])
 
 
@@ -310,7 +309,7 @@ SHORT = """
         ("reset_after=6000", "*: reset_after=6000 was not reached: the response has 168 bytes"),
         pytest.param("stall_after=6000", "*: stall_after=6000 was not reached*168 bytes", marks=pytest.mark.deep),
         pytest.param("garbage_at=6000", "*: garbage_at=6000 was not reached*168 bytes", marks=pytest.mark.deep),
-        ("cut_after=160", "*: cut_after=160 was not reached: the reader left before"),
+        ("cut_after=160", "*: cut_after=160 was not reached: the reader left earlier"),
         pytest.param("garbage_at=0, cut_after=160", "*: cut_after=160 was not reached: *", marks=pytest.mark.deep),
         pytest.param("stall_after=160", "", marks=pytest.mark.deep),
         pytest.param("garbage_at=0", "", marks=pytest.mark.deep),
@@ -350,7 +349,9 @@ def test_an_exchange_without_an_answer_is_no_recording(pytester: pytest.Pytester
     result = pytester.runpytest_inprocess("--record-streams=rewrite")
 
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*test_hello.jsonl is not recorded: POST http://127.0.0.1:1/ got no whole response"])
+    result.stdout.fnmatch_lines(
+        ["*test_hello.jsonl is not recorded: POST http://127.0.0.1:1/ got no complete response"]
+    )
     assert first == (folder / "test_hello.jsonl").read_bytes()
     assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
 
@@ -579,17 +580,17 @@ def test_a_replay_records_nothing(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--record-streams=once")
 
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*only what goes through `recording.transport` is recorded*"])
+    result.stdout.fnmatch_lines(["*does not exist: `recording.replay` sends no request.*"])
 
 
 @pytest.mark.parametrize(
     ("marker", "told"),
     [
-        ("'a', 'b'", "takes one name, not ('a', 'b')"),
-        ("colour='red'", "a recording has no option colour; there are allow_hosts, clock, cut,"),
+        ("'a', 'b'", "takes one name, got ('a', 'b')"),
+        ("colour='red'", "unknown option colour of a recording; the options are allow_hosts, clock, cut,"),
         ("unplayed='maybe'", "unplayed must be one of 'fail', 'ignore', got 'maybe'"),
-        ("allow_hosts='example.org'", "allow_hosts is a list of hosts, not 'example.org'"),
-        ("speed=-1", "speed is 0 or a factor"),
+        ("allow_hosts='example.org'", "allow_hosts must be a list of hosts, got 'example.org'"),
+        ("speed=-1", "speed must be 0 or a positive factor"),
     ],
 )
 def test_a_wrong_marker_is_told(marker: str, told: str, pytester: pytest.Pytester) -> None:
@@ -665,7 +666,7 @@ def test_a_marked_test_needs_not_name_the_fixture(pytester: pytest.Pytester) -> 
 
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
-        ["*NetworkBlocked: the network is blocked in this test, and it asked for 192.0.2.1:80*"]
+        ["*NetworkBlocked: the network is blocked in this test, which tried to reach 192.0.2.1:80*"]
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from streamtools import RunnerOptions, ToolCall, ToolOutcome, ToolStream
 from streamtools.events import ProviderCompleted
-from streamtools.recording import Head, RecordingWriter, describe_request
+from streamtools.recording import ExchangeHead, RecordingWriter, describe_request
 from streamtools.tools import Tool
 from streamtools.tools.context import ToolContext
 from tests.support.stories import Script, texts
@@ -130,7 +130,7 @@ async def test_what_a_tool_raises_stays_inside(
     body = json.dumps({"messages": result.messages()}).encode()
     request = describe_request("POST", "http://localhost/", [("content-type", "application/json")], body)
     recording = io.BytesIO()
-    with RecordingWriter(recording, Head(source="openai", request=request)):
+    with RecordingWriter(recording, ExchangeHead(source="openai", request=request)):
         pass
     assert result.outcomes[0].error is not None
     shown, complained = capfd.readouterr()

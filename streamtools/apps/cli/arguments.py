@@ -1,69 +1,260 @@
-"""What can be asked of the command, and what was: for each sub-command a class with its name.
-
-Its fields are the arguments, and its docstring is what `--help` says of it.
-"""
-
-# ruff: noqa: RUF009  # a dataclass takes fields that a function has made
+"""The arguments of the command, and their `--help`."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from functools import partial
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, NoReturn, get_args
 
 from streamtools import __version__
-from streamtools.apps.cli.complaints import Refused
+from streamtools.apps.cli.errors import CommandError
 from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects
 from streamtools.recording import DETECT
 from streamtools.sources import ADAPTERS
 from streamtools.tools.definitions import ProviderFormat
 
-PORT = 8765
+SERVE_PORT = 8765
 GATEWAY_PORT = 8766
-SPEED = 0.4  # slow enough to be watched: the recorded model writes 150 tokens a second
+SERVE_SPEED = 0.4  # the recorded model writes 150 tokens a second, too fast to watch
 
-_STATUS = """\
-exit status: 0; 1 if a stream failed, a recording breaks off or the output is closed; 2 if the command line or the file
-is of no use; 130 if interrupted. In each case but 0 one line on standard error says why.
+_EXIT_STATUS = """\
+Exit status: 0 on success; 1 if a stream failed, a recording breaks off or the output is closed; 2 if the command line
+or a file is invalid; 130 if interrupted. Except for 0, one line on standard error says why.
 """
 
 
-def argument(*names: str, one_of: bool = False, **how: Any) -> Any:
-    """Return the field of an argument, which is told `how` as `argparse` is; its option has its name, if no other.
+def parse(argv: Sequence[str] | None) -> Namespace:
+    """Return the arguments; `command` names the command. Raises CommandError, and SystemExit after `--help`."""
+    parser = _Parser(
+        prog="streamtools",
+        description="Watch model streams turn into text, tool calls and results.",
+        epilog=_EXIT_STATUS,
+    )
+    parser.add_argument("--version", action="version", version=f"streamtools {__version__}", help="print the version")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for add_arguments, summary in (
+        (_replay, "play a recorded stream"),
+        (_record, "record a stream"),
+        (_chat, "talk to a model"),
+        (_serve, "talk to a model on a web page"),
+        (_gateway, "give any client tools, in front of any model"),
+        (_demo, "see it work, without a network or a key"),
+    ):
+        name = add_arguments.__name__.removeprefix("_")
+        command = commands.add_parser(name, help=summary, description=add_arguments.__doc__, epilog=_EXIT_STATUS)
+        command.set_defaults(command=name)
+        add_arguments(command)
+    args = parser.parse_args(argv)
+    if args.command in ("chat", "serve"):
+        _check_model_options(args)
+    return args
 
-    Of those that are `one_of` several, one is given.
+
+class _Parser(ArgumentParser):
+    """Reports an error in one line, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise CommandError(f"{message} (see {self.prog} --help)")
+
+
+# Each function adds the arguments of the command with its name. Its docstring is the description in `--help`.
+
+
+def _replay(parser: ArgumentParser) -> None:
+    """Play a recorded stream as a live transcript with a summary. FILE is a recording of streamtools, or the
+    server-sent events that `curl -N` wrote to a file. Without --tools, calls are shown and stay pending.
     """
-    return field(metadata={"names": names, "one_of": one_of, "how": how})
+    add = parser.add_argument
+    add("file", metavar="FILE", help="a recording, or a raw capture of server-sent events")
+    _add_tools(parser)
+    _add_json(parser)
+    _add_speed(parser)
+    cuts = ("recorded", "frame", "byte", "whole")
+    add("--cut", choices=cuts, default="recorded", help="how to cut the bytes into chunks (default: %(default)s)")
+    dialects = f"{', '.join(DIALECTS)}, or auto for all"
+    add("--dialects", metavar="A,B", type=_dialects, help=f"parse calls in these dialects: {dialects} (default: auto)")
 
 
-def read_dialects(text: str) -> tuple[Dialect, ...]:
-    """Return the dialects that are named, with commas between them."""
+def _record(parser: ArgumentParser) -> None:
+    """Send a request to a provider, record the streamed response with its chunks and times, and show it. Only harmless
+    headers are recorded, and no request body without --record-body. Keys of known formats are overwritten.
+    """
+    add = parser.add_argument
+    add("--url", required=True, help="the URL to request, with POST if there is a --body")
+    add("--out", required=True, metavar="FILE", help="the recording; overwritten, readable only by its owner")
+    add("--body", metavar="FILE", help="the request body; - is standard input")
+    add(
+        "--header",
+        dest="headers",
+        metavar="NAME:VALUE",
+        action="append",
+        type=_header,
+        default=[],
+        help="a request header, such as 'authorization: Bearer …'; can be repeated",
+    )
+    add("--source", choices=(DETECT, *ADAPTERS), default=DETECT, help="the wire format (default: %(default)s)")
+    pattern = "also overwrite matches of this regular expression; can be repeated"
+    add("--redact", metavar="PATTERN", action="append", type=_pattern, default=[], help=pattern)
+    _add_record_body(parser)
+    _add_json(parser)
+
+
+def _chat(parser: ArgumentParser) -> None:
+    """Talk to a model. Answers are a live transcript with a summary. Questions are lines of standard input. On a
+    terminal, Markdown is rendered, and /help lists commands. /quit or the end of the input ends the chat. Ctrl-C stops
+    an answer; pressed twice, or at an empty prompt, it ends the chat. The API key is read from the provider's usual
+    environment variable.
+    """
+    add = parser.add_argument
+    _add_model_options(parser, required=True)
+    add("--record", metavar="FILE", help="record the responses of the server to this file")
+    _add_record_body(parser)
+    add(
+        "--continue",
+        dest="conversation_file",
+        metavar="FILE",
+        help="continue the conversation in this file, if it exists, and save the conversation after each answer",
+    )
+    add("--once", metavar="QUESTION", help="ask this question, and exit after the answer")
+    add("--raw", action="store_true", help="show calls and Markdown as the model wrote them")
+    _add_json(parser)
+
+
+def _serve(parser: ArgumentParser) -> None:
+    """Serve a page on this machine for talking to a model and watching the stream: text, calls, results, and events.
+    Without --model, recorded answers of a real model are played. The API key is read from the provider's usual
+    environment variable, and stays in the server.
+    """
+    add = parser.add_argument
+    add("files", metavar="FILE", nargs="*", help="show these recordings, or raw captures, in the debugger")
+    _add_model_options(parser, required=False)
+    host = "the address to listen on (default: 127.0.0.1, this machine only); its visitors can run the tools"
+    add("--host", default="127.0.0.1", help=host)
+    add("--port", type=_port, default=SERVE_PORT, help="the port; 0 for any free port (default: %(default)s)")
+    name = "also answer to this host name, such as the name of a reverse proxy; can be repeated"
+    add("--allow-host", dest="allowed_hosts", metavar="NAME", action="append", default=[], help=name)
+    _add_speed(parser, SERVE_SPEED)
+
+
+def _gateway(parser: ArgumentParser) -> None:
+    """Serve clients of OpenAI's and Anthropic's APIs, in front of a chat completions server. Tool calls that the model
+    writes as text become native calls for the clients. API keys are never on the command line.
+    """
+    add = parser.add_argument
+    add("--upstream", metavar="URL", help="the server to call, such as http://127.0.0.1:8080/v1")
+    add("--config", metavar="FILE", help="a TOML file with these and more options")
+    add("--mode", choices=("text", "native", "auto"), help="how models make calls (default: text)")
+    apis = ("openai", "ollama", "llama.cpp", "vllm")
+    add("--api", choices=apis, help="the API of the server (default: openai)")
+    dialect = "teach the first of these dialects, and parse all; can be repeated (default: by the model's name)"
+    add("--dialect", dest="dialects", metavar="ID", action="append", help=dialect)
+    add("--few-shot", action="store_true", default=None, help="teach with examples, for base models")
+    add("--host", help="the address to listen on (default: 127.0.0.1, this machine only)")
+    add("--port", type=_port, help=f"the port; 0 for any free port (default: {GATEWAY_PORT})")
+    add("--allow-host", dest="hosts", metavar="NAME", action="append", help="also answer to this host name")
+    add("--key-env", metavar="NAME", help="the environment variable with the key for the server")
+    add("--client-key-env", metavar="NAME", help="the environment variable with the key that clients must send")
+    add("--record", metavar="FILE", help="record the requests to the server and its responses")
+
+
+def _demo(parser: ArgumentParser) -> None:
+    """Stream recorded answers of a real model from a local server, read them as a backend would, run the tools that
+    they call, and show everything.
+    """
+    parser.add_argument("--all", action="store_true", help="play all recordings in the package, not three")
+    _add_speed(parser)
+
+
+# Arguments that several commands share.
+
+
+def _add_model_options(parser: ArgumentParser, *, required: bool) -> None:
+    add = parser.add_argument
+    add("--model", metavar="NAME", required=required, help="the provider's name of the model")
+    add("--url", help="the base URL of the server, such as http://127.0.0.1:8080/v1 (default: the provider's)")
+    add(
+        "--api", choices=get_args(ProviderFormat), default="openai", help="the API of the server (default: %(default)s)"
+    )
+    dialect = "teach the model to write calls as text in this dialect (default: native calls of the API)"
+    add("--dialect", metavar="NAME", type=_taught_dialect, help=dialect)
+    _add_tools(parser)
+    emulate = "ask for calls in a separate request: if the model made none, or always (default: %(default)s)"
+    add("--emulate", choices=("off", "fallback", "force"), default="off", help=emulate)
+    add("--few-shot", action="store_true", help="teach the dialect with examples too, for base models")
+    add("--system", metavar="TEXT", help="the system prompt")
+    add(
+        "--option",
+        dest="options",
+        metavar="NAME=VALUE",
+        action="append",
+        type=_request_option,
+        default=[],
+        help="a request parameter, such as temperature=0; the value is JSON, or else a string; can be repeated",
+    )
+
+
+def _check_model_options(args: Namespace) -> None:
+    """Raise CommandError for options that do not fit together."""
+    if args.model is not None and not args.model.strip():
+        raise CommandError(f"--model must name a model, got {args.model!r}")
+    if args.few_shot and (args.dialect is None or args.tools is None):
+        raise CommandError("--few-shot shows calls of --tools in a --dialect, and needs both")
+    if args.command == "serve" and args.model is not None and args.files:
+        raise CommandError("FILE and --model exclude each other: a file is played, a model answers")
+    if args.model is None:
+        defaults = {"url": None, "dialect": None, "tools": None, "system": None, "emulate": "off", "api": "openai"}
+        given = [name for name, default in defaults.items() if getattr(args, name) != default]
+        given += ["option"] if args.options else []
+        if given:
+            raise CommandError(f"--{given[0]} needs a --model: without a model, recordings are played")
+
+
+def _add_tools(parser: ArgumentParser) -> None:
+    tools = "run calls with these tools: a ToolRegistry, a tool, functions, or a list of them"
+    parser.add_argument("--tools", metavar="MODULE:NAME", help=f"{tools}; the current directory is searched, too")
+
+
+def _add_json(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print only events, one JSON object per line")
+
+
+def _add_record_body(parser: ArgumentParser) -> None:
+    body = "record request bodies, too; they may contain private data"
+    parser.add_argument("--record-body", action="store_true", help=body)
+
+
+def _add_speed(parser: ArgumentParser, default: float = 1.0) -> None:
+    speed = f"1 for the recorded timing, 2 for twice as fast, 0 for no waiting (default: {default:g})"
+    parser.add_argument("--speed", metavar="X", type=_speed, default=default, help=speed)
+
+
+# Argument types.
+
+
+def _dialects(text: str) -> tuple[Dialect, ...]:
     names = [name.strip() for name in text.split(",")]
     try:
         return choose_dialects("auto" if names == ["auto"] else list(filter(None, names)))
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise ArgumentTypeError(str(error)) from None
 
 
-def _taught(text: str) -> Dialect:
-    (dialect, *others) = read_dialects(text) or (None,)
-    if dialect is None or others:
-        raise argparse.ArgumentTypeError(f"one dialect is taught, and {text!r} is not one")
-    if not dialect.teachable:
-        why = f"calls of the dialect {dialect.id!r} hold tokens of a chat template, which no prompt can write"
-        raise argparse.ArgumentTypeError(why)
-    return dialect
+def _taught_dialect(text: str) -> Dialect:
+    dialects = _dialects(text)
+    if len(dialects) != 1:
+        raise ArgumentTypeError(f"expected one dialect, got {text!r}")
+    if not dialects[0].teachable:
+        raise ArgumentTypeError(f"{dialects[0].id!r} cannot be taught: its calls contain tokens of a chat template")
+    return dialects[0]
 
 
-def _option(text: str) -> tuple[str, Any]:
+def _request_option(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise argparse.ArgumentTypeError(f"an option is NAME=VALUE, such as temperature=0, and {text!r} is not")
+        raise ArgumentTypeError(f"expected NAME=VALUE, such as temperature=0, got {text!r}")
     try:
         return name, json.loads(value)
     except (ValueError, RecursionError):
@@ -74,14 +265,14 @@ def _speed(text: str) -> float:
     with suppress(ValueError):
         if 0 <= (speed := float(text)) < float("inf"):
             return speed
-    raise argparse.ArgumentTypeError(f"a speed is 0 or a factor such as 0.5 or 2, and {text!r} is neither")
+    raise ArgumentTypeError(f"expected 0 or a factor such as 0.5 or 2, got {text!r}")
 
 
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not (name.strip() and colon):
         shown = text if len(text) <= 20 else f"{text[:8]}…"  # the rest may be a key
-        raise argparse.ArgumentTypeError(f"a header is NAME:VALUE, such as 'accept: */*', and {shown!r} is not")
+        raise ArgumentTypeError(f"expected NAME:VALUE, such as 'accept: */*', got {shown!r}")
     return name.strip(), value.strip()
 
 
@@ -89,279 +280,10 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+        raise ArgumentTypeError(f"invalid regular expression {text!r}: {error}") from None
 
 
-def _number(text: str, *, least: int, most: int, what: str) -> int:
-    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
-        raise argparse.ArgumentTypeError(f"{what}, and {text!r} is none")
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) <= 65535):
+        raise ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
     return int(text)
-
-
-_port = partial(_number, least=0, most=65535, what="a port is a number up to 65535")
-
-
-def _add_speed(default: float = 1.0) -> Any:
-    how = f"how fast: 1 is the recorded timing, 2 twice as fast, 0 without waiting (default: {default:g})"
-    return argument(metavar="X", type=_speed, default=default, help=how)
-
-
-_TOOLS: dict[str, Any] = {
-    "metavar": "MODULE:NAME",
-    "help": "run the calls with these tools: a ToolRegistry, a tool, functions, or a list of them; "
-    "modules are looked for in the current directory, too",
-}
-_MODEL: dict[str, Any] = {"metavar": "NAME", "help": "what its provider calls the model"}
-_JSON: dict[str, Any] = {"action": "store_true", "help": "print events, one JSON object a line, and nothing else"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelArguments:
-    """A model, and how it is asked. Only `serve` does without a model."""
-
-    model: str | None = argument(**_MODEL)
-    url: str | None = argument(
-        help="the address of the server, such as http://127.0.0.1:8080/v1 (default: that of the provider)"
-    )
-    api: ProviderFormat = argument(
-        choices=get_args(ProviderFormat), default="openai", help="how the server is spoken to (default: openai)"
-    )
-    dialect: Dialect | None = argument(
-        metavar="NAME",
-        type=_taught,
-        help="calls are text, written in this way, which the model is taught (default: the calls of the API, and text "
-        "that is a call as models of that name write it, or as auto reads them)",
-    )
-    tools: str | None = argument(**_TOOLS)
-    emulate: Literal["off", "fallback", "force"] = argument(
-        choices=("off", "fallback", "force"),
-        default="off",
-        help="ask the model in a request of its own which tools are needed: where it made no call, or always "
-        "(default: off)",
-    )
-    few_shot: bool = argument(action="store_true", help="teach the dialect with examples too, for base models")
-    system: str | None = argument(metavar="TEXT", help="the system prompt")
-    options: dict[str, Any] = argument(
-        "--option",
-        metavar="NAME=VALUE",
-        action="append",
-        type=_option,
-        help="put this into each request, such as temperature=0; the value is JSON, or else a text; may be repeated",
-    )
-
-    def __post_init__(self) -> None:
-        """Put what was given in order. Raises `Refused` for what does not go together."""
-        object.__setattr__(self, "options", dict(self.options or ()))
-        if self.model is not None and not self.model.strip():
-            raise Refused(f"--model takes the name of a model, and {self.model!r} is none")
-        if self.few_shot and (self.dialect is None or self.tools is None):
-            raise Refused("--few-shot shows calls of --tools in a --dialect, and needs both")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replay:
-    """Play a recorded stream as a live transcript, with a summary. FILE is a recording of streamtools, or the
-    server-sent events that `curl -N` wrote into a file. Without --tools, calls are reported and stay pending.
-    """
-
-    file: str = argument("file", metavar="FILE", help="a recording, or a raw capture of server-sent events")
-    tools: str | None = argument(**_TOOLS)
-    json: bool = argument(**_JSON)
-    speed: float = _add_speed()
-    cut: Any = argument(
-        choices=("recorded", "frame", "byte", "whole"),
-        default="recorded",
-        help="how the bytes are cut (default: %(default)s)",
-    )
-    dialects: tuple[Dialect, ...] | None = argument(
-        metavar="A,B",
-        type=read_dialects,
-        help=f"read calls that are written in these ways: {', '.join(DIALECTS)}, or auto for all (default: auto)",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """Ask a provider, write what it streams into a recording with its cuts and times, and show it as it comes; or make
-    a recording of a stream that was saved. Headers are written from a short list; what is named like a credential, and
-    keys of known formats wherever they stand, are overwritten.
-    """
-
-    url: str | None = argument(one_of=True, help="the address to ask, with POST if there is a --body")
-    origin: str | None = argument(
-        "--from",
-        one_of=True,
-        metavar="FILE",
-        help="a stream that was saved: what `curl -N` wrote, the payloads of its events one a line (chunks.txt), or a "
-        "recording, to be redacted once more",
-    )
-    out: str = argument(required=True, metavar="FILE", help="the recording; written anew, for your eyes only")
-    body: str | None = argument(metavar="FILE", help="send this; - is standard input")
-    headers: list[tuple[str, str]] = argument(
-        "--header",
-        metavar="NAME:VALUE",
-        action="append",
-        type=_header,
-        default=[],
-        help="send this header, such as 'authorization: Bearer …'; may be repeated",
-    )
-    source: str = argument(
-        choices=(DETECT, *ADAPTERS), default=DETECT, help="whose stream it is (default: that is seen when it is read)"
-    )
-    redact: list[re.Pattern[str]] = argument(
-        metavar="PATTERN",
-        action="append",
-        type=_pattern,
-        default=[],
-        help="overwrite what this regular expression matches, too; may be repeated",
-    )
-    keep_unreadable: bool = argument(
-        action="store_true", help="write a --body, too, that cannot be looked through for secrets, such as an image"
-    )
-    json: bool = argument(**_JSON)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chat(ModelArguments):
-    """Talk to a model, as a live transcript with a summary of each answer. Questions are lines of standard input; on a
-    terminal, Markdown is drawn, and /help lists commands. /quit or the end of the input ends the chat. Ctrl-C stops an
-    answer; pressed twice, or at an empty prompt, it ends the chat. The key is that of the provider's usual environment
-    variable.
-    """
-
-    model: str = argument(required=True, **_MODEL)
-    record: str | None = argument(metavar="FILE", help="write all that the server answers into this recording")
-    kept: str | None = argument(
-        "--continue",
-        metavar="FILE",
-        help="go on with the conversation in this file, if there is one yet, and keep it there after each answer",
-    )
-    once: str | None = argument(metavar="QUESTION", help="ask this, and end with the answer")
-    raw: bool = argument(action="store_true", help="show calls and Markdown as the model wrote them")
-    json: bool = argument(**_JSON)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Serve(ModelArguments):
-    """Serve a page on this machine for talking to a model and watching what streams: text, calls, results, and the
-    events behind them. Without --model, recorded answers of a real model are played. The key is that of the provider's
-    usual environment variable, and stays here.
-    """
-
-    files: list[str] = argument(
-        "files",
-        metavar="FILE",
-        nargs="*",
-        help="show these recordings, or raw captures, in the debugger: bytes and events side by side, at any cut",
-    )
-    host: str = argument(
-        default="127.0.0.1",
-        help="the address to listen at (default: 127.0.0.1, this machine alone); whoever reaches it can run the tools",
-    )
-    port: int = argument(type=_port, default=PORT, help=f"the port (default: {PORT}; 0: any that is free)")
-    allowed: list[str] = argument(
-        "--allow-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="answer under this name, too, such as that of a proxy in front; may be repeated",
-    )
-    speed: float = _add_speed(SPEED)
-
-    def __post_init__(self) -> None:
-        """Do so, too. Raises `Refused` for options of a model that is missing."""
-        super().__post_init__()
-        if self.files and self.model is not None:
-            raise Refused("a FILE is played, and a --model answers: one of them")
-        if self.model is None:
-            usual = {"emulate": "off", "api": "openai"}
-            told = {name: getattr(self, name) for name in ("url", "dialect", "tools", "system", "options", *usual)}
-            if needless := [name for name, value in told.items() if value and value != usual.get(name)]:
-                name = "option" if needless[0] == "options" else needless[0]
-                raise Refused(f"--{name} needs a --model: without one, recordings are played")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gateway:
-    """Listen for clients of OpenAI's and Anthropic's APIs, and ask a server of chat completions, whose model writes its
-    calls into the text: the clients have native ones. Keys are never on the command line.
-    """
-
-    upstream: str | None = argument(metavar="URL", help="the server to ask, such as http://127.0.0.1:8080/v1")
-    config: str | None = argument(metavar="FILE", help="a file of TOML with these and further options")
-    mode: str | None = argument(choices=("text", "native", "auto"), help="how models call (default: text)")
-    api: str | None = argument(
-        choices=("openai", "ollama", "llama.cpp", "vllm"), help="what the server speaks (default: openai)"
-    )
-    dialects: list[str] | None = argument(
-        "--dialect",
-        metavar="ID",
-        action="append",
-        help="teach the first of these, and read them; may be repeated; docs/dialects.md lists them (default: the "
-        "dialect of the model's name, or else tilde_fence; all are read)",
-    )
-    few_shot: bool | None = argument(action="store_true", default=None, help="teach with examples, for base models")
-    host: str | None = argument(help="the address to listen at (default: 127.0.0.1, this machine alone)")
-    port: int | None = argument(type=_port, help=f"the port (default: {GATEWAY_PORT}; 0: any that is free)")
-    hosts: list[str] | None = argument("--allow-host", metavar="NAME", action="append", help="also answer to this name")
-    key_env: str | None = argument(metavar="NAME", help="the variable with the key for the server, for all clients")
-    client_key_env: str | None = argument(metavar="NAME", help="the variable with the key that clients have to send")
-    record: str | None = argument(metavar="FILE", help="write what the server is asked and answers into a recording")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Demo:
-    """Start a server on this machine that streams recorded answers of a real model, read them as a backend would, run
-    the tools that they call, and show all of it.
-    """
-
-    all: bool = argument(action="store_true", help="play all recordings that come with streamtools, not three")
-    speed: float = _add_speed()
-
-
-Command = Replay | Record | Chat | Serve | Gateway | Demo
-
-_ABOUT: dict[type[Command], str] = {
-    Replay: "play a recorded stream",
-    Record: "record a stream",
-    Chat: "talk to a model",
-    Serve: "talk to a model on a web page",
-    Gateway: "give any client tools, in front of any model",
-    Demo: "see it work, without a network or a key",
-}
-
-
-def parse(argv: Sequence[str] | None) -> Command:
-    """Return what was asked. Raises `Refused`, and SystemExit behind `--help` and `--version`, which are answered."""
-    given = vars(_parser().parse_args(argv))
-    command: type[Command] = given.pop("command")
-    return command(**given)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Refuses in one line; argparse would print the usage, too."""
-
-    def error(self, message: str) -> NoReturn:
-        raise Refused(f"{message} (see {self.prog} --help)")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="streamtools", description="Watch model streams turn into text, tool calls and results.", epilog=_STATUS
-    )
-    parser.add_argument("--version", action="version", version=f"streamtools {__version__}", help="print the version")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command, about in _ABOUT.items():
-        of_command = commands.add_parser(
-            command.__name__.lower(), help=about, description=command.__doc__, epilog=_STATUS
-        )
-        of_command.set_defaults(command=command)
-        one_of: Any = None
-        for each in fields(command):
-            names, how = each.metadata["names"] or (f"--{each.name.replace('_', '-')}",), dict(each.metadata["how"])
-            if names[0].startswith("-"):
-                how["dest"] = each.name
-            if each.metadata["one_of"]:
-                one_of = one_of or of_command.add_mutually_exclusive_group(required=True)
-            (one_of if each.metadata["one_of"] else of_command).add_argument(*names, **how)
-    return parser

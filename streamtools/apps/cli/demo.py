@@ -1,12 +1,13 @@
-"""`streamtools demo`: the whole way that an answer takes, on one machine.
+"""`streamtools demo`: the path of an answer through a backend, without a network.
 
-Answers of a real model are recorded; a transport of httpx plays them, with the chunks and the timing of the network.
-The rest is what a backend does: it posts the messages, reads server-sent events, runs the tools.
+A transport of httpx plays recorded answers of a real model, with the recorded chunks and times. The rest is what a
+backend does: post the messages, read the server-sent events, run the tools.
 """
 
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -16,19 +17,16 @@ import httpx
 from httpx_sse import aconnect_sse
 
 from streamtools import sources
-from streamtools.apps.cli import arguments
-from streamtools.apps.cli.complaints import Complaints
-from streamtools.apps.cli.recordings import open_transcript
-from streamtools.recording import Head, ReplayTransport, read_recording, shipped
+from streamtools.apps.cli.errors import ErrorOutput
+from streamtools.apps.cli.views import open_transcript
+from streamtools.recording import ExchangeHead, ReplayTransport, read_recording, shipped
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools import ToolError, ToolRegistry, ToolResult, tool
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # needs rich, which is optional
     from streamtools.apps.cli.transcript import Transcript
 
-
-# Invented, as the demo says: it must work without a network. Degrees Celsius.
-_READINGS = {
+_WEATHER = {
     "Berlin": ("clear", 11),
     "Lima": ("fog", 18),
     "Madrid": ("sunny", 24),
@@ -39,15 +37,16 @@ _READINGS = {
     "Vienna": ("windy", 9),
     "東京": ("cloudy", 19),
 }
+"""Invented, in degrees Celsius: the demo works without a network."""
 
 
 @tool(examples=[{"city": "Berlin"}, {"city": "Lima"}, {"city": "Oslo"}])
 def get_weather(city: str) -> Any:
     """Tell the weather in a city. The readings are invented."""
-    reading = _READINGS.get(city.strip().title())
-    if reading is None:
-        raise ToolError(f"there is no reading for {city[:40]!r}; there are {', '.join(_READINGS)}")
-    sky, degrees = reading
+    weather = _WEATHER.get(city.strip().title())
+    if weather is None:
+        raise ToolError(f"there is no reading for {city[:40]!r}; there are {', '.join(_WEATHER)}")
+    sky, degrees = weather
     text = f"{city}: {sky}, {degrees} °C"
     return ToolResult(model=f"{degrees} °C, {sky}", ui={"city": city, "sky": sky, "celsius": degrees, "message": text})
 
@@ -59,25 +58,24 @@ def add(a: float, b: float) -> float:
 
 
 TOOLS = ToolRegistry(get_weather, add)
-"""Both of them: `streamtools replay FILE --tools streamtools.apps.cli.demo:TOOLS` runs them on any recording."""
-
+"""`streamtools replay FILE --tools streamtools.apps.cli.demo:TOOLS` runs them on any recording."""
 
 FEATURED = ("tilde-call", "hash-call", "headings")
-"""A call in each of the two dialects, and headings that look like the beginning of one. None quotes a marker."""
+"""A call in each seed format, and headings that look like the beginning of a call."""
 
 
-def run_demo(asked: arguments.Demo, output: TextIO, complaints: Complaints) -> int:
-    """Play the recordings that were asked for, and return the exit status."""
-    transcript = open_transcript(output, complaints)
-    names = dict.fromkeys([*FEATURED, *(shipped() if asked.all else ())])
-    return anyio.run(_demo, {name: shipped()[name] for name in names}, asked.speed, transcript, complaints)
+def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
+    """Play the recordings, and return the exit status."""
+    transcript = open_transcript(output, errors)
+    names = dict.fromkeys([*FEATURED, *(shipped() if args.all else ())])
+    return anyio.run(_demo, {name: shipped()[name] for name in names}, args.speed, transcript, errors)
 
 
-async def _demo(paths: Mapping[str, Path], speed: float, transcript: Transcript, complaints: Complaints) -> int:
+async def _demo(paths: Mapping[str, Path], speed: float, transcript: Transcript, errors: ErrorOutput) -> int:
     status = 0
     recordings = {name: read_recording(path) for name, path in paths.items()}
-    models = " and ".join(models_of(each.head for each in recordings.values()))
-    transcript.remark(f"{models} answers, recorded. The tools run here; their weather is invented.")
+    models = " and ".join(model_names(recording.head for recording in recordings.values()))
+    transcript.remark(f"Recorded answers of {models}. The tools run here; their weather is invented.")
     for name, recording in recordings.items():
         assert recording.head.request is not None
         body: Any = recording.head.request.body
@@ -85,20 +83,20 @@ async def _demo(paths: Mapping[str, Path], speed: float, transcript: Transcript,
         transport = ReplayTransport(paths[name], speed=speed)
         start = time.perf_counter()
         async with (
-            httpx.AsyncClient(transport=transport, timeout=None) as client,  # noqa: S113 - it may play slowly
+            httpx.AsyncClient(transport=transport, timeout=None) as client,  # noqa: S113 - a slow replay may take long
             aconnect_sse(client, "POST", recording.head.request.url, json=body) as response,
             ToolStream(sources.openai(response), tools=TOOLS) as events,
         ):
             async for event in events:
                 transcript.show(event)
-        transcript.summarise(events.result, time.perf_counter() - start)
-        status = max(status, complaints.status_of(name, events.result))
+        transcript.summarize(events.result, time.perf_counter() - start)
+        status = max(status, errors.report_result(name, events.result))
     if len(recordings) == len(FEATURED):
-        transcript.remark("streamtools demo --all plays the others, too: calls in code blocks, a call that is cut, …")
+        transcript.remark("streamtools demo --all also plays calls in code blocks, a call that is cut off, …")
     return status
 
 
-def models_of(heads: Iterable[Head]) -> list[str]:
-    """Return the models that were asked, each once."""
-    bodies = [each.request.body for each in heads if each.request is not None]
-    return list(dict.fromkeys(str(each.get("model")) for each in bodies if isinstance(each, dict)))
+def model_names(heads: Iterable[ExchangeHead]) -> list[str]:
+    """Return the models in the recorded requests, each once."""
+    bodies = [head.request.body for head in heads if head.request is not None]
+    return list(dict.fromkeys(str(body.get("model")) for body in bodies if isinstance(body, dict)))

@@ -19,7 +19,7 @@ from streamtools import events
 from streamtools.errors import Code
 from streamtools.events import SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.recording import DETECT, Cut, Head, OpenRecording, recut
+from streamtools.recording import DETECT, Cut, ExchangeHead, OpenRecording, recut
 from streamtools.recording.event_replay import adapter_of
 
 Kind: TypeAlias = Literal["call", "error", "warning", "markup", "reasoning", "near", "native"]
@@ -120,7 +120,7 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
     )
 
 
-def question_of(head: Head) -> str:
+def question_of(head: ExchangeHead) -> str:
     """Return the last message of the request if it is a string in `messages`, as in most wire formats, else ""."""
     body = head.request.body if head.request is not None else None
     messages = body.get("messages") if isinstance(body, dict) else None

@@ -7,7 +7,6 @@ target `decisions` holds them to it.
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
 import tempfile
@@ -24,9 +23,8 @@ from streamtools.events import SourceEvent, UIEvent, read_source_event
 from streamtools.history import Format, Message, read_messages, write_messages
 from streamtools.history.calls_in_text import neutralise_quotations
 from streamtools.limits import Limits
-from streamtools.recording import redact
-from streamtools.recording.file_reader import find_exchanges, read_recordings
-from streamtools.recording.file_writer import import_stream
+from streamtools.recording import redaction
+from streamtools.recording.reader import find_exchanges, read_recordings
 from streamtools.recording.scrubbing import Scrubber
 from streamtools.serving.client_frames import FrameError, read_frame
 from streamtools.sources import ADAPTERS
@@ -232,19 +230,18 @@ def _scrub(parts: list[Any]) -> None:
 
 
 def _redact(parts: list[Any]) -> None:
-    redact.redact_text("".join(parts))
-    redact.redact_url("https://a.test/?" + "".join(parts))
+    redaction.redact_text("".join(parts))
+    redaction.redact_url("https://a.test/?" + "".join(parts))
 
 
 def _redact_headers(parts: list[Any]) -> None:
     text = "".join(parts)
     headers = [("authorization", text), ("cookie", text)]
-    redact.redact_request(redact.describe_request("POST", "https://a.test/?key=" + text, headers, b""))
+    redaction.describe_request("POST", "https://a.test/?key=" + text, headers)
 
 
 def _redact_body(body: Callable[[list[Any]], str], parts: list[Any]) -> None:
-    headers = [("content-type", "application/json")]
-    redact.redact_request(redact.describe_request("POST", "https://a.test/", headers, body(parts).encode()))
+    redaction.describe_request("POST", "https://a.test/", [], body(parts).encode(), record_body=True)
 
 
 @cache
@@ -259,7 +256,6 @@ def _recording(parts: list[Any]) -> None:
         lambda: read_recordings(path),
         lambda: read_recordings(path, strict=False),
         lambda: find_exchanges(path),
-        lambda: import_stream(path, io.BytesIO()),
     )
     for read in readers:
         with contextlib.suppress(RecordingError):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from streamtools.apps.cli.complaints import Printable, one_line
+from streamtools.apps.cli.printable import Printable, one_line
 from streamtools.events import UIEvent, read_source_event
 from streamtools.history import Message, User, read_messages, write_messages
 from streamtools.history.parts import steps_to_history

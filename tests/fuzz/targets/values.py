@@ -18,8 +18,8 @@ from streamtools.errors import Code
 from streamtools.events import SourceEvent, TextDelta
 from streamtools.json_values import Draft
 from streamtools.parsing.value_reader import ValueReader
-from streamtools.recording.file_reader import Chunks, OpenRecording
-from streamtools.recording.format import Chunk, End, Head
+from streamtools.recording.format import Chunk, ExchangeHead, StreamEnd
+from streamtools.recording.reader import Chunks, OpenRecording
 from streamtools.stream.result import Collector
 from streamtools.typed import OutputType
 from tests.fuzz.growth import LONG, NUMBER, Grammar
@@ -132,10 +132,10 @@ def _debug(size: int, parts: list[str]) -> None:
 
     def chunks() -> Chunks:
         yield Chunk(0.0, b"".join(frames))
-        return End("end", 0.0)
+        return StreamEnd("end", 0.0)
 
     nothing: Any = io.BytesIO()
-    dissect(OpenRecording("", Head(source="openai"), chunks(), nothing))
+    dissect(OpenRecording("", ExchangeHead(source="openai"), chunks(), nothing))
 
 
 GRAMMARS: dict[str, Grammar] = {

@@ -1,0 +1,93 @@
+"""Errors of the command line: one line each on standard error.
+
+`CommandError` ends a command. `ErrorOutput` writes its message, the reason of a failed stream, and the library's log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, TextIO
+
+import structlog
+
+from streamtools.apps.cli.printable import one_line
+from streamtools.stream.result import TurnResult
+
+
+class CommandError(Exception):
+    """Ends the command with a one-line message and an exit status."""
+
+    def __init__(self, message: str, *, status: int = 2) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def reason_of(error: Exception) -> object:
+    """Return the operating system's message if there is one, else the error itself."""
+    return getattr(error, "strerror", None) or error
+
+
+class ErrorOutput:
+    """Writes lines to `stream`, which is standard error. A closed stream is not an error.
+
+    `before_line` is called before a line is written. A transcript on the same terminal ends its own line then.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream  # None if the process was started without standard error
+        self._cause: str | None = None
+        self.before_line: Callable[[], object] | None = None
+
+    @property
+    def is_terminal(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def write(self, text: str) -> None:
+        """Write `text` as one line."""
+        if self._stream is None:
+            return
+        if self.before_line is not None:
+            with contextlib.suppress(OSError):
+                self.before_line()
+        with contextlib.suppress(OSError):
+            self._stream.write(f"streamtools: {one_line(text)}\n")
+            self._stream.flush()
+
+    def report_result(self, name: str, result: TurnResult) -> int:
+        """Return the exit status of a run. Writes the reason of a failed run, with the cause from the log."""
+        if result.reason != "failed":
+            return 0
+        failure = next((error for error in reversed(result.errors) if error.call_id is None), None)
+        reasons = [failure.message if failure else "unknown reason", self._cause]
+        self.write(f"{name}: the stream failed: {': '.join(reason for reason in reasons if reason)}")
+        return 1
+
+    @contextlib.contextmanager
+    def capture_logs(self) -> Iterator[None]:
+        """Write log records of the library, from level warning on, while the block runs."""
+        before = structlog.get_config() if structlog.is_configured() else None
+        structlog.configure(
+            processors=[self._write_log],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            logger_factory=structlog.ReturnLoggerFactory(),
+            cache_logger_on_first_use=False,
+        )
+        try:
+            yield
+        finally:
+            structlog.reset_defaults()
+            if before is not None:
+                structlog.configure(**before)
+
+    def _write_log(self, logger: object, level: str, fields: Any) -> NoReturn:
+        """Write one record. This is the last processor of structlog."""
+        event = fields.pop("event")
+        if event == "stream_failed":  # `report_result` reports it at the end
+            self._cause = fields.get("cause")
+        else:
+            shown = {key: value for key, value in fields.items() if key not in ("logger", "exception")}
+            details = "".join(f" {key}={value}" for key, value in shown.items() if value is not None)
+            self.write(f"{level}: {event}{details}")
+        raise structlog.DropEvent

@@ -1,0 +1,132 @@
+"""`streamtools gateway`: run the gateway application of `streamtools.gateway.service`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+import msgspec
+
+from streamtools.apps.cli.arguments import GATEWAY_PORT
+from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
+from streamtools.apps.cli.servers import is_loopback, listen, require_web_extra, run_server, url_host
+from streamtools.conversation.prompts import Example
+
+
+class FallbackConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """An upstream that is called if those before it fail."""
+
+    url: str
+    model: str | None = None
+    prefill: Literal["", "vllm", "sglang", "llama.cpp", "deepseek", "mistral"] = ""
+    key_env: str | None = None
+    key_file: str | None = None
+
+
+class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """The TOML file, with the command line taking precedence. None leaves the default to the gateway."""
+
+    upstream: str = ""
+    mode: Literal["text", "native", "auto"] | dict[str, Literal["text", "native", "auto"]] | None = None
+    api: Literal["openai", "ollama", "llama.cpp", "vllm"] | None = None
+    dialects: list[str] | None = None
+    few_shot: bool | list[Example] | None = None
+    on_malformed: Literal["text", "error"] | None = None
+    ask_again: int | None = None
+    fallbacks: list[FallbackConfig] = []
+    hosts: list[str] = []
+    origins: list[str] | None = None
+    record: str | None = None
+    max_body: int | None = None
+    max_running: int | None = None
+    timeout: float | None = None
+    longest: float | None = None
+    keep_alive: float | None = None
+    send_timeout: float | None = None
+    drain: float = 10.0
+    host: str = "127.0.0.1"
+    port: int = GATEWAY_PORT
+    key_env: str | None = None
+    key_file: str | None = None
+    client_key_env: str | None = None
+    client_key_file: str | None = None
+
+
+_COMMAND_FIELDS = {"fallbacks", "host", "port", "key_env", "key_file", "client_key_env", "client_key_file"}
+"""The fields that are not parameters of the application."""
+
+
+def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
+    """Serve until a signal ends the process, and return the exit status."""
+    with require_web_extra("the gateway"):
+        from streamtools.gateway import FallbackUpstream
+        from streamtools.gateway.service import app
+    config = read_config(args)
+    key = _read_key(config.key_env, config.key_file)
+    client_key = _read_key(config.client_key_env, config.client_key_file)
+    fallback_keys = [_read_key(fallback.key_env, fallback.key_file) for fallback in config.fallbacks]
+    options: dict[str, Any] = {
+        name: value
+        for name in config.__struct_fields__
+        if name not in _COMMAND_FIELDS and (value := getattr(config, name)) is not None
+    }
+    options["hosts"] = [host.lower() for host in (config.host, *config.hosts)]
+    with listen(config.host, config.port) as listener:
+        is_open = client_key is None and not is_loopback(listener)
+        if is_open and any([key, *fallback_keys]):
+            raise CommandError(
+                f"everyone who can connect to {url_host(config.host)} could use the gateway's key: set a key for "
+                "clients with --client-key-env, or listen on 127.0.0.1"
+            )
+        try:
+            options["fallbacks"] = [
+                FallbackUpstream(url=fallback.url, model=fallback.model, prefill=fallback.prefill, key=fallback_key)
+                for fallback, fallback_key in zip(config.fallbacks, fallback_keys, strict=True)
+            ]
+            gateway = app(**options, key=key, client_key=client_key)
+        except (ValueError, OSError) as error:
+            raise CommandError(str(error)) from None
+        if is_open:
+            errors.write(f"everyone who can connect to {url_host(config.host)} can use the model")
+        url = f"http://{url_host(config.host)}:{listener.getsockname()[1]}/"
+        banner = f"gateway to {config.upstream}: {url} (Ctrl-C ends it)"
+        run_server(gateway, listener, banner, output, shutdown_timeout=config.drain + 10)
+    return 0
+
+
+def read_config(args: Namespace) -> GatewayConfig:
+    """Return the configuration from the file and the command line. Raises CommandError."""
+    from_file: dict[str, Any] = {}
+    from_args = {
+        name: value for name, value in vars(args).items() if value is not None and name not in ("command", "config")
+    }
+    if args.config is not None:
+        try:
+            from_file = tomllib.loads(Path(args.config).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise CommandError(f"{args.config} cannot be read: {reason_of(error)}") from None
+    try:
+        config = msgspec.convert(from_file | from_args, GatewayConfig)
+    except msgspec.ValidationError as error:
+        raise CommandError(f"invalid configuration: {error}") from None
+    if not config.upstream:
+        raise CommandError("the gateway needs an --upstream, such as http://127.0.0.1:8080/v1")
+    return config
+
+
+def _read_key(variable: str | None, file: str | None) -> str | None:
+    """Return the key from an environment variable or a file, if one is configured. Raises CommandError."""
+    if variable is not None:
+        key = os.environ.get(variable, "").strip()
+        if not key:
+            raise CommandError(f"the environment variable {variable} is not set")
+        return key
+    if file is None:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise CommandError(f"the key cannot be read: {error}") from None

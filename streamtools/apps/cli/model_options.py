@@ -1,0 +1,161 @@
+"""The model and the tools that the command line names; used by `chat` and `serve`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
+
+from streamtools.apps.cli.errors import CommandError
+from streamtools.conversation import Message, RequestOptions, System, chat, models
+from streamtools.conversation.models import HTTPModel
+from streamtools.recording.redaction import redact_url
+from streamtools.tools import Tool, ToolRegistry
+from streamtools.tools.definitions import ProviderFormat
+
+_CLIENTS: dict[ProviderFormat, type[HTTPModel]] = {
+    "openai": models.OpenAIChat,
+    "responses": models.OpenAIResponses,
+    "anthropic": models.AnthropicMessages,
+    "gemini": models.GeminiChat,
+    "interactions": models.GeminiInteractions,
+    "ollama": models.OllamaChat,
+    "bedrock": models.BedrockConverse,
+    "cohere": models.CohereChat,
+}
+_WITHOUT_KEY = ("ollama", "bedrock")  # Ollama is local; botocore finds the credentials of Bedrock
+
+
+class CommandModel:
+    """Makes model clients and chats from the arguments. Raises CommandError for invalid arguments."""
+
+    def __init__(self, args: Namespace, tools: ToolRegistry | None) -> None:
+        self._args = args
+        self._tools = tools
+        regions = ("AWS_REGION", "AWS_DEFAULT_REGION")
+        has_region = args.url is not None or args.model.startswith("arn:") or any(map(os.environ.get, regions))
+        if args.api == "bedrock" and not has_region:
+            raise CommandError("--api bedrock needs a region: set AWS_REGION, or pass the ARN of the model")
+        with command_errors():
+            model = self.make_client()
+            self.chat(self.system_messages, model)
+        if args.url is None and args.api not in _WITHOUT_KEY and not any(map(os.environ.get, model.key_names)):
+            names = " or ".join(model.key_names)
+            raise CommandError(f"--api {args.api} needs a key: set {names}, or pass another server with --url")
+
+    @property
+    def system_messages(self) -> list[Message]:
+        return [System(self._args.system)] if self._args.system else []
+
+    @property
+    def label(self) -> str:
+        return f"{self._args.model} at {redact_url(self.make_client().url)}"
+
+    def make_client(self, http_client: httpx.AsyncClient | None = None) -> HTTPModel:
+        """Return a client for the model. Raises ValueError for an invalid URL."""
+        args = self._args
+        api: ProviderFormat = args.api
+        native = None if args.dialect is None else False
+        return _CLIENTS[api](args.model, base_url=args.url, client=http_client, native_tool_calls=native)
+
+    def chat(
+        self, history: Sequence[Message], model: HTTPModel, *, request: Mapping[str, Any] | None = None, **options: Any
+    ) -> chat:
+        """Return the answer to a history, not yet entered. `--option` takes precedence over `request`."""
+        args = self._args
+        taught = args.dialect is not None and self._tools is not None
+        return chat(
+            model,
+            history,
+            tools=self._tools,
+            dialects=None if args.dialect is None else (args.dialect,),
+            request=RequestOptions(
+                body={**(request or {}), **dict(args.options)},
+                teach="always" if taught else "auto",
+                few_shot=args.few_shot,
+                emulation=args.emulate,
+            ),
+            **options,
+        )
+
+
+@contextlib.contextmanager
+def command_errors() -> Iterator[None]:
+    """Turn the library's errors about URLs, keys, options and missing packages into CommandError."""
+    try:
+        yield
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        raise CommandError(str(error)) from error
+
+
+def import_tools(path: str) -> ToolRegistry:
+    """Return the tools at `path`, which is `MODULE:NAME`. Raises CommandError.
+
+    The current directory comes first on the import path, as for a script in it.
+    """
+    module_name, _, name = path.partition(":")
+    if not (module_name and name):
+        raise CommandError(f"--tools must be MODULE:NAME, such as weather:tools, got {path!r}")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    found = _attribute(_module(module_name), name)
+    try:
+        if found is None:
+            raise TypeError("it is None")
+        return ToolRegistry.of(found)
+    except Exception as error:
+        raise CommandError(f"--tools {path}: not a tool or a collection of tools: {error}") from error
+
+
+def describe_tools(tools: ToolRegistry | None) -> list[dict[str, str]]:
+    """Return the names and descriptions that the first screen of the page shows."""
+    return [
+        {
+            "name": tool.name,
+            "about": tool.description.partition("\n")[0] + (" It asks you first." if tool.requires_approval else ""),
+        }
+        for tool in tools or ()
+    ]
+
+
+def _module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise CommandError(f"--tools: the module {name!r} cannot be imported: {error}") from error
+        hint = f"; name the module without .py: {name[:-3]}" if name.endswith(".py") else ""
+        message = f"--tools: no module {name!r} in the current directory or installed{hint}"
+        raise CommandError(message) from None
+    except (Exception, SystemExit) as error:
+        message = f"--tools: the module {name!r} cannot be imported: {type(error).__name__}: {error}"
+        raise CommandError(message) from error
+
+
+def _attribute(module: ModuleType, path: str) -> Any:
+    try:
+        return attrgetter(path)(module)
+    except AttributeError:
+        tools = [key for key, value in vars(module).items() if isinstance(value, Tool | ToolRegistry)]
+        hint = f"; it has {', '.join(tools)}" if tools else ""
+        raise CommandError(f"--tools: the module {module.__name__!r} has no {path!r}{hint}") from None
+
+
+def proxy_for(url: str) -> str | None:
+    """Return the proxy from the environment for `url`, if any. httpx applies it only to its own transports."""
+    parts = urlsplit(url)
+    proxies: dict[str, Any] = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.hostname or ""):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"

@@ -1,0 +1,147 @@
+"""Compare a request with recorded requests, and explain how it differs from the nearest one.
+
+Requests are compared in their recorded form, without credentials. JSON bodies are compared by value.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from streamtools.recording.exchanges import RecordedExchange
+from streamtools.recording.format import RecordedRequest
+
+FIELDS = ("method", "url", "body")
+Match: TypeAlias = Collection[str] | Callable[[RecordedRequest, RecordedRequest], bool]
+"""The `FIELDS` that must be equal, or a function of the request and the recorded request."""
+
+_EXCERPT_LENGTH = 60
+_MAX_LISTED = 5  # differences in a message
+_MAX_COUNTED = 1000  # differences that are counted to find the nearest request
+_MISSING = object()
+
+
+class RequestDifference(NamedTuple):
+    """Where two requests differ, with both values as a message shows them."""
+
+    path: str
+    sent: str
+    recorded: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.sent} was sent, {self.recorded} is recorded"
+
+
+class SentRequest(NamedTuple):
+    """A request in its recorded form, with its body and with the size of the body alone."""
+
+    with_body: RecordedRequest
+    with_size: RecordedRequest
+
+    def like(self, recorded: RecordedRequest) -> RecordedRequest:
+        """Return the form that corresponds to a recorded request."""
+        return self.with_size if recorded.left_out else self.with_body
+
+
+def make_matcher(match: Match) -> Callable[[RecordedRequest, RecordedRequest], bool]:
+    """Return a function that compares a request with a recorded one. Raises ValueError for unknown fields."""
+    if callable(match):
+        return match
+    if unknown := [match] if isinstance(match, str) else [field for field in match if field not in FIELDS]:
+        raise ValueError(f"match must be a list of {', '.join(FIELDS)}, got {unknown[0]!r}")
+    fields = tuple(match)
+    return lambda sent, recorded: next(differences(sent, recorded, fields), None) is None
+
+
+def describe(request: RecordedRequest | None) -> str:
+    """Return how a message names a request."""
+    return "any request" if request is None else f"{request.method} {request.url}"
+
+
+def differences(
+    sent: RecordedRequest, recorded: RecordedRequest, fields: Sequence[str] = FIELDS
+) -> Iterator[RequestDifference]:
+    """Yield the differences in these fields."""
+    if "method" in fields and sent.method.upper() != recorded.method.upper():
+        yield RequestDifference("method", sent.method, recorded.method)
+    if "url" in fields and sent.url != recorded.url:
+        yield RequestDifference("url", *_excerpts(sent.url, recorded.url))
+    if "body" in fields:
+        yield from _differences("body", _body(sent), _body(recorded))
+
+
+def explain(
+    sent: SentRequest, unplayed: Iterable[RecordedExchange], played: Collection[RecordedExchange]
+) -> str | None:
+    """Return how a request differs from the most similar exchange. None if no exchange has a request."""
+    found = {
+        exchange: list(itertools.islice(differences(sent.like(exchange.request), exchange.request), _MAX_COUNTED))
+        for exchange in (*unplayed, *played)
+        if exchange.request is not None
+    }
+    if not found:
+        return None
+
+    def distance(exchange: RecordedExchange) -> tuple[bool, bool, int]:
+        fields = {difference.path for difference in found[exchange]}
+        return "url" in fields, "method" in fields, len(found[exchange])
+
+    nearest = min(found, key=distance)
+    name = f"{nearest} (already played)" if nearest in played else str(nearest)
+    if not found[nearest]:
+        return f" {'again' if nearest in played else 'but `match` rejects it'}: the same request is {name}"
+    lines = [f"    {difference}" for difference in found[nearest][:_MAX_LISTED]]
+    if len(found[nearest]) > _MAX_LISTED:
+        lines.append(f"    and {len(found[nearest]) - _MAX_LISTED} more")
+    return "\n".join([f"; the nearest is {name}:", *lines])
+
+
+def _body(request: RecordedRequest) -> Any:
+    if request.body is None and (other := request.body_base64 or request.left_out):
+        return {"left_out" if request.left_out else "base64": other}
+    return request.body
+
+
+def _differences(path: str, sent: Any, recorded: Any) -> Iterator[RequestDifference]:
+    if isinstance(sent, dict) and isinstance(recorded, dict):
+        for key in [*sent, *(key for key in recorded if key not in sent)]:
+            key_path = f"{path}.{key}" if key.isidentifier() else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
+            yield from _differences(key_path, sent.get(key, _MISSING), recorded.get(key, _MISSING))
+    elif isinstance(sent, list) and isinstance(recorded, list):
+        for index, (one, other) in enumerate(itertools.zip_longest(sent, recorded, fillvalue=_MISSING)):
+            yield from _differences(f"{path}[{index}]", one, other)
+    elif isinstance(sent, str) and isinstance(recorded, str):
+        if sent != recorded:
+            yield RequestDifference(path, *_excerpts(sent, recorded))
+    elif sent != recorded or isinstance(sent, bool) is not isinstance(recorded, bool):  # in Python, 1 == True
+        yield RequestDifference(path, _shown(sent), _shown(recorded))
+
+
+def common_prefix_length(one: str, other: str) -> int:
+    """Return the length of the common beginning of two texts."""
+    different = (index for index, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
+    return next(different, min(len(one), len(other)))
+
+
+def _excerpts(one: str, other: str) -> tuple[str, str]:
+    """Return excerpts of two different strings as JSON, from a little before their first difference."""
+    start = max(0, common_prefix_length(one, other) - _EXCERPT_LENGTH // 3)
+    return _excerpt(one, start), _excerpt(other, start)
+
+
+def _excerpt(text: str, start: int = 0) -> str:
+    start = 0 if len(text) <= _EXCERPT_LENGTH else start
+    cut = text[start : start + _EXCERPT_LENGTH]
+    before, after = "…" if start else "", "…" if start + _EXCERPT_LENGTH < len(text) else ""
+    return before + json.dumps(cut, ensure_ascii=False) + after
+
+
+def _shown(value: Any) -> str:
+    if value is _MISSING:
+        return "nothing"
+    if isinstance(value, str):
+        return _excerpt(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _EXCERPT_LENGTH else text[:_EXCERPT_LENGTH] + "…"

@@ -1,0 +1,191 @@
+"""Redact the head of an exchange before it is written.
+
+Recordings are committed and shared, so they hold as little as possible:
+
+- Headers come from an allow-list.
+- A request body is recorded only on request. Otherwise its size is recorded.
+- In URLs, user names and passwords are removed, and values of parameters with a secret's name are replaced.
+- In everything that is written, keys of known formats, the caller's secrets, and the credentials in the headers and URL
+  of the request are overwritten. A server that refuses a key often repeats it.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from urllib.parse import quote, unquote, unquote_plus, urlsplit, urlunsplit
+
+import msgspec
+
+from streamtools.json_values import fits, with_texts
+from streamtools.recording.format import ExchangeHead, RecordedRequest, RecordedResponse
+from streamtools.recording.scrubbing import LONGEST, KnownSecrets, Secret, Secrets, know, scrub
+
+HEADERS = frozenset(
+    {
+        "accept",
+        "anthropic-beta",
+        "anthropic-version",
+        "cache-control",
+        "content-type",
+        "date",
+        "openai-beta",
+        "openai-model",
+        "openai-processing-ms",
+        "openai-version",
+        "request-id",
+        "retry-after",
+        "server",
+        "user-agent",
+        "x-request-id",
+        "x-vercel-ai-data-stream",
+        "x-vercel-ai-ui-message-stream",
+    }
+)
+"""The headers that are recorded. `content-encoding` is not: the bytes are recorded decoded."""
+
+REDACTED = "[redacted]"
+
+_SECRET_NAME = re.compile(
+    "auth|key|token|secret|pass|pwd|credential|cookie|session|signature|sig$|sid$|jwt|code$", re.IGNORECASE
+)
+"""Names of headers and URL parameters with a credential."""
+_SCHEME = re.compile(r"(?:apikey|basic|bearer|digest|key|negotiate|token) +", re.IGNORECASE)
+_MIN_CREDENTIAL = 16  # characters; shorter values may be ordinary words
+_MAX_CREDENTIALS = 32  # each one costs time
+_MAX_DEPTH = 100  # levels of JSON; deeper values would exhaust the stack
+
+Headers = Iterable[tuple[str, str]]
+
+
+def describe_request(
+    method: str,
+    url: str,
+    headers: Headers,
+    content: bytes = b"",
+    *,
+    redact: Iterable[Secret] = (),
+    record_body: bool = False,
+) -> RecordedRequest:
+    """Return a request as it may be recorded. Without `record_body`, only the size of the body is recorded."""
+    headers = list(headers)
+    request = RecordedRequest(method=method, url=redact_url(url), headers=keep_headers(headers))
+    if content and not record_body:
+        request = msgspec.structs.replace(request, left_out=f"{len(content)} bytes")
+    elif content:
+        request = _with_body(request, content)
+    return redact_request(request, know([*redact, *credentials_in(headers, url)]))
+
+
+def describe_response(status: int, headers: Headers, *, redact: Iterable[Secret] = ()) -> RecordedResponse:
+    """Return the head of a response as it may be recorded."""
+    return _redact_response(RecordedResponse(status=status, headers=keep_headers(headers)), know(redact))
+
+
+def credentials_in(headers: Headers, url: str = "") -> list[str]:
+    """Return the credentials in headers and a URL that are long enough to be searched for elsewhere."""
+    found: list[str] = []
+    for name, value in headers:
+        if name.lower() in ("cookie", "set-cookie"):
+            cookies = value.split(";")[: 1 if name.lower() == "set-cookie" else None]  # attributes follow the cookie
+            found += [cookie.partition("=")[2].strip().strip('"') for cookie in cookies]
+        elif _SECRET_NAME.search(name):
+            found.append(_SCHEME.sub("", value.strip(), count=1))
+    parts = urlsplit(url)
+    found += map(unquote, parts.netloc.rpartition("@")[0].partition(":")[::2])
+    for parameter in (*parts.query.split("&"), *parts.fragment.split("&")):
+        name, _, value = parameter.partition("=")
+        if _SECRET_NAME.search(unquote_plus(name)):
+            found.append(unquote_plus(value))
+    # A secret in JSON inside JSON may take 14 bytes a character.
+    long_enough = [value[: LONGEST // 14] for value in found if len(value) >= _MIN_CREDENTIAL]
+    return list(dict.fromkeys(long_enough))[:_MAX_CREDENTIALS]
+
+
+def redact_head(head: ExchangeHead, redact: Iterable[Secret] = ()) -> ExchangeHead:
+    """Return a head with known key formats and `redact` overwritten in each string."""
+    secrets = know(redact)
+    return msgspec.structs.replace(
+        head,
+        title=redact_text(head.title, secrets),
+        request=head.request and redact_request(head.request, secrets),
+        response=head.response and _redact_response(head.response, secrets),
+    )
+
+
+def keep_headers(headers: Headers) -> dict[str, str]:
+    """Return the headers of the allow-list, with names in lower case. Repeated headers are joined."""
+    kept: dict[str, str] = {}
+    for name, value in headers:
+        if (key := name.lower()) in HEADERS:
+            kept[key] = f"{kept[key]}, {value}" if key in kept else value
+    return kept
+
+
+def redact_url(url: str) -> str:
+    """Return `url` without user name and password, and without values of parameters with a secret's name.
+
+    >>> redact_url("https://me:pass@example.org/v1/chat?alt=sse&api_key=123")
+    'https://example.org/v1/chat?alt=sse&api_key=%5Bredacted%5D'
+    """
+    parts = urlsplit(url)
+    fragment = _redact_parameters(parts.fragment) if "=" in parts.fragment else parts.fragment
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=host, query=_redact_parameters(parts.query), fragment=fragment))
+
+
+def redact_text(text: str, redact: Secrets = ()) -> str:
+    """Return `text` with known key formats and `redact` overwritten."""
+    data = text.encode(errors="surrogatepass")
+    clean = scrub(data, redact)
+    return text if clean == data else clean.decode(errors="replace")
+
+
+def redact_request(request: RecordedRequest, secrets: KnownSecrets) -> RecordedRequest:
+    """Return a request with known key formats and `secrets` overwritten in each string."""
+    body = request.body if fits(request.body, _MAX_DEPTH) else REDACTED
+    return msgspec.structs.replace(
+        request,
+        url=_redact_escaped(redact_url(request.url), secrets),
+        headers={name: redact_text(value, secrets) for name, value in keep_headers(request.headers.items()).items()},
+        body=with_texts(body, lambda text: redact_text(text, secrets)),
+        body_base64=base64.b64encode(scrub(base64.b64decode(request.body_base64), secrets)).decode(),
+        left_out=redact_text(request.left_out, secrets),
+    )
+
+
+def _with_body(request: RecordedRequest, content: bytes) -> RecordedRequest:
+    try:
+        return msgspec.structs.replace(request, body=msgspec.json.decode(content))
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return msgspec.structs.replace(request, body=content.decode())
+    except UnicodeDecodeError:
+        return msgspec.structs.replace(request, body_base64=base64.b64encode(content).decode())
+
+
+def _redact_parameters(text: str) -> str:
+    parameters = []
+    for parameter in text.split("&"):
+        name, equals, _ = parameter.partition("=")
+        is_secret = equals and _SECRET_NAME.search(unquote_plus(name))
+        parameters.append(f"{name}={quote(REDACTED)}" if is_secret else parameter)
+    return "&".join(parameters)
+
+
+def _redact_response(response: RecordedResponse, secrets: KnownSecrets) -> RecordedResponse:
+    headers = {name: redact_text(value, secrets) for name, value in response.headers.items()}
+    return msgspec.structs.replace(response, headers=headers)
+
+
+def _redact_escaped(url: str, secrets: KnownSecrets) -> str:
+    """Return `url` with secrets overwritten, even if they are percent-encoded."""
+
+    def clean(part: re.Match[str]) -> str:
+        plain = unquote(part[0])
+        redacted = redact_text(plain, secrets)
+        return part[0] if redacted == plain else quote(redacted, safe="*:@+,;!~'()")
+
+    return re.sub("[^/?&=#]+", clean, url)
