@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
-from functools import cache
 from typing import Any, NamedTuple
 
 import anyio
@@ -99,15 +97,9 @@ class RedisServer:
         raise self.closed
 
     async def run_script(self, script: str, keys: Iterable[str], *args: Word) -> Any:
-        """Return the result of a script. It is sent as a digest, and as text if the server does not know the digest."""
+        """Return the result of a script."""
         names = list(keys)
-        words = (len(names), *names, *args)
-        try:
-            return await self.client.execute("EVALSHA", _digest(script), *words)
-        except Exception as error:  # each library has its own class for it, and some omit the error code
-            if "no matching script" not in str(error).lower():
-                raise
-        return await self.client.execute("EVAL", script, *words)
+        return await self.client.execute("EVAL", script, len(names), *names, *args)
 
     async def run_state(self, key: str, seq: int | None = None) -> RunState:
         """Return the state of a run, with the owner that wrote the event `seq`, or the last event."""
@@ -119,8 +111,3 @@ class RedisServer:
 
 def milliseconds(seconds: float) -> int:
     return max(1, int(seconds * 1000))
-
-
-@cache
-def _digest(script: str) -> str:
-    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()

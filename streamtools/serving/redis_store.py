@@ -154,39 +154,24 @@ class RedisStore:
 
     async def begin(self, run: Run, *, max_per_owner: int | None) -> None:
         """Store a new run of this process and write its events. Raises `TooManyRuns`, ValueError and client errors."""
-        key = log_key(run.owner, run.id)
-        owned = await self._begin(
-            key,
-            run.owner,
-            run.id,
-            max_per_owner=max_per_owner,
-            conversation=run.conversation,
-            note=run.note,
-        )
-        self._drive(run, owned)
+        self._drive(run, await self._begin(log_key(run.owner, run.id), run.owner, run.id, run, max_per_owner))
 
     def _drive(self, run: Run, owned: OwnedRun, events: Iterable[UIEvent] = ()) -> None:
         owned.on_loss, owned.on_read, owned.is_driven = run.cancel, run.note_reader_elsewhere, True
         run.journal = RedisJournal(self, run, owned, events)
 
     async def _begin(
-        self,
-        key: str,
-        owner: str,
-        run_id: str,
-        *,
-        max_per_owner: int | None = None,
-        conversation: str | None = None,
-        note: Any = None,
+        self, key: str, owner: str, run_id: str, run: Run | None = None, max_per_owner: int | None = None
     ) -> OwnedRun:
         server = self._server
         keys = server.run_keys(key)
         owned = OwnedRun(key, run_id, owner, 1, self.process.id, keys.meta)
-        meta = ("owner", owner, "run_id", run_id, "note", json.dumps(note))
+        meta = ("owner", owner, "run_id", run_id, "note", json.dumps(run and run.note))
         names = (keys.meta, keys.lease, server.shared_key("running"), *server.owner_keys(owner))
         status = await server.retry(
             *("EVAL", scripts.BEGIN, len(names), *names),
-            *(key, run_id, owned.token, milliseconds(self.lease), max_per_owner or 0, conversation or "", *meta),
+            *(key, run_id, owned.token, milliseconds(self.lease), max_per_owner or 0),
+            *((run and run.conversation) or "", *meta),
         )
         if status == b"there":
             raise ValueError(f"The owner already has a run {run_id!r}.")

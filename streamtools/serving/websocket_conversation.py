@@ -19,31 +19,16 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, StreamToolsError
 from streamtools.logs import Logger, loggable
 from streamtools.outputs.native_frames import HIDDEN, read_exclude
-from streamtools.serving.client_frames import (
-    ApprovalFrame,
-    CallNotPending,
-    CancelFrame,
-    FrameError,
-    MessageFrame,
-    ResultFrame,
-    ResumeFrame,
-    read_frame,
-)
+from streamtools.serving import client_frames as frames
+from streamtools.serving import websockets
+from streamtools.serving.client_frames import CallNotPending, FrameError, MessageFrame, ResumeFrame
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
 from streamtools.serving.mailbox import Mailbox
 from streamtools.serving.requests import CLIENT_ERRORS
 from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
-from streamtools.serving.websockets import (
-    GOING_AWAY,
-    INTERNAL_ERROR,
-    NORMAL,
-    POLICY_VIOLATION,
-    AnyWebSocket,
-    Socket,
-    SocketSink,
-)
+from streamtools.serving.websockets import AnyWebSocket, Socket, SocketSink
 from streamtools.tools.decisions import Decidable
 
 _log = Logger(__name__)
@@ -140,7 +125,7 @@ class _SocketConversation:
     is_cancelled: bool = False  # the current answer
     is_ending: bool = False
     answer_has_begun: bool = False  # a later exception is not an error of the client
-    close_code: int = NORMAL
+    close_code: int = websockets.NORMAL
 
     async def serve(self, max_waiting: int, shutdown: Shutdown | None) -> None:
         if shutdown is not None and shutdown.begun:
@@ -150,7 +135,7 @@ class _SocketConversation:
 
         async def end_on_shutdown(shutdown: Shutdown) -> None:
             await shutdown.wait()
-            self.close_code = GOING_AWAY
+            self.close_code = websockets.GOING_AWAY
             self.is_ending = True
             sender.close()  # the other task must not wait for another message
 
@@ -179,9 +164,9 @@ class _SocketConversation:
             )
         if isinstance(error, CLIENT_ERRORS) and not (self.answer_has_begun or isinstance(error, StreamToolsError)):
             _log.warning("message_refused", **loggable(error))
-            await self.socket.close(POLICY_VIOLATION, "Invalid message.")
+            await self.socket.close(websockets.POLICY_VIOLATION, "Invalid message.")
             return
-        await self.socket.close(self.close_code if error is None else INTERNAL_ERROR)
+        await self.socket.close(self.close_code if error is None else websockets.INTERNAL_ERROR)
         if error is not None:
             raise error
 
@@ -193,15 +178,15 @@ class _SocketConversation:
         invalid = 0
         while (received := await self.socket.receive()) is not None:
             try:
-                match read_frame(received[0], *self.frame_limits):
-                    case CancelFrame():
+                match frames.read_frame(received[0], *self.frame_limits):
+                    case frames.CancelFrame():
                         if self.unanswered and not self.is_cancelled:
                             self.is_cancelled = True
                             if self.reader is not None:
                                 group.start_soon(self.reader.stop)
-                    case ResultFrame() as result:
+                    case frames.ResultFrame() as result:
                         await self._deliver_result(result)
-                    case ApprovalFrame() as approval:
+                    case frames.ApprovalFrame() as approval:
                         await self._decide(approval)
                     case message:
                         try:
@@ -225,7 +210,7 @@ class _SocketConversation:
     def _decidable(self) -> Run | Decidable | None:
         return self.reader.decidable if self.reader is not None else None
 
-    async def _decide(self, approval: ApprovalFrame) -> None:
+    async def _decide(self, approval: frames.ApprovalFrame) -> None:
         """Approve or deny a call. Raises `CallNotPending` if the call does not wait for a decision."""
         call_id = approval.call_id
         decidable = self._decidable
@@ -238,7 +223,7 @@ class _SocketConversation:
         except (DecisionRefused, OwnerUnreachable) as error:
             raise CallNotPending("decision_refused", str(error), call_id) from None
 
-    async def _deliver_result(self, frame: ResultFrame) -> None:
+    async def _deliver_result(self, frame: frames.ResultFrame) -> None:
         """Give the result of a call to the run if the client carries the call out, otherwise to the tool that waits.
 
         Raises `CallNotPending` if neither waits for it.

@@ -144,16 +144,6 @@ def test_a_call_from_its_name_to_its_result() -> None:
     )
 
 
-def test_results_come_as_they_are_done() -> None:
-    """Calls at work at the same time end in their own order; text may go on between."""
-    told = parts(
-        Text("a"), Call(WEATHER), Call(TIME), Text("b"), Executed(TIME, "noon", None, 1), Executed(WEATHER, 31, None, 2)
-    )
-
-    assert ["c2", "c1"] == [part["toolCallId"] for part in told if part["type"] == "tool-output-available"]
-    assert ["text-1", "text-2"] == [part["id"] for part in told if part["type"] == "text-end"]
-
-
 @pytest.mark.parametrize(
     ("dynamic", "told"),
     [
@@ -467,13 +457,6 @@ def test_a_run_that_was_stopped_ends_as_its_last_step_did() -> None:
     assert {"type": "finish", "finishReason": "tool-calls", "messageMetadata": {"stoppedBy": "max_steps"}} == told[-1]
 
 
-def test_the_conversation_is_told_for_the_next_request() -> None:
-    """Where the provider keeps it."""
-    told = body(Start("r"), Done("finished", "stop", None, [], "conv-1"))
-
-    assert {"conversationId": "conv-1"} == told[-1]["messageMetadata"]
-
-
 def test_calls_that_are_left_for_the_client_stay_available() -> None:
     """It adds the output and asks again; there is neither a result nor an error."""
     told = body(
@@ -552,14 +535,6 @@ def test_a_body_that_breaks_off_says_so() -> None:
         {"type": "error", "errorText": "The stream ended before the answer did."},
         {"type": "finish", "finishReason": "error"},
     ] == told[-5:]
-
-
-def test_half_a_surrogate_pair_is_replaced() -> None:
-    """UTF-8 cannot hold it, in text as in results."""
-    told = parts(Text("\ud83d"), Executed(WEATHER, {"\ud83d": ["\ude00"]}, None, 0))
-
-    assert "\ufffd" == told[1]["delta"]
-    assert {"\ufffd": ["\ufffd"]} == told[-1]["output"]
 
 
 @pytest.mark.parametrize("options", [{"target": 4}, {"target": "7"}, {"progress": "custom"}])

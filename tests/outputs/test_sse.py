@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from streamtools.outputs.sse import KEEP_ALIVE, encode_json, present, to_json
 from streamtools.sources import Frame, SSEDecoder
-from streamtools.testing.laws import cut
 
 HOSTILE = [
     *("\n", "\r", "\r\n", "\n\n", "\r\r", "\u2028", "\u2029", "\x85", "\x00", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"),
@@ -102,18 +101,6 @@ def test_keep_alives_are_no_events(value: Any) -> None:
     body = KEEP_ALIVE + encode_json(value) + KEEP_ALIVE
 
     assert whole(value) == json.loads(read_everywhere(body).data)
-
-
-@given(values, st.lists(st.integers(0, 200), max_size=4))
-def test_cuts_change_nothing(value: Any, places: list[int]) -> None:
-    """However the bytes are cut, they are the same event."""
-    body = encode_json(value)
-    decoder = SSEDecoder()
-
-    pieces = [piece.encode("latin-1") for piece in cut(body.decode("latin-1"), places)]
-    frames = [frame for piece in pieces for frame in decoder.feed(piece)]
-
-    assert [read_everywhere(body)] == frames
 
 
 def test_the_bytes_of_an_event() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, Self
 
 import anyio
@@ -13,9 +12,8 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 from streamtools import outputs
-from streamtools.errors import Code
-from streamtools.events import Done, Error, Start, UIEvent
-from streamtools.outputs.asgi import Shutdown, event_stream_response, send_events, serve_websocket
+from streamtools.events import Done, Start, UIEvent
+from streamtools.outputs.asgi import event_stream_response, send_events, serve_websocket
 from streamtools.serving.response_writer import ResponseWriter
 from tests.support.serving import Exchange, read_frames
 
@@ -48,7 +46,6 @@ class Socket:
         self._raises = raises
         self.sent: list[Any] = []
         self.more = anyio.Event()
-        self.complained = anyio.Event()
 
     async def accept(self) -> None:
         """Accept what is accepted already."""
@@ -73,8 +70,6 @@ class Socket:
         if self._refuses is not None and len(self.sent) >= self._refuses:
             raise RuntimeError("there is no client")
         self.sent.append(message)
-        if '{"error"' in message.get("text", ""):
-            self.complained.set()
 
 
 class HandClock:
@@ -195,38 +190,6 @@ async def test_a_stream_that_is_slow_to_close() -> None:
     assert (5, True) == (len(exchange.sent), exchange.ended)
 
 
-async def test_no_clock() -> None:
-    """Neither comments nor a patience that ends."""
-    exchange = Exchange()
-
-    async def held() -> AsyncIterator[UIEvent]:
-        yield EVENTS[0]
-        await anyio.wait_all_tasks_blocked()
-        yield EVENTS[1]
-
-    response = event_stream_response(held(), keep_alive=None, send_timeout=None)
-    with anyio.fail_after(5):
-        await response(exchange.scope, exchange.receive, exchange.send)
-    assert (5, True) == (len(exchange.sent), exchange.ended)
-
-
-@pytest.mark.parametrize("works", ["send_events", "serve_websocket"])
-async def test_a_websocket_whose_stream_raises(works: str) -> None:
-    """The exception is raised behind the farewell."""
-
-    async def breaking() -> AsyncIterator[UIEvent]:
-        yield EVENTS[0]
-        yield Error(Code.UPSTREAM_ERROR, "gone", seq=2)
-        raise LookupError("gone")
-
-    socket = Socket("{}")
-    one_way = partial(send_events, socket, breaking())
-    both_ways = partial(serve_websocket, socket, lambda message, session: breaking())
-    with anyio.fail_after(5), pytest.raises(LookupError, match="gone"):
-        await (one_way if works == "send_events" else both_ways)()
-    assert 1011 == socket.sent[-1]["code"]
-
-
 @pytest.mark.parametrize("stuck", [0, 2, 4])
 async def test_a_middleware_that_says_that_the_client_has_gone(stuck: int) -> None:
     """As Starlette's own do, at whatever is sent: the response is over."""
@@ -287,35 +250,3 @@ async def test_a_message_that_is_cancelled_at_once() -> None:
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
     assert len(socket.sent) > 2
-
-
-async def test_a_conversation_whose_server_ends() -> None:
-    """A message that comes behind that is refused, and so are those that wait."""
-    shutdown = Shutdown()
-    asked = list[Any]()
-    socket = Socket("{}", "{}")
-
-    async def held() -> AsyncIterator[UIEvent]:
-        yield EVENTS[0]
-        try:
-            await anyio.sleep_forever()
-        finally:
-            with anyio.CancelScope(shield=True):
-                socket.say("{}")
-                await socket.complained.wait()
-
-    def handler(message: Any, session: Any) -> Any:
-        asked.append(message)
-        return held()
-
-    async with anyio.create_task_group() as group:
-
-        async def serve() -> None:
-            await serve_websocket(socket, handler, shutdown=shutdown)
-
-        group.start_soon(serve)
-        await anyio.wait_all_tasks_blocked()
-        shutdown.begin()
-    assert [{}] == asked
-    assert '"ending"' in socket.sent[1]["text"]
-    assert {"type": "websocket.close", "code": 1001, "reason": ""} == socket.sent[-1]

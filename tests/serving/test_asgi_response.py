@@ -586,17 +586,6 @@ async def test_a_run_and_a_client_that_goes(on_disconnect: Any, reason: str) -> 
     assert (reason, 1) == (result.reason, source.closed)
 
 
-async def test_head_of_a_run() -> None:
-    """Leaves it alone, whatever else a reader that goes may do to it."""
-    go_on = anyio.Event()
-    events, _ = stream(*texts("a"), go_on, [STOP])
-    async with Runs() as runs:
-        run = await runs.start(events, owner="ann")
-        await answer(event_stream_response(run, on_disconnect="stop"), Exchange(method="HEAD"))
-        go_on.set()
-        assert "finished" == (await run.wait()).reason
-
-
 async def test_a_run_is_read_by_many_and_from_anywhere() -> None:
     """Each reader gets what is behind its position; what tells none gets everything."""
     events, _ = stream(*texts("a", "b"), [STOP])

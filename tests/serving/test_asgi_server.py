@@ -29,7 +29,6 @@ from starlette.routing import Route
 from streamtools import ToolStream, sources, tool
 from streamtools.events import Text, UIEvent
 from streamtools.outputs.asgi import event_stream_response
-from streamtools.runs import Runs
 from tests.support.loopback import Loopback
 from tests.support.options import grouped
 from tests.support.serving import Served, read_frames
@@ -263,94 +262,6 @@ async def test_a_dependency_lives_as_long_as_the_response() -> None:
             for response in (await client.post(server.url), await client.get(server.url + "/thread")):
                 assert "done" == read_frames(response.content)[-1]["type"]
     assert [True] == [each.is_closed for each in page.state.clients]
-
-
-# Runs.
-
-
-@asynccontextmanager
-async def running(*script: bytes | anyio.Event, hold: bool = False) -> AsyncIterator[tuple[Served, Loopback]]:
-    """Serve runs: begun at `/`, read and stopped at their own address."""
-    async with Loopback(script, hold=hold) as provider, Runs() as runs:
-
-        async def begin(request: Request) -> Response:
-            run = await runs.start(asking(provider.url), owner="ann")
-            return event_stream_response(run, headers={"x-run": run.id})
-
-        async def read(request: Request) -> Response:
-            run = await runs.find(request.path_params["run"], owner="ann")
-            return event_stream_response(run, request=request)
-
-        async def stop(request: Request) -> Response:
-            run = await runs.find(request.path_params["run"], owner="ann")
-            await run.stop()
-            return Response(status_code=204)
-
-        routes = [
-            Route("/", begin, methods=["POST"]),
-            Route("/{run}", read),
-            Route("/{run}", stop, methods=["DELETE"]),
-        ]
-        async with Served(Starlette(routes=routes)) as server:
-            yield server, provider
-
-
-async def read_some(response: httpx.Response, many: int) -> list[dict[str, Any]]:
-    """Return the first events of a body."""
-    body = b""
-    async for piece in response.aiter_raw():
-        body += piece
-        if body.count(b"\ndata: ") >= many:
-            break
-    return read_frames(body[: body.rindex(b"\n\n") + 2])[:many]
-
-
-@pytest.mark.parametrize("place", range(1, 8))
-async def test_a_run_is_resumed_after_any_event(place: int) -> None:
-    """What came before the connection was lost and what comes behind it is the whole, with nothing twice."""
-    go_on = anyio.Event()
-    async with (
-        running(chunk("a"), chunk("b"), go_on, chunk("c"), END) as (server, _),
-        httpx.AsyncClient(trust_env=False) as client,
-    ):
-        if place > 4:
-            go_on.set()
-        async with client.stream("POST", server.url) as response:
-            address = f"{server.url}/{response.headers['x-run']}"
-            seen = await read_some(response, place)
-        go_on.set()
-        header = {"Last-Event-ID": str(seen[-1]["seq"])}
-        rest = read_frames((await client.get(address, headers=header)).content)
-        asked = read_frames((await client.get(address, params={"after": seen[-1]["seq"]})).content)
-        whole = read_frames((await client.get(address)).content)
-    assert rest == asked
-    assert whole == seen + rest
-    assert STORY == [event["type"] for event in whole]
-
-
-async def test_a_run_is_stopped_from_elsewhere() -> None:
-    """All of its readers get its end, and the provider is let go."""
-    async with running(chunk("a"), hold=True) as (server, provider), httpx.AsyncClient(trust_env=False) as client:
-        async with client.stream("POST", server.url) as first:
-            address = f"{server.url}/{first.headers['x-run']}"
-            async with client.stream("GET", address) as second:
-                await client.delete(address)
-                bodies = [await each.aread() for each in (first, second)]
-        with anyio.fail_after(10):
-            await provider.disconnected.wait()
-    for body in bodies:
-        assert {"type": "done", "reason": "cancelled"}.items() <= read_frames(body)[-1].items()
-
-
-async def test_a_run_goes_on_without_its_reader() -> None:
-    """To its end, which a later reader gets."""
-    go_on = anyio.Event()
-    async with running(chunk("a"), go_on, chunk("b"), END) as (server, _), httpx.AsyncClient(trust_env=False) as client:
-        async with client.stream("POST", server.url) as response:
-            await read_some(response, 2)
-        go_on.set()
-        events = read_frames((await client.get(f"{server.url}/{response.headers['x-run']}")).content)
-    assert "finished" == events[-1]["reason"]
 
 
 async def test_a_client_that_is_gone_abruptly_is_no_noise(caplog: pytest.LogCaptureFixture) -> None:

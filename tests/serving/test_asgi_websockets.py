@@ -18,12 +18,11 @@ from websockets.asyncio.client import ClientConnection
 
 from streamtools import RunnerOptions, ToolContext, ToolStream, replay
 from streamtools.errors import UnreadableSource
-from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent, read_ui_event
+from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent
 from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_websocket
 from streamtools.recording import shipped
 from streamtools.runs import Runs
 from tests.support.options import grouped
-from tests.support.runs_told import RUNS
 from tests.support.serving import Served
 from tests.support.stories import Script
 
@@ -80,35 +79,6 @@ def kinds(frames: list[dict[str, Any]]) -> list[str]:
 
 
 # What goes out.
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"exclude": ()}, {"exclude": {"follow-up", "usage"}}], ids=["default", "all", "without usage"]
-)
-@pytest.mark.parametrize("both_ways", [True, False])
-async def test_what_the_model_is_told_is_left_out(both_ways: bool, options: dict[str, Any]) -> None:
-    """Unless somebody says that it is for the reader too; the others keep their numbers."""
-    run = RUNS["two steps"]
-
-    async def events() -> AsyncIterator[UIEvent]:
-        for event in run:
-            yield event
-
-    async def endpoint(websocket: WebSocket) -> None:
-        if both_ways:
-            await serve_websocket(websocket, lambda message, session: events(), **options)
-        else:
-            await send_events(websocket, events(), **options)
-
-    async with talking(endpoint) as client:
-        if both_ways:
-            await say(client, {})
-        frames = await hear(client)
-
-    excluded = options.get("exclude", {"follow-up"})
-    assert [event for event in run if event.type not in excluded] == [
-        read_ui_event(json.dumps(frame)) for frame in frames
-    ]
 
 
 # One way.
@@ -255,17 +225,6 @@ async def test_messages_are_answered_one_after_the_other() -> None:
     for text, frames in zip(("one", "two"), answers, strict=True):
         assert ["start", "step-start", "text", "text", "step-end", "done"] == kinds(frames)
         assert text == frames[3]["text"]
-
-
-async def test_a_handler_need_not_be_asynchronous() -> None:
-    """And may answer with anything that gives events."""
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await serve_websocket(websocket, lambda message, session: replay(shipped()[message["name"]]))
-
-    async with talking(endpoint) as client:
-        await say(client, {"name": "tilde-call"})
-        assert "done" == (await hear(client))[-1]["type"]
 
 
 WRONG: list[tuple[str | bytes, str]] = [
@@ -526,22 +485,6 @@ async def test_a_client_that_goes_in_a_conversation() -> None:
         client.transport.abort()
         await over.wait()
     assert stopped.is_set()
-
-
-async def test_a_client_that_takes_nothing_of_a_conversation() -> None:
-    """Counts as gone."""
-    events, source = stream(*texts(*["a" * 10_000] * 10_000), hold=True)
-    over = anyio.Event()
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await serve_websocket(websocket, lambda message, session: events, send_timeout=0.05)
-        over.set()
-
-    async with talking(endpoint, max_queue=1) as client:
-        await say(client, {})
-        await over.wait()
-        client.transport.abort()
-    assert 1 == source.closed
 
 
 # Runs.

@@ -377,21 +377,6 @@ async def test_uvicorn(ends: str) -> None:
     assert [reason] * 2 == [each for each in told if each != "heard"]
 
 
-async def test_the_second_signal() -> None:
-    """The first begins the drain, the next one ends it."""
-    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    try:
-        async with asgi.shutdown_signal([signal.SIGUSR1], drain=LONG) as shutdown:
-            signal.raise_signal(signal.SIGUSR1)
-            await shutdown.wait()
-            assert not shutdown.over
-            signal.raise_signal(signal.SIGUSR1)
-            await shutdown.wait_over()
-            assert shutdown.over
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
 async def test_a_signal_behind_the_end() -> None:
     """Somebody has put a handler of their own around ours, which is called for ever: nothing is raised out of it."""
     heard: list[int] = []

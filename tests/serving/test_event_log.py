@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -14,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.errors import Code, RunNotFound
-from streamtools.events import Done, Progress, Raw, StepEnd, Text, UIEvent, Warning
-from streamtools.events.event import BATCH_BYTES, LARGE, weigh
+from streamtools.events import Done, Progress, Raw, Text, UIEvent, Warning
+from streamtools.events.event import BATCH_BYTES, weigh
 from streamtools.runs import EventLog, MemoryEventLog, log_key
 
 pytestmark = pytest.mark.anyio
@@ -180,29 +178,6 @@ async def test_the_last_bytes_are_kept(events: int, most: int, kept: int) -> Non
     assert reader.take() is None
 
 
-@pytest.mark.parametrize("most", [None, 10_000])
-@pytest.mark.parametrize("events", [50_000, 40])
-async def test_texts_are_counted_together(events: int, most: int | None) -> None:
-    """So there may be 32 more of them than hold so much, whatever came between them and how many may be kept.
-
-    A large one is counted at once.
-    """
-    options: dict[str, Any] = {} if most is None else {"max_bytes": most}
-    log = MemoryEventLog(max_events=events, **options)
-    length = 1000 if most is not None else 2**20
-    most = most or 16 * 2**20  # by default
-    for seq in range(1, 300):
-        await log.append("a", StepEnd(1, None, seq=seq) if not seq % 7 else Text("x" * length, seq=seq))
-        reader = log.read("a")
-        kept = []
-        while (event := reader.take()) is not None:
-            kept.append(event)
-        assert sum(map(weigh, kept)) <= most + 33 * (min(length, LARGE) + 64)
-        assert len(kept) <= events + 1
-        assert seq == kept[-1].seq
-    assert Code.RESYNC is getattr(kept[0], "code", None)
-
-
 async def test_bytes_are_those_of_memory() -> None:
     """One for each character of ASCII, and four where one of a text is an emoji."""
     log = MemoryEventLog(max_bytes=40_000)
@@ -303,12 +278,6 @@ def test_each_owner_and_run_have_a_key_of_their_own(one: tuple[str, str], other:
     assert (one == other) == (log_key(*one) == log_key(*other))
 
 
-def test_keys_are_plain() -> None:
-    """They hold letters, digits and a few signs that no store minds, also for names that no UTF-8 can hold."""
-    assert "%ED%A0%80/%ED%A0%81" == log_key("\ud800", "\ud801")
-    assert "a%2Fb%20%3A/run_1-x" == log_key("a/b :", "run_1-x")
-
-
 async def test_runs_that_ended_are_forgotten_with_age() -> None:
     """Counted from their end; one that goes on is kept, and so is what somebody is reading."""
     clock = Clock()
@@ -383,19 +352,6 @@ async def test_a_read_that_is_cancelled_takes_nothing() -> None:
     assert list(range(1, 12)) == ids(taken)
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_wait_for_takes_nothing(anyio_backend: str) -> None:
-    """The timeout of asyncio cancels the read and nothing else."""
-    log = MemoryEventLog()
-    await write(log, "a", 1, 1)
-    reader = log.read("a", 1)
-    for _ in range(3):
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(anext(reader), 0.001)
-    await write(log, "a", 2, 2)
-    assert 2 == (await asyncio.wait_for(anext(reader), 1)).seq
-
-
 async def test_a_reader_that_is_closed() -> None:
     """It ends, for those who wait in it too, and others do not notice."""
     log, ends = MemoryEventLog(), list[str]()
@@ -417,29 +373,6 @@ async def test_a_reader_that_is_closed() -> None:
     late = log.read("a")
     await late.aclose()
     assert [] == await read(late)
-
-
-@pytest.mark.deep
-async def test_readers_leave_nothing_behind() -> None:
-    """Ten thousand that stopped in the middle, or while they waited: the log holds no more than before."""
-    log = MemoryEventLog()
-    await write(log, "a", 1, 3)
-    for _ in range(10):
-        with anyio.move_on_after(0):
-            await read(log.read("a"))
-    gc.collect()
-    before = len(gc.get_objects())
-    for number in range(10_000):
-        reader = log.read("a", number % 3)
-        async for _ in reader:
-            break
-        if number % 100 == 0:
-            with anyio.move_on_after(0):
-                await read(reader)
-    del reader
-    gc.collect()
-
-    assert len(gc.get_objects()) <= before + 20
 
 
 @pytest.mark.parametrize("bounds", [{"max_events": 0}, {"max_bytes": 0}, {"max_age": -1}, {"max_ended": -1}])

@@ -205,27 +205,6 @@ async def test_messages_that_nobody_can_read(server: RedisServer, prefix: str) -
         assert "cancelled" == found.result.reason
 
 
-async def test_scripts_that_the_server_has_forgotten(server: RedisServer, prefix: str) -> None:
-    """They are sent once more, whole, and by their digests from then on."""
-    gates = {each: anyio.Event() for each in "abcdef"}
-    source = Script(*(part for each, gate in gates.items() for part in (texts(each), gate)), [STOP])
-    async with cuttable(server, prefix=prefix, lease=30.0) as (here, there, sending):
-        async with open_client(server.url) as client:
-            found = await there.find((await here.start(ToolStream(source), owner="ann")).id, owner="ann")
-            taken, whole = list[UIEvent](), list[int]()
-            async for event in found.attach():
-                taken.append(event)
-                if isinstance(event, Text):
-                    whole.append(sending.sent.count("EVAL"))
-                    if event.text == "c":
-                        await client.execute("SCRIPT", "FLUSH")
-                    gates[event.text].set()
-        validate(taken)
-        assert "abcdef" == (await found.wait()).text
-        assert [whole[0]] * 3 + [whole[0] + 1] * 3 == whole
-        assert sending.sent.count("EVALSHA") > 6
-
-
 async def test_who_reads_a_run_where_it_is_driven_does_not_ask_for_it(server: RedisServer, prefix: str) -> None:
     """It is given what the server has; a frame costs one command, however many read it."""
     gates = {each: anyio.Event() for each in "abcdef"}

@@ -188,7 +188,7 @@ async def test_bounds_of_an_owner(server: RedisServer, prefix: str) -> None:
         again = await there.start(held("a"), owner="ann")
         assert {each.id for each in await here.list("ann")} >= {first.id, again.id}
         assert again.id == (await here.list("ann", limit=1))[0].id
-        with pytest.raises(ValueError, match="there is a run"):
+        with pytest.raises(ValueError, match="already has a run"):
             await here.start(ToolStream(Script([STOP]), run_id=again.id), owner="ann")
 
 

@@ -52,7 +52,6 @@ LEFT_OUT = {
     "test_a_source_that_raises": RAISES,
     "test_a_fault_that_comes_with_the_leaving": RAISES,
     "test_what_a_run_raises_ends_nothing_else": RAISES,
-    "test_the_result_of_any_iterator_while_it_goes_on": "a result is stored with the end of its run",
     "test_expired_positions": TIME,
     "test_ended_runs_are_kept_for_a_time": TIME,
     "test_only_some_ended_runs_are_kept": TIME,
@@ -62,7 +61,6 @@ LEFT_OUT = {
     "test_those_who_read_the_past_let_others_have_their_turn": "how often a reader waits is another matter on Redis",
     "test_tasks_that_are_cancelled_before_their_first_step": ASYNCIO,
     "test_a_cancellation_that_nobody_sent": ASYNCIO,
-    "test_wait_for_takes_nothing": ASYNCIO,
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import re
 from collections.abc import AsyncIterator, Callable
@@ -322,22 +321,6 @@ async def test_a_read_that_is_cancelled_takes_nothing() -> None:
 
     assert list(range(1, len(taken) + 1)) == [event.seq for event in taken]
     assert "abcde" == "".join(event.text for event in taken if isinstance(event, Text))
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_wait_for_takes_nothing(anyio_backend: str) -> None:
-    """The timeout of asyncio disturbs neither the reader nor the run."""
-    async with Runs() as runs:
-        run = await runs.start(held("a"), owner="ann")
-        events = run.attach()
-        taken = list[UIEvent]()
-        while len(taken) < 3:
-            taken.append(await asyncio.wait_for(anext(events), 5))
-        for _ in range(2):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(anext(events), 0.001)
-        await run.stop()
-        assert ["step 1 ends: None", "done cancelled: None (None)"] == story(await read(events))
 
 
 async def test_expired_positions() -> None:

@@ -222,17 +222,6 @@ async def test_the_events_of_any_iterator() -> None:
     assert result == run.result
 
 
-async def test_the_result_of_any_iterator_while_it_goes_on() -> None:
-    """It is what has been said so far."""
-    async with Runs() as runs:
-        run = await runs.start(giving(Text("a"), hold=True), owner="ann")
-        await anyio.wait_all_tasks_blocked()
-        assert ("a", None) == (run.result.text, run.result.reason)
-        await run.stop()
-        assert LEFT == story(await read(run.attach()))
-        assert ("a", "cancelled") == (run.result.text, run.result.reason)
-
-
 async def test_an_end_without_done() -> None:
     """Nobody knows whether it was complete, so the run has failed; nothing is raised."""
     async with Runs() as runs:

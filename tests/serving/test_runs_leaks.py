@@ -18,11 +18,10 @@ import anyio.lowlevel
 import pytest
 
 from streamtools import ToolStream, replay
-from streamtools.events import Done, Text, UIEvent
+from streamtools.events import Text
 from streamtools.recording import shipped
 from streamtools.runs import MemoryEventLog, Runs
 from tests.serving.test_runs import held, read
-from tests.serving.test_runs_faults import giving
 from tests.support.stories import Script, texts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deep]
@@ -119,18 +118,6 @@ async def test_hundreds_of_runs_with_files() -> None:
         before = count()
         for number in range(30, 300):
             await one(number)
-        assert_flat(before, count())
-
-
-async def test_ten_thousand_runs() -> None:
-    """Those that are kept have their price, and those that are kept no more have none."""
-    events: list[UIEvent] = [Text("a" * 100), Done("finished", None, None, [])]
-    async with Runs(max_kept=10) as runs:
-        for number in range(10_000):
-            if number == 100:
-                before = count()
-            run = await runs.start(giving(*events), owner="ann")
-            await run.wait()
         assert_flat(before, count())
 
 
