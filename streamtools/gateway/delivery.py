@@ -21,14 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Send
 
 from streamtools.gateway.exchange import Exchange, PassThrough
-from streamtools.gateway.http import (
-    IDEMPOTENCY_KEY,
-    JSON,
-    decode_headers,
-    encode_headers,
-    is_encoded_twice,
-    path_for,
-)
+from streamtools.gateway.http import IDEMPOTENCY_KEY, JSON, decode_headers, encode_headers, is_encoded_twice, path_for
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.non_streaming import error_body
 from streamtools.outputs.sse import EVENT_STREAM, KEEP_ALIVE

@@ -16,14 +16,7 @@ from typing import Any
 from streamtools.errors import Code
 from streamtools.events import Error, SourceError, SourceEvent, TextDelta
 from streamtools.gateway.answer import ClientAnswer, ForcedCallReader, OnEvent, encoder_for, write_refusal
-from streamtools.gateway.client_requests import (
-    Client,
-    ClientRequest,
-    InvalidRequest,
-    as_tools,
-    model_in,
-    read_request,
-)
+from streamtools.gateway.client_requests import Client, ClientRequest, InvalidRequest, as_tools, model_in, read_request
 from streamtools.gateway.failover import AnswerFailover
 from streamtools.gateway.http import JSON, ResponseHead, end_to_end
 from streamtools.gateway.judge import AnswerJudge

@@ -58,12 +58,8 @@ MAX_BODY = 32 * 1024 * 1024
 """Bytes of a request's body, which may hold images."""
 
 UNCHANGED = (
-    "/v1/embeddings",
-    "/v1/completions",
-    "/v1/audio/speech",
-    "/v1/audio/transcriptions",
-    "/v1/audio/translations",
-)
+    "/v1/embeddings", "/v1/completions", "/v1/audio/speech", "/v1/audio/transcriptions", "/v1/audio/translations",
+)  # fmt: skip
 """Paths of POST requests that pass unchanged, with their answers."""
 
 _RETRY_LATER = {"retry-after": str(RETRY_AFTER)}
@@ -76,14 +72,8 @@ _MODEL = re.compile(rf"{_MODELS}/(?!(?:.*[/\\])?\.{{1,2}}(?:[/\\;]|\Z)).+")
 """A model's name without a segment of dots, which would lead to another path if an upstream decodes slashes first."""
 _ORIGIN = re.compile(r"https?://[^/*\s]+")
 _PASSED_HEADERS = {
-    "accept",
-    "authorization",
-    "user-agent",
-    "x-api-key",
-    "x-request-id",
-    "idempotency-key",
-    "traceparent",
-}
+    "accept", "authorization", "user-agent", "x-api-key", "x-request-id", "idempotency-key", "traceparent",
+}  # fmt: skip
 """Headers of the client that the upstream is sent, besides those that begin with `openai-`."""
 
 

@@ -12,13 +12,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from streamtools import chat
-from streamtools.conversation.models import (
-    AnthropicMessages,
-    Ask,
-    GeminiInteractions,
-    HTTPModel,
-    OpenAIResponses,
-)
+from streamtools.conversation.models import AnthropicMessages, Ask, GeminiInteractions, HTTPModel, OpenAIResponses
 from streamtools.errors import Code
 from streamtools.history import Assistant, Message, Origin, System, User, write_messages
 from streamtools.tools import ToolChoice, ToolRegistry
