@@ -55,8 +55,8 @@ class Interactions(FrameAdapter):
             self._report(value.get("error") or interaction.get("error"), events)
         elif kind == "interaction.completed":
             self._status = self._status or text_in(interaction, "status") or "completed"
-            for each in [*self._hosted]:
-                self._end_hosted(each, events)
+            for index in [*self._hosted]:
+                self._end_hosted(index, events)
         elif kind == "step.start" and isinstance(step, dict):
             self._start_step(index, step, value, size, events)
         elif kind == "step.delta":

@@ -115,7 +115,7 @@ class Latitude(TurnsAdapter):
         if kind in _OF_A_TURN:
             self._open = True
         id, name, signature = (
-            each if isinstance(each := event.get(of), str) else None for of in ("toolCallId", "toolName", "signature")
+            value if isinstance(value := event.get(of), str) else None for of in ("toolCallId", "toolName", "signature")
         )
         match kind:
             case "text-delta":  # a proxy has the text in `content`
@@ -158,8 +158,8 @@ class Latitude(TurnsAdapter):
     def _read_calls(self, listed: Any) -> list[NativeToolCall]:
         """Return the calls of a list, except calls that the service has run in this turn."""
         calls = []
-        for each in listed if isinstance(listed, list) else ():
-            call = each if isinstance(each, dict) else {}
+        for entry in listed if isinstance(listed, list) else ():
+            call = entry if isinstance(entry, dict) else {}
             id, name = text_in(call, "id", "toolCallId"), text_in(call, "name", "toolName")
             arguments = next((call[key] for key in ("arguments", "args", "input") if call.get(key) is not None), None)
             if (id or name) and id not in self._calls.settled:
@@ -226,4 +226,4 @@ class Latitude(TurnsAdapter):
 def _piece(event: dict[str, Any]) -> str:
     """Return the text of a delta under any of its names."""
     pieces = (event.get(name) for name in ("textDelta", "text", "delta", "content"))
-    return next((each for each in pieces if isinstance(each, str)), "")
+    return next((piece for piece in pieces if isinstance(piece, str)), "")

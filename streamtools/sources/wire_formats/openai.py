@@ -305,16 +305,16 @@ def _shaped(value: Any) -> tuple[_CompletionChunk, dict[str, Any], bool]:
     listed, news = known.get("choices"), dict[str, Any]()
     strays = known is not value or not isinstance(listed, list | None)
     choices: list[_Choice] = []
-    for each in listed if isinstance(listed, list) else ():
-        given = each if isinstance(each, dict) else {}
+    for entry in listed if isinstance(listed, list) else ():
+        given = entry if isinstance(entry, dict) else {}
         choice = _Choice(**{name: given[name] for name in _OF_CHOICES if name in given})
         for name in ("delta", "message"):
             if isinstance(delta := given.get(name), dict):
                 setattr(choice, name, _Delta(**{key: delta[key] for key in delta if key in _KNOWN}))
                 news |= {} if choice.index else delta
             strays = strays or not isinstance(delta, dict | None)
-        strays = strays or given is not each
-        choices += [choice] if given is each else []
+        strays = strays or given is not entry
+        choices += [choice] if given is entry else []
     chunk = _CompletionChunk(**{name: known[name] for name in _OF_CHUNKS if name in known})
     chunk.choices = choices if strays or listed is not None else None
     return chunk, news, strays

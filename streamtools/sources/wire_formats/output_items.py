@@ -345,7 +345,7 @@ def differ(one: object, other: object) -> bool:
 
 def objects(value: Any) -> list[dict[str, Any]]:
     """Return the objects of a list, or nothing for another value."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [member for member in value if isinstance(member, dict)] if isinstance(value, list) else []
 
 
 def text_of(parts: Iterable[dict[str, Any]], separator: str = "") -> str:

@@ -302,12 +302,12 @@ class Responses(FrameAdapter):
         output = response.get("output")
         output = output if isinstance(output, list) else []
         known = self._items.match(output)
-        for index, each in enumerate(output):
-            if isinstance(each, dict):
-                self._finish(each, index, status, events, known.get(index))
+        for index, item in enumerate(output):
+            if isinstance(item, dict):
+                self._finish(item, index, status, events, known.get(index))
         self._items.finish_rest(events)
-        messages = [each for each in objects(output) if each.get("type") == "message"]
-        text = "".join(text_of(objects(each.get("content"))) for each in messages)
+        messages = [item for item in objects(output) if item.get("type") == "message"]
+        text = "".join(text_of(objects(item.get("content"))) for item in messages)
         if status == "completed" and _is_answer(output[-1:]):
             self._items.take_back(events)
         details = response.get("incomplete_details")
@@ -325,8 +325,8 @@ def _place_of(event: dict[str, Any]) -> tuple[Any, Any]:
 
 def _is_answer(last: list[Any]) -> bool:
     """Return whether the last item of a response is the model's answer, and not a comment on its next step."""
-    said = [each for each in objects(last) if each.get("type") == "message" and each.get("phase") != "commentary"]
-    return any(text_of(objects(each.get("content"))) for each in said)
+    said = [item for item in objects(last) if item.get("type") == "message" and item.get("phase") != "commentary"]
+    return any(text_of(objects(item.get("content"))) for item in said)
 
 
 _WHOLE: dict[str, Callable[[Responses, dict[str, Any], list[SourceEvent]], None]] = {
