@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamtools import sources
 from streamtools.errors import Code
@@ -27,9 +25,8 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.ai_sdk import AISDKMessages
 from tests.machine.test_machine import story
-from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
+from tests.sources.adapters import read
 from tests.support.cases import together
-from tests.support.cuts import cut, places
 
 
 def sse(value: Any) -> bytes:
@@ -345,18 +342,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@together(("frames", "expected"), STREAMS.values(), ids=STREAMS)
-def test_streams_at_every_cut(frames: list[bytes], expected: list[SourceEvent]) -> None:
-    """Each stream gives the same events however it is cut, and each event survives JSON."""
-    assert_same_at_every_cut(AISDKMessages, b"".join(frames), expected)
-
-
-@together("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
-def test_streams_that_break_off(frames: list[bytes]) -> None:
-    """`finish`, `abort` and an error are ends; nothing else is."""
-    assert_ends_are_earned(AISDKMessages, frames)
-
-
 def test_frames_that_cannot_be_read_are_warnings() -> None:
     """Half a frame, input that nests too deep to be passed on, and one over the limit cost themselves."""
     deep: Any = 1
@@ -439,16 +424,6 @@ async def test_sources_of_dicts_and_of_bytes(name: str) -> None:
     assert both[0] == both[1]
     assert both[0][0] == TextDelta("a")
     assert isinstance(both[0][-1], TextDelta if name == "ai_sdk" else ProviderCompleted)
-
-
-_whole = b"".join(frame for frames, _ in STREAMS.values() for frame in frames)
-
-
-@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 400)), max_size=6), places, st.binary(max_size=8))
-def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
-    """Any bytes give events, and the same ones at any cut."""
-    stream = noise.join(_whole[start : start + length] for start, length in pieces)
-    assert read(AISDKMessages, stream) == read(AISDKMessages, *cut(stream, where))
 
 
 # Found by attack: calls that were told before it was known whose they are.

@@ -29,18 +29,13 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.sources import adapter
 from streamtools.sources.wire_formats.anthropic import Anthropic
 from tests.sources.adapters import (
     assert_dicts_give_the_same,
-    assert_ends_are_earned,
-    assert_same_at_every_cut,
     read,
     story_of,
 )
-from tests.support.cases import together
 from tests.support.chat_chunks import sse
-from tests.support.cuts import cut, places
 
 Events = list[dict[str, Any]]
 
@@ -634,23 +629,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@together(("stream", "expected"), STREAMS.values(), ids=STREAMS)
-def test_streams_at_every_cut(stream: list[bytes], expected: list[SourceEvent]) -> None:
-    """Each stream gives the same events however it is cut."""
-    assert_same_at_every_cut(Anthropic, b"".join(stream), expected)
-
-
-@together("stream", [stream for stream, _ in STREAMS.values()], ids=STREAMS)
-def test_an_end_has_to_be_earned(stream: list[bytes]) -> None:
-    """Only message_stop completes; a connection that is lost before it is an error."""
-    assert_ends_are_earned(Anthropic, stream)
-
-
-def test_the_adapter_has_a_name() -> None:
-    """Recordings ask for it by that."""
-    assert isinstance(adapter("anthropic"), Anthropic)
-
-
 def test_a_frame_that_cannot_be_decoded_is_a_warning() -> None:
     """The stream goes on after it."""
     first, *rest = read(Anthropic, sse('{"type":"message_st'), *frames(say("a"), end()))
@@ -693,16 +671,6 @@ def test_the_input_of_a_server_tool_is_bounded() -> None:
         done(None),
     ]
     assert read(lambda: Anthropic(Limits(call=15)), *stream)[0] == NativeToolCall("1", "w", "12345" * 3, "s", True)
-
-
-_whole = b"".join(b"".join(stream) for stream, _ in STREAMS.values())
-
-
-@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 900)), max_size=6), places, st.binary(max_size=8))
-def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
-    """Any bytes give events, and the same ones at any cut."""
-    stream = noise.join(_whole[begin : begin + length] for begin, length in pieces)
-    assert read(Anthropic, stream) == read(Anthropic, *cut(stream, where))
 
 
 _values = st.recursive(

@@ -32,8 +32,7 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.sources.frames import Damaged, Frame, Skipped
 from streamtools.sources.wire_formats.bedrock import Bedrock, EventStreamDecoder
-from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
-from tests.support.cases import together
+from tests.sources.adapters import read
 from tests.support.cuts import cut, places, usual_cuts
 from tests.support.event_streams import chunk, event, exception, message
 from tests.support.provider_streams import BY_NAME
@@ -255,18 +254,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [TextDelta("a"), ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")],
     ),
 }
-
-
-@together(("frames", "expected"), STREAMS.values(), ids=STREAMS)
-def test_streams_at_every_cut(frames: list[bytes], expected: list[SourceEvent]) -> None:
-    """Each stream gives the same events however it is cut, and each event survives JSON."""
-    assert_same_at_every_cut(Bedrock, b"".join(frames), expected)
-
-
-@together("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
-def test_streams_that_break_off(frames: list[bytes]) -> None:
-    """A reason, the end of the model's own stream, and an exception are ends; nothing else is."""
-    assert_ends_are_earned(Bedrock, frames)
 
 
 def test_what_an_sdk_makes_of_the_messages() -> None:

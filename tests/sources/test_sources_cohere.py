@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from streamtools.errors import Code
 from streamtools.events import (
     NativeToolCall,
@@ -24,10 +21,8 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.cohere import Cohere
-from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read, who_answers
-from tests.support.cases import together
+from tests.sources.adapters import read, who_answers
 from tests.support.chat_chunks import DONE, sse
-from tests.support.cuts import cut, places
 
 
 def event(type: str, index: Any = None, **message: Any) -> bytes:
@@ -140,18 +135,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@together(("frames", "expected"), STREAMS.values(), ids=STREAMS)
-def test_streams_at_every_cut(frames: list[bytes], expected: list[SourceEvent]) -> None:
-    """Each stream gives the same events however it is cut, and each event survives JSON."""
-    assert_same_at_every_cut(Cohere, b"".join(frames), expected)
-
-
-@together("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
-def test_streams_that_break_off(frames: list[bytes]) -> None:
-    """`message-end` and an error are ends; nothing else is."""
-    assert_ends_are_earned(Cohere, frames)
-
-
 def test_more_calls_than_a_turn_may_have() -> None:
     """Each that begins while as many are open is refused, and not kept."""
     begun = [asked(index, f"c{index}", "f")[0] for index in range(4)]
@@ -169,13 +152,3 @@ def test_frames_that_cannot_be_read_are_warnings() -> None:
     warning, *rest = read(Cohere, sse('{"type"'), said("a"), end())
     assert isinstance(warning, SourceWarning)
     assert [TextDelta("a"), STOP] == rest
-
-
-_whole = b"".join(each for frames, _ in STREAMS.values() for each in frames)
-
-
-@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 400)), max_size=6), places, st.binary(max_size=8))
-def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
-    """Any bytes give events, and the same ones at any cut."""
-    stream = noise.join(_whole[start : start + length] for start, length in pieces)
-    assert read(Cohere, stream) == read(Cohere, *cut(stream, where))

@@ -30,9 +30,7 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.gemini import Gemini
 from tests.machine.test_machine import story
-from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
-from tests.support.cases import together
-from tests.support.cuts import cut, places
+from tests.sources.adapters import read
 
 SIGNATURE = "c2ln"
 SIGNED = {"thoughtSignature": "s"}
@@ -621,18 +619,6 @@ INTERACTIONS: dict[str, Stream] = {
 STREAMS = TEXT | CALLS | INTERACTIONS
 
 
-@together(("frames", "expected"), STREAMS.values(), ids=STREAMS)
-def test_streams_at_every_cut(frames: list[bytes], expected: list[SourceEvent]) -> None:
-    """Each stream gives the same events however it is cut, and each event survives JSON."""
-    assert_same_at_every_cut(Gemini, b"".join(frames), expected)
-
-
-@together("frames", [frames for frames, _ in STREAMS.values()], ids=STREAMS)
-def test_streams_that_break_off(frames: list[bytes]) -> None:
-    """A finish reason, a blocked prompt, a completed interaction or an error are ends; nothing else is."""
-    assert_ends_are_earned(Gemini, frames)
-
-
 def test_frames_that_cannot_be_read_are_warnings() -> None:
     """Half a frame, one that nests too deep, and one over the limit cost themselves, and the stream goes on."""
     deep: Any = 1
@@ -698,16 +684,6 @@ TOLD: dict[str, tuple[list[bytes], list[str]]] = {
 def test_what_a_reader_is_told(frames: list[bytes], expected: list[str]) -> None:
     """The whole way, from bytes to the events of the interface."""
     assert expected == story(*read(Gemini, *frames))
-
-
-_whole = b"".join(frame for frames, _ in STREAMS.values() for frame in frames)
-
-
-@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 400)), max_size=6), places, st.binary(max_size=8))
-def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
-    """Any bytes give events, and the same ones at any cut."""
-    stream = noise.join(_whole[start : start + length] for start, length in pieces)
-    assert read(Gemini, stream) == read(Gemini, *cut(stream, where))
 
 
 _KEYS = [

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamtools.errors import Code
 from streamtools.events import (
@@ -28,7 +26,7 @@ from streamtools.events import (
 from streamtools.sources.wire_formats.latitude import Latitude
 from tests.machine.test_machine import story
 from tests.support.cases import cases, together
-from tests.support.cuts import cut, places, usual_cuts
+from tests.support.cuts import usual_cuts
 
 Event = tuple[str, dict[str, Any]]
 
@@ -538,13 +536,3 @@ def test_a_run_that_breaks_off_is_interrupted_unless_it_had_ended() -> None:
         adapter.feed(native(*events))
         assert ended == adapter.ended
         assert ended != (lost in adapter.close("reset"))
-
-
-_whole = b"".join(envelope(*events) for envelope in ENVELOPES for events, _ in RUNS.values())
-
-
-@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 400)), max_size=6), places, st.binary(max_size=8))
-def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
-    """Any bytes give events, and the same ones at any cut."""
-    stream = noise.join(_whole[start : start + length] for start, length in pieces)
-    assert read(stream) == read(*cut(stream, where))

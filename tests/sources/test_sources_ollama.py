@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamtools.errors import Code
 from streamtools.events import (
@@ -24,9 +22,7 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.ollama import Ollama
 from tests.machine.test_machine import story
-from tests.sources.adapters import assert_ends_are_earned, assert_same_at_every_cut, read
-from tests.support.cases import together
-from tests.support.cuts import cut, places
+from tests.sources.adapters import read
 
 
 def line(value: Any) -> bytes:
@@ -174,18 +170,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@together(("lines", "expected"), STREAMS.values(), ids=STREAMS)
-def test_streams_at_every_cut(lines: list[bytes], expected: list[SourceEvent]) -> None:
-    """Each stream gives the same events however it is cut, and each event survives JSON."""
-    assert_same_at_every_cut(Ollama, b"".join(lines), expected)
-
-
-@together("lines", [lines for lines, _ in STREAMS.values()], ids=STREAMS)
-def test_streams_that_break_off(lines: list[bytes]) -> None:
-    """`done` and an error are ends; nothing else is."""
-    assert_ends_are_earned(Ollama, lines)
-
-
 def test_lines_that_cannot_be_read_are_warnings() -> None:
     """Half a line and one over the limit cost themselves, and the stream goes on."""
     first, second, *rest = read(lambda: Ollama(Limits(frame=1000)), line('{"mess'), said("a" * 2000), said("b"), done())
@@ -235,13 +219,3 @@ TOLD: dict[str, tuple[str, list[str]]] = {
 def test_what_a_reader_is_told(name: str, expected: list[str]) -> None:
     """The whole way, from bytes to the events of the interface."""
     assert expected == story(*read(Ollama, *STREAMS[name][0]))
-
-
-_whole = b"".join(each for lines, _ in STREAMS.values() for each in lines)
-
-
-@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 400)), max_size=6), places, st.binary(max_size=8))
-def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
-    """Any bytes give events, and the same ones at any cut."""
-    stream = noise.join(_whole[start : start + length] for start, length in pieces)
-    assert read(Ollama, stream) == read(Ollama, *cut(stream, where))

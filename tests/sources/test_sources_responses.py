@@ -32,18 +32,14 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.machine.state_machine import StreamMachine
-from streamtools.sources import adapter
 from streamtools.sources.wire_formats.responses import Responses
 from tests.sources.adapters import (
     assert_dicts_give_the_same,
-    assert_ends_are_earned,
-    assert_same_at_every_cut,
     read,
     story_of,
 )
 from tests.support.cases import together
 from tests.support.chat_chunks import sse
-from tests.support.cuts import cut, places
 
 Value = dict[str, Any]
 
@@ -793,23 +789,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@together(("stream", "expected"), STREAMS.values(), ids=STREAMS)
-def test_streams_at_every_cut(stream: list[bytes], expected: list[SourceEvent]) -> None:
-    """Each stream gives the same events however it is cut."""
-    assert_same_at_every_cut(Responses, b"".join(stream), expected)
-
-
-@together("stream", [stream for stream, _ in STREAMS.values()], ids=STREAMS)
-def test_an_end_has_to_be_earned(stream: list[bytes]) -> None:
-    """Only a terminal event completes; a connection that is lost before it is an error."""
-    assert_ends_are_earned(Responses, stream)
-
-
-def test_the_adapter_has_a_name() -> None:
-    """Recordings ask for it by that."""
-    assert isinstance(adapter("responses"), Responses)
-
-
 @pytest.mark.parametrize("broken", ['{"type":"response.comp', '{"type":"response.future","x":' + "1" * 5000 + "}"])
 def test_a_frame_that_cannot_be_decoded_is_a_warning(broken: str) -> None:
     """The stream goes on after it."""
@@ -854,16 +833,6 @@ def test_what_is_kept_for_comparison_is_bounded() -> None:
     assert read(lambda: Responses(Limits(text=5)), *stream) == [TextDelta("abc"), TextDelta("def"), done()]
     thoughts = frames(event("reasoning_text.delta", delta="abcdef"), event("reasoning_text.done", text="abcdefgh"), END)
     assert read(lambda: Responses(Limits(text=5)), *thoughts) == [ReasoningDelta("abcdef"), done()]
-
-
-_whole = b"".join(b"".join(stream) for stream, _ in STREAMS.values())
-
-
-@given(st.lists(st.tuples(st.integers(0, len(_whole)), st.integers(0, 900)), max_size=6), places, st.binary(max_size=8))
-def test_random_pieces_never_raise(pieces: list[tuple[int, int]], where: list[int], noise: bytes) -> None:
-    """Any bytes give events, and the same ones at any cut."""
-    stream = noise.join(_whole[begin : begin + length] for begin, length in pieces)
-    assert read(Responses, stream) == read(Responses, *cut(stream, where))
 
 
 _KNOWN = (
