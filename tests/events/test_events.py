@@ -1,4 +1,4 @@
-"""Events: JSON in both directions, pydantic, the published schema, and the form that two runs share."""
+"""Events: JSON, pydantic, the published schema, and coalescing."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ SOURCE: list[SourceEvent] = [
 
 
 def test_every_type_is_sampled() -> None:
-    """The samples below speak for the whole vocabulary, and no two types of a union share a name."""
+    """The samples cover the whole vocabulary, and no two types of a union share a name."""
     for samples, types in ((UI, UI_EVENTS), (SOURCE, SOURCE_EVENTS)):
         assert {type(event) for event in samples} == set(types)
         assert len(types) == len({each.type for each in types})
@@ -150,15 +150,15 @@ def test_ui_events_survive_json(event: UIEvent) -> None:
 
 @together("event", SOURCE, ids=repr)
 def test_source_events_survive_json(event: SourceEvent) -> None:
-    """Source events too, so that they can be recorded."""
+    """So that they can be recorded."""
     line = event.to_json()
 
     assert event.type == json.loads(line)["type"]
     assert event == read_source_event(line)
 
 
-def test_what_is_not_set_is_not_written() -> None:
-    """Interfaces get small events."""
+def test_unset_fields_are_not_written() -> None:
+    """Events stay small."""
     assert {"type": "text", "text": "a"} == json.loads(Text("a").to_json())
     assert {"type": "text", "text": "a", "seq": 3} == json.loads(Text("a", seq=3).to_json())
     assert {"type": "thinking", "active": False} == json.loads(Thinking(False).to_json())
@@ -168,8 +168,8 @@ def test_what_is_not_set_is_not_written() -> None:
 @pytest.mark.parametrize(
     "line", ["", "{", "{}", "[]", '{"type":"nothing"}', '{"type":"text"}', '{"type":"text","text":1}']
 )
-def test_what_is_no_event_is_refused(line: str) -> None:
-    """Reading raises a ValueError, and nothing else."""
+def test_other_json_is_refused(line: str) -> None:
+    """Reading raises a ValueError."""
     for read in (read_ui_event, read_source_event):
         with pytest.raises(ValueError):  # noqa: PT011  # the message is msgspec's
             read(line)
@@ -186,8 +186,8 @@ def test_what_is_no_event_is_refused(line: str) -> None:
     ],
     ids=["text", "a call", "deep in a result", "a key", "a source event"],
 )
-def test_half_a_surrogate_pair_is_replaced(event: Event, path: Sequence[Any]) -> None:
-    """UTF-8 cannot hold it; a half pair becomes U+FFFD and the rest stays, whole pairs too."""
+def test_lone_surrogates_are_replaced(event: Event, path: Sequence[Any]) -> None:
+    """A lone surrogate becomes U+FFFD. Complete pairs stay."""
     found = json.loads(event.to_json())
     for key in path:
         found = found[key]
@@ -198,7 +198,7 @@ def test_half_a_surrogate_pair_is_replaced(event: Event, path: Sequence[Any]) ->
 
 @together("event", [*UI, *SOURCE], ids=repr)
 def test_pydantic_reads_validates_and_writes(event: Event) -> None:
-    """Each type is a field of a model and an adapter of its own, from an object, a dict and JSON."""
+    """Each type is a field of a model and has an adapter: from an object, a dict and JSON."""
     kind = type(event)
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     model: Any = create_model("Model", event=(kind, ...))
@@ -218,7 +218,7 @@ def test_pydantic_reads_validates_and_writes(event: Event) -> None:
 
 @pytest.mark.parametrize(("union", "samples"), [(UIEvent, UI), (SourceEvent, SOURCE)], ids=["ui", "source"])
 def test_pydantic_tells_the_types_of_a_union_apart(union: Any, samples: list[Event]) -> None:
-    """A stream of events can be read with one adapter, and a wrong type is refused."""
+    """One adapter reads a stream of events and refuses a wrong type."""
     adapter: TypeAdapter[Any] = TypeAdapter(list[union])
     lines = "[" + ",".join(event.to_json() for event in samples) + "]"
 
@@ -229,7 +229,7 @@ def test_pydantic_tells_the_types_of_a_union_apart(union: Any, samples: list[Eve
 
 @pytest.mark.parametrize("union", [UIEvent, SourceEvent], ids=["ui", "source"])
 def test_the_schema_of_a_union_is_published(union: Any) -> None:
-    """One schema that needs no other document, with one alternative for each type."""
+    """One self-contained schema, with one alternative for each type."""
     schema = json_schema(union)
     types = [each["properties"]["type"]["enum"] for each in schema["anyOf"]]
 
@@ -240,7 +240,7 @@ def test_the_schema_of_a_union_is_published(union: Any) -> None:
 
 
 def test_usage_adds_up() -> None:
-    """None means that nobody told; what somebody told counts."""
+    """None means that the provider reported nothing."""
     assert Usage(input=3, output=1, cache_read=5) == Usage(input=1, output=1) + Usage(input=2, cache_read=5)
     assert Usage() == Usage() + Usage()
 
@@ -299,12 +299,12 @@ def test_usage_adds_up() -> None:
     ],
 )
 def test_coalesce(events: list[UIEvent], expected: list[UIEvent]) -> None:
-    """Neighbours are joined; what differs between two runs of the same stream is taken out."""
+    """Adjacent events are joined, and differences between two runs of one stream are removed."""
     assert expected == coalesce(events)
 
 
-def test_between_tools_that_run_at_once_only_the_order_of_each_counts() -> None:
-    """Two interleavings of two tools are the same; one tool's own events in another order are not."""
+def test_the_order_of_concurrent_tools() -> None:
+    """Two interleavings of two tools are equal. Another order of one tool's events is not."""
     one = [Executing(MADE), Progress("call_1", 1), Progress("call_1", 2), Executed(MADE, 1, None, 0.5)]
     two = [Executing(PLAIN), Error(Code.TOOL_FAILED, "no", call_id="call_2", call=PLAIN)]
     first, second = Text("before"), Text("after")
@@ -333,8 +333,8 @@ def test_coalescing_again_changes_nothing(events: list[UIEvent]) -> None:
 # seq
 
 
-def test_what_has_grown_weighs_what_it_holds_without_its_json() -> None:
-    """Its value and its path, however large; never less than the JSON would."""
+def test_the_weight_of_a_partial() -> None:
+    """From its value and path, never less than its JSON."""
     at: list[str | int] = [0, "name"]
     values: list[Any] = ["", "x" * 9000, "é" * 9000, "🙂" * 9000, True, None, 1.5, -3, 10**4000, {}, []]
     for value in values:
@@ -349,7 +349,7 @@ def test_what_has_grown_weighs_what_it_holds_without_its_json() -> None:
 
 
 def test_a_row_of_small_texts_is_one_text() -> None:
-    """Not where one may be large, or something else is among them."""
+    """Not if one is large or something else is among them."""
     texts = [Text("ab", seq=1), Text("c", seq=2)]
     assert small_text_of(texts) == "abc"
     assert small_text_of([*texts, Reasoning("a", seq=3)]) == ""

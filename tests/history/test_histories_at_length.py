@@ -1,4 +1,4 @@
-"""What a client posts at length: as many items as it likes are one turn, and each finds its call."""
+"""Long lists of a client: many items are one turn, in linear time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def item(number: int) -> dict[str, Any]:
 
 
 def test_a_turn_of_many_items() -> None:
-    """Calls, thoughts and texts are one message, and so are the results, in the order in which they came."""
+    """Calls, thoughts and texts become one turn, and the results one message, in order, in linear time."""
     thought = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "s"}
     said = {"role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
     items = [each for number in range(MANY) for each in (thought, item(number), said)]
@@ -34,7 +34,7 @@ def test_a_turn_of_many_items() -> None:
 
 
 def test_results_without_a_name() -> None:
-    """Each answers the first call that has no answer."""
+    """Each answers the first open call."""
     results = [{"role": "tool", "content": str(number)} for number in range(MANY)]
 
     _, answers = read_messages([*map(item, range(MANY)), *results])
@@ -44,7 +44,7 @@ def test_results_without_a_name() -> None:
 
 
 def test_one_id_in_one_turn() -> None:
-    """Each call gets one that no other has, and the results find them in their order."""
+    """Each call gets a unique id, and the results are assigned in order."""
     ids = ["d_2", "d_4", "d", "d", "d", "d_3"]
     calls = [{"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"} for id in ids]
     results = [{"type": "function_call_output", "call_id": id, "output": str(at)} for at, id in enumerate(ids)]

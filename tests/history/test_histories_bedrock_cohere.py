@@ -1,4 +1,4 @@
-"""Histories of Bedrock's Converse and of Cohere: each block is read, and written back as it was."""
+"""Histories of Bedrock's Converse and of Cohere."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ HISTORIES: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
-def test_converse_is_written_back_as_it_was(history: list[dict[str, Any]]) -> None:
-    """Each block in its place."""
+def test_converse_round_trip(history: list[dict[str, Any]]) -> None:
+    """Each block is in its place."""
     assert history == write_messages(read_messages(history), "bedrock", unanswered="leave")
 
 
-def test_what_converse_says_to_others() -> None:
-    """Texts, images, calls and results have their counterparts; reasoning and blocks of its own stay behind."""
+def test_converse_for_other_providers() -> None:
+    """Texts, images, calls and results are converted. Reasoning and unknown blocks are left out."""
     history = [user({"text": "Hi"}), said(THOUGHT, {"text": "a"}, HOSTED, CALL), user(RESULT)]
     written = write_messages(read_messages(history), "openai", provider=Origin(host="api.openai.com"))
     function = {"name": "f", "arguments": '{"a":1}'}
@@ -66,7 +66,7 @@ def test_what_converse_says_to_others() -> None:
 
 
 def test_results_that_converse_holds_as_json() -> None:
-    """They are text to others; and one without words has some for Converse."""
+    """They are text for others. A result without text gets a placeholder for Converse."""
     value = {"toolResult": {"toolUseId": "tooluse_1", "content": [{"json": {"a": [1]}}]}}
     empty = {"toolResult": {"toolUseId": "tooluse_1", "content": []}}
     history = read_messages([said(CALL), user(value)])
@@ -93,8 +93,8 @@ COHERE: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def test_what_cohere_thought_is_its_own() -> None:
-    """Neither do others get its plan, nor does it get what others thought."""
+def test_reasoning_of_cohere_stays_with_cohere() -> None:
+    """Others do not get its plan, and it does not get their reasoning."""
     read = read_messages(COHERE["a plan, a call and its result"])
     assert "I look." not in str(write_messages(read, "openai"))
     theirs = [Assistant("a", thoughts=read[2].thoughts, origin=Origin("anthropic"))]  # type: ignore[union-attr]

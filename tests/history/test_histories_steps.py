@@ -1,4 +1,4 @@
-"""Steps of Interactions: written again as they were, and read in any case."""
+"""Steps of Google's Interactions."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ HISTORIES: dict[str, tuple[str, list[Body]]] = {
 }
 
 
-def test_what_was_thought_goes_back_to_who_thought_it() -> None:
-    """With its signature, as its format has it; from another it is not told."""
+def test_reasoning_is_sent_back_to_its_provider_only() -> None:
+    """With its signature, in the provider's format."""
     for format, expected in {
         "interactions": [SIGNED, step("model_output", content=[text("Hi")])],
     }.items():
@@ -83,8 +83,8 @@ def test_what_was_thought_goes_back_to_who_thought_it() -> None:
         assert "Hm" not in str(write_messages([other], format))
 
 
-def test_a_client_sends_no_more_than_others() -> None:
-    """Steps and entries lose what is not signed; signatures stay, for their provider alone."""
+def test_a_client_sends_only_signed_provider_data() -> None:
+    """Signatures stay, for their provider only."""
     for format, messages in HISTORIES.values():
         history = read_messages(messages, client=True)
         written = str(write_messages(history, format))
@@ -97,8 +97,8 @@ def test_a_client_sends_no_more_than_others() -> None:
     assert ("s", "z", None) == (turn.thoughts[0].signature, turn.calls[0].signature, turn.calls[0].own)
 
 
-def test_items_of_responses_are_none_of_googles() -> None:
-    """Types that both have are told apart by what stands in them, and by the turn that they are in."""
+def test_items_of_responses_are_no_steps() -> None:
+    """Types that both formats have are told apart by their members and their turn."""
     items: list[Body] = [
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
         {"type": "file_search_call", "id": "fs", "status": "completed", "queries": []},

@@ -1,4 +1,4 @@
-"""Histories that providers accept: the order of messages and one result for each call, whatever became of the calls."""
+"""Histories that providers accept: message order, and one result for each call."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def run(source: list[SourceEvent], left_at: int | None, **options: Any) ->
 def test_what_a_run_adds_is_accepted(
     backend: str, said: list[tuple[str, str, list[tuple[str, str]]]], left_at: int | None, choice: str
 ) -> None:
-    """Success, failure, timeout, malformed and cancelled calls in any order: each has its one answer, in its place."""
+    """Success, failure, timeout, malformed and cancelled calls in any order: each has one result in its place."""
     source = [event for number, turn in enumerate(said, 1) for event in source_of(turn, number == len(said))]
 
     async def told() -> TurnResult:
@@ -135,8 +135,8 @@ def test_what_a_run_adds_is_accepted(
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_run_that_is_left_while_a_tool_is_at_work(backend: str) -> None:
-    """The call that was cancelled is answered, and so is the one that came to nothing before it."""
+def test_a_run_cancelled_while_a_tool_runs(backend: str) -> None:
+    """The cancelled call and the malformed one before it have results."""
     source = source_of(("", "", [("success", "x")]), False)
     source[1:1] = [NativeToolCall("1", "wait", {}, "y")]
 
@@ -221,15 +221,15 @@ def _expected(history: list[Message]) -> list[str]:
 @given(histories(), st.sampled_from(FORMATS))
 @examples(3)
 def test_every_history_is_accepted(history: list[Message], format: str) -> None:
-    """Once the history goes on, or is said to be complete, each call has its one answer, and all is in order."""
+    """If it continues or is complete, each call has one result, in order."""
     for complete in ([*history, User("And?")], without_reasoning([*history, User("And?")])):
         assert [] == breaches(write_messages(complete, format, dialects=DIALECTS), format)
     assert [] == breaches(write_messages(history, format, unanswered="cancelled"), format)
 
 
 @given(histories())
-def test_settling_keeps_what_was_said(history: list[Message]) -> None:
-    """Answers find their calls, and nothing else is lost, changed or made up; to settle twice is to settle once."""
+def test_pairing_keeps_all_content(history: list[Message]) -> None:
+    """Results find their calls, and nothing else changes. Pairing twice is pairing once."""
     settled = pair_results(history, "leave")
     told = [answer for each in history if isinstance(each, Results) for answer in each.results]
     kept = [answer for each in settled if isinstance(each, Results) for answer in each.results]
@@ -251,7 +251,7 @@ def _native_ids(results: Results) -> list[str]:
 
 @given(histories(), st.sampled_from(FORMATS), st.sampled_from([None, *DIALECTS]))
 def test_calls_as_text_are_no_native_calls(history: list[Message], format: str, dialect: Dialect | None) -> None:
-    """A request that declares no tools holds none, and every call that it tells of is answered in the same way."""
+    """A request without tools has no native calls, and every call in text is answered."""
     written = write_messages([*calls_as_text(history, dialect), User("?")], format, dialects=DIALECTS)
 
     assert [] == breaches(written, format)
@@ -262,8 +262,8 @@ def test_calls_as_text_are_no_native_calls(history: list[Message], format: str, 
 
 @given(histories(), st.sampled_from(FORMATS))
 @examples(2)
-def test_what_is_written_can_be_read(history: list[Message], format: str) -> None:
-    """Read and written again, a history is the same to the provider; Anthropic's neighbours are joined by then."""
+def test_written_messages_can_be_read(history: list[Message], format: str) -> None:
+    """Read and written again, they are the same. Anthropic's neighbors are joined."""
     written = write_messages([*history, User("?")], format, dialects=DIALECTS)
     again = write_messages(read_messages(written), format, dialects=DIALECTS)
 
@@ -325,8 +325,8 @@ def turns_with_items(draw: st.DrawFn) -> tuple[str, list[Message]]:
 
 @given(turns_with_items())
 @examples(2)
-def test_what_a_provider_sent_survives(given: tuple[str, list[Message]]) -> None:
-    """Written, read and written again it is the same JSON, every item of it in its place."""
+def test_provider_data_survives(given: tuple[str, list[Message]]) -> None:
+    """Written, read and written again it is the same JSON, with every item in its place."""
     format, history = given
     written = write_messages([*history, User("!")], format)
 

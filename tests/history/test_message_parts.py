@@ -1,4 +1,4 @@
-"""What a user's message consists of, for each provider."""
+"""Content of user messages, for each provider."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def written(content: str | list[dict[str, Any]], format: str) -> dict[str, Any]:
         ],
     ],
 )
-def test_parts_that_are_odd(part: Any, expected: dict[str, Any]) -> None:
-    """What can be said of them is kept; the rest is its provider's own, as an image is by the id of a file."""
+def test_odd_parts(part: Any, expected: dict[str, Any]) -> None:
+    """What has text is kept as text. Other parts stay for their provider, such as an image by file id."""
     history = read_messages([{"role": "user", "content": [part]}])
     assert [User([expected])] == history
     for format in ("openai", "responses", "anthropic", "gemini"):
@@ -52,7 +52,7 @@ OWN = {"type": "file", "file": {"file_id": "f"}}
 
 
 def test_texts_and_images_for_ollama() -> None:
-    """It takes texts, and the data of images beside them; anything else has no place."""
+    """It accepts text and image data, and nothing else."""
     assert {"role": "user", "content": "What is this?\nTell.", "images": ["iVBORw=="]} == written(
         [TEXT, picture(PICTURE), {"type": "text", "text": "Tell."}], "ollama"
     )
@@ -61,8 +61,8 @@ def test_texts_and_images_for_ollama() -> None:
             written([part], "ollama")
 
 
-def test_what_another_format_has_beside_a_part() -> None:
-    """It stays behind; how a part is cached goes to servers of chat completions, but for those that refuse it."""
+def test_members_of_another_format() -> None:
+    """They are left out. Cache control is sent to servers of chat completions that accept it."""
     cached = {"cache_control": {"type": "ephemeral"}}
     source = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}
     document = {"type": "document", "source": source, "title": "a.pdf", "citations": {"enabled": True}, **cached}

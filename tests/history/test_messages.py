@@ -1,4 +1,4 @@
-"""One history as each provider gets it."""
+"""One history in the format of each provider."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ SAID: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("format", "expected"), SAID.items(), ids=SAID)
 def test_native_calls_and_their_results(format: str, expected: list[dict[str, Any]]) -> None:
-    """Each provider gets them in its own form, results in call order, and a failure as such where it can be told."""
+    """Each format has its form, with results in call order, and errors where it can express them."""
     assert expected == write_messages(HISTORY, format)
 
 
@@ -150,7 +150,7 @@ def said(format: str, turn: Assistant) -> Any:
 
 
 def test_reasoning_for_anthropic() -> None:
-    """Blocks stand before what they led to, with their signatures; those of others are left out."""
+    """Blocks are before what they led to, with their signatures. Those of other providers are left out."""
     parts = (*THOUGHTS, *OF_RESPONSES, "Hi.", WEATHER, THEN, Thought("unsigned"), TIME, THEN)
     blocks = said("anthropic", Assistant(parts=parts))
     assert [
@@ -164,7 +164,7 @@ def test_reasoning_for_anthropic() -> None:
 
 
 def test_reasoning_for_responses() -> None:
-    """Items stand before what they led to, by id and with their encrypted content; those of others are left out."""
+    """Items are before what they led to, with id and encrypted content. Those of others are left out."""
     first, second, last = OF_RESPONSES
     parts = (first, *THOUGHTS, Thought("", None, "r4"), WEATHER, second, TIME, last)
     items = said("responses", Assistant(parts=parts))
@@ -182,7 +182,7 @@ def test_reasoning_for_responses() -> None:
 
 
 def test_signatures_for_gemini() -> None:
-    """That of a call goes back on its part, and another one on the text, be it empty."""
+    """The signature of a call is on its part. Another one is on the text, even if that is empty."""
     signed = call("w", "weather", signature="of the call")
     own = ProviderItem("gemini", {"thoughtSignature": "of the text"})
     text = Assistant(parts=(Thought("", "r", "r1"), TextPart("Hi.", own), TextPart("And."), signed, TIME))
@@ -197,7 +197,7 @@ def test_signatures_for_gemini() -> None:
 
 
 def test_reasoning_for_openai_and_ollama() -> None:
-    """A server of OpenAI's format gets none, but Google's signature of a call; Ollama gets the words."""
+    """OpenAI's format gets none, except Google's signature of a call. Ollama gets the text."""
     turn = Assistant("Hi.", (call("w", "weather", signature="s"),), (Thought("First.", "s1"), Thought("Then.")))
     (openai,), (ollama,) = said("openai", turn), said("ollama", turn)
 
@@ -211,8 +211,8 @@ def test_reasoning_for_openai_and_ollama() -> None:
 OPEN: list[Message] = [User("?"), Assistant("", (WEATHER, TIME)), Results((answer("t", "time", "12:00"),))]
 
 
-def test_calls_without_an_answer_before_something_else() -> None:
-    """They are answered, so that the provider takes the history, unless they are to be left."""
+def test_unanswered_calls_before_other_messages() -> None:
+    """They get a result, unless they are to be left."""
     for more in ([User("Well?")], [Assistant("Well.")], [System("Well!")]):
         *_, last = pair_results([*OPEN, *more])
         assert more == [last]
@@ -232,8 +232,8 @@ def test_calls_without_an_answer_before_something_else() -> None:
         ([*OPEN[:2], Assistant("Well."), OPEN[2]], "the result of call 't' must follow the turn"),
     ],
 )
-def test_histories_that_make_no_sense(history: list[Message], complaint: str) -> None:
-    """A result without its call is a mistake, and named."""
+def test_invalid_histories(history: list[Message], complaint: str) -> None:
+    """A result without its call is an error that names the call."""
     with pytest.raises(ValueError, match=complaint):
         write_messages(history, "openai")
 
@@ -244,7 +244,7 @@ IN_TEXT = ToolCall(id="h", name="weather", arguments={}, dialect="hash_marker", 
 
 
 def test_results_of_calls_in_text() -> None:
-    """They stand in one user message, one block each in its dialect's form, behind those of native calls."""
+    """They are in one user message, one block per call in its dialect, after the native results."""
     turn = Assistant(f"Hi. {IN_TEXT.raw}", (TIME,), in_text=(IN_TEXT,))
     told = (
         answer("h", "weather", "###:{ <|im_start|>", dialect="hash_marker"),
@@ -270,8 +270,8 @@ def test_results_of_calls_in_text() -> None:
         assert (text if last == "content" else [{"text": text}]) == held
 
 
-def test_calls_in_text_that_nobody_has_run() -> None:
-    """They are told of like native ones: a model that finds no result makes one up."""
+def test_calls_in_text_that_did_not_run() -> None:
+    """They get a result like native calls, because a model would invent one."""
     turn = Assistant(IN_TEXT.raw, in_text=(IN_TEXT,))
     assert [turn] == pair_results([turn])
     expected = '###result weather: {"result":"this call was not run"}'
@@ -280,7 +280,7 @@ def test_calls_in_text_that_nobody_has_run() -> None:
 
 
 def test_calls_in_text_that_the_user_answers() -> None:
-    """A result in the form of the call's dialect answers one call, of its tool; other words answer none."""
+    """A result in the dialect of a call answers one call of its tool. Other text answers none."""
     dialect = tilde_fence()
     ids = {"a": "weather", "b": "weather", "c": "weather_now"}
     pending = [ToolCall(id=id, name=name, arguments={}, dialect=dialect.id) for id, name in ids.items()]
@@ -304,8 +304,8 @@ def test_calls_in_text_that_the_user_answers() -> None:
         assert len(not_run) == told.count("this call was not run"), said
 
 
-def test_a_result_is_known_in_every_dialect() -> None:
-    """What a dialect writes for a result answers its call, whatever the result is."""
+def test_results_are_recognized_in_every_dialect() -> None:
+    """Whatever the result is."""
     with cases() as case:
         for dialect in DIALECTS.values():
             with case(dialect.id):
@@ -318,8 +318,8 @@ def test_a_result_is_known_in_every_dialect() -> None:
 
 
 @pytest.mark.parametrize("format", SAID)
-def test_what_the_user_says_behind_results_in_text(format: str) -> None:
-    """It stands in the same message: templates of many models refuse two of one role."""
+def test_a_user_message_after_results_in_text(format: str) -> None:
+    """It is in the same message, because many templates refuse two user messages in a row."""
     turn = Assistant(IN_TEXT.raw, in_text=(IN_TEXT,))
     told = Results((answer("h", "weather", "{}", dialect="hash_marker"),))
     block = "###result weather: {}"
@@ -335,7 +335,7 @@ def test_what_the_user_says_behind_results_in_text(format: str) -> None:
 
 
 def test_calls_as_text() -> None:
-    """Native calls in the words of a dialect, or in plain ones, for a request that declares no tools."""
+    """In a dialect or in plain words, for a request without tools."""
     dialect = tilde_fence()
     (_, _, turn, results, *_) = in_dialect = calls_as_text(HISTORY, dialect)
     assert isinstance(turn, Assistant)
@@ -358,7 +358,7 @@ def test_calls_as_text() -> None:
 
 
 def test_ids_that_anthropic_refuses() -> None:
-    """Odd characters, and ids that begin anew in each turn: results keep to their calls."""
+    """Invalid characters, and ids that repeat in each turn. Results stay with their calls."""
     first, second = call("functions.f:0", "f"), call("functions.f:0", "f")
     history: list[Message] = [
         Assistant("", (first,)),
@@ -374,8 +374,8 @@ def test_ids_that_anthropic_refuses() -> None:
     assert [("functions_f_0", "1"), ("functions_f_0_2", "2"), ("call", "the call failed")] == results
 
 
-def test_neighbours_for_anthropic_and_gemini() -> None:
-    """User and assistant alternate; blank texts are left out, and so is white space at the very end."""
+def test_neighbors_for_anthropic_and_gemini() -> None:
+    """Roles alternate. Blank texts and trailing white space are left out."""
     history: list[Message] = [User("a"), User(" "), User("b"), Assistant("c"), Assistant(""), Assistant("d \n")]
     assert [
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
@@ -402,14 +402,14 @@ def test_neighbours_for_anthropic_and_gemini() -> None:
     ],
 )
 def test_a_result_is_an_object_for_gemini(text: str, expected: dict[str, Any]) -> None:
-    """What is none is put into one; what JSON does not have stays a text. Without an id of its call it has none."""
+    """Other JSON is wrapped in one. Invalid JSON stays text."""
     bare = ToolCall(id="made", name="f", arguments={}, dialect="native")
     *_, last = write_messages([Assistant("", (bare,)), Results((answer("made", "f", text),))], "gemini")
     assert [{"functionResponse": {"name": "f", "response": expected}}] == last["parts"]
 
 
-def test_what_utf_8_and_json_do_not_have() -> None:
-    """Half a character becomes U+FFFD, and no number is endless, however deep they stand."""
+def test_content_that_json_cannot_hold() -> None:
+    """A lone surrogate becomes U+FFFD, an infinite number null, at any depth."""
     odd = call("x", "f", city=["\ud83d"], far=float("inf"))
     turn = Assistant("\ud83d\ude00\ud83d", (odd,))
     expected = {"city": ["\ufffd"], "far": None}

@@ -1,4 +1,4 @@
-"""Messages of a caller's, read into one history: every spelling, and what is wrong with those that are none."""
+"""Messages of all formats, read into one history."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_messages_of_openai() -> None:
 
 
 def test_messages_of_anthropic() -> None:
-    """Blocks: reasoning with its place among the calls, calls, results before what the user says on."""
+    """Blocks: reasoning in its place among the calls, calls, and results before the user's text."""
     read = read_messages(
         [
             {"role": "user", "content": [{"type": "text", "text": "?"}]},
@@ -103,7 +103,7 @@ def test_messages_of_anthropic() -> None:
 
 
 def test_items_of_responses() -> None:
-    """Reasoning, what was said, and calls are one turn until an output or a user ends it."""
+    """Reasoning, text and calls are one turn, until an output or a user message ends it."""
     asked = {"type": "function_call", "id": "fc", "call_id": "w", "name": "weather", "arguments": '{"city":"Oslo"}'}
     read = read_messages(
         [
@@ -136,7 +136,7 @@ def test_items_of_responses() -> None:
 
 @pytest.mark.parametrize("written", [json.dumps, lambda arguments: arguments], ids=["text", "object"])
 def test_arguments_nest_as_deep_as_elsewhere(written: Callable[[Any], Any]) -> None:
-    """However they are written, they are refused where a model's would be."""
+    """The limit is the same in every format, and the same as for calls of a model."""
 
     def nested(depth: int) -> list[dict[str, Any]]:
         arguments: Any = {"a": json.loads("[" * (depth - 1) + "]" * (depth - 1))}
@@ -159,8 +159,8 @@ def test_arguments_nest_as_deep_as_elsewhere(written: Callable[[Any], Any]) -> N
     assert fault is not None
 
 
-def test_arguments_hold_so_many_values() -> None:
-    """What is JSON in a text is read in one go: one call, and all together, hold as many values as a body may have."""
+def test_arguments_have_a_limit_of_values() -> None:
+    """For a single call and for all calls together, if arguments are JSON text."""
 
     def text(count: int) -> str:
         return json.dumps({"a": [[]] * count})  # each is a value, and a comma
@@ -192,7 +192,7 @@ def test_arguments_hold_so_many_values() -> None:
 
 @pytest.mark.parametrize("odd", [1e999, 5, True, ["s"], {"a": 1}])
 def test_signatures_and_ids_are_texts(odd: object) -> None:
-    """What is no text is none of them, and is sent to nobody."""
+    """Other values count as missing, and are not sent."""
     block = {"type": "thinking", "thinking": "Hm.", "signature": odd}
     call = {"type": "tool_use", "id": odd, "name": "f", "input": {}}
     item = {"type": "reasoning", "id": odd, "encrypted_content": odd, "summary": []}
@@ -206,7 +206,7 @@ def test_signatures_and_ids_are_texts(odd: object) -> None:
 
 
 def test_messages_of_a_history() -> None:
-    """They stand for themselves, beside those of providers; answers to calls in text stand anywhere."""
+    """They may be mixed with messages of providers. Results of calls in text may be anywhere."""
     in_text = CallResult("hash_marker", "f", "1", "h")
     history: list[Message] = [
         System("Be brief."),
@@ -232,8 +232,8 @@ WRONG: dict[str, tuple[list[Any], str]] = {
 
 
 @pytest.mark.parametrize(("messages", "complaint"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_read(messages: list[Any], complaint: str) -> None:
-    """The complaint says which message it is, and what is wrong with it."""
+def test_invalid_messages(messages: list[Any], complaint: str) -> None:
+    """The error has the index of the message and the fault."""
     with pytest.raises(ValueError, match="message ") as raised:
         read_messages(messages)
     assert str(raised.value).startswith(complaint)
@@ -258,14 +258,14 @@ LEFT: dict[str, list[Any]] = {
 
 @together("messages", LEFT.values(), ids=LEFT)
 def test_results_that_answer_nothing(messages: list[Any]) -> None:
-    """They are left out, as providers refuse them; it is no reason to refuse a whole history."""
+    """They are dropped, because providers refuse them."""
     kept = messages[:2] if messages[0] is TURN else []
     written = write_messages([User("?"), *read_messages(messages)], "openai")
     assert kept == [each for each in written[1:] if each.get("content") != "a"]
 
 
 def test_results_that_come_late() -> None:
-    """They stand behind the call which they answer, whatever was said in between."""
+    """They are moved after their call."""
     items: list[Any] = [
         {"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"} for id in ("a", "b", "c")
     ]
@@ -278,7 +278,7 @@ def test_results_that_come_late() -> None:
 
 
 def test_calls_of_one_id() -> None:
-    """Each has an id of its own, and the results in their order; so it is in items, too."""
+    """Each gets a unique id, and results are assigned in order, also among items."""
     again = [ASKED, ASKED, ASKED | {"id": "w_3"}, ASKED]
     messages = [TURN | {"tool_calls": again}, *(tool("w", text) for text in "abc"), tool("w_3", "d")]
     written = write_messages(read_messages(messages), "openai")

@@ -1,4 +1,4 @@
-"""Reasoning of chat completions on its way back: which messages carry it, and in which field."""
+"""Reasoning of chat completions that is sent back: in which messages, and in which field."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ def reasoning(messages: list[dict[str, Any]], field: str = "reasoning_content", 
         ("never", [None, None, None, None]),
     ],
 )
-def test_which_turns_get_it_back(send: SendReasoning, expected: list[str | None]) -> None:
-    """Each turn in which calls were made, on all of its messages; or as is asked for."""
+def test_which_exchanges_send_reasoning(send: SendReasoning, expected: list[str | None]) -> None:
+    """By default those with calls, on all of their messages; or as `send_reasoning` says."""
     assert expected == reasoning(THREE_TURNS, send_reasoning=send)
     with pytest.raises(ValueError, match="send_reasoning must be one of 'with_calls'"):
         reasoning(THREE_TURNS, send_reasoning=send.upper())
 
 
-def test_turns_with_calls_keep_it_in_all_later_requests() -> None:
-    """However many turns follow."""
+def test_exchanges_with_calls_keep_reasoning() -> None:
+    """However many exchanges follow."""
     for more in range(3):
         assert ["1", "2"] == reasoning([*THREE_TURNS[:4], *[user()] * more])
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_a_message_without_any_carries_an_empty_one(field: str) -> None:
-    """In turns with calls, once the server has used such a field; the field is the one that it used."""
+def test_a_message_without_reasoning_gets_an_empty_field(field: str) -> None:
+    """In exchanges with calls, in the field that the server has used."""
     messages = [
         user(),
         said(calls=True, **{field: "1"}),
@@ -81,7 +81,7 @@ def test_a_message_without_any_carries_an_empty_one(field: str) -> None:
 
 
 def test_details_are_never_empty() -> None:
-    """Only a text can be."""
+    """Only text fields can be empty."""
     details = [{"type": "reasoning.encrypted", "data": "d", "index": 0}]
     messages = [user(), said(calls=True, reasoning_details=details), RESULT, said("a")]
     assert [details, None] == reasoning(messages, "reasoning_details")
@@ -89,7 +89,7 @@ def test_details_are_never_empty() -> None:
 
 
 def test_another_host_gets_none() -> None:
-    """It would refuse the field, or take it for its own."""
+    """It could refuse the field or take it for its own."""
     history: list[Message] = read_messages(THREE_TURNS)
     origin = Origin("openai", "api.deepseek.com")
     steps = [Step(replace(each, origin=origin)) for each in history if isinstance(each, Assistant)]
@@ -99,8 +99,8 @@ def test_another_host_gets_none() -> None:
         assert expected == first.get("reasoning_content")
 
 
-def test_hosts_that_are_known_to_want_it() -> None:
-    """What a front end tells of it goes back, and an empty field with what another provider has said."""
+def test_hosts_with_a_known_field() -> None:
+    """Reasoning from a front end is sent back; for another provider's turn the field is empty."""
     step = {"type": "tool-f", "toolCallId": "c", "state": "output-available", "input": {}, "output": "x"}
     parts = [{"type": "reasoning", "text": "1"}, step, {"type": "step-start"}, {"type": "text", "text": "a"}]
     messages: list[Any] = [{"id": "m", "role": "assistant", "parts": parts}, {"id": "n", "role": "user", "parts": []}]
@@ -118,7 +118,7 @@ def test_hosts_that_are_known_to_want_it() -> None:
 
 
 def test_a_client_that_posts_chat_completions() -> None:
-    """What it says was thought goes back as if it came from any other front end."""
+    """Its reasoning is handled like that of any front end."""
     read = read_messages(THREE_TURNS, client=True)
     for how in ({"provider": Origin(host="api.deepseek.com")}, {"reasoning_field": "reasoning_content"}):
         options: Any = how

@@ -1,4 +1,4 @@
-"""The law of round trips: read and written for the same provider, a history is the same JSON, whatever it holds.
+"""The law of round trips: read and written for the same provider, a history is the same JSON.
 
 Over histories in each provider's exact shape with every kind of block, and over those that arise from streams.
 `tests/history/test_history_order.py` has generated ones.
@@ -38,7 +38,7 @@ def again(messages: list[dict[str, Any]], format: str, host: str | None = None) 
 
 @together("name", EXACT)
 def test_histories_in_their_exact_shape(name: str) -> None:
-    """Each block of each kind is what it was, and in its place."""
+    """Each block of each kind is unchanged and in its place."""
     format, messages = EXACT[name]
     written = again(messages, format)
     for expected, each in zip(messages, written, strict=True):
@@ -46,7 +46,7 @@ def test_histories_in_their_exact_shape(name: str) -> None:
 
 
 def test_histories_that_arise_from_streams() -> None:
-    """What goes back of an answer is the same when it has been read in between, for each provider."""
+    """A history of a stream is the same after it has been written and read, for each provider."""
     results = anyio.run(recorded)
     for name, result in results.items():
         for format in get_args(Format):
@@ -89,8 +89,8 @@ def held(names: list[str]) -> set[str]:
 COLUMNS = {TextPart: "text", Thought: "reasoning", ToolCall: "calls", ProviderItem: "hosted items"}
 
 
-def test_the_table_of_what_is_read_and_written() -> None:
-    """It says of each provider what the histories above show, and of front ends that they are read alone."""
+def test_the_table_of_formats() -> None:
+    """The table in the docs matches the histories above."""
     lines = [line.strip("| ").split(" | ") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("|")]
     head, _, *rows = lines
     told = {row[0]: dict(zip([each.strip() for each in head[-7:]], row[1:], strict=True)) for row in rows}

@@ -1,4 +1,4 @@
-"""What was read is written again as it was, for the provider that it is from; and for no other what is that one's own.
+"""Round trips of messages: unchanged for the same provider, without provider data for others.
 
 Listed normalisations, which the messages here avoid: a text stands for a list of nothing but texts (chat) or the other
 way round (Anthropic), arguments are compact JSON and never empty, a developer is the system, members that are null and
@@ -177,8 +177,8 @@ OTHERS = {name: case for name, case in EXACT.items() if not name.startswith(("an
 
 
 @together(("format", "messages"), {**HISTORIES, **OTHERS}.values(), ids=[*HISTORIES, *OTHERS])
-def test_another_provider_gets_nothing_of_it(format: str, messages: Messages) -> None:
-    """Neither items nor signatures; texts, calls and results stay, each call with its result."""
+def test_another_provider_gets_no_provider_data(format: str, messages: Messages) -> None:
+    """Neither items nor signatures. Texts, calls and results stay, each call with its result."""
     for other in {"openai", "responses", "anthropic", "gemini"} - {format}:
         history = read_messages(messages)
         written = json.dumps(write_messages(history, other))
@@ -204,8 +204,8 @@ def test_another_provider_gets_nothing_of_it(format: str, messages: Messages) ->
             assert word not in written.replace("tool_call_id", "")
 
 
-def test_another_host_gets_nothing_of_it() -> None:
-    """One format is spoken by many; unknown counts as the same, and so does the same host with another model."""
+def test_another_host_gets_no_provider_data() -> None:
+    """An unknown host counts as the same, and so does the same host with another model."""
     item, own = ProviderItem("openai", {"audio": {"id": "a"}}), ProviderItem("openai", {"reasoning": "Hm"})
     origin = Origin("openai", "one.example", "m1")
     turn = Assistant(parts=(Thought("Hm", own=own), "Hi", item), origin=origin)
@@ -221,8 +221,8 @@ def test_another_host_gets_nothing_of_it() -> None:
     assert ["text"] == [key for part in write_messages(history, "gemini")[1]["parts"] for key in part]
 
 
-def test_hosts_that_refuse_what_is_not_their_own() -> None:
-    """How a text is cached goes to neither; OpenAI names speakers, Mistral tools."""
+def test_hosts_that_refuse_unknown_members() -> None:
+    """None gets cache control. OpenAI gets names of users, Mistral names of tools."""
     _, messages = HISTORIES["names, and how texts are cached"]
 
     def written(host: str) -> Messages:
@@ -233,7 +233,7 @@ def test_hosts_that_refuse_what_is_not_their_own() -> None:
         assert named == [each["role"] for each in written(host) if "name" in each]
 
 
-def test_what_protobuf_spells_is_read() -> None:
+def test_protobuf_names_are_read() -> None:
     """Another provider gets the image, the call and its result."""
     asked, called, told, file = write_messages(read_messages(HISTORIES["parts as protobuf spells them"][1]), "openai")
     assert {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}} == asked["content"][0]
@@ -242,8 +242,8 @@ def test_what_protobuf_spells_is_read() -> None:
     assert ["file"] == [each["type"] for each in file["content"]]
 
 
-def test_malformed_arguments_go_to_who_takes_them() -> None:
-    """As they were written, but to a server that may put them through a template: it gets none."""
+def test_malformed_arguments_for_hosts_that_accept_them() -> None:
+    """They are sent unchanged, except to servers that may render a template."""
     _, messages = HISTORIES["a malformed call, a custom one, and an image as a result"]
 
     def arguments(host: str | None) -> str:
@@ -255,8 +255,8 @@ def test_malformed_arguments_go_to_who_takes_them() -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"a', "[1]", '"a"', "NaN", 5, [1]])
-def test_a_malformed_call_is_answered_as_the_error_that_it_is(arguments: Any) -> None:
-    """By what is wrong with it, if nobody has answered; an answer that it has stands."""
+def test_a_malformed_call_gets_its_error(arguments: Any) -> None:
+    """If it has no result. An existing result stays."""
     asked = {"role": "assistant", "content": None, "tool_calls": [chat_call(arguments=arguments)]}
     (_, result, _) = write_messages(read_messages([asked, ASK]), "openai")
     assert result["tool_call_id"] == "c"
@@ -292,14 +292,14 @@ ODD: list[dict[str, Any]] = [
 
 @together("message", ODD, ids=str)
 def test_content_is_never_refused(message: dict[str, Any]) -> None:
-    """What cannot be interpreted is kept, or counts as not sent; the history can be written for everybody."""
+    """Content that is not interpreted is kept or ignored, and the history can be written in every format."""
     history = [User("?"), *read_messages([message], system=True), User("!")]
     for format in ("openai", "responses", "anthropic", "gemini"):
         assert write_messages(history, format)
 
 
-def test_what_nests_too_deep_to_be_written_again() -> None:
-    """It is left out, or has no arguments."""
+def test_content_that_nests_too_deeply() -> None:
+    """It is left out, or the call has no arguments."""
     deep: Any = "x"
     for _ in range(3000):
         deep = [deep]
@@ -317,23 +317,23 @@ def test_what_nests_too_deep_to_be_written_again() -> None:
         assert write_messages(read, format)
 
 
-def test_calls_of_other_tools_that_nobody_answered() -> None:
-    """Computers and shells are the client's: without their output the provider refuses them, and what led to them."""
+def test_unanswered_calls_of_client_tools() -> None:
+    """The provider refuses such calls of computers and shells, and the reasoning before them."""
     call = {"type": "computer_call", "id": "cu", "call_id": "c3", "action": {}}
     messages: Messages = [ASK, ENCRYPTED, call, DONE]
     assert [ASK, DONE] == write_messages(read_messages(messages), "responses")
 
 
-def test_a_search_that_broke_off() -> None:
-    """Anthropic refuses a call of its own tools without its result, unless the turn is gone on with."""
+def test_an_interrupted_search() -> None:
+    """Anthropic refuses a call of its own tools without a result, unless the turn continues."""
     paused = anthropic({"type": "text", "text": "I look."}, SEARCH[0])
     assert paused == write_messages(read_messages(paused), "anthropic")
     (_, said, _) = write_messages([*read_messages(paused), User("And?")], "anthropic")
     assert [{"type": "text", "text": "I look."}] == said["content"]
 
 
-def test_results_with_images_for_another() -> None:
-    """Who has a place for them gets them; chat completions have none, and get the words."""
+def test_results_with_images_for_other_providers() -> None:
+    """Providers that accept images in results get them; chat completions get the text."""
     history = read_messages(HISTORIES["images, documents and search results as results"][1])
     (results,) = (each for each in history if isinstance(each, Results))
     assert ["text", "image_url", "document", "search_result"] == [part["type"] for part in results.results[0].parts]
@@ -347,7 +347,7 @@ def test_results_with_images_for_another() -> None:
 
 @together(("format", "messages"), HISTORIES.values(), ids=HISTORIES)
 def test_read_and_written_again(format: str, messages: Messages) -> None:
-    """It is the same JSON, and so it is when it is read and written once more."""
+    """The JSON is the same, also the second time."""
     written = write_messages(read_messages(json.loads(json.dumps(messages))), format)
     assert messages == written
     assert written == write_messages(read_messages(written), format)

@@ -1,4 +1,4 @@
-"""What a provider streams goes back to it as it came: each block, item and part in its place, at every cut."""
+"""A streamed turn is sent back unchanged: each block, item and part in its place, at every cut."""
 
 from __future__ import annotations
 
@@ -262,16 +262,16 @@ def sent(format: str, step: Step) -> Any:
 
 
 @together(("format", "values", "expected"), STREAMS.values(), ids=STREAMS)
-def test_what_came_goes_back(format: str, values: Values, expected: Any) -> None:
-    """In its place, however the stream was cut, and whichever dialects hold text back."""
+def test_a_streamed_turn_is_sent_back(format: str, values: Values, expected: Any) -> None:
+    """Everything is in its place, at every cut, with any dialect enabled."""
     stream = sse(values)
     for chunks in cuts(stream):
         assert expected == sent(format, turn(format, chunks))
     assert expected == sent(format, turn(format, [stream], dialects="auto"))
 
 
-def test_a_container_is_asked_for_again() -> None:
-    """It stands outside of the messages, and only as long as it lasts."""
+def test_the_container_is_reused() -> None:
+    """It is outside of the messages, and only while it exists."""
     from streamtools.conversation.models import AnthropicMessages, Ask
 
     format, values, _ = STREAMS["code that is run, and the call that its program makes"]
@@ -282,8 +282,8 @@ def test_a_container_is_asked_for_again() -> None:
         assert "box" not in json.dumps(body["messages"])
 
 
-def test_what_bedrock_has_run_goes_back() -> None:
-    """The call of a tool of its own, and the result, are blocks between the texts; and the turn is of Converse's."""
+def test_tools_of_bedrock_are_sent_back() -> None:
+    """Call and result are blocks between the texts, and the turn has Converse's format."""
 
     def told(kind: str, **value: Any) -> bytes:
         return event_streams.event(f"contentBlock{kind}", {"contentBlockIndex": 1, **value})
@@ -315,8 +315,8 @@ def test_what_bedrock_has_run_goes_back() -> None:
     assert "nova" not in json.dumps(sent("anthropic", step))
 
 
-def test_what_bedrock_cites_goes_back() -> None:
-    """With the text of its block, and no other's; another provider gets the text."""
+def test_citations_of_bedrock_are_sent_back() -> None:
+    """With the text of their block only. Another provider gets the text."""
 
     def told(index: int, *deltas: dict[str, Any]) -> list[bytes]:
         stream = [
@@ -342,16 +342,16 @@ def test_what_bedrock_cites_goes_back() -> None:
     assert "citation" not in json.dumps(sent("anthropic", step))
 
 
-def test_a_custom_tool_has_a_result_of_its_own() -> None:
-    """Its output answers the call that it is."""
+def test_a_custom_tool_has_its_own_result_type() -> None:
+    """The output answers the call."""
     format, values, _ = STREAMS["reasoning, what it led to, and messages with their phase"]
     step = turn(format, [sse(values)])
     items = write_messages(steps_to_history([step]), format, unanswered="cancelled")
     assert {"type": "custom_tool_call_output", "call_id": "c", "output": "this call was not run"} == items[-1]
 
 
-def test_reasoning_without_its_text_stays_with_what_it_led_to() -> None:
-    """What the provider keeps by its id goes back beside items of its own, and not beside calls of ours."""
+def test_stored_reasoning_stays_with_its_items() -> None:
+    """Reasoning that the provider stores by id is sent back with the provider's items, not with our calls."""
     bare = {"type": "reasoning", "id": "rs", "summary": []}
     call = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}"}
     hosted = sent("responses", turn("responses", [sse(responses(bare, SEARCHED))]))

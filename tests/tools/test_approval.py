@@ -1,4 +1,4 @@
-"""Calls that somebody has to allow: now, or later and in another process; and what becomes of them without."""
+"""Calls that need approval: now, or later in another process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def resumed(held: Held, bank: Bank, decisions: Any, *, resume: Any = None,
 
 
 async def test_approved_twice() -> None:
-    """The second time there is nothing left to approve, and the tool has run once."""
+    """The second approval is refused, and the tool runs once."""
     bank = Bank()
     refused: list[str] = []
 
@@ -80,8 +80,8 @@ async def test_approved_twice() -> None:
 
 
 @pytest.mark.parametrize("digest", [None, "that of what was shown"])
-async def test_arguments_that_change_behind_the_approval(digest: str | None) -> None:
-    """What runs is what was shown, or nothing."""
+async def test_arguments_changed_after_the_approval(digest: str | None) -> None:
+    """The call that was shown runs, or none."""
     bank = Bank()
 
     def change(event: UIEvent, events: Chat) -> None:
@@ -95,7 +95,7 @@ async def test_arguments_that_change_behind_the_approval(digest: str | None) -> 
     assert "error n0 tool_denied" in held.shown
 
 
-async def test_arguments_that_change_before_the_approval() -> None:
+async def test_arguments_changed_before_the_approval() -> None:
     """The approval is refused, and the call can still be denied."""
     bank = Bank()
 
@@ -111,8 +111,8 @@ async def test_arguments_that_change_before_the_approval() -> None:
     assert DENIED in json.dumps(held.chat.messages())
 
 
-async def test_a_run_that_is_left_while_it_waits() -> None:
-    """The call is cancelled, and nothing has run."""
+async def test_a_run_cancelled_while_it_waits() -> None:
+    """The call is cancelled, and no tool runs."""
     bank = Bank()
 
     async def leave(event: UIEvent, events: Chat) -> None:
@@ -125,7 +125,7 @@ async def test_a_run_that_is_left_while_it_waits() -> None:
 
 
 async def test_a_tool_ends_the_run_while_another_waits() -> None:
-    """The call that waits is pending, and nobody can approve it any more."""
+    """The waiting call is pending and can no longer be approved."""
     bank = Bank()
 
     @tool
@@ -140,8 +140,8 @@ async def test_a_tool_ends_the_run_while_another_waits() -> None:
         held.chat.approve("n0")
 
 
-async def test_a_question_that_nobody_was_to_answer_now() -> None:
-    """`approve` has nothing to do in a run that asks later."""
+async def test_approve_in_a_run_that_asks_later() -> None:
+    """`approve` is refused in a run with `ask="later"`."""
     stream = ToolStream(sources.text("Hello"))
     with pytest.raises(DecisionRefused, match="decide about its suspension"):
         stream.approve("n0")
@@ -151,8 +151,8 @@ async def test_a_question_that_nobody_was_to_answer_now() -> None:
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-async def test_an_approved_run_goes_on(as_json: bool) -> None:
-    """In another process: the call runs, its result goes to the model with that of its sibling, in call order."""
+async def test_an_approved_run_continues(as_json: bool) -> None:
+    """In another process the call runs, and the model gets both results in call order."""
     bank = Bank()
     held = await suspended(bank)
     suspension = held.chat.suspension
@@ -170,8 +170,8 @@ async def test_an_approved_run_goes_on(as_json: bool) -> None:
 
 
 @together("format", ["openai", "responses", "anthropic", "gemini", "ollama"])
-async def test_the_result_goes_on_with_the_history_of_each_provider(format: Any) -> None:
-    """`result.messages` of the run that goes on begins with the result, and does not tell the call again."""
+async def test_the_result_continues_the_history_of_each_provider(format: Any) -> None:
+    """`result.messages` of the resumed run starts with the result and does not repeat the call."""
     bank = Bank()
     held = await suspended(bank)
     on = await resumed(held, bank, {"n0": True})
@@ -180,8 +180,8 @@ async def test_the_result_goes_on_with_the_history_of_each_provider(format: Any)
     assert '"amount"' not in written
 
 
-async def test_calls_in_text_are_taken_up_again() -> None:
-    """Their results go back in the form of their dialect, and their text is told once."""
+async def test_calls_in_text_are_resumed() -> None:
+    """Their results are written in their dialect, and their text appears once."""
     bank = Bank()
     held = await hold("Ok.\n" + block("pay", json.dumps(ANN)), tools=bank.tools)
     (call,) = held.chat.result.pending
@@ -194,7 +194,7 @@ async def test_calls_in_text_are_taken_up_again() -> None:
 
 
 async def test_a_changed_call_is_refused() -> None:
-    """One argument is another than the one that was approved. Nothing happens, and the call can still be denied."""
+    """One argument differs from the approved call. Nothing runs, and the call can still be denied."""
     bank = Bank()
     suspension = (held := await suspended(bank)).chat.suspension
     assert suspension is not None
@@ -215,8 +215,8 @@ async def test_a_changed_call_is_refused() -> None:
         pytest.param({"n9": True}, "call 'n9' waits for no decision", id="nobody asked"),
     ],
 )
-async def test_a_decision_that_does_not_fit(decisions: Any, message: str) -> None:
-    """It is refused before anything happens, and the call waits on."""
+async def test_a_decision_that_does_not_match(decisions: Any, message: str) -> None:
+    """It is refused before anything runs, and the call still waits."""
     bank = Bank()
     held = await suspended(bank)
     with pytest.raises(DecisionRefused, match=message):
@@ -234,7 +234,7 @@ async def test_a_decision_that_does_not_fit(decisions: Any, message: str) -> Non
     ],
 )
 async def test_how_long_a_call_waits(options: Any, seconds: float | None) -> None:
-    """Who is asked later has a day."""
+    """A question that is asked later stays open for one day."""
     before = time.time()
     held = await suspended(Bank(), **options)
     assert held.chat.suspension is not None
@@ -246,8 +246,8 @@ async def test_how_long_a_call_waits(options: Any, seconds: float | None) -> Non
         assert before + seconds <= question.expires <= time.time() + seconds
 
 
-async def test_to_resume_takes_the_ledger() -> None:
-    """Without it the call could run twice, so that is said before anything happens."""
+async def test_resuming_needs_a_ledger() -> None:
+    """Without a ledger the call could run twice, so the error comes first."""
     bank = Bank()
     held = await suspended(bank)
     with pytest.raises(ValueError, match="resume= needs a ledger"):
@@ -263,14 +263,14 @@ async def test_to_resume_takes_the_ledger() -> None:
         pytest.param({"resume": "{}", "ledger": MemoryLedger()}, "run_id", id="no suspension"),
     ],
 )
-def test_wrong_values_are_named(options: dict[str, Any], message: str) -> None:
-    """At construction, with the value."""
+def test_wrong_values_are_refused(options: dict[str, Any], message: str) -> None:
+    """The constructor names the wrong value."""
     with pytest.raises(ValueError, match=message):
         ToolStream(sources.text("Hello"), **grouped(**options))
 
 
-async def test_a_stream_takes_up_a_run_too() -> None:
-    """The calls run first, and then the answer to the follow-up is read that the caller has sent."""
+async def test_a_stream_resumes_a_run() -> None:
+    """The calls run first. Then the response to the caller's follow-up is read."""
     bank = Bank()
     held = await suspended(bank)
     source = sources.text(["Done."])
@@ -295,7 +295,7 @@ async def test_a_stream_takes_up_a_run_too() -> None:
 )
 @together("is_async", [True, False])
 async def test_a_predicate_decides(arguments: dict[str, Any], asks: bool, is_async: bool) -> None:
-    """By the arguments; nobody is asked about a call that cannot run."""
+    """It decides from the arguments. A call that cannot run needs no approval."""
 
     def much(given: dict[str, Any]) -> bool:
         return bool(given["amount"] > 10)
@@ -308,8 +308,8 @@ async def test_a_predicate_decides(arguments: dict[str, Any], asks: bool, is_asy
     assert asks == ("may n0 run?" in held.shown)
 
 
-async def test_a_predicate_that_breaks() -> None:
-    """It asks: to fail is to fail closed. The log has the kind of error, and not its text."""
+async def test_a_predicate_that_raises() -> None:
+    """The call needs approval. The log has the type of the error, not its text."""
 
     def broken(given: dict[str, Any]) -> bool:
         raise RuntimeError("secret")
@@ -325,8 +325,8 @@ async def test_a_predicate_that_breaks() -> None:
     assert {**expected, "logger": "streamtools.tools.approvals", "log_level": "error"} == logged
 
 
-def test_what_a_tool_may_require() -> None:
-    """Wrong values are named at the definition."""
+def test_values_of_requires_approval() -> None:
+    """Wrong values are refused at definition."""
     wrong: Any = {"requires_approval": "always"}
     with pytest.raises(ValueError, match="requires_approval must be True, False or a function"):
         Tool(Bank().look, **wrong)
@@ -335,8 +335,8 @@ def test_what_a_tool_may_require() -> None:
         Tool(Bank().look, **wrong)
 
 
-async def test_registries_run_calls_by_hand_without_asking() -> None:
-    """`execute` is the caller's own call; an answer is the model's, and its calls that need approval are denied."""
+async def test_execute_needs_no_approval() -> None:
+    """`execute` is the caller's own call. Calls of a response that need approval are denied."""
     bank = Bank()
     registry: ToolRegistry = bank.tools
     assert "paid 5 to Ann" == await registry.execute("pay", ANN)

@@ -1,4 +1,4 @@
-"""Tools that the front end carries out: declared here, run there, and their results handed in."""
+"""Tools that the front end executes: declared here, executed there, with their results delivered here."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def told(held: Held) -> list[Any]:
 
 
 async def test_a_tool_is_declared_by_its_signature() -> None:
-    """Parameters and result are those of the function, which is never run."""
+    """Parameters and result come from the function, which never runs."""
 
     @tool(client=True)
     def pick(prompt: str, many: bool = False) -> list[str]:
@@ -61,7 +61,7 @@ async def test_a_tool_is_declared_by_its_signature() -> None:
 
 
 async def test_a_tool_is_declared_by_its_schema() -> None:
-    """As front ends send them: a name, a description, a JSON schema."""
+    """As a front end sends it: a name, a description, a JSON schema."""
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     declared = Tool.declared("pick", "Let the user pick.", schema)
     assert declared.client
@@ -74,7 +74,7 @@ async def test_a_tool_is_declared_by_its_schema() -> None:
 
 
 async def test_the_run_ends_with_the_call() -> None:
-    """It is pending, and so is the run."""
+    """The call is pending, and so is the run."""
     held = await hold(calls(SIGN, ("look", {})), tools=Bank().tools)
     expected = [
         "call n0",
@@ -87,8 +87,8 @@ async def test_the_run_ends_with_the_call() -> None:
     assert held.chat.suspension is not None
 
 
-async def test_the_result_is_handed_in_later() -> None:
-    """It goes to the interface and to the model, once."""
+async def test_the_result_is_delivered_later() -> None:
+    """The interface and the model get it once."""
     bank, ledger = Bank(), MemoryLedger()
     held = await hold(calls(SIGN), tools=bank.tools)
     on = await resumed(held, bank, Answer({"pages": 2}), ledger=ledger)
@@ -98,8 +98,8 @@ async def test_the_result_is_handed_in_later() -> None:
     assert ['{"pages":2}'] == told(again)
 
 
-async def test_the_result_is_handed_in_now() -> None:
-    """The run waits for it, and not for anything else."""
+async def test_the_result_is_delivered_now() -> None:
+    """The run waits for it, and for nothing else."""
     held = await hold(calls(SIGN, ("look", {})), "Done.", tools=Bank().tools, ask="now", then=answer({"pages": 2}))
     assert ["call n0", "executing n0", "executed n0: {'pages': 2}"] == [line for line in held.shown if "n0" in line]
     assert ['{"pages":2}', "looked"] == told(held)
@@ -119,8 +119,8 @@ async def test_the_result_is_handed_in_now() -> None:
         pytest.param(Deny("not mine"), "tool_denied", "was denied: not mine", id="refused"),
     ],
 )
-async def test_what_comes_instead_of_a_result(decision: Any, code: str, text: str) -> None:
-    """The model is told, and the run goes on."""
+async def test_decisions_other_than_a_valid_result(decision: Any, code: str, text: str) -> None:
+    """The model gets the error, and the run continues."""
     bank = Bank()
     on = await resumed(await hold(calls(SIGN), tools=bank.tools), bank, decision)
     assert f"error n0 {code}" in on.shown
@@ -128,8 +128,8 @@ async def test_what_comes_instead_of_a_result(decision: Any, code: str, text: st
     assert "finished" == on.chat.result.reason
 
 
-async def test_allowed_and_then_carried_out() -> None:
-    """Two questions about one call, one behind the other."""
+async def test_approved_and_then_executed() -> None:
+    """One call has two questions, in order."""
     asked: list[str] = []
 
     def then(event: UIEvent, events: Chat) -> None:
@@ -151,8 +151,8 @@ async def test_allowed_and_then_carried_out() -> None:
     assert ["red", "looked"] == told(held)
 
 
-async def test_allowed_and_never_carried_out() -> None:
-    """The approval is no answer to the second question: when its time is up too, the call is denied."""
+async def test_approved_and_never_executed() -> None:
+    """The approval does not answer the second question. When that expires, the call is denied."""
     declared = Tool.declared("pick").replace(requires_approval=True)
     executing: list[str] = []
 
@@ -166,8 +166,8 @@ async def test_allowed_and_never_carried_out() -> None:
     assert (["n0"], Code.TOOL_DENIED) == (executing, held.chat.result.outcomes[0].error)
 
 
-async def test_allowed_later_and_then_carried_out() -> None:
-    """The approval leaves the question for the result, of the same call, in the same run as before."""
+async def test_approved_later_and_then_executed() -> None:
+    """After the approval, the question for the result is open, in the same run."""
     declared = Tool.declared("pick").replace(requires_approval=True)
     held = await hold(calls(("pick", {})), tools=[declared])
     ledger = MemoryLedger()

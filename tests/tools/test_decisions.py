@@ -1,4 +1,4 @@
-"""Questions about calls, and what others say of them: once, in time, about exactly what was shown."""
+"""Questions about calls, and decisions: once, in time, about exactly the call that was shown."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def asked(*, approval: bool = True, expires: float | None = 100.0) -> Question:
     ],
 )
 def test_a_decision_counts_in_time(decision: Decision, now: float, expected: Decision) -> None:
-    """A late decision is a denial, whatever it says."""
+    """A late decision is a denial."""
     assert expected == asked().judge(decision, now)
 
 
-def test_a_question_may_stand_approvalsfor_ever() -> None:
-    """Without an end, no decision is late."""
+def test_a_question_without_expiry() -> None:
+    """No decision is late."""
     assert Approve() == asked(expires=None).judge(Approve(), 1e12)
 
 
@@ -63,14 +63,14 @@ def test_a_question_may_stand_approvalsfor_ever() -> None:
         ),
     ],
 )
-def test_what_is_no_answer_to_the_question(question: Question, decision: Decision, message: str) -> None:
+def test_a_decision_of_the_wrong_kind(question: Question, decision: Decision, message: str) -> None:
     """It is refused, and the question stays open."""
     with pytest.raises(DecisionRefused, match=message):
         question.judge(decision, 0.0)
 
 
 def test_the_digest_is_that_of_name_and_arguments() -> None:
-    """The order of keys does not matter to it, and everything else does."""
+    """The order of keys does not matter; everything else does."""
     assert PAY.digest == ToolCall(id="x", name="pay", arguments={"sum": 5, "to": "Ann"}, dialect="hermes_json").digest
     others = [changed(sum=5.5), changed(sum="5"), changed(note=None), changed(to="Ann ")]
     assert 5 == len({PAY.digest, *(each.digest for each in others)})
@@ -78,7 +78,7 @@ def test_the_digest_is_that_of_name_and_arguments() -> None:
 
 @pytest.mark.anyio
 async def test_a_question_is_answered_once() -> None:
-    """The second decision is refused, and so is one that nobody asked for."""
+    """A second decision is refused, and so is one without a question."""
     approvals = Approvals(attended=True, clock=lambda: 0.0)
     decisions: list[Decision | None] = []
 
@@ -103,8 +103,8 @@ async def test_a_question_is_answered_once() -> None:
 
 
 @pytest.mark.anyio
-async def test_nobody_answers() -> None:
-    """The question is closed by then, with no."""
+async def test_a_question_that_expires() -> None:
+    """It closes with a denial."""
     approvals = Approvals(attended=True, clock=lambda: 100.0)
     assert LATE == await approvals.wait(asked())
     with pytest.raises(DecisionRefused, match="has been decided already"):
@@ -112,8 +112,8 @@ async def test_nobody_answers() -> None:
 
 
 @pytest.mark.anyio
-async def test_nobody_waits_any_more() -> None:
-    """A wait that is cancelled takes its question away."""
+async def test_a_cancelled_wait() -> None:
+    """It removes its question."""
     approvals = Approvals(attended=True, clock=lambda: 0.0)
     with anyio.CancelScope() as scope:
         scope.cancel()
@@ -121,8 +121,8 @@ async def test_nobody_waits_any_more() -> None:
     assert [] == approvals.questions
 
 
-def test_what_a_caller_says() -> None:
-    """True and False are the short forms of yes and no; what is none of the decisions is refused, with its call."""
+def test_short_forms_of_decisions() -> None:
+    """True approves and False denies. Other values are refused with the id of their call."""
     assert {"a": Approve(), "b": Deny(), "c": Answer(1)} == read_decisions({"a": True, "b": False, "c": Answer(1)})
     wrong: Any = {"call_1": "yes"}
     with pytest.raises(
@@ -132,7 +132,7 @@ def test_what_a_caller_says() -> None:
 
 
 def test_a_suspension_survives_json() -> None:
-    """All of it comes back, and what is none is refused."""
+    """It reads back equal, and other JSON is refused."""
     other = ToolCall(id="call_2", name="sign", arguments={}, dialect="native")
     questions = [asked(), ask(other, approval=False, expires=None)]
     suspension = Suspension(run_id="run_1", questions=questions)

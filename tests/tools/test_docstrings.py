@@ -1,4 +1,4 @@
-"""What docstrings say of functions and their parameters, in the three ways in which they are written."""
+"""Docstrings of functions and parameters, in three styles."""
 
 from __future__ import annotations
 
@@ -120,5 +120,5 @@ SPHINX = """Look it up.
     ],
 )
 def test_a_docstring_is_read(text: str | None, description: str, parameters: dict[str, str]) -> None:
-    """The description is what stands before the first section, and parameters have what is said of them."""
+    """The description ends at the first section. Parameters get their own descriptions."""
     assert Documentation(description, parameters) == read_docstring(text)

@@ -1,4 +1,4 @@
-"""What an attack on approval, resumed runs, the ledger and MCP found, one test each; the name says what must hold."""
+"""Regressions that an attack on approvals, resumed runs, the ledger and MCP found."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def resume(held: Held, *answers: Any, tools: Any, decisions: Any = None, *
 
 
 async def test_the_second_question_is_not_answered_by_the_first() -> None:
-    """A call that was allowed, and that nobody then carries out, is denied in the end."""
+    """An approved call that is never executed ends as denied."""
 
     def approve(event: UIEvent, events: Chat) -> None:
         for question in events.questions:
@@ -69,8 +69,8 @@ class Moody(Bank):
 
 
 @pytest.mark.parametrize("decisions", [{"n0": False}, {}], ids=["denied", "undecided"])
-async def test_a_question_stands_whatever_the_predicate_says_by_now(decisions: Any) -> None:
-    """A call that was asked about does not run without a yes."""
+async def test_an_open_question_outlives_a_changed_predicate(decisions: Any) -> None:
+    """A call with an open question does not run without approval."""
     bank = Moody()
     on = await resume(
         await hold(PAY, tools=bank.tools), *(["Pity."] if decisions else []), tools=bank.tools, decisions=decisions
@@ -79,8 +79,8 @@ async def test_a_question_stands_whatever_the_predicate_says_by_now(decisions: A
     assert (["n0"] if not decisions else []) == [call.id for call in on.chat.result.pending]
 
 
-async def test_what_was_decided_before_counts_where_the_run_asks_now() -> None:
-    """Nobody is asked again."""
+async def test_earlier_decisions_count_in_a_run_that_asks_now() -> None:
+    """The question is not asked again."""
     bank = Bank()
     held = await hold(PAY, tools=bank.tools)
     on = await resume(held, "Done.", tools=bank.tools, decisions={"n0": True}, ask="now")
@@ -89,7 +89,7 @@ async def test_what_was_decided_before_counts_where_the_run_asks_now() -> None:
 
 
 async def test_approved_calls_do_not_wait_for_a_place_when_a_tool_stops_the_run() -> None:
-    """Several stand in line for the one place; none of them begins, and the run ends."""
+    """Several calls wait for one place. None of them starts, and the run ends."""
     approved = anyio.Event()
     ran: list[int] = []
 
@@ -115,8 +115,8 @@ async def test_approved_calls_do_not_wait_for_a_place_when_a_tool_stops_the_run(
     assert [] == ran
 
 
-async def test_nobody_is_asked_once_a_tool_has_stopped_the_run() -> None:
-    """Not even if the predicate was still at it."""
+async def test_no_question_after_a_tool_has_stopped_the_run() -> None:
+    """Not even if the predicate was still running."""
     thinking = anyio.Event()
 
     async def halt() -> ToolResult:
@@ -135,8 +135,8 @@ async def test_nobody_is_asked_once_a_tool_has_stopped_the_run() -> None:
     assert "done stopped: tool_stop (None), pending n1" == held.shown[-1]
 
 
-async def test_what_somebody_is_asked_later_is_pending_when_the_time_is_up() -> None:
-    """It has not begun, so it was not cancelled; and the conversation can go on from there."""
+async def test_a_suspended_call_is_pending_after_the_time_limit() -> None:
+    """It has not started, so it is not cancelled, and the conversation can continue."""
     bank = Bank()
 
     async def slow() -> None:
@@ -150,8 +150,8 @@ async def test_what_somebody_is_asked_later_is_pending_when_the_time_is_up() -> 
     assert ["paid 5 to Ann"] == [each["content"] for each in on.chat.messages()[2:3]]
 
 
-async def test_a_tool_may_be_told_later_to_ask() -> None:
-    """An option that is set on a tool that is there holds from then on."""
+async def test_requires_approval_can_be_set_later() -> None:
+    """An option that is set on an existing tool applies from then on."""
     bank = Bank(requires_approval=False)
     pay = bank.tools.get("pay")
     assert pay is not None
@@ -161,8 +161,8 @@ async def test_a_tool_may_be_told_later_to_ask() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_predicate_that_awaits_what_was_cancelled(anyio_backend: str) -> None:
-    """It has failed, and nobody has told the run to stop: somebody is asked."""
+async def test_a_predicate_that_awaits_a_cancelled_task(anyio_backend: str) -> None:
+    """The predicate has failed, but the run has not been cancelled: the call needs approval."""
     import asyncio
 
     async def broken(arguments: dict[str, Any]) -> bool:
@@ -172,8 +172,8 @@ async def test_a_predicate_that_awaits_what_was_cancelled(anyio_backend: str) ->
     assert "may n0 run?" in held.shown
 
 
-async def test_a_run_that_is_left_while_a_predicate_thinks() -> None:
-    """It is told to stop, and nobody is asked any more."""
+async def test_a_run_cancelled_while_a_predicate_runs() -> None:
+    """The predicate is cancelled, and no question is asked."""
 
     async def slow(arguments: dict[str, Any]) -> bool:
         await anyio.sleep_forever()
@@ -187,7 +187,7 @@ async def test_a_run_that_is_left_while_a_predicate_thinks() -> None:
 
 @pytest.mark.parametrize("trust", ["native", "approved"])
 async def test_registries_run_no_dangerous_tool_for_text(trust: Any) -> None:
-    """Calls that were read out of a text can be handed to a registry, too."""
+    """A registry may also get calls that were parsed from text."""
     bank = Bank(requires_approval=False, trust=trust)
     call = ToolCall(id="call_1", name="pay", arguments=dict(ANN), dialect="hermes_json")
     outcomes = await bank.tools.process_tool_calls([call])
@@ -199,8 +199,8 @@ async def test_registries_run_no_dangerous_tool_for_text(trust: Any) -> None:
 
 
 @pytest.mark.parametrize("result", [object(), {1, object()}], ids=["object", "in a set"])
-async def test_a_result_that_nobody_can_write_ends_its_call_and_not_the_run(result: Any) -> None:
-    """As the result of a local tool would."""
+async def test_a_delivered_result_that_is_no_json_fails_its_call_only(result: Any) -> None:
+    """Like the result of a local tool."""
 
     def answer(event: UIEvent, events: Chat) -> None:
         for question in events.questions:
@@ -214,7 +214,7 @@ async def test_a_result_that_nobody_can_write_ends_its_call_and_not_the_run(resu
 
 
 async def test_a_resumed_run_takes_no_new_call_for_an_old_one() -> None:
-    """Providers that number each turn anew use ids again: such calls get ids of their own, and run."""
+    """Providers may repeat ids in each turn. Such calls get new ids, and run."""
     bank, ledger = Bank(), MemoryLedger()
     looked: list[int] = []
 
@@ -230,8 +230,8 @@ async def test_a_resumed_run_takes_no_new_call_for_an_old_one() -> None:
     assert ["n0", "n0_2", "n1_2"] == [call.id for call in on.chat.result.calls]
 
 
-async def test_only_the_first_follow_up_answers_what_was_resumed() -> None:
-    """Behind it the answers are those of the turns between."""
+async def test_only_the_first_follow_up_answers_the_resumed_calls() -> None:
+    """Later follow-ups answer the calls of their own turns."""
     bank = Bank()
     held = await hold(PAY, tools=bank.tools)
     on = await resume(held, calls(("look", {})), "Done.", tools=bank.tools, decisions={"n0": True})
@@ -251,8 +251,8 @@ async def test_only_the_first_follow_up_answers_what_was_resumed() -> None:
         ),
     ],
 )
-async def test_messages_that_do_not_fit_are_refused_before_anything_runs(change: Any, message: str) -> None:
-    """Otherwise the call would run, and its result had no place."""
+async def test_messages_without_the_resumed_call_are_refused(change: Any, message: str) -> None:
+    """Otherwise the call would run and its result would have no place."""
     bank = Bank()
     held = await hold(PAY, tools=bank.tools)
     with pytest.raises(ValueError, match=f"do not end with the calls of the run that is resumed: .*{message}"):
@@ -260,8 +260,8 @@ async def test_messages_that_do_not_fit_are_refused_before_anything_runs(change:
     assert [] == bank.paid
 
 
-async def test_a_review_of_what_was_resumed_is_its_only_answer() -> None:
-    """For calls in text too, and where the messages are a `history` that knows them."""
+async def test_a_review_of_resumed_calls_is_their_only_answer() -> None:
+    """Also for calls in text, and if the messages are a `history` that knows them."""
     bank = Bank()
     held = await hold(block("pay", json.dumps(ANN)), tools=bank.tools)
     (call,) = held.chat.result.pending
@@ -275,7 +275,7 @@ async def test_a_review_of_what_was_resumed_is_its_only_answer() -> None:
 
 
 async def test_a_run_that_executes_nothing_resumes_nothing() -> None:
-    """The calls are pending as they were, and can still be resumed."""
+    """The calls stay pending and can still be resumed."""
     bank = Bank()
     held = await hold(PAY, tools=bank.tools)
     on = await resume(held, tools=bank.tools, decisions={"n0": True}, execute="never")
@@ -284,7 +284,7 @@ async def test_a_run_that_executes_nothing_resumes_nothing() -> None:
 
 
 async def test_a_question_is_not_lost_when_a_guard_ends_the_run_that_resumes() -> None:
-    """What the guard has left is still asked about, in the run in which it was called."""
+    """A call that the guard stopped keeps its question, in its original run."""
     bank = Bank()
     held = await hold(calls(*(("pay", {"to": "Ann", "amount": n}) for n in range(3))), tools=bank.tools)
     decisions = {f"n{n}": True for n in range(3)}
@@ -297,7 +297,7 @@ async def test_a_question_is_not_lost_when_a_guard_ends_the_run_that_resumes() -
 
 
 async def test_nothing_more_is_read_while_a_resumed_call_is_open() -> None:
-    """So what a run leaves is of one run, which the ledger knows it by."""
+    """So a suspension belongs to one run, under which the ledger knows its calls."""
     bank = Bank()
     held = await hold(PAY, tools=bank.tools)
     source = sources.events(PAY)
@@ -310,7 +310,7 @@ async def test_nothing_more_is_read_while_a_resumed_call_is_open() -> None:
 
 
 def test_a_suspension_asks_once_about_a_call() -> None:
-    """Two questions under one id would let the answer to one run the other."""
+    """With two questions under one id, the answer to one would run the other."""
     made = [ToolCall(id="n0", name="pay", arguments={"amount": n}, dialect="native") for n in range(2)]
     with pytest.raises(ValueError, match="two questions about one call"):
         Suspension(run_id="run_1", questions=[ask(call, approval=True, expires=None) for call in made])
@@ -323,8 +323,8 @@ def test_a_suspension_asks_once_about_a_call() -> None:
         pytest.param({"run_id": "r"}, id="a dict"),
     ],
 )
-def test_what_is_no_suspension_is_a_value_error(wrong: Any) -> None:
-    """Whatever it is."""
+def test_an_invalid_suspension_is_a_value_error(wrong: Any) -> None:
+    """Whatever the value is."""
     with pytest.raises(ValueError, match=r"nested too deeply|a Suspension or its JSON"):
         ToolStream(sources.text("Hello"), resume=wrong, runner=RunnerOptions(ledger=MemoryLedger()))
 
@@ -333,8 +333,8 @@ def test_what_is_no_suspension_is_a_value_error(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("decisions", [(False, True), (True, False)], ids=["first denied", "first allowed"])
-async def test_what_was_decided_first_counts(decisions: tuple[bool, bool]) -> None:
-    """A call that was denied does not run behind that, and one that has run was not denied."""
+async def test_the_first_decision_counts(decisions: tuple[bool, bool]) -> None:
+    """A denied call does not run later, and an executed call was not denied."""
     bank, ledger = Bank(), MemoryLedger()
     held = await hold(PAY, tools=bank.tools)
     told = [
@@ -345,8 +345,8 @@ async def test_what_was_decided_first_counts(decisions: tuple[bool, bool]) -> No
     assert int(decisions[0]) == len(bank.paid)
 
 
-async def test_nobody_denies_what_has_begun() -> None:
-    """The process that was allowed to run it died: the truth is that nobody knows, and not that it was denied."""
+async def test_a_started_call_is_not_denied() -> None:
+    """The process that ran the call died. The outcome is unknown, not denied."""
     bank, ledger = Bank(), MemoryLedger()
     held = await hold(PAY, tools=bank.tools)
     (call,) = held.chat.result.pending
@@ -355,8 +355,8 @@ async def test_nobody_denies_what_has_begun() -> None:
     assert "error n0 outcome_unknown" in on.shown
 
 
-async def test_a_ledger_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a call that cannot be written down in time is only logged."""
+async def test_a_ledger_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outcome that cannot be recorded in time is only logged."""
     monkeypatch.setattr(at_most_once, "_FINISH_TIMEOUT_S", 0.05)
 
     class Hanging(MemoryLedger):
@@ -374,8 +374,8 @@ async def test_a_ledger_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("by", ["the tool", "the front end", "who denies"])
-async def test_the_limit_of_results_holds_for_errors(by: str) -> None:
-    """Others choose their length, too: a server, a front end."""
+async def test_the_limit_of_results_applies_to_errors(by: str) -> None:
+    """A server and a front end choose the length of their errors."""
     long = "x" * 5000
 
     async def fail() -> None:
@@ -399,14 +399,14 @@ async def test_the_limit_of_results_holds_for_errors(by: str) -> None:
 # Tools of MCP servers.
 
 
-async def test_the_prefix_is_part_of_the_name_that_is_made_valid() -> None:
-    """Otherwise no provider took any of the tools, and all were left out."""
+async def test_the_prefix_is_made_valid_too() -> None:
+    """Otherwise providers would refuse every tool, and all would be left out."""
     registry = await ToolRegistry().add_mcp(Server(listed("read"), listed("write")), prefix="my.server/")
     assert ["my_server_read", "my_server_write"] == registry.names
 
 
-async def test_a_tool_of_a_server_never_takes_the_place_of_another() -> None:
-    """Whatever names it makes up: the first stays, and the log says so."""
+async def test_a_server_tool_never_replaces_another() -> None:
+    """The first tool of a name stays, and the log says so."""
     taken = (await ToolRegistry().add_mcp(Server(listed("a_b"), listed("a.b")))).names[1]
     server = Server(*map(listed, ("a_b", taken, "a.b")))
     with structlog.testing.capture_logs() as logs:
@@ -418,8 +418,8 @@ async def test_a_tool_of_a_server_never_takes_the_place_of_another() -> None:
 
 
 @pytest.mark.parametrize("result", ["rain", {"content": []}], ids=["text", "dict"])
-async def test_what_is_no_result_of_a_server_is_not_told_as_an_empty_one(result: Any) -> None:
-    """The tool has failed."""
+async def test_an_invalid_server_result_is_a_failure(result: Any) -> None:
+    """It does not become an empty result."""
     registry = await ToolRegistry().add_mcp(Server(listed("it"), result=result))
     (outcome,) = await registry.process_tool_calls([{"name": "it", "arguments": {}}])
     assert Code.TOOL_FAILED is outcome.error

@@ -1,4 +1,4 @@
-"""Guards: each bound ends a run with a word of its own, what was not run is pending, and nothing is told twice."""
+"""Guards: each limit ends a run with its own reason, and calls that did not run are pending."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ async def run(*source: SourceEvent, tools: Any = (look, fail), **options: Any) -
     return [line for line in story(events) if line.startswith(kinds)], stream
 
 
-async def test_the_same_call_again_and_again() -> None:
-    """The last of so many in a row is not run, wherever the turns end; what stands behind it is not run either."""
+async def test_repeated_calls() -> None:
+    """The last allowed repetition does not run, in any turn. Calls after it do not run either."""
     calls = [*texts(SAME, SAME), TURN, *texts(SAME, at(1)), TURN, *texts("never read"), STOP]
     told, stream = await run(*calls, guards=Guards(repeated_calls=3))
     assert sorted(told[:2]) == ["executed c1: 0", "executed c2: 0"]
@@ -70,7 +70,7 @@ async def test_the_same_call_again_and_again() -> None:
 
 
 async def test_too_many_calls_in_a_turn_or_in_all() -> None:
-    """The first ones are run. In a turn with too many the run ends; the count of a turn begins anew with the next."""
+    """The first ones run. The run ends in a turn with too many. Each turn has its own count."""
     two = texts(at(1), at(2))
     for guards, pending in ((Guards(calls_per_turn=2), "c5"), (Guards(calls=4), "c5")):
         told, _ = await run(*two, TURN, *two, *texts(at(3)), TURN, *two, STOP, guards=guards)
@@ -78,8 +78,8 @@ async def test_too_many_calls_in_a_turn_or_in_all() -> None:
         assert told[-1] == f"done stopped: call_limit (None), pending {pending}"
 
 
-async def test_turns_of_failures() -> None:
-    """Malformed calls and tools that fail count, a success begins anew, and turns without calls change nothing."""
+async def test_failed_turns() -> None:
+    """Malformed calls and failed tools count. A success resets the count. Turns without calls change nothing."""
     failed = texts('###:{"name":"fail"}')
     fine = [*failed, *texts(SAME), TURN]
     source = [*failed, TURN, *fine, *texts(BAD), TURN, *texts("a"), TURN, *failed, TURN, *texts("never read"), STOP]
@@ -94,8 +94,8 @@ async def test_turns_of_failures() -> None:
     assert "never read" not in stream.result.text
 
 
-async def test_what_is_no_fault_of_the_model_does_not_count() -> None:
-    """A call that somebody has denied is no failed turn."""
+async def test_denied_calls_do_not_count() -> None:
+    """A turn whose call was denied is no failed turn."""
     watch = GuardTracker(Guards(failed_turns=1))
     made = ToolCall(id="c", name="look", arguments={}, dialect="native")
     for code in (Code.TOOL_DENIED, Code.TOOL_CANCELLED):
@@ -110,7 +110,7 @@ def spent(input: int | None, output: int | None = None, total: int | None = None
 
 
 async def test_too_many_tokens() -> None:
-    """Once so many are spent, no call is run and no turn is read; a run that needs nothing more has finished."""
+    """At the limit no call runs and no turn is read. A run that needs nothing more has finished."""
     guards = Guards(tokens=10)
     told, _ = await run(*texts(at(1)), spent(4, 5), TURN, *texts(at(2)), spent(None, None, 1), TURN, guards=guards)
     assert told == ["executed c1: 1", "done stopped: token_limit (None), pending c2"]
@@ -123,7 +123,7 @@ async def test_too_many_tokens() -> None:
 
 
 async def test_too_much_time() -> None:
-    """All of it stops where it stands: the tool is cancelled, the step ends, and the source is closed."""
+    """Everything stops: the tool is cancelled, the step ends, and the source is closed."""
     stopped = []
 
     async def wait() -> None:
@@ -141,7 +141,7 @@ async def test_too_much_time() -> None:
 
 
 async def test_too_much_time_in_the_middle_of_a_turn() -> None:
-    """What is complete is pending, what is being written is cut."""
+    """Complete calls are pending, and the incomplete one is truncated."""
     source = Script(texts(SAME + "\n", SAME[:8]), hold=True)
     async with ToolStream(source, tools=[look], guards=Guards(seconds=0.1)) as stream:
         told = story([event async for event in stream])
@@ -155,7 +155,7 @@ async def test_too_much_time_in_the_middle_of_a_turn() -> None:
 
 
 async def test_a_tool_that_ends_the_run() -> None:
-    """Siblings at work come to their end, calls that have not begun are pending, and no further turn is read."""
+    """Running siblings finish, calls that have not started are pending, and no further turn is read."""
     done, begun = anyio.Event(), anyio.Event()
 
     async def finish() -> ToolResult:
@@ -177,8 +177,8 @@ async def test_a_tool_that_ends_the_run() -> None:
     assert ["slow", "over"] == [outcome.text for outcome in stream.result.outcomes]
 
 
-async def test_eager_calls_are_held_too() -> None:
-    """A call that comes when the run is to end does not begin; the turn is still read to its end, which it shows."""
+async def test_eager_calls_are_limited_too() -> None:
+    """A call after the limit does not start. The turn is still read and shown to its end."""
 
     async def finish() -> ToolResult:
         return ToolResult(stop=True)
@@ -195,8 +195,8 @@ async def test_eager_calls_are_held_too() -> None:
     assert ["null", "this call was not run"] == [message["content"] for message in stream.result.messages()[1:]]
 
 
-async def test_streams_that_share_a_watch_are_one_run() -> None:
-    """Counts and the time go on where the last stream has stopped."""
+async def test_streams_that_share_a_tracker_are_one_run() -> None:
+    """Counts and time continue from the previous stream."""
     watch = GuardTracker(Guards(calls=3, repeated_calls=None, seconds=60))
     assert (await run(*texts(SAME, SAME), STOP, guards=watch))[0][-1] == "done finished: stop (None)"
     told, _ = await run(*texts(SAME, SAME), STOP, guards=watch)
@@ -205,8 +205,8 @@ async def test_streams_that_share_a_watch_are_one_run() -> None:
     assert GuardTracker.of(watch) is watch
 
 
-def test_the_time_of_a_watch_begins_once() -> None:
-    """It is never less than none, and without a bound there is no end of it."""
+def test_the_time_of_a_tracker_begins_once() -> None:
+    """The remaining time is never negative. Without a limit it is None."""
     watch = GuardTracker(Guards(seconds=2.0))
     assert [watch.begin(now) for now in (10.0, 11.5, 13.0)] == [2.0, 0.5, 0.0]
     assert GuardTracker().begin(10.0) is None
@@ -215,14 +215,14 @@ def test_the_time_of_a_watch_begins_once() -> None:
 @pytest.mark.parametrize(
     "bound", [{"calls": 0}, {"seconds": -1.0}, {"tokens": math.nan}, {"repeated_calls": 1}, {"failed_turns": 0}]
 )
-def test_bounds_that_mean_nothing(bound: dict[str, Any]) -> None:
-    """A bound is a positive number, and a call that comes once is not repeated."""
+def test_invalid_limits(bound: dict[str, Any]) -> None:
+    """A limit must be positive, and one call is no repetition."""
     with pytest.raises(ValueError, match=next(iter(bound))):
         Guards(**bound)
 
 
-def test_what_was_met_first_stays_the_reason() -> None:
-    """Later bounds do not change it, and nothing is admitted any more."""
+def test_the_first_limit_stays_the_reason() -> None:
+    """Later limits do not change it, and no call is admitted any more."""
     watch = GuardTracker(Guards(tokens=1))
     watch.trip("tool_stop")
     calls = [ToolCall(id="c", name="look", arguments={}, dialect="native")]
@@ -230,7 +230,7 @@ def test_what_was_met_first_stays_the_reason() -> None:
 
 
 def test_a_machine_can_be_stopped_at_any_time() -> None:
-    """Before its start, in a turn, behind it and behind its end: there is one `done`, and nothing is said after it."""
+    """Before its start, in a turn, after it and after its end there is exactly one `done`, as the last event."""
     source: list[SourceEvent] = [*texts("a", SAME), TURN, *texts("b"), STOP]
     for length in range(len(source) + 1):
         machine = StreamMachine(run_id="r")
@@ -249,7 +249,7 @@ def test_a_machine_can_be_stopped_at_any_time() -> None:
 
 
 def test_a_machine_whose_run_is_ended_reads_nothing_more() -> None:
-    """The caller takes the step that has ended, finds a limit met, and ends the run."""
+    """The caller takes the ended step, finds a limit reached, and ends the run."""
     machine = StreamMachine(tools=[], execute="never")
     events = [each for event in [*texts(SAME), TURN] for each in machine.feed(event)]
     ended = machine.take_ended_step()

@@ -1,4 +1,4 @@
-"""At most once: what is written down of calls, by whom it is read, and what a crash leaves behind."""
+"""At-most-once execution: what ledgers record, and what remains after a crash."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def make_ledger(request: pytest.FixtureRequest, tmp_path: Path, anyio_backend_na
 
 
 async def test_laws(make_ledger: MakeLedger) -> None:
-    """Each ledger of ours keeps to what is promised."""
+    """Every ledger of this package keeps the laws."""
     await assert_ledger_laws(make_ledger)
 
 
@@ -88,7 +88,7 @@ def another(number: int) -> ToolCall:
 
 
 async def test_memory_is_bounded() -> None:
-    """A call that nobody can name any more makes room, the oldest first."""
+    """The oldest call that no suspension can name makes way."""
     ledger = MemoryLedger(2)
     for number in range(3):
         await ledger.begin("run_1", another(number), Claim(until=0))
@@ -97,7 +97,7 @@ async def test_memory_is_bounded() -> None:
 
 
 async def test_the_file_is_private_and_lasting(tmp_path: Path) -> None:
-    """Only its owner reads it; another process, here another connection, finds what was written."""
+    """Only its owner can read it. Another connection, as of another process, finds the entries."""
     path = tmp_path / "calls.sqlite"
     first = SQLiteLedger(path)
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
@@ -111,7 +111,7 @@ async def test_the_file_is_private_and_lasting(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:
-    """It is said at once, and the file stays as it is."""
+    """The error comes immediately, and the file stays unchanged."""
     path = tmp_path / "letter.txt"
     path.write_text("Dear Ann, " * 100)
     with pytest.raises(sqlite3.DatabaseError, match="not a database"):
@@ -139,7 +139,7 @@ async def run(ledger: CallLedger, *, paid: list[str], run_id: str = "run_1") -> 
 
 
 async def test_a_call_that_has_failed(make_ledger: MakeLedger) -> None:
-    """Its outcome is written down as that of any other; the exception is not, with all that its traceback holds."""
+    """Its outcome is recorded without the exception and its traceback."""
     began: list[str] = []
     told: list[BaseException | None] = []
     streams: list[weakref.ref[Tool[Any, Any]]] = []
@@ -181,8 +181,8 @@ class Broken(MemoryLedger):
         raise OSError("no space left: secret")
 
 
-async def test_what_cannot_be_written_down_is_not_run() -> None:
-    """The call fails, the run goes on, and the log alone says why."""
+async def test_a_call_that_cannot_be_recorded_does_not_run() -> None:
+    """The call fails, the run continues, and only the log has the reason."""
     paid: list[str] = []
     with structlog.testing.capture_logs() as logs:
         events = await run(Broken(begins=False), paid=paid)
@@ -193,8 +193,8 @@ async def test_what_cannot_be_written_down_is_not_run() -> None:
     assert "secret" not in repr(events)
 
 
-async def test_an_end_that_cannot_be_written_down() -> None:
-    """This run has its result; whoever comes next finds that the call had begun."""
+async def test_an_outcome_that_cannot_be_recorded() -> None:
+    """This run has its result. The next one finds that the call has started."""
     paid: list[str] = []
     ledger = Broken(begins=True)
     with structlog.testing.capture_logs() as logs:
@@ -277,7 +277,7 @@ KILLED = {
     ["SQLiteLedger", *(pytest.param(each, marks=pytest.mark.servers) for each in ("PostgresLedger", "RedisLedger"))],
 )
 def test_a_process_that_is_killed(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
-    """Wherever it dies, who takes the run up again causes no second effect, and tells what nobody knows."""
+    """Wherever it dies, the resumed run causes no second effect and reports an unknown outcome."""
     where = "calls" if kind == "SQLiteLedger" else request.getfixturevalue(kind.removesuffix("Ledger").lower()).url
     command = [sys.executable, "-c", _PROCESS, kind, where, *KILLED]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -1,4 +1,4 @@
-"""Tools of an MCP server, whichever SDK the session is of; the SDK itself is asked in tests/sdks."""
+"""Tools of an MCP server, with sessions of any SDK. tests/sdks uses the real SDK."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def run(registry: ToolRegistry, name: str, arguments: Any) -> tuple[list[U
 
 
 async def test_a_tool_of_a_server_is_a_tool() -> None:
-    """It is offered as it describes itself, called by its own name, and answers as a local one does."""
+    """It is described as the server does, called by its own name, and returns results like a local tool."""
     server = Server(listed("weather", CITY, outputSchema={"type": "object"}))
     registry = await ToolRegistry().add_mcp(server, prefix="eu_")
     (tool,) = registry
@@ -78,7 +78,7 @@ async def test_a_tool_of_a_server_is_a_tool() -> None:
 
 
 async def test_all_pages_are_read() -> None:
-    """In the order of the server; a list that never ends is left."""
+    """In the order of the server. An endless list is abandoned."""
     names = [f"tool_{n}" for n in range(5)]
     registry = await ToolRegistry().add_mcp(Server(*map(listed, names), page=2))
     assert names == registry.names
@@ -91,7 +91,7 @@ async def test_all_pages_are_read() -> None:
 
 
 async def test_pages_by_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDK's second version wants the cursor inside an object of its own."""
+    """Version 2 of the SDK expects the cursor in an object."""
     monkeypatch.setitem(sys.modules, "mcp", ModuleType("mcp"))
     monkeypatch.setitem(sys.modules, "mcp.types", Record(PaginatedRequestParams=Record))
 
@@ -104,7 +104,7 @@ async def test_pages_by_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_names_are_made_valid() -> None:
-    """Each keeps a name of its own, which does not depend on the order, and the server is asked by the one it knows."""
+    """Each tool gets a unique name, independent of the order. The server is called by the original name."""
     long = "files." + "x" * 80
     server = Server(*map(listed, ("files.read", "files/read", "", long, "é")))
     registry = await ToolRegistry().add_mcp(server)
@@ -117,8 +117,8 @@ async def test_names_are_made_valid() -> None:
     assert ["files.read", "files/read", "", long, "é"] == [name for name, _ in server.called]
 
 
-async def test_tools_from_outside_never_take_a_place() -> None:
-    """One whose name is taken stays out."""
+async def test_server_tools_never_replace_others() -> None:
+    """A tool whose name is taken is skipped."""
 
     async def weather() -> str:
         return "sun"
@@ -141,7 +141,7 @@ async def test_tools_from_outside_never_take_a_place() -> None:
     ],
 )
 async def test_results(result: Any, for_model: str, for_ui: Any) -> None:
-    """Structure where the server gives it, and text otherwise."""
+    """Structured if the server sends structure, else text."""
     events, outcome = await run(await ToolRegistry().add_mcp(Server(listed("it"), result=result)), "it", {})
     assert for_model == outcome.text
     assert [for_ui] == [event.result for event in events if isinstance(event, Executed)]
@@ -165,8 +165,8 @@ class Dumped(Record):
         pytest.param(object(), "[unknown]", id="of no known kind"),
     ],
 )
-async def test_what_is_no_text(block: Any, told: str) -> None:
-    """The model is told what there is; the interface gets it whole."""
+async def test_content_other_than_text(block: Any, told: str) -> None:
+    """The model gets a description of it, the interface the whole content."""
     result = Record(content=[text("see"), block])
     events, outcome = await run(await ToolRegistry().add_mcp(Server(listed("it"), result=result)), "it", {})
     assert f"see\n{told}" == outcome.text
@@ -184,14 +184,14 @@ async def test_what_is_no_text(block: Any, told: str) -> None:
     ],
 )
 async def test_errors_are_for_the_model(result: Any, told: str) -> None:
-    """The words of the server, as those of a local tool's refusal."""
+    """The model reads the server's text, as for a local `ToolError`."""
     _, outcome = await run(await ToolRegistry().add_mcp(Server(listed("it"), result=result)), "it", {})
     assert (Code.TOOL_FAILED, told) == (outcome.error, outcome.text)
 
 
 @together("schema", [{"$defs": 5}, {"properties": {"a": {"anyOf": 5}}}, {"examples": 5}, 5, "x", [{"name": "a"}]])
-async def test_an_odd_schema_is_one_tool_less(schema: Any) -> None:
-    """It is refused with a warning that names it, and prompts are written with the others."""
+async def test_a_tool_with_an_invalid_schema_is_skipped(schema: Any) -> None:
+    """A warning names it, and prompts are written with the others."""
     server = Server(listed("odd", schema), listed("weather", CITY), listed("told", outputSchema=5))
     with structlog.testing.capture_logs() as logs:
         registry = await ToolRegistry().add_mcp(server)
@@ -204,8 +204,8 @@ async def test_an_odd_schema_is_one_tool_less(schema: Any) -> None:
 
 
 @together("name", ["", "a\x00b", "größe", "x" * 65])
-async def test_a_parameter_that_a_provider_refuses_is_one_tool_less(name: str) -> None:
-    """Of a server's tools, in this provider's requests; the others are sent, and nothing raises."""
+async def test_a_tool_with_a_refused_parameter_is_skipped(name: str) -> None:
+    """Only in requests to that provider. The other tools are sent."""
     schema = {"type": "object", "properties": {name: {"type": "string"}}}
     registry = await ToolRegistry().add_mcp(Server(listed("odd", schema), listed("weather", CITY)))
     ask = Ask((User("Hi."),), tuple(registry))
@@ -224,7 +224,7 @@ async def test_a_parameter_that_a_provider_refuses_is_one_tool_less(name: str) -
     ],
 )
 async def test_a_list_is_bounded(tools: list[Record], most: int) -> None:
-    """In tools and in characters; what is behind is left out, with one warning."""
+    """In tools and in characters. The rest is left out, with one warning."""
     with structlog.testing.capture_logs() as logs:
         registry = await ToolRegistry().add_mcp(Server(*tools))
     assert most - 1 <= len(registry) <= most

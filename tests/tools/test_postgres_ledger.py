@@ -1,4 +1,4 @@
-"""Calls written down in PostgreSQL: what a server does to them that is slow, away, or busy with somebody else."""
+"""The ledger in PostgreSQL with a server that is slow, missing or busy."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ def other(ledger: PostgresLedger, postgres: PostgresServer) -> psycopg.Connectio
 
 
 @pytest.mark.parametrize("is_connected", [False, True])
-async def test_a_server_that_says_nothing(ledger: PostgresLedger, postgres: PostgresServer, is_connected: bool) -> None:
-    """Who is cancelled waits for nothing; when the server goes on, so does the ledger, and the call can begin."""
+async def test_a_server_that_does_not_respond(
+    ledger: PostgresLedger, postgres: PostgresServer, is_connected: bool
+) -> None:
+    """Cancellation takes effect immediately. When the server responds again, the call can start."""
     if is_connected:
         await ledger.begin("run_0", CALL)
     postgres.pause()
@@ -53,8 +55,8 @@ async def test_a_server_that_says_nothing(ledger: PostgresLedger, postgres: Post
     assert await ledger.begin("run_1", CALL, Claim(holder="h")) is None
 
 
-async def test_a_tool_is_not_run_without_its_ledger(ledger: PostgresLedger, postgres: PostgresServer) -> None:
-    """The ledger has the time of the tool, and a run that is stopped meanwhile ends."""
+async def test_a_tool_does_not_run_without_its_ledger(ledger: PostgresLedger, postgres: PostgresServer) -> None:
+    """The ledger has the timeout of the tool. A run that is cancelled meanwhile ends."""
     paid: list[str] = []
 
     async def pay(to: str) -> str:
@@ -74,7 +76,7 @@ async def test_a_tool_is_not_run_without_its_ledger(ledger: PostgresLedger, post
 
 
 async def test_connections_that_the_server_has_closed(ledger: PostgresLedger, postgres: PostgresServer) -> None:
-    """They are replaced, and nobody hears of it: nothing had been done on them."""
+    """They are replaced without an error, because nothing was done on them."""
     await ledger.begin("run_1", CALL, Claim(holder="h"))
     with other(ledger, postgres) as connection:
         ended = connection.execute(
@@ -87,14 +89,14 @@ async def test_connections_that_the_server_has_closed(ledger: PostgresLedger, po
 
 
 async def test_a_server_that_is_not_there() -> None:
-    """It is said as psycopg says it."""
+    """psycopg's error is raised."""
     async with PostgresLedger("postgresql://nobody@127.0.0.1:1/none") as ledger:
         with pytest.raises(psycopg.OperationalError, match="refused"):
             await ledger.begin("run_1", CALL)
 
 
 async def test_a_call_that_begins_while_its_run_is_taken_over(ledger: PostgresLedger, postgres: PostgresServer) -> None:
-    """It waits for who takes the run, and is refused then: an entry that is not there yet would not hold it back."""
+    """It waits for the takeover and is then refused."""
     await ledger.begin("run_1", CALL, Claim(epoch=1))
     second = ToolCall(id="call_2", name="pay", arguments={}, dialect="native")
     refused = anyio.Event()
@@ -121,7 +123,7 @@ async def test_a_call_that_begins_while_its_run_is_taken_over(ledger: PostgresLe
 
 
 async def test_a_process_that_stops_in_a_transaction(postgres: PostgresServer) -> None:
-    """It holds its run no longer than the lease: the server ends its transaction."""
+    """It locks its run no longer than the lease, because the server ends its transaction."""
     async with PostgresLedger(postgres.url, schema=f"st-{uuid4()}", lease=0.05) as ledger:
         await ledger.begin("run_1", CALL)
         with other(ledger, postgres) as connection:
@@ -140,7 +142,7 @@ async def test_a_process_that_stops_in_a_transaction(postgres: PostgresServer) -
 
 
 async def test_two_ledgers_at_once(postgres: PostgresServer) -> None:
-    """They make the tables together, and of all that ask one begins."""
+    """They create the tables together, and exactly one caller starts the call."""
     schema = f"st-{uuid4()}"
     begun: list[object] = []
     async with (

@@ -44,7 +44,7 @@ async def client(redis: RedisServer) -> AsyncIterator[Any]:
 
 
 async def test_a_ledger_that_is_not_open() -> None:
-    """It has to be entered."""
+    """It must be entered first."""
     with pytest.raises(ClosedError, match="Enter the ledger"):
         await RedisLedger("redis://127.0.0.1:1").begin("run_1", CALL)
 
@@ -61,8 +61,8 @@ def test_a_cluster() -> None:
         anyio.run(enter)
 
 
-async def test_a_run_that_is_another_process_s(client: Any) -> None:
-    """Its calls do not begin here, though nobody has told the ledger: it looks at the token of the run itself."""
+async def test_a_run_of_another_process(client: Any) -> None:
+    """Its calls do not start here: the ledger reads the token of the run itself."""
     DRIVEN_RUN.set(SimpleNamespace(run_id="run_1", epoch=1, place="meta"))
     async with RedisLedger(client) as ledger:
         for token, begins in ("1:here", True), ("2:there", False):
@@ -76,8 +76,8 @@ async def test_a_run_that_is_another_process_s(client: Any) -> None:
         assert await ledger.begin("run_2", CALL, Claim(epoch=1)) is None
 
 
-async def test_nothing_is_left_of_what_is_pruned(client: Any) -> None:
-    """Neither a call nor a list that holds it."""
+async def test_pruning_removes_all_keys(client: Any) -> None:
+    """Neither the call nor its index entries remain."""
     async with RedisLedger(client) as ledger:
         for number in range(150):
             call = ToolCall(id=str(number), name="pay", arguments={}, dialect="native")
@@ -89,7 +89,7 @@ async def test_nothing_is_left_of_what_is_pruned(client: Any) -> None:
 
 
 async def test_a_run_that_a_store_drives(client: Any, redis: RedisServer) -> None:
-    """Its calls look at its own token: what another process takes over in the middle begins no more of them."""
+    """Its calls check its token. After a takeover none of them starts."""
     ran: list[int] = []
 
     async def step(number: int) -> str:
@@ -112,7 +112,7 @@ async def test_a_run_that_a_store_drives(client: Any, redis: RedisServer) -> Non
 
 
 async def test_laws_on_valkey() -> None:
-    """They are the same there, for ledgers and for logs."""
+    """The laws of ledgers and logs also hold on Valkey."""
     numbers = itertools.count()
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Finished answers: their calls are run, each has one outcome, and the history goes on in the provider's own form."""
+"""Finished responses: their calls run, each has one outcome, and the history continues in the provider's format."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ TWO = chat(
 )
 
 
-async def test_a_chat_completion_goes_on() -> None:
-    """First what the model wrote, without what is only told; then a `tool` message for each call."""
+async def test_a_chat_completion_continues() -> None:
+    """First the model's message, without members of the response only. Then a `tool` message for each call."""
     history = [{"role": "user", "content": "?"}]
     before, response = copy.deepcopy(history), copy.deepcopy(TWO)
     outcomes = await REGISTRY.process_tool_calls(TWO)
@@ -97,8 +97,8 @@ async def test_a_chat_completion_goes_on() -> None:
         ({"id": "x", "type": "custom", "custom": {"name": "weather", "input": "Bern"}}, Code.TOOL_INPUT, "Extra"),
     ],
 )
-async def test_a_bad_call_has_its_answer_and_harms_no_other(call: dict[str, Any], code: Code, text: str) -> None:
-    """Its siblings run; the model is told what was wrong; and what no template could read goes back as `{}`."""
+async def test_a_malformed_call_harms_no_other(call: dict[str, Any], code: Code, text: str) -> None:
+    """The others run. The model gets the error, and invalid arguments become `{}`."""
     response = chat(call, chat_call("weather", BERN, "good"))
     bad, good = outcomes = await REGISTRY.process_tool_calls(response)
     assert code is bad.error
@@ -111,7 +111,7 @@ async def test_a_bad_call_has_its_answer_and_harms_no_other(call: dict[str, Any]
 
 
 async def test_ids_are_unique() -> None:
-    """Calls without an id, or with the same one, are told apart by their places, in the history too."""
+    """Calls without an id, or with the same one, get generated ids, in the history too."""
     calls = [
         chat_call("weather", json.dumps({"city": each}), id) for each, id in zip("abc", [None, "x", "x"], strict=True)
     ]
@@ -124,8 +124,8 @@ async def test_ids_are_unique() -> None:
     assert ids == [each["tool_call_id"] for each in results] == ["call_0", "x", "x_2"]
 
 
-async def test_an_id_that_is_made_is_nobody_else_s() -> None:
-    """A provider may number its calls as we do."""
+async def test_a_generated_id_is_unique() -> None:
+    """A provider may number its calls in the same way."""
     response = chat(chat_call("weather", BERN, "call_1"), chat_call("weather", BERN))
     outcomes = await REGISTRY.process_tool_calls(response)
     assert ["call_1", "call_1_"] == [outcome.call.id for outcome in outcomes]
@@ -143,8 +143,8 @@ def tool_use(id: str, name: str, input: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": id, "name": name, "input": input}
 
 
-async def test_an_anthropic_message_goes_on() -> None:
-    """Its blocks go back as they came, thinking included, and one user message holds all results."""
+async def test_an_anthropic_message_continues() -> None:
+    """Its blocks are sent back unchanged, including thinking. One user message holds all results."""
     response = anthropic(THINKING, tool_use("t1", "weather", {"city": "Bern"}), tool_use("t2", "broken", {"city": "x"}))
     outcomes = await REGISTRY.process_tool_calls(response)
     assert extend_messages([], response, outcomes) == [
@@ -159,8 +159,8 @@ async def test_an_anthropic_message_goes_on() -> None:
     ]
 
 
-async def test_a_response_goes_on() -> None:
-    """Its items go back as they came, reasoning included, and each call has its output."""
+async def test_a_response_continues() -> None:
+    """Its items are sent back unchanged, including reasoning. Each call has its output."""
     items = [
         {"type": "reasoning", "id": "r1", "summary": []},
         {"type": "function_call", "id": "f1", "call_id": "c1", "name": "weather", "arguments": BERN},
@@ -175,7 +175,7 @@ async def test_a_response_goes_on() -> None:
     ]
 
 
-async def test_an_answer_of_ollama_goes_on() -> None:
+async def test_a_response_of_ollama_continues() -> None:
     """Its arguments are objects, and its results name the tool."""
     message = {
         "role": "assistant",
@@ -208,8 +208,8 @@ async def test_an_answer_of_ollama_goes_on() -> None:
         ({"output": [{"type": "message"}]}, [{"type": "message"}]),
     ],
 )
-async def test_an_answer_without_calls_goes_on_too(response: Any, messages: list[Any]) -> None:
-    """There is nothing to run."""
+async def test_a_response_without_calls_continues(response: Any, messages: list[Any]) -> None:
+    """No tool runs."""
     outcomes = await REGISTRY.process_tool_calls(response)
     assert [] == outcomes
     assert messages == extend_messages([], response, outcomes)
@@ -244,8 +244,8 @@ SAME: dict[str, Any] = {
 
 
 @together("response", SAME.values(), ids=SAME)
-async def test_the_same_calls_are_found_as_by_the_other_reader(response: Any) -> None:
-    """By name and arguments, those that are none by their codes; and each goes on with its result."""
+async def test_the_same_calls_are_found_as_by_extract_tool_calls(response: Any) -> None:
+    """By name and arguments. Malformed ones have the same codes, and each gets its result."""
     calls, errors = extract_tool_calls(response)
     asked = read_finished(response).calls
     assert [(each.name, each.arguments) for each in calls] == [
@@ -260,8 +260,8 @@ async def test_the_same_calls_are_found_as_by_the_other_reader(response: Any) ->
     assert all(outcome.call.id in history for outcome in outcomes) or "message" in response
 
 
-async def test_an_entry_that_is_no_call_goes_back_as_one() -> None:
-    """So that its result has something to stand behind, in a form that providers take."""
+async def test_an_entry_that_is_no_call_becomes_one() -> None:
+    """So that its result has a call before it, in a form that providers accept."""
     for response, key in ((chat("x"), "tool_calls"), (anthropic("x"), "content")):
         outcomes = await REGISTRY.process_tool_calls(response)
         assert [Code.UNRECOGNISED_TOOL_CALL] == [outcome.error for outcome in outcomes]
@@ -272,7 +272,7 @@ async def test_an_entry_that_is_no_call_goes_back_as_one() -> None:
 
 
 async def test_fail_fast_runs_nothing_after_a_failure() -> None:
-    """One after another; those that did not run have an outcome too, and what has run is not lost."""
+    """Calls run sequentially. Those that did not run have an outcome too."""
     calls = [chat_call(name, json.dumps({"city": name}), name[0]) for name in ("weather", "broken", "weather")]
     calls[2]["id"] = "z"
     outcomes = await REGISTRY.process_tool_calls(chat(*calls), fail_fast=True)
@@ -286,14 +286,14 @@ async def test_fail_fast_runs_nothing_after_a_failure() -> None:
 
 
 @together("response", [None, 3, b"bytes", b"", {}, {"foo": 1}, {"candidates": []}, {"promptFeedback": {}}])
-async def test_what_is_no_answer_is_refused(response: Any) -> None:
-    """By the same error as a stream that nobody can read."""
+async def test_other_objects_are_refused(response: Any) -> None:
+    """With the same error as an unreadable source."""
     with pytest.raises(UnreadableSource, match=r"(expected a finished response|Gemini's responses cannot)"):
         read_finished(response)
 
 
 async def test_each_call_needs_one_outcome() -> None:
-    """A history in which a call has none, or two, is refused by the providers; here already."""
+    """Providers refuse a call without a result, or with two."""
     outcomes = await REGISTRY.process_tool_calls(TWO)
     for wrong in ([], outcomes[:1], [*outcomes, outcomes[0]]):
         with pytest.raises(ValueError, match="each call must have one outcome"):
@@ -312,7 +312,7 @@ ITEM = {"type": "function_call", "call_id": "a", "name": "weather", "arguments":
 
 
 async def test_calls_run_after_the_same_endings_as_in_a_stream() -> None:
-    """Whoever tells it, in which words; and after one that nobody knows, none does."""
+    """In the words of every provider. After an unknown ending none runs."""
     with cases() as case:
         for ending in ENDINGS:
             with case(ending):
@@ -333,7 +333,7 @@ async def test_calls_run_after_the_same_endings_as_in_a_stream() -> None:
 
 
 async def test_a_thousand_calls_do_not_all_run() -> None:
-    """As many do as a turn may have, and each of the others has an outcome."""
+    """Only as many as a turn may have. Each of the others has an outcome."""
     outcomes = await REGISTRY.process_tool_calls(chat(*[chat_call("weather", BERN)] * 1000))
     assert [None] * 32 + [Code.TOO_MANY_CALLS] * 968 == [outcome.error for outcome in outcomes]
 
@@ -361,14 +361,14 @@ MALFORMED: list[tuple[Any, list[Code]]] = [
 
 
 @together(("response", "expected"), MALFORMED)
-async def test_malformed_answers_raise_nothing(response: Any, expected: list[Code]) -> None:
-    """What has the wrong type is a call that does not run, or nothing."""
+async def test_malformed_responses_do_not_raise(response: Any, expected: list[Code]) -> None:
+    """A value of the wrong type is a call that does not run, or is ignored."""
     outcomes = await REGISTRY.process_tool_calls(response)
     assert expected == [outcome.error for outcome in outcomes]
     json.dumps(extend_messages([], response, outcomes), ensure_ascii=False)
 
 
-async def test_an_object_whose_keys_are_no_texts_is_no_answer() -> None:
-    """The error that says so can be written."""
+async def test_an_object_with_other_keys_is_refused() -> None:
+    """The error can be written although the keys are no strings."""
     with pytest.raises(UnreadableSource, match="an object with 1"):
         await REGISTRY.process_tool_calls({1: 2})

@@ -1,4 +1,4 @@
-"""Which tools may be called: the spellings, the impossible wishes, and the answers that do not keep to them."""
+"""The tool choice: its spellings, impossible choices, and calls that violate it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def call(name: str) -> ToolCall:
     ],
 )
 def test_every_spelling_has_one_meaning(value: Any, choice: ToolChoice) -> None:
-    """OpenAI, Responses, Anthropic and Gemini write the same four wishes."""
+    """OpenAI, Responses, Anthropic and Gemini write the same four choices."""
     assert choice == parse_choice(value)
 
 
@@ -73,8 +73,8 @@ def test_every_spelling_has_one_meaning(value: Any, choice: ToolChoice) -> None:
         3,
     ],
 )
-def test_what_means_nothing_is_refused(value: Any) -> None:
-    """A wish that is not understood is an error of the caller, never `auto`."""
+def test_an_unknown_choice_is_refused(value: Any) -> None:
+    """An unknown choice is an error of the caller, never `auto`."""
     with pytest.raises(ValueError, match="tool_choice must be auto, none, required or the name of a tool"):
         parse_choice(value)
 
@@ -90,7 +90,7 @@ def test_what_means_nothing_is_refused(value: Any) -> None:
     ],
 )
 def test_an_impossible_choice_is_refused(choice: ToolChoice, tools: list[Any], eager: bool, reason: str) -> None:
-    """A choice that no answer can keep to, or that comes too late for calls that run at once, raises."""
+    """No response can satisfy it, or it cannot be enforced with eager execution."""
     with pytest.raises(ValueError, match=reason):
         check_choice(choice, ToolRegistry(tools).names, eager=eager)
 
@@ -100,7 +100,7 @@ def test_an_impossible_choice_is_refused(choice: ToolChoice, tools: list[Any], e
     [(AUTO, [], True), (NONE, [], True), (REQUIRED, [weather], False), (WEATHER, [weather], False)],
 )
 def test_a_possible_choice_passes(choice: ToolChoice, tools: list[Any], eager: bool) -> None:
-    """`auto` and `none` need no tools; the others need the right ones."""
+    """`auto` and `none` need no tools. The others need matching tools."""
     check_choice(choice, ToolRegistry(tools).names, eager=eager)
 
 
@@ -115,8 +115,8 @@ def test_a_possible_choice_passes(choice: ToolChoice, tools: list[Any], eager: b
         (WEATHER, ["weather"]),
     ],
 )
-def test_an_answer_that_keeps_to_the_choice(choice: ToolChoice, names: Sequence[str]) -> None:
-    """There is nothing to say."""
+def test_calls_that_satisfy_the_choice(choice: ToolChoice, names: Sequence[str]) -> None:
+    """There is no violation."""
     assert choice.find_violation([call(name) for name in names]) is None
 
 
@@ -130,8 +130,8 @@ def test_an_answer_that_keeps_to_the_choice(choice: ToolChoice, names: Sequence[
         (WEATHER, ["weather", "weather"], "weather was to be called, once; called: weather, weather", True),
     ],
 )
-def test_an_answer_that_breaks_the_choice(choice: ToolChoice, names: Sequence[str], message: str, fatal: bool) -> None:
-    """None of its calls may run; the run fails, except where the model called although it was not to."""
+def test_calls_that_violate_the_choice(choice: ToolChoice, names: Sequence[str], message: str, fatal: bool) -> None:
+    """None of them runs. The run fails, unless the choice was `none`."""
     assert ChoiceViolation(message, fatal) == choice.find_violation([call(name) for name in names])
 
 

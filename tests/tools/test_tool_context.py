@@ -1,4 +1,4 @@
-"""What a tool may know of its call, and how it speaks up before it is done."""
+"""The context of a running tool, and its progress."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def search_here(query: str, *, it: ToolContext[dict[str, str]]) -> list[str]:
 
 @pytest.mark.parametrize("made", [search, search_here], ids=["async", "sync"])
 async def test_a_tool_gets_its_context(made: Tool[..., Any]) -> None:
-    """By its annotation, whatever it is called; the model is told nothing of it, and cannot fill it."""
+    """By its annotation, under any name. The model does not see the parameter and cannot fill it."""
     told = Told()
     context: ToolContext[dict[str, str]] = ToolContext("call_1", made.name, state={"user": "Ann"}, report=told)
     written = await invoke(made, {"query": "x"}, context)
@@ -55,7 +55,7 @@ async def test_a_tool_gets_its_context(made: Tool[..., Any]) -> None:
 
 
 async def test_a_context_can_be_optional_or_made_by_hand() -> None:
-    """So that the function can be called as the function that it is; progress is then dropped."""
+    """So the function can be called directly; progress is then dropped."""
 
     def greet(name: str, context: ToolContext | None = None) -> bool:
         return context is None
@@ -73,8 +73,8 @@ async def test_a_context_can_be_optional_or_made_by_hand() -> None:
     assert float("inf") == await Tool(wave)(ToolContext()) == bow(ToolContext())
 
 
-async def test_a_handler_may_have_hints_that_nobody_knows() -> None:
-    """Its schema says what it takes."""
+async def test_a_handler_may_have_unknown_hints() -> None:
+    """Its schema declares the arguments."""
 
     def handle(arguments: "Nowhere") -> Any:  # type: ignore[name-defined]  # noqa: F821, UP037  # the subject of the test
         return arguments
@@ -82,8 +82,8 @@ async def test_a_handler_may_have_hints_that_nobody_knows() -> None:
     assert {"q": 1} == (await invoke(Tool(handle, parameters={}), {"q": 1})).value
 
 
-async def test_the_time_that_is_left_can_be_asked_for() -> None:
-    """It is that of the tool's own timeout, or of the caller's."""
+async def test_the_remaining_time() -> None:
+    """From the tool's own timeout, or the caller's."""
 
     def left(context: ToolContext) -> float:
         return context.remaining
@@ -92,8 +92,8 @@ async def test_the_time_that_is_left_can_be_asked_for() -> None:
     assert 99 < (await invoke(Tool(left, timeout=100), {}, ToolContext(), timeout=10)).value <= 100
 
 
-async def test_a_thread_can_see_that_nobody_waits_any_more() -> None:
-    """After a timeout `cancelled` is set, and progress ends the thread with an exception."""
+async def test_a_thread_sees_the_end_of_its_call() -> None:
+    """After a timeout `cancelled` is set, and `progress` raises."""
     begun, may_look, ended = threading.Event(), threading.Event(), threading.Event()
     seen: list[Any] = []
 
@@ -120,7 +120,7 @@ async def test_a_thread_can_see_that_nobody_waits_any_more() -> None:
 
 
 async def test_progress_after_the_end_is_dropped() -> None:
-    """A task that a tool has left behind tells nobody anything."""
+    """A task that outlives its tool reports nothing."""
     contexts: list[ToolContext] = []
 
     async def leaves(context: ToolContext) -> None:
@@ -133,8 +133,8 @@ async def test_progress_after_the_end_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("swallows", [False, True])
-async def test_progress_that_cannot_be_told_ends_the_call(swallows: bool) -> None:
-    """With the fault of whoever was to be told, also where the tool takes no notice."""
+async def test_progress_that_cannot_be_reported_ends_the_call(swallows: bool) -> None:
+    """With the error of the reporter, even if the tool ignores it."""
 
     def speaks(context: ToolContext) -> str:
         try:
@@ -149,7 +149,7 @@ async def test_progress_that_cannot_be_told_ends_the_call(swallows: bool) -> Non
 
 
 async def test_progress_that_is_no_json_is_the_tools_fault() -> None:
-    """As a result of that kind is."""
+    """Like a result that is no JSON."""
 
     async def mumbles(context: ToolContext) -> None:
         await context.progress(object())
@@ -158,8 +158,8 @@ async def test_progress_that_is_no_json_is_the_tools_fault() -> None:
         await invoke(Tool(mumbles), {}, ToolContext(report=Told()))
 
 
-def test_one_context_is_enough() -> None:
-    """Two parameters for it, or one that has no name, are a slip."""
+def test_at_most_one_context() -> None:
+    """Two context parameters, or an unnamed one, are refused."""
 
     def two(a: ToolContext, b: ToolContext) -> None: ...
     def positional(a: ToolContext, /) -> None: ...

@@ -1,4 +1,4 @@
-"""What a function says of itself: name, description, schema, and how JSON becomes its arguments."""
+"""The definition of a tool from a function: name, description, schema, arguments."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def odd_default(x: Any = NO_TYPE) -> None: ...
     ],
 )
 def test_json_becomes_arguments(function: Callable[..., Any], arguments: dict[str, Any], given: dict[str, Any]) -> None:
-    """A function is given, in its own types, what was said, and keeps its own defaults for the rest."""
+    """The function gets the given arguments in its own types, and keeps its defaults."""
     assert ((), given) == Tool(function).read(arguments)
 
 
@@ -144,7 +144,7 @@ def test_json_becomes_arguments(function: Callable[..., Any], arguments: dict[st
 def test_arguments_that_do_not_fit_are_refused(
     function: Callable[..., Any], arguments: dict[str, Any], reason: str
 ) -> None:
-    """The reason says where and what, by the names that the model knows."""
+    """The message says where and why, with the names that the model knows."""
     with pytest.raises(ToolInputError) as caught:
         Tool(function).read(arguments)
     assert function.__name__ == caught.value.name
@@ -167,7 +167,7 @@ def pet(which: Annotated[Cat | Dog, Field(discriminator="kind")], names: list[in
 
 
 def test_a_refusal_repeats_no_value() -> None:
-    """Neither a wrong value nor an unknown tag of a union stands in what is said about it."""
+    """Neither a wrong value nor an unknown tag of a union is in the message."""
     with pytest.raises(ToolInputError) as caught:
         Tool(pet).read({"which": {"kind": "s3cret"}, "names": ["s3cret"]})
     assert "which: 'kind' is none of 'cat', 'dog'" in str(caught.value)
@@ -176,7 +176,7 @@ def test_a_refusal_repeats_no_value() -> None:
 
 
 def test_a_refusal_is_short() -> None:
-    """Of many errors the first ten are told, and of a long key its beginning."""
+    """It contains the first ten errors, and the start of a long key."""
     with pytest.raises(ToolInputError) as caught:
         Tool(pet).read({"which": {"kind": "cat"}, "names": ["x"] * 14, "k" * 5000: 1})
     assert str(caught.value).endswith("; and 5 more")
@@ -212,7 +212,7 @@ def by_day(day: Strict) -> None: ...
 def test_a_single_record_is_the_arguments(
     function: Callable[..., Any], arguments: dict[str, Any], given: dict[str, Any]
 ) -> None:
-    """A model, dataclass or typed dict that is the only parameter takes the whole object, read as JSON."""
+    """A model, dataclass or typed dict as the only parameter takes the whole object."""
     made = Tool(function)
     assert ((), given) == made.read(arguments)
     assert made.parameters["type"] == "object"
@@ -221,7 +221,7 @@ def test_a_single_record_is_the_arguments(
 
 
 def test_a_model_that_is_no_object_is_an_ordinary_parameter() -> None:
-    """A root model of a list cannot be the arguments, which are an object."""
+    """A root model of a list cannot be the arguments."""
 
     def by_list(numbers: RootModel[list[int]]) -> None: ...
 
@@ -231,7 +231,7 @@ def test_a_model_that_is_no_object_is_an_ordinary_parameter() -> None:
 
 
 def test_a_plain_schema_goes_with_a_handler_of_a_dict() -> None:
-    """The schema is published as it is, and the handler gets the arguments as one dict of its own."""
+    """The schema is published unchanged, and the function gets one dict."""
     mine = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 
     def search(arguments: dict[str, Any]) -> Any:
@@ -272,27 +272,27 @@ def unknown(x: Decimal) -> None: ...
     ],
 )
 def test_a_signature_that_no_object_fits_is_refused(function: Callable[..., Any], reason: str) -> None:
-    """The refusal comes when the tool is defined, and names the tool and the parameter."""
+    """At definition, with the tool and the parameter."""
     with pytest.raises(TypeError, match=reason):
         Tool(function)
 
 
 @pytest.mark.parametrize("name", ["", "get weather", "get.weather", "wetter\n", "größe", "a" * 65, "<lambda>"])
 def test_a_name_that_providers_refuse_is_refused(name: str) -> None:
-    """1 to 64 ASCII letters, digits, `_` and `-`; the message shows the name."""
+    """1 to 64 ASCII letters, digits, `_` and `-`. The message contains the name."""
     with pytest.raises(ValueError, match="is no valid tool name") as caught:
         Tool(plain, name=name)
     assert repr(name) in str(caught.value)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, math.nan])
-def test_a_timeout_that_cannot_be_kept_is_refused(timeout: float) -> None:
+def test_an_invalid_timeout_is_refused(timeout: float) -> None:
     """A timeout is a positive number of seconds."""
     with pytest.raises(ValueError, match="tool 'plain': timeout must be a positive number of seconds"):
         Tool(plain, timeout=timeout)
 
 
-def test_the_decorator_makes_a_tool_of_a_function_that_stays_callable() -> None:
+def test_the_decorator_keeps_the_function_callable() -> None:
     """`@tool` keeps the function's type, call and documentation."""
 
     @tool
@@ -349,7 +349,7 @@ def transfer(amount: int, owner: str, currency: str = "EUR") -> str:
 
 
 def test_a_method_is_a_tool_without_self() -> None:
-    """A bound method has its object already."""
+    """A bound method has its instance already."""
     made = Tool(Account("Ann").balance)
     assert (
         made.name,
@@ -359,8 +359,8 @@ def test_a_method_is_a_tool_without_self() -> None:
     assert made("EUR") == "Ann: 3 EUR"
 
 
-def test_what_a_partial_object_has_bound_is_not_for_the_model() -> None:
-    """Bound parameters are neither published nor accepted, by position or by name."""
+def test_bound_arguments_are_not_for_the_model() -> None:
+    """They are neither published nor accepted."""
     made = Tool(functools.partial(transfer, 5, owner="Ann"))
     assert (made.name, made.description) == ("transfer", "Move money.")
     assert list(made.parameters["properties"]) == ["currency"]
@@ -370,15 +370,15 @@ def test_what_a_partial_object_has_bound_is_not_for_the_model() -> None:
 
 
 def test_a_callable_object_is_a_tool() -> None:
-    """It is named like its class, and works as its `__call__` does."""
+    """It has the name of its class, and works like its `__call__`."""
     made, other = Tool(Greeter()), Tool(AsyncGreeter())
     assert (made.name, made.description, made.is_async) == ("Greeter", "Greets.", False)
     assert (other.name, other.description, other.is_async) == ("AsyncGreeter", "Greet somebody.", True)
     assert made("Ann") == "Hello Ann"
 
 
-def test_types_may_be_local_to_where_the_tool_is_defined() -> None:
-    """A request's handler can define models and tools of its own, though annotations are only text."""
+def test_types_may_be_local() -> None:
+    """A request handler can define models and tools, although annotations are strings."""
 
     class Query(BaseModel):
         text: str
@@ -395,13 +395,13 @@ def unknown_return(city: str) -> Decimal:
 
 
 def test_arguments_that_are_no_json_are_refused() -> None:
-    """Half a surrogate pair, as a native call may hold it, cannot be read; nothing is raised but the refusal."""
+    """A lone surrogate, which a native call may contain, raises only `ToolInputError`."""
     with pytest.raises(ToolInputError, match="the arguments of 'plain' cannot be written as JSON"):
         Tool(plain).read({"city": "\ud800"})
 
 
-def test_a_validator_that_breaks_is_not_hidden() -> None:
-    """Only what a validator says with ValueError is about the input."""
+def test_a_validator_that_raises_is_not_hidden() -> None:
+    """Only its ValueError is about the input."""
 
     class Fragile(BaseModel):
         x: int
@@ -444,7 +444,7 @@ def publish() -> Public:
 
 
 def test_a_declared_type_decides_what_is_published() -> None:
-    """What a subclass adds to the declared return type stays inside."""
+    """Fields of a subclass of the declared return type stay inside."""
     assert Tool(publish).write(publish())[:2] == ({"name": "Ann"}, '{"name":"Ann"}')
 
 
@@ -474,7 +474,7 @@ def test_a_declared_type_decides_what_is_published() -> None:
     ],
 )
 def test_results_become_plain_values_and_text(value: Any, plain_value: Any, text: str) -> None:
-    """The interface gets what JSON can hold; the model gets a string as it is and everything else as compact JSON."""
+    """The interface gets JSON values. The model gets strings unchanged, and other values as compact JSON."""
     assert (plain_value, text) == Tool(untyped).write(value)[:2]
 
 
@@ -486,7 +486,7 @@ CIRCLE.append(CIRCLE)
     "value", [object(), b"\xff", CIRCLE, [[]] * 2 + [object()]], ids=["object", "bytes", "circle", "part"]
 )
 def test_a_result_that_is_no_json_is_refused(value: Any) -> None:
-    """Nothing stands in for what cannot be written."""
+    """There is no replacement for it."""
     with pytest.raises((ValueError, TypeError), match=r"unsupported|utf-8|Circular"):
         Tool(untyped).write(value)
 
@@ -502,23 +502,23 @@ def test_a_result_that_is_no_json_is_refused(value: Any) -> None:
     ],
 )
 def test_a_tool_result_separates_model_and_interface(result: ToolResult, plain_value: Any, text: str) -> None:
-    """Each gets its own, and what is left out equals the other."""
+    """Each gets its own part, which defaults to the other."""
     assert (plain_value, text) == Tool(untyped).write(result)[:2]
     assert result.for_ui == plain_value
     assert result.for_model == (plain_value if result.model is msgspec.UNSET else result.model)
 
 
 @pytest.mark.parametrize("wrong", [{"needs_approval": True}, {"timeuot": 1.0}])
-def test_options_that_there_are_not(wrong: dict[str, Any]) -> None:
-    """Are refused by their names: a guard that is written wrongly would be none."""
+def test_unknown_options(wrong: dict[str, Any]) -> None:
+    """They are refused by name, because a misspelled guard would protect nothing."""
     with pytest.raises(TypeError, match=f"no option '{next(iter(wrong))}'; the options are name,"):
         Tool(lambda: None, **{"name": "pay", **wrong})
     with pytest.raises(TypeError, match="no option"):
         Tool(lambda: None, name="pay").replace(**wrong)
 
 
-def test_a_return_type_that_is_unknown_is_no_obstacle() -> None:
-    """Results are then written by what they are."""
+def test_an_unknown_return_type() -> None:
+    """Results are serialized by their own type."""
     made = Tool(unknown_return)
     assert Any is made.output_type
     assert made.write({"a": 1}).value == {"a": 1}

@@ -1,4 +1,4 @@
-"""How each provider is told of a tool, and how the seed's front end lists one."""
+"""Tool definitions in the format of each provider, and as parameter lists."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ DEFINITIONS: dict[str, list[Any]] = {
 
 
 @together("format", DEFINITIONS)
-def test_each_provider_is_told_in_its_own_form(format: Any) -> None:
-    """In the order of registration, with a description only where there is one."""
+def test_definitions_of_each_provider(format: Any) -> None:
+    """In the order of registration, with a description only if there is one."""
     assert DEFINITIONS[format] == ToolRegistry(weather, now).definitions(format)
 
 
 @together("format", get_args(DefinitionFormat))
-def test_every_signature_can_be_told_to_every_provider(format: Any) -> None:
-    """As JSON, and the parser that is told of it knows the same parameters."""
+def test_every_signature_in_every_format(format: Any) -> None:
+    """The definitions are JSON, and a parser that gets them knows the same parameters."""
     registry = ToolRegistry(each for each in TOOLS if not each.is_unbound)
     definitions = json.loads(json.dumps(registry.definitions(format)))
     assert definitions == registry.definitions(format)
@@ -119,8 +119,8 @@ def test_every_signature_can_be_told_to_every_provider(format: Any) -> None:
         }
 
 
-def test_a_name_that_anthropic_refuses_is_refused_for_it() -> None:
-    """Other providers take parameters of any name."""
+def test_a_parameter_name_that_anthropic_refuses() -> None:
+    """Other providers accept any parameter name."""
 
     def measure(größe: int) -> None: ...
 
@@ -144,8 +144,8 @@ SEED: list[dict[str, Any]] = [
 ]
 
 
-def test_a_parameter_list_of_the_seed_becomes_a_schema() -> None:
-    """With a handler it makes a tool, which is listed in the same way again."""
+def test_a_parameter_list_becomes_a_schema() -> None:
+    """The tool is listed in the same form again."""
     made = Tool(lambda arguments: arguments["city"], name="getWeather", description="Tell.", parameters=SEED)
     assert made.parameters == {
         "type": "object",
@@ -170,8 +170,8 @@ def test_a_parameter_list_of_the_seed_becomes_a_schema() -> None:
 
 
 @pytest.mark.parametrize("parameters", [[{}], [{"name": ""}], [{"name": "a"}, {"name": "a"}], ["a"]])
-def test_a_parameter_without_a_name_of_its_own_is_refused(parameters: Any) -> None:
-    """There would be no member of an object for it."""
+def test_a_parameter_without_a_unique_name(parameters: Any) -> None:
+    """It could not be a member of an object."""
     with pytest.raises(ValueError, match="each parameter must have a unique name"):
         schema_of_parameters(parameters)
 
@@ -193,7 +193,7 @@ def test_a_parameter_without_a_name_of_its_own_is_refused(parameters: Any) -> No
     ],
 )
 def test_a_schema_has_one_type_or_is_an_object(schema: dict[str, Any], kind: str) -> None:
-    """Null beside a type does not count."""
+    """Null besides a type does not count."""
     assert kind == single_type(schema)
 
 
@@ -203,8 +203,8 @@ def line(**properties: Any) -> str:
     return only
 
 
-def test_a_compact_line_tells_types() -> None:
-    """Required ones come first, then by name; an array of scalars says of which."""
+def test_a_compact_line_has_types() -> None:
+    """Required parameters first, then by name. An array of scalars shows their type."""
     assert line(b={"type": "integer"}, z={"type": "string"}, a=True) == "- f(z: string, a?: any, b?: integer)"
     assert line(z={"type": "array", "items": {"type": "number"}}) == "- f(z: number[])"
     assert line(z={"type": "array", "items": {"type": "array"}}) == "- f(z: array)"
@@ -221,5 +221,5 @@ def test_a_compact_line_tells_types() -> None:
     ],
 )
 def test_a_compact_line_has_one_short_sentence(description: str, shown: str) -> None:
-    """The first, on one line, of at most 80 characters."""
+    """The first sentence, on one line, with at most 80 characters."""
     assert ToolRegistry(Tool(now, description=description)).definitions("compact") == [f"- now() — {shown}"]

@@ -1,4 +1,4 @@
-"""Runs that are killed at each of their events: nothing is left behind, and the history can be sent on."""
+"""Runs that are cancelled at each of their events: nothing leaks, and the history is valid."""
 
 from __future__ import annotations
 
@@ -179,9 +179,7 @@ async def killed(
 @pytest.mark.parametrize("kind", [native, written])
 @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.deep)])
 async def test_killed_at_each_event(leave: Leave | None, kind: Callable[..., list[SourceEvent]], stride: int) -> None:
-    """No task, no file and no thread that is not counted is left; each call has one end; both providers would take the
-    history.
-    """
+    """No task, file or uncounted thread is left. Each call has one end, and both providers accept the history."""
     source: list[list[SourceEvent]] = [
         kind("wait", "block", "step"),
         [TURN],
@@ -199,7 +197,7 @@ async def test_killed_at_each_event(leave: Leave | None, kind: Callable[..., lis
 @pytest.mark.anyio
 @pytest.mark.parametrize("nth", [1, 6, 12, 18])
 async def test_eager_runs_are_killed_too(nth: int) -> None:
-    """Tools that work beside the stream end with it."""
+    """Tools that run beside the stream end with it."""
     await killed([native("wait"), native("wait", "block")[1:], [STOP]], nth, None, execute="eager")
 
 
@@ -229,12 +227,10 @@ turns = st.tuples(st.lists(pieces, max_size=5), endings).map(lambda turn: [*turn
     flag=st.sampled_from([None, False]),
     concurrency=st.sampled_from([1, 8]),
 )
-def test_whatever_happens_the_history_is_accepted(
+def test_every_history_is_accepted(
     source: list[list[SourceEvent]], nth: int, leave: Leave | None, backend: str, **options: Any
 ) -> None:
-    """Malformed, unknown, doubled and cut calls, of both kinds, run, held, failed and killed: both providers would take
-    what comes of it.
-    """
+    """Malformed, unknown, duplicate and cut calls of both kinds, run, pending, failed and killed."""
     options["native_tool_calls"] = options.pop("flag")
 
     async def run() -> None:
@@ -243,8 +239,8 @@ def test_whatever_happens_the_history_is_accepted(
     anyio.run(run, backend=backend)
 
 
-def test_the_rules_find_what_is_wrong() -> None:
-    """A missing, a doubled, a late and an uncalled-for answer are refused."""
+def test_the_rules_find_faults() -> None:
+    """A missing, a duplicate, a late and an unexpected result are refused."""
     asked: Message = {
         "role": "assistant",
         "content": None,

@@ -1,4 +1,4 @@
-"""What a runner does beside running: barriers, the end of a run, long results, contexts, texts that travel."""
+"""The runner: sequential tools, the end of a run, long results, contexts, neutralised text."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Diary:
 
 
 async def test_a_sequential_tool_is_a_barrier() -> None:
-    """What stands before it has ended when it begins, and what stands behind it begins when it has ended."""
+    """Earlier calls have finished when it starts, and later calls start when it has finished."""
     diary, interface = Diary(), Interface()
     calls = [call("alone" if name in "cd" else "work", name, name=name) for name in "abcdef"]
     outcomes = await runner(interface, *diary.tools).run(calls, interface.send)
@@ -65,7 +65,7 @@ async def test_a_sequential_tool_is_a_barrier() -> None:
 
 
 async def test_a_barrier_holds_for_all_runs_of_a_stream() -> None:
-    """Also calls that other runs of the same runner have begun are waited for."""
+    """It also waits for calls of other runs of the same runner."""
     diary, interface = Diary(), Interface()
     shared = runner(interface, *diary.tools)
     async with anyio.create_task_group() as tasks:
@@ -77,7 +77,7 @@ async def test_a_barrier_holds_for_all_runs_of_a_stream() -> None:
 
 @pytest.mark.parametrize("name", ["a", "b"])
 async def test_a_barrier_can_be_cancelled(name: str) -> None:
-    """While it waits or works; the next run finds the way free."""
+    """While it waits or works. The next run is not blocked."""
     diary = Diary()
     scope = anyio.CancelScope()
 
@@ -99,8 +99,8 @@ async def test_a_barrier_can_be_cancelled(name: str) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_tool_that_stops_its_own_task() -> None:
-    """It takes its siblings with it, each of which has an outcome, and is no barrier to the next run."""
+async def test_a_tool_that_cancels_its_own_task() -> None:
+    """Its siblings are cancelled with it, each has an outcome, and the next run works."""
 
     async def vanish() -> None:
         task = asyncio.current_task()
@@ -117,8 +117,8 @@ async def test_a_tool_that_stops_its_own_task() -> None:
     assert ["d"] == [outcome.text for outcome in await work.run([call("alone", "d", name="d")], interface.send)]
 
 
-async def test_behind_the_end_nothing_begins() -> None:
-    """A call that waits for its place when a tool ends the run has no outcome and no event; nor has a later run's."""
+async def test_nothing_starts_after_the_end() -> None:
+    """A call that waits for its place when a tool ends the run has no outcome and no event."""
 
     def finish() -> ToolResult:
         return ToolResult(model="over", stop=True)
@@ -138,7 +138,7 @@ async def test_behind_the_end_nothing_begins() -> None:
 
 
 async def test_a_result_that_is_too_long_for_the_model() -> None:
-    """The interface gets all of it, the model is told how long it is and how it begins, and a warning says so."""
+    """The interface gets all of it, the model its length and an excerpt, with a warning."""
 
     def read() -> str:
         return "x" * 5000
@@ -156,8 +156,8 @@ async def test_a_result_that_is_too_long_for_the_model() -> None:
     assert ("x" * 5000, 3) == (executed.result, executed.seq)
 
 
-async def test_a_thread_can_see_that_nobody_waits() -> None:
-    """A function that looks at its context ends soon after it ran out of time."""
+async def test_a_thread_can_see_its_timeout() -> None:
+    """A function that checks its context ends soon after its timeout."""
     ended, looked = threading.Event(), threading.Event()
 
     def poll(context: ToolContext) -> None:
@@ -172,8 +172,8 @@ async def test_a_thread_can_see_that_nobody_waits() -> None:
     assert (Code.TOOL_TIMEOUT, True) == (outcome.error, outcome.abandoned)
 
 
-async def test_a_thread_that_has_not_begun_never_does() -> None:
-    """A call that is cancelled before its thread's first step has no effect."""
+async def test_a_thread_that_has_not_started_never_does() -> None:
+    """A call that is cancelled before its thread starts has no effect."""
     scope = anyio.CancelScope()
     begun = threading.Event()
 
@@ -189,8 +189,8 @@ async def test_a_thread_that_has_not_begun_never_does() -> None:
     assert (work.threads.left, work.threads.dropped) == (0, 0)
 
 
-async def test_a_generator_that_waits_to_be_heard_is_not_left_behind() -> None:
-    """It ends at once when it is stopped there, and its cleanup runs."""
+async def test_a_generator_that_waits_at_a_yield_is_not_abandoned() -> None:
+    """It ends immediately, and its cleanup runs."""
     scope, closed = anyio.CancelScope(), threading.Event()
 
     def steps() -> Iterator[int]:
@@ -243,9 +243,7 @@ async def result_texts(*names: str, native: bool = False, **options: Any) -> tup
 
 
 async def test_results_are_neutralised_where_text_may_be_a_call() -> None:
-    """What could be taken for structure is neutralised for the model; the interface gets it as it was, and a tool may
-    ask for its results to be left alone. Nothing is done where no text is a call.
-    """
+    """For the model only, unless the tool opts out, and only if a text dialect is enabled."""
     shown, sent = await result_texts("page")
     assert ([OPENER], True, False) == (shown, '"~\u2060~~tool_call' in sent, OPENER in sent)
     shown, sent = await result_texts("source_code")
@@ -258,8 +256,8 @@ async def test_results_are_neutralised_where_text_may_be_a_call() -> None:
 
 
 @pytest.mark.parametrize("native", [True, False])
-async def test_what_a_call_repeats_of_a_result_is_restored(native: bool) -> None:
-    """The tool, its events and its outcome have the text as it was; the history has what the model wrote."""
+async def test_neutralised_text_in_a_call_is_restored(native: bool) -> None:
+    """For the tool, its events and its outcome. The history has the model's text."""
     taken: list[str] = []
 
     def write(path: str, lines: list[str]) -> None:
@@ -284,8 +282,8 @@ async def test_what_a_call_repeats_of_a_result_is_restored(native: bool) -> None
     assert [NEUTRALISED] == events.result.calls[0].arguments["lines"]
 
 
-async def test_a_stream_hands_its_options_to_the_runner() -> None:
-    """State for the tools, the limit of results, and the count of threads that were left behind."""
+async def test_a_stream_passes_its_options_to_the_runner() -> None:
+    """State for the tools, the limit of results, and the count of abandoned threads."""
     door = threading.Event()
 
     def block(context: ToolContext) -> str:

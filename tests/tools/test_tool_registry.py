@@ -1,4 +1,4 @@
-"""Tools by name: what a user may pass, what happens to duplicates, what the model is told, and calling by hand."""
+"""The registry: its inputs, duplicates, definitions, and calls by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def other_weather(city: str) -> str:
 
 
 def test_a_registry_is_chainable_and_keeps_the_order() -> None:
-    """Tools come back in the order of their registration, however they were given."""
+    """Tools are listed in the order of registration."""
     registry = ToolRegistry(clock).register(weather).register({"zeit": clock}, [tool(clock, name="b"), None])
     assert registry.names == ["clock", "weather", "zeit", "b"]
     assert registry.names == [each.name for each in registry]
@@ -67,7 +67,7 @@ def test_users_may_pass_tools_in_many_forms(tools: Any, names: list[str]) -> Non
 
 
 @pytest.mark.parametrize("tools", [3, "weather", [b"x"]])
-def test_what_is_no_tool_is_refused(tools: Any) -> None:
+def test_other_values_are_refused(tools: Any) -> None:
     """A name is not enough."""
     with pytest.raises(TypeError, match="must be a tool, a function, a ToolRegistry or a collection of them"):
         ToolRegistry.of(tools)
@@ -75,14 +75,14 @@ def test_what_is_no_tool_is_refused(tools: Any) -> None:
 
 @pytest.mark.parametrize("name", ["Weather", "weather ", "__init__", "get", "names", "_tools", ""])
 def test_only_exact_names_are_found(name: str) -> None:
-    """Neither likeness nor the attributes of Python lead to anything."""
+    """Neither similar names nor Python attributes find a tool."""
     registry = ToolRegistry(weather)
     assert name not in registry
     assert registry.get(name) is None
 
 
 def test_a_duplicate_replaces_in_place_and_is_logged() -> None:
-    """The newest of a name counts; the warning says which name."""
+    """The newest tool of a name counts. The warning contains the name."""
     with structlog.testing.capture_logs() as logs:
         registry = ToolRegistry(weather, clock, other_weather)
     assert registry.names == ["weather", "clock"]
@@ -93,7 +93,7 @@ def test_a_duplicate_replaces_in_place_and_is_logged() -> None:
 
 
 def test_a_registry_decorates() -> None:
-    """`@registry.tool` defines and registers, with or without options, and leaves a tool that can be called."""
+    """`@registry.tool` defines and registers a tool, with or without options."""
     registry = ToolRegistry()
 
     @registry.tool
@@ -130,7 +130,7 @@ def test_an_unknown_format_is_refused() -> None:
     ],
 )
 async def test_execute_calls_a_tool_by_name(name: str, arguments: Any, result: Any) -> None:
-    """JSON in, plain values out; no arguments are an empty object, and everything else is refused."""
+    """JSON in, plain values out. None means no arguments, and other values are refused."""
     registry = ToolRegistry(weather, clock)
     if result is None:
         with pytest.raises(ToolInputError, match=f"the arguments of '{name}' do not fit: the arguments are a string"):
@@ -140,8 +140,8 @@ async def test_execute_calls_a_tool_by_name(name: str, arguments: Any, result: A
 
 
 @pytest.mark.anyio
-async def test_execute_returns_what_an_interface_would_get() -> None:
-    """Of a separated result, the interface's part; progress is dropped."""
+async def test_execute_returns_the_result_for_the_interface() -> None:
+    """Progress is dropped."""
 
     def report() -> Any:
         yield 1
@@ -198,10 +198,10 @@ async def asks_another() -> Any:
         ),
     ],
 )
-async def test_execute_raises_what_went_wrong(
+async def test_execute_raises_the_failure(
     function: Callable[..., Any], kind: type[ToolCallFailed], message: str, cause: type[Exception]
 ) -> None:
-    """Each kind of failure has its class, names the tool, says what may be said, and chains the cause."""
+    """Each kind has its class, names the tool, and chains the cause."""
     with pytest.raises(ToolCallFailed) as caught:
         await ToolRegistry(function).execute(function.__name__, "{}", timeout=0.01 if function is hangs else 60)
     assert kind is type(caught.value)
@@ -212,7 +212,7 @@ async def test_execute_raises_what_went_wrong(
 
 @pytest.mark.anyio
 async def test_sync_functions_do_not_block_the_loop() -> None:
-    """They run in a thread of their own, with the context variables of the caller."""
+    """They run in a thread, with the context variables of the caller."""
     loop_thread = threading.get_ident()
 
     def where() -> bool:
@@ -222,6 +222,6 @@ async def test_sync_functions_do_not_block_the_loop() -> None:
 
 
 def test_a_duplicate_may_be_an_error() -> None:
-    """With `error` registration raises."""
+    """With `on_duplicate="error"`."""
     with pytest.raises(ValueError, match="a tool named 'weather' is already registered"):
         ToolRegistry(other_weather, weather, on_duplicate="error")

@@ -1,4 +1,4 @@
-"""Running calls: order, limits, endings, cancellation, and what is told to whom."""
+"""The runner: order, limits, outcomes, cancellation, and its events."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def weather(city: str) -> dict[str, str]:
 
 
 async def test_an_async_tool_is_executed() -> None:
-    """`executing`, then `executed` with plain values, the result's message and the time; the model gets JSON."""
+    """`executing`, then `executed` with plain values, message and time. The model gets JSON."""
     interface = Interface()
     ticks = iter([10.0, 12.5])
     made = call("weather", city="Bern")
@@ -115,8 +115,8 @@ async def test_an_async_tool_is_executed() -> None:
         (ToolResult(model={"message": "to the model"}, ui=1), None),
     ],
 )
-async def test_a_message_is_the_results_own(result: Any, message: str | None) -> None:
-    """A text under `message` that says something is for the reader; other results have none."""
+async def test_the_message_of_a_result(result: Any, message: str | None) -> None:
+    """A non-empty string under `message` is for the reader."""
 
     async def answer() -> Any:
         return result
@@ -129,7 +129,7 @@ async def test_a_message_is_the_results_own(result: Any, message: str | None) ->
 
 @together("value", [float("nan"), {"a": [float("-inf")]}, "half \ud800", 10**300, {1: {2, 3}}])
 async def test_every_result_can_be_sent(value: Any) -> None:
-    """What a tool returns never breaks the JSON of the event, which reads back as it was."""
+    """A result never breaks the JSON of its event."""
 
     async def answer() -> Any:
         return value
@@ -139,8 +139,8 @@ async def test_every_result_can_be_sent(value: Any) -> None:
     assert events[-1] == read_ui_event(events[-1].to_json())
 
 
-async def test_results_are_shown_as_they_come_and_returned_as_they_were_asked_for() -> None:
-    """The interface sees the order in which tools end, the model the order of the calls."""
+async def test_events_in_order_of_completion_outcomes_in_call_order() -> None:
+    """The interface sees results as tools finish."""
     second_is_done = anyio.Event()
 
     async def slow() -> str:
@@ -166,8 +166,8 @@ async def test_results_are_shown_as_they_come_and_returned_as_they_were_asked_fo
     assert [event.seq for event in interface.events] == [1, 2, 3, 4]
 
 
-async def test_no_more_tools_work_at_once_than_allowed() -> None:
-    """With a limit of two the third call waits until one has ended, in the order of the calls, and so do other runs."""
+async def test_the_concurrency_limit() -> None:
+    """The third call waits until one has finished, in call order. Other runs share the limit."""
     doors = {name: anyio.Event() for name in "abcd"}
 
     async def wait(name: str) -> str:
@@ -192,8 +192,8 @@ async def test_no_more_tools_work_at_once_than_allowed() -> None:
     assert sorted(interface.story[-2:]) == [("executed", "c"), ("executed", "d")]
 
 
-async def test_an_unknown_tool_is_answered() -> None:
-    """The model learns which tools exist and which one it may have meant; the reader only that there is none."""
+async def test_an_unknown_tool() -> None:
+    """The model learns the existing tools and a suggestion, the reader only that there is no such tool."""
     interface = Interface()
     (outcome,) = await runner(interface, weather).run([call("wether")], interface.send)
     assert outcome.text == "no tool named 'wether'; there are weather. Did you mean 'weather'?"
@@ -206,7 +206,7 @@ async def test_an_unknown_tool_is_answered() -> None:
 
 
 async def test_a_tool_cannot_change_the_call_that_is_shown() -> None:
-    """A handler of a dict owns what it gets."""
+    """A function that takes a dict gets a copy."""
 
     @tool(parameters={"type": "object"})
     async def eat(arguments: dict[str, Any]) -> None:
@@ -218,8 +218,8 @@ async def test_a_tool_cannot_change_the_call_that_is_shown() -> None:
     assert made.arguments == {"food": ["bread"]}
 
 
-async def test_a_tool_that_takes_too_long_is_timed_out() -> None:
-    """The default holds for tools without their own; the model and the reader learn the bound."""
+async def test_a_timeout() -> None:
+    """The default applies to tools without their own. The message contains the seconds."""
 
     async def hang() -> None:
         await anyio.Event().wait()
@@ -231,7 +231,7 @@ async def test_a_tool_that_takes_too_long_is_timed_out() -> None:
 
 
 async def test_a_tool_that_turns_our_timeout_into_an_error_is_timed_out() -> None:
-    """HTTP clients do that to a cancellation."""
+    """HTTP clients raise their own error when they are cancelled."""
 
     async def hang() -> None:
         try:
@@ -243,8 +243,8 @@ async def test_a_tool_that_turns_our_timeout_into_an_error_is_timed_out() -> Non
     assert outcome.error is Code.TOOL_TIMEOUT
 
 
-async def test_a_timeout_of_the_tools_own_is_a_failure() -> None:
-    """`TimeoutError` from within says nothing of our clock."""
+async def test_a_timeout_error_of_the_tool_is_a_failure() -> None:
+    """A `TimeoutError` from inside is not our timeout."""
 
     async def times_out() -> None:
         raise TimeoutError(SECRET)
@@ -253,8 +253,8 @@ async def test_a_timeout_of_the_tools_own_is_a_failure() -> None:
     assert outcome.error is Code.TOOL_FAILED
 
 
-async def test_a_thread_that_takes_too_long_is_left_behind() -> None:
-    """The call ends in time and says that its thread goes on; what the thread returns later is dropped and counted."""
+async def test_a_thread_that_takes_too_long_is_abandoned() -> None:
+    """The call ends in time. The late result is dropped and counted."""
     door, left = threading.Event(), threading.Event()
 
     def block() -> str:
@@ -307,8 +307,8 @@ def raises(error: BaseException) -> list[Callable[[], Any]]:
 
 
 @together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
-async def test_what_is_meant_for_the_program_passes(kind: int) -> None:
-    """Exceptions outside `Exception` that are not known here are nobody's result."""
+async def test_exceptions_for_the_program_propagate(kind: int) -> None:
+    """Other exceptions outside `Exception` are no result."""
 
     class Emergency(BaseException):
         pass
@@ -321,8 +321,8 @@ async def test_what_is_meant_for_the_program_passes(kind: int) -> None:
 @together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
 @together("raised", [SystemExit, KeyboardInterrupt])
 @together("backend", ["asyncio", "trio"])
-def test_what_ends_the_program_ends_it(raised: type[BaseException], kind: int, backend: str) -> None:
-    """A model that calls a tool which exits ends the program, as anything else that calls it would."""
+def test_a_tool_that_exits_ends_the_program(raised: type[BaseException], kind: int, backend: str) -> None:
+    """As in any other program."""
     with pytest.raises((raised, BaseExceptionGroup)) as caught:  # trio says that it came from a task
         anyio.run(outcome_of, raises(raised(3))[kind], backend=backend)
     assert isinstance(caught.value, raised) or caught.group_contains(raised)
@@ -350,8 +350,8 @@ class Fragile(BaseModel):
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_on_tool_result_is_told_before_the_interface(is_async: bool) -> None:
-    """Whoever keeps results has kept this one when it is seen; errors are results too."""
+async def test_on_tool_result_is_called_before_the_interface(is_async: bool) -> None:
+    """An application has stored the outcome when it is shown. Errors count too."""
     seen: list[tuple[str, str]] = []
     interface = Interface(lambda event: seen.append((event.type, _call_id(event))))
 
@@ -375,8 +375,8 @@ async def test_on_tool_result_is_told_before_the_interface(is_async: bool) -> No
     ]
 
 
-async def test_what_on_tool_result_raises_is_no_error_of_the_tool() -> None:
-    """It is logged, and the outcome stands."""
+async def test_an_exception_of_on_tool_result() -> None:
+    """It is logged, and the outcome stays."""
 
     def complain(call: ToolCall, outcome: ToolOutcome) -> None:
         raise LookupError
@@ -423,8 +423,8 @@ def count_and_conclude_here(to: int) -> Iterator[Any]:
         (count_and_conclude_here, 3, "counted to 3"),
     ],
 )
-async def test_what_a_generator_yields_is_progress(function: Callable[..., Any], result: Any, text: str) -> None:
-    """Each yield is shown while the tool works; the result is what it returns, else its last yield."""
+async def test_yielded_values_are_progress(function: Callable[..., Any], result: Any, text: str) -> None:
+    """The result is the return value, or else the last yield."""
     interface = Interface()
     (outcome,) = await runner(interface, function).run([call(function.__name__, "c", to=3)], interface.send)
     assert interface.events[1:-1] == [Progress("c", number, seq=number + 1) for number in (1, 2, 3)]
@@ -433,7 +433,7 @@ async def test_what_a_generator_yields_is_progress(function: Callable[..., Any],
 
 
 async def test_a_generator_lives_in_one_thread() -> None:
-    """Connections and context variables that it opened stay usable between its yields."""
+    """Connections and context variables stay usable between its yields."""
 
     def where() -> Iterator[int]:
         for _ in range(3):
@@ -449,7 +449,7 @@ async def test_a_generator_lives_in_one_thread() -> None:
 
 @pytest.mark.parametrize("function", [count, count_async])
 async def test_a_slow_reader_does_not_time_a_tool_out(function: Callable[..., Any]) -> None:
-    """While an event waits to be taken, the tool's clock stands still."""
+    """The clock of the tool stops while an event waits to be taken."""
 
     deadlines: list[float] = []
     interface = Interface(lambda event: deadlines.append(anyio.current_effective_deadline()))
@@ -458,8 +458,8 @@ async def test_a_slow_reader_does_not_time_a_tool_out(function: Callable[..., An
     assert [math.inf] * 5 == deadlines
 
 
-async def test_the_clock_goes_on_after_progress() -> None:
-    """Between its yields a tool has the time that was left to it."""
+async def test_the_clock_continues_after_progress() -> None:
+    """A tool keeps its remaining time between yields."""
     left: list[float] = []
 
     async def watch() -> AsyncIterator[int]:
@@ -484,8 +484,8 @@ async def test_the_clock_goes_on_after_progress() -> None:
         (count_async, "executed"),
     ],
 )
-async def test_an_interface_that_has_gone_ends_the_run(function: Callable[..., Any], at: str) -> None:
-    """What `send` raises is not mistaken for a tool's failure; what has ended is kept, the rest is accounted for."""
+async def test_an_interface_that_fails_ends_the_run(function: Callable[..., Any], at: str) -> None:
+    """An exception of `send` is no failure of a tool. Outcomes are kept, the rest is closed."""
 
     def hang_up(event: UIEvent) -> None:
         if event.type == at:
@@ -545,9 +545,7 @@ class Kit:
 @together("concurrency", [2, 8])
 @together("nth", range(1, 16))
 async def test_a_run_that_is_cancelled_accounts_for_every_call(nth: int, concurrency: int) -> None:
-    """Cancelled at any of its events, a run stops its tools, keeps what has ended, and has one outcome and one closing
-    event for each call; its places are free for the next run.
-    """
+    """At any event: each call has one outcome and one closing event, and the next run has all places."""
     kit = Kit()
     scope = anyio.CancelScope()
 
@@ -593,8 +591,8 @@ async def _open_when_stuck(kit: Kit) -> None:
     kit.thread_door.set()
 
 
-async def test_a_cancelled_call_says_so() -> None:
-    """The model and the reader are told, also of a call that no run has seen; the log is not."""
+async def test_a_cancelled_call_is_reported() -> None:
+    """To the model and the reader, even if no run got the call. It is not logged."""
     interface = Interface()
     made = call("weather", city="Bern")
     with structlog.testing.capture_logs() as logs:
@@ -607,8 +605,8 @@ async def test_a_cancelled_call_says_so() -> None:
     assert logs == []
 
 
-async def test_to_settle_again_changes_nothing() -> None:
-    """Outcomes stay as they are, those of a finished run too, and no event is made twice."""
+async def test_closing_calls_again_changes_nothing() -> None:
+    """Outcomes stay, and no event is repeated."""
     interface = Interface()
     work = runner(interface, weather)
     done, never_run = call("weather", "done", city="Bern"), call("weather", "never", city="Bern")
@@ -620,8 +618,8 @@ async def test_to_settle_again_changes_nothing() -> None:
     assert outcomes[0] is first[1]
 
 
-def test_a_cancellation_by_asyncio_itself_passes() -> None:
-    """`task.cancel()`, which `wait_for` and `TaskGroup` use, stops the tools, and is no tool's failure."""
+def test_a_cancellation_by_asyncio_propagates() -> None:
+    """`task.cancel()` stops the tools, and is no failure."""
 
     async def program() -> list[Code | None]:
         begun, stopped = asyncio.Event(), asyncio.Event()
@@ -646,8 +644,8 @@ def test_a_cancellation_by_asyncio_itself_passes() -> None:
     assert asyncio.run(program()) == [Code.TOOL_CANCELLED]
 
 
-def test_a_call_by_hand_that_asyncio_cancels_passes_it_on() -> None:
-    """Without a task group around it, `execute` still tells being stopped from a tool's own cancellation."""
+def test_execute_propagates_a_cancellation_by_asyncio() -> None:
+    """It is not confused with a cancellation inside the tool."""
 
     async def program() -> None:
         begun = asyncio.Event()
@@ -676,7 +674,7 @@ def test_a_call_by_hand_that_asyncio_cancels_passes_it_on() -> None:
 
 
 async def test_on_tool_result_can_be_cancelled() -> None:
-    """A callback at work is stopped with the run, and the outcome that it was told of is kept and still to be sent."""
+    """The callback stops with the run, and the outcome is kept."""
     scope = anyio.CancelScope()
 
     async def keep(call: ToolCall, outcome: ToolOutcome) -> None:

@@ -1,4 +1,4 @@
-"""The schemas that are made of signatures, and those that users write: completed, checked, and written out."""
+"""Schemas from signatures and from users: completed, checked and inlined."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.support.signatures import SIGNATURES, TOOLS, Schema
 
 @together(("tool", "schema"), [(tool, schema) for tool, (_, schema) in zip(TOOLS, SIGNATURES, strict=True)], ids=repr)
 def test_a_signature_has_its_schema(tool: Tool, schema: Schema) -> None:
-    """Each kind of parameter is told as JSON schema says it, without titles that repeat its name."""
+    """Each kind of parameter has its JSON schema, without titles that repeat its name."""
     assert schema == tool.parameters
 
 
 def test_there_are_many_signatures() -> None:
-    """The table keeps its promise."""
+    """The table is as long as it says."""
     assert len(SIGNATURES) >= 40
 
 
@@ -46,8 +46,8 @@ def test_there_are_many_signatures() -> None:
         ({"properties": True, "items": True}, {"properties": True, "items": True}),
     ],
 )
-def test_arrays_say_what_they_hold(schema: Schema, completed: Schema) -> None:
-    """`items: {}` is put in wherever a schema may stand, and nowhere else; the given schema stays as it was."""
+def test_arrays_have_items(schema: Schema, completed: Schema) -> None:
+    """`items: {}` is added in every schema position, and nowhere else, to a copy."""
     before = repr(schema)
     assert completed == complete(schema)
     assert before == repr(schema)
@@ -67,13 +67,13 @@ def test_arrays_say_what_they_hold(schema: Schema, completed: Schema) -> None:
     ],
 )
 def test_a_schema_that_providers_refuse_is_refused(schema: Any, reason: str) -> None:
-    """When it is defined, and with the reason."""
+    """At definition, with the reason."""
     with pytest.raises(ValueError, match=reason):
         snapshot(schema)
 
 
 def test_a_schema_is_copied() -> None:
-    """What its writer changes afterwards changes no tool."""
+    """Later changes of the original change no tool."""
     mine: Schema = {"properties": {"a": {}}}
     kept = snapshot(mine)
     mine["properties"]["b"] = {}
@@ -103,8 +103,8 @@ def test_a_schema_is_copied() -> None:
         ({"items": {"$ref": "#/$defs/A"}, "$defs": {"A": True}}, {"items": {}}),
     ],
 )
-def test_references_are_written_out(schema: Schema, written_out: Schema) -> None:
-    """Each by what it refers to, and what refers to itself by nothing at all."""
+def test_references_are_inlined(schema: Schema, written_out: Schema) -> None:
+    """A recursive reference becomes `{}`."""
     assert written_out == inline(schema)
 
 
@@ -125,14 +125,14 @@ def test_references_are_written_out(schema: Schema, written_out: Schema) -> None
         {"$defs": {"A": {"$ref": 5}}},
     ],
 )
-def test_a_schema_that_nobody_could_read_is_refused(odd: Any) -> None:
-    """When it is defined, and not with each prompt."""
+def test_an_invalid_schema_is_refused(odd: Any) -> None:
+    """At definition, not with each prompt."""
     with pytest.raises(ValueError, match=r"(in|of) the schema must be"):
         snapshot(odd)
 
 
 def test_a_schema_that_nests_too_deep_is_refused() -> None:
-    """As arguments would be."""
+    """With the same limit as arguments."""
     deep: Schema = {}
     for _ in range(40):
         deep = {"properties": {"a": deep}}
@@ -141,7 +141,7 @@ def test_a_schema_that_nests_too_deep_is_refused() -> None:
 
 
 def test_references_that_fan_out_are_bounded() -> None:
-    """Each definition that refers twice to the next would double what is written; behind the bound stands `{}`."""
+    """Each definition refers twice to the next. After the limit, references become `{}`."""
     levels: Schema = {
         f"d{n}": {"type": "object", "properties": {key: {"$ref": f"#/$defs/d{n + 1}"} for key in "ab"}}
         for n in range(40)

@@ -1,4 +1,4 @@
-"""A tool that raises with a secret in its message: it is in nothing that leaves the process, nor in what it logs."""
+"""The exception text of a tool does not leave the process, and is only logged."""
 
 from __future__ import annotations
 
@@ -117,10 +117,10 @@ async def leak(call: ToolCall, outcome: ToolOutcome) -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.__name__)
-async def test_what_a_tool_raises_stays_inside(
+async def test_exceptions_stay_inside(
     tool: Callable[..., Awaitable[Any]], capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No event, no history, no result and no recording of the next request holds it; the log alone does."""
+    """No event, history, result or recording contains their text. Only the log does."""
     caplog.set_level(logging.DEBUG)
     source = Script([*texts(f'###:{{"name":"{tool.__name__}"}}'), STOP])
     made = Tool(tool, timeout=0.05 if tool is when_stopped else 60)
@@ -139,10 +139,10 @@ async def test_what_a_tool_raises_stays_inside(
     assert [] == [each for each in [*everything, shown, complained] if SECRET in each]
 
 
-async def test_what_a_thread_raises_that_was_left_behind(
+async def test_exceptions_of_an_abandoned_thread(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody waits for it, and nobody is told more than that it has ended."""
+    """Only its end is reported."""
     door = threading.Event()
 
     def block() -> None:

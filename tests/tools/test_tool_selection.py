@@ -1,4 +1,4 @@
-"""Which tools a request gets: allow and deny lists, tools from outside; and what can be said of a tool."""
+"""The tools of a request: selections, tools of servers, options."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def c() -> str:
 ALL = ToolRegistry(a, b, c)
 
 
-def test_a_request_may_be_allowed_a_few() -> None:
-    """In the order of the registry, which itself stays as it is."""
+def test_a_selection_of_tools() -> None:
+    """In the order of the registry, which stays unchanged."""
     few = ALL.only("c", "a")
     assert ["a", "c"] == few.names
     assert few.get("a") is ALL.get("a")
@@ -42,8 +42,8 @@ def test_a_request_may_be_allowed_a_few() -> None:
 
 
 @pytest.mark.parametrize("select", [ALL.only, ALL.without])
-def test_a_slip_in_a_list_is_an_error(select: Callable[..., ToolRegistry]) -> None:
-    """A misspelt name on a deny list would allow the tool that was meant."""
+def test_a_typo_in_a_selection_is_an_error(select: Callable[..., ToolRegistry]) -> None:
+    """A misspelled name in `without` would leave the tool allowed."""
     with pytest.raises(UnknownTool, match="no tool named 'A'"):
         select("b", "A")
 
@@ -65,7 +65,7 @@ def test_a_tool_can_be_given_other_options() -> None:
 
 
 def test_examples_are_checked_and_published() -> None:
-    """One that does not fit would teach the model a mistake."""
+    """An invalid example would teach the model a mistake."""
 
     def add(x: int, y: int = 0) -> int:
         return x + y
@@ -93,8 +93,8 @@ class Bank:
 
 
 @pytest.mark.anyio
-async def test_a_method_is_a_tool_of_each_object() -> None:
-    """It is made in the body of the class, and registered of an object."""
+async def test_a_method_is_a_tool_of_each_instance() -> None:
+    """It is defined in the class, and registered from an instance."""
     ann, bob = Bank("Ann"), Bank("Bob")
     assert ["currency"] == list(ann.balance.parameters["properties"])
     assert "Ann: 3 EUR" == ann.balance("EUR")
@@ -110,8 +110,8 @@ async def test_a_method_is_a_tool_of_each_object() -> None:
 def bound(owner: str, **more: str) -> None: ...
 
 
-def test_what_is_not_the_models_to_fill_cannot_be_smuggled_in() -> None:
-    """Not even where any further name is welcome: not what a partial object has bound, the context, or self."""
+def test_hidden_parameters_cannot_be_filled() -> None:
+    """Not even with `**kwargs`: bound arguments, the context, `self`."""
     import functools
 
     def watched(context: ToolContext, **more: str) -> None: ...
@@ -148,8 +148,8 @@ def unpacked(**more: Unpack[Some]) -> None: ...
         (classmethod(lambda cls: cls), {}, "a tool needs a function or another callable"),
     ],
 )
-def test_what_cannot_be_a_tool_is_refused(function: Any, options: Any, reason: str) -> None:
-    """With the reason, when it is defined."""
+def test_invalid_functions_are_refused(function: Any, options: Any, reason: str) -> None:
+    """At definition, with the reason."""
     with pytest.raises(TypeError, match=reason):
         Tool(function, **options)
 
@@ -166,8 +166,8 @@ def rows() -> Iterator[Public]:
     yield Secret(name="Ann")
 
 
-def test_what_a_generator_yields_is_published_by_its_type() -> None:
-    """As a result is: what a subclass adds stays inside."""
+def test_yielded_values_are_published_by_their_type() -> None:
+    """Fields of a subclass stay inside, as for results."""
     assert {"name": "Ann"} == Tool(rows).write_progress(Secret(name="Ann")).value
     assert {"name": "Ann"} == Tool(rows).write(Secret(name="Ann")).value
 
@@ -212,6 +212,6 @@ PUBLIC = {"type": "object", "properties": {"name": {"type": "string"}}, "require
     ],
 )
 def test_a_declared_result_has_its_schema(function: Any, kind: Any, schema: Any) -> None:
-    """A `ToolResult` in it says nothing of the value; what has no schema is no obstacle."""
+    """`ToolResult` in the type is ignored, and a type without a schema is accepted."""
     made: Tool[..., Any] = Tool(function)
     assert (kind, schema) == (made.output_type, made.output_schema)
