@@ -1,8 +1,8 @@
-"""What watches runs, where something does: the seam through which telemetry sees what happens.
+"""The interface between runs and telemetry.
 
-A run asks once, when it begins, whether it is watched, and tells from then on what happens at its boundaries: a request
-is sent, its first bytes come, a tool runs, events have gathered. Nobody is told of a delta. What watches is installed
-for the whole process (`streamtools.telemetry.instrument`), and nothing here knows what it is.
+A run asks once, when it starts, for its `ObservedRun`, and reports to it what happens at its boundaries: a request
+starts, its first bytes arrive, a tool runs, a batch of events has been shown. It reports no single delta. One observer
+is installed for the whole process (`streamtools.telemetry.instrument`); nothing here knows which.
 """
 
 from __future__ import annotations
@@ -15,95 +15,95 @@ from typing import Any, Protocol
 from streamtools.calls import ToolCall
 
 
-class Holds(Protocol):
-    """What holds text back, and knows what nobody is to keep of it: a machine."""
+class Redactor(Protocol):
+    """A machine: it buffers text, and removes from data what its rules remove."""
 
     @property
     def buffered(self) -> int: ...
     def without_matches(self, value: Any) -> Any: ...
 
 
-class Observed(Protocol):
-    """One run that is watched. Each of these is called in the task that drives it, `tool` in that of the call."""
+class ObservedRun(Protocol):
+    """One observed run. Its methods are called in the task of the run, `tool_runs` in the task of the call."""
 
     trace: str
-    """Where the run stands, for a later one that goes on with it; the form is that of W3C's `traceparent`."""
+    """The position of the run as a W3C `traceparent`, for a run that resumes it."""
     by_chunk: bool
-    """Whether `came` is called for each batch of a source, and not for the first alone."""
+    """Whether `batch_received` is called for each batch of a source, not only for the first one."""
 
     def current(self) -> AbstractContextManager[None]:
-        """Make the run what surrounds a block, in which its task is begun."""
+        """Make the run the current context of a block, in which its task starts."""
 
-    def asked(self, origin: Sequence[Any], source: object) -> None:
-        """A model is asked, or its answer is about to be read; another that was asked before has ended."""
+    def request_started(self, origin: Sequence[Any], source: object) -> None:
+        """A request starts, or its answer is about to be read. An earlier request has ended."""
 
-    def came(self) -> None:
-        """A batch has come from the source."""
+    def batch_received(self) -> None:
+        """A batch arrived from the source."""
 
-    def shown(self) -> None:
-        """The first text of the answer has been shown."""
+    def text_shown(self) -> None:
+        """The first text of the answer was shown."""
 
-    def answered(self) -> None:
-        """The answer is complete, and tools may run."""
+    def answer_completed(self) -> None:
+        """The answer is complete, and its tools may run."""
 
-    def failed(self, cause: str) -> None:
-        """The model that was asked has failed, and another takes over."""
+    def model_failed(self, cause: str) -> None:
+        """The model failed, and another one takes over."""
 
-    def sent_again(self) -> None:
-        """The request is sent again, of which nothing has come."""
+    def request_retried(self) -> None:
+        """The request is sent again: nothing of its answer has arrived."""
 
-    def read(self, raised: BaseException | None) -> None:
-        """The source has been read to its end, or until something was raised."""
+    def source_read(self, raised: BaseException | None) -> None:
+        """The source was read to its end, or until an exception was raised."""
 
-    def saw(self, events: Sequence[Any]) -> None:
-        """These have been handed out, some time ago."""
+    def events_shown(self, events: Sequence[Any]) -> None:
+        """These events were shown, some time ago."""
 
-    def held(self) -> None:
-        """A batch has come, and nothing could be shown."""
+    def text_buffered(self) -> None:
+        """A batch arrived, and no event could be shown."""
 
-    def tool(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
-        """A tool (None: there is none of that name) runs in this block, which is told the outcome."""
+    def tool_runs(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
+        """A tool (None for an unknown name) runs in this block. The block reports the outcome."""
 
-    def ended(self) -> None:
-        """The run is over, and all its events have been seen."""
+    def run_ended(self) -> None:
+        """The run has ended, and all its events were reported."""
 
 
 class Observer(Protocol):
-    """What watches all runs."""
+    """Observes all runs."""
 
-    def begin(self, run_id: str, machine: Holds, resumed: str) -> Observed:
-        """A run begins; `resumed` is the `trace` of the one that it goes on with, or empty."""
+    def begin(self, run_id: str, machine: Redactor, resumed: str) -> ObservedRun:
+        """A run starts. `resumed` is the `trace` of the run that it resumes, or empty."""
 
-    def count(self, what: str, by: int) -> None:
-        """Something else has happened: see `count`."""
+    def count(self, name: str, by: int) -> None:
+        """Count something outside of a run: see `count`."""
 
 
 class _Installed:
     observer: Observer | None = None
 
 
-_run: ContextVar[Observed | None] = ContextVar("streamtools_observed", default=None)
+_run: ContextVar[ObservedRun | None] = ContextVar("streamtools_observed_run", default=None)
 
 
 def install(observer: Observer | None) -> None:
-    """Have the runs that begin from now on watched, or no longer."""
+    """Observe the runs that start from now on; None observes no more runs."""
     _Installed.observer = observer
 
 
-def begin(run_id: str, machine: Holds, resumed: str = "") -> Observed | None:
-    """Return what a run that begins tells what happens in it; None if nobody watches."""
+def begin(run_id: str, machine: Redactor, resumed: str = "") -> ObservedRun | None:
+    """Return the observed run for a run that starts; None without an observer."""
     observer = _Installed.observer
     return None if observer is None else observer.begin(run_id, machine, resumed)
 
 
-def observed() -> Observed | None:
-    """Return what watches the run whose task this is, if anything does."""
+def observed_run() -> ObservedRun | None:
+    """Return the observed run of the current task; None without an observer."""
     return _run.get()
 
 
 @contextmanager
-def surrounding(run: Observed | None) -> Iterator[None]:
-    """Let the tasks that are begun in a block belong to a run."""
+def surrounding(run: ObservedRun | None) -> Iterator[None]:
+    """Make the tasks that start in a block belong to a run."""
     if run is None:
         yield
         return
@@ -116,15 +116,25 @@ def surrounding(run: Observed | None) -> Iterator[None]:
 
 
 def tool_runs(call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
-    """Return a block in which a tool runs, and which is told the outcome."""
+    """Return a block in which a tool runs, and which reports the outcome."""
     run = _run.get()
-    return nullcontext(lambda outcome: None) if run is None else run.tool(call, tool)
+    return nullcontext(lambda outcome: None) if run is None else run.tool_runs(call, tool)
 
 
-def count(what: str, by: int = 1) -> None:
-    """Count what happens outside of a run's task: `readers` (one less, with -1), `resumes` and `fenced_appends`."""
+def count(name: str, by: int = 1) -> None:
+    """Count something outside of a run: `readers` (-1 for one that leaves), `resumes` and `fenced_appends`."""
     if _Installed.observer is not None:
-        _Installed.observer.count(what, by)
+        _Installed.observer.count(name, by)
 
 
-__all__ = ["Holds", "Observed", "Observer", "begin", "count", "install", "observed", "surrounding", "tool_runs"]
+__all__ = [
+    "ObservedRun",
+    "Observer",
+    "Redactor",
+    "begin",
+    "count",
+    "install",
+    "observed_run",
+    "surrounding",
+    "tool_runs",
+]

@@ -194,9 +194,9 @@ class FailoverReply:
             return [ProviderCompleted(finish_reason="tool_calls", model=name)]
         answer.move_on()
         self._reply = Reply(self._model, self._continue(answer, shown))
-        if (observed := observing.observed()) is not None:
-            observed.failed(fault.cause or fault.code.value)
-            observed.asked(self.origin, self._reply)
+        if (observed := observing.observed_run()) is not None:
+            observed.model_failed(fault.cause or fault.code.value)
+            observed.request_started(self.origin, self._reply)
         return [warning]
 
     def _continue(self, answer: SharedAnswer, shown: str) -> Ask:

@@ -32,9 +32,10 @@ from streamtools.serving.redis_run import RedisJournal, RemoteRun
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import Run
 from streamtools.stream import stored_result
+from streamtools.stream.collector import Collector
 from streamtools.stream.driver import Startable
 from streamtools.stream.reading import close
-from streamtools.stream.result import Collector, TurnResult
+from streamtools.stream.result import TurnResult
 from streamtools.tools import CallLedger, Decision, ToolOutcome
 from streamtools.tools.redis_client import RedisClient, open_client
 

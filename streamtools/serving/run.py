@@ -23,9 +23,10 @@ from streamtools.serving.attachment import Attachment
 from streamtools.serving.event_log import EventLog
 from streamtools.serving.journal import Journal
 from streamtools.serving.mailbox import Mailbox
+from streamtools.stream.collector import Collector
 from streamtools.stream.driver import Driver, Startable
 from streamtools.stream.reading import close, read_into
-from streamtools.stream.result import Collector, TurnResult
+from streamtools.stream.result import TurnResult
 from streamtools.tools.at_most_once import DRIVEN_RUN
 from streamtools.tools.decisions import Answer, Approve, Decidable, Decision, Deny, Question
 from streamtools.tools.failures import is_failure

@@ -1,5 +1,6 @@
 """The pipeline as one asynchronous iterator: source, machine and tools, driven by a task of its own."""
 
+from streamtools.stream.extraction import extract_tool_calls
 from streamtools.stream.options import (
     ApprovalOptions,
     OutputOptions,
@@ -7,7 +8,7 @@ from streamtools.stream.options import (
     StreamOptions,
     TextOptions,
 )
-from streamtools.stream.result import TurnResult, extract_tool_calls
+from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream
 
 __all__ = [

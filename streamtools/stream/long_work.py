@@ -1,8 +1,8 @@
-"""Work that is too long for an event loop: in a thread, and without the collections of garbage in the middle of it.
+"""Work that is too long for an event loop: it runs in a thread, with garbage collection paused.
 
-Python lets the loop go on between any two steps of a thread, but not while it looks for garbage, and that takes the
-longer the more objects there are: while a body becomes messages, and messages a request, several hundred thousand,
-of which most are gone at the end without being looked for. So the collector waits until then.
+Python lets the loop run between any two steps of a thread, but not during a garbage collection, which takes longer the
+more objects there are. Reading a large body makes several hundred thousand objects. Most of them are freed at the end
+without a collection, so the collector waits until then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 import anyio.to_thread
 
 IN_THREAD = 64 * 1024
-"""Bytes of what is read in a thread, if it has more."""
+"""Bytes above which a body is read in a thread."""
 
 _Returned = TypeVar("_Returned")
 _Told = TypeVar("_Told")
@@ -24,10 +24,9 @@ _pausing = threading.Lock()  # one at a time, so that the collector has its turn
 
 
 async def in_thread(work: Callable[[], _Returned]) -> _Returned:
-    """Return what `work` returns, or raise what it raises, from a thread; others in the loop go on meanwhile.
+    """Run `work` in a thread and return its result. Other tasks run meanwhile.
 
-    The collector stands still as long, in the whole process, unless somebody has turned it off or other work has
-    stopped it already.
+    Garbage collection pauses in the whole process, unless it is off or other work has paused it.
     """
     return await anyio.to_thread.run_sync(_without_collections, work)
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from streamtools.events import SourceError, SourceEvent, SourceWarning, Text, UIEvent
-from streamtools.observing import Observed
+from streamtools.observing import ObservedRun
 from streamtools.stream.reading import EventSource, read_into
 
 TakeBatch: TypeAlias = Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]
@@ -17,7 +17,7 @@ _BATCH = 256  # events that are reported together
 class Observation:
     """A stage that reports one run to its observer. No single delta is reported, except the first."""
 
-    def __init__(self, observed: Observed) -> None:
+    def __init__(self, observed: ObservedRun) -> None:
         self.observed = observed
         self._unreported: list[UIEvent] = []
         self._awaits_text = False  # a request has started, and none of its text has been shown
@@ -26,11 +26,11 @@ class Observation:
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Record events. An empty batch means that the machine or the judge holds text back."""
         if not events:
-            self.observed.held()
+            self.observed.text_buffered()
             return events
         if self._awaits_text and any(type(event) is Text and not event.text.isspace() for event in events):
             self._awaits_text = False
-            self.observed.shown()
+            self.observed.text_shown()
         self._unreported += events
         if len(self._unreported) >= _BATCH:
             self.report()
@@ -39,18 +39,18 @@ class Observation:
     def report(self) -> None:
         """Report the recorded events."""
         if self._unreported:
-            self.observed.saw(self._unreported)
+            self.observed.events_shown(self._unreported)
             self._unreported = []
 
     async def read(self, source: EventSource, take: TakeBatch) -> None:
         """Read a source to its end, as `read_into` does, and report the start and the end of its answer."""
-        self.observed.asked(getattr(source, "origin", ()), source)
+        self.observed.request_started(getattr(source, "origin", ()), source)
         self._awaits_text = self._awaits_batch = True
 
         def take_batch(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
             if self._awaits_batch and batch and not isinstance(batch[0], SourceError | SourceWarning):
                 self._awaits_batch = self.observed.by_chunk
-                self.observed.came()
+                self.observed.batch_received()
             return take(batch)
 
         raised: BaseException | None = None
@@ -62,9 +62,9 @@ class Observation:
         finally:
             self._awaits_text = False
             self.report()
-            self.observed.read(raised)
+            self.observed.source_read(raised)
 
     def end(self) -> None:
         """Report the end of the run."""
         self.report()
-        self.observed.ended()
+        self.observed.run_ended()

@@ -170,9 +170,9 @@ class StepRunner:
         return (call.is_native or call.dialect in self._trusted) and call.id not in self.machine.salvaged
 
     def _report_answered(self) -> None:
-        if (observed := observing.observed()) is not None:
+        if (observed := observing.observed_run()) is not None:
             self.trace = observed.trace
-            observed.answered()
+            observed.answer_completed()
 
     async def _run_beside(self, runner: Runner, calls: list[ToolCall], send: Send) -> None:
         self._keep(runner, calls, await runner.run(calls, send))

@@ -1,8 +1,7 @@
-"""What a run has come to, as JSON: for another process, which did not see it come.
+"""The end of a run as JSON, for another process.
 
-All that a `TurnResult` tells is kept, and what a chat goes on with. Its `output` is kept as plain data, because another
-process need not know its type. Dialects are kept by their ids; one of the user's own is none of the table's and is left
-out, and then results of calls in its form are written in no form at all.
+It holds the `TurnResult`, the suspension, and the history of a chat. `output` is plain data, because another process
+need not know its type. Dialects are stored by id. A custom dialect is left out; results of its calls then have no form.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from streamtools.tools.suspension import Suspension
 
 
 class StoredEnd(NamedTuple):
-    """How a run has ended: its result, what it waits for, and the history to resume it with."""
+    """The end of a run: its result, its suspension, and the history to resume it with."""
 
     result: TurnResult
     suspension: Suspension | None
@@ -101,51 +100,51 @@ _PLAIN = (
     *("text", "reasoning", "calls", "outcomes", "errors", "warnings", "pending", "usage", "usage_by_model", "reason"),
     *("finish_reason", "conversation_id", "response_id", "model", "resumed"),
 )
-_encode = msgspec.json.Encoder(enc_hook=repr).encode  # what is no JSON came from a handler that is none of ours
+_encode = msgspec.json.Encoder(enc_hook=repr).encode  # a custom handler may return values that JSON cannot hold
 _decode = msgspec.json.Decoder(_Stored).decode
 
 
 def store(result: TurnResult, suspension: Suspension | None = None, history: Iterable[Any] = ()) -> bytes:
-    """Return it as JSON. Raises ValueError for a text that is none, such as half a surrogate pair."""
-    outcomes = [replace(each, exception=None) for each in result.outcomes]
+    """Return the end of a run as JSON. Raises ValueError for invalid text, such as half a surrogate pair."""
+    outcomes = [replace(outcome, exception=None) for outcome in result.outcomes]
     stored = _Stored(
         **{name: getattr(result, name) for name in _PLAIN} | {"outcomes": outcomes},
         output=_plain(result.output),
-        steps=[_Step(_take_apart(each.said), each.results, each.response_id) for each in result.steps],
-        dialects=[each.id for each in result.dialects],
+        steps=[_Step(_take_apart(step.said), step.results, step.response_id) for step in result.steps],
+        dialects=[dialect.id for dialect in result.dialects],
         suspension=suspension,
-        history=[_write(each) for each in history],
+        history=[_write(message) for message in history],
     )
     return _encode(stored)
 
 
 def read(data: bytes) -> StoredEnd:
-    """Return what `store` wrote. Raises ValueError for anything else."""
+    """Return the end of a run that `store` wrote. Raises ValueError for anything else."""
     stored = _decode(data)
     result = TurnResult(
         output=stored.output,
         **{name: getattr(stored, name) for name in _PLAIN},
-        steps=[Step(_put_together(each.said), each.results, each.response_id) for each in stored.steps],
+        steps=[Step(_put_together(step.said), step.results, step.response_id) for step in stored.steps],
         dialects=_dialects_of(stored.dialects),
     )
-    return StoredEnd(result, stored.suspension, [_read(each) for each in stored.history])
+    return StoredEnd(result, stored.suspension, [_read(message) for message in stored.history])
 
 
 def _plain(output: Any) -> Any:
     try:
         return write(output).value
-    except Exception:  # a type of the user's, which cannot be written: its text is there
+    except Exception:  # a custom type that cannot be written; the text is stored
         return None
 
 
 def _take_apart(said: Assistant) -> _Said:
-    parts: Iterator[dict[str, Any]] = ({_MEMBERS[type(each)]: each} for each in said.parts)
-    return _Said([_Part(**each) for each in parts], list(said.in_text), said.origin, said.response_id)
+    parts: Iterator[dict[str, Any]] = ({_MEMBERS[type(part)]: part} for part in said.parts)
+    return _Said([_Part(**part) for part in parts], list(said.in_text), said.origin, said.response_id)
 
 
 def _put_together(said: _Said) -> Assistant:
-    found = (each.text or each.thought or each.call or each.item for each in said.parts)
-    parts = [each for each in found if each is not None]
+    found = (part.text or part.thought or part.call or part.item for part in said.parts)
+    parts = [part for part in found if part is not None]
     return Assistant(parts=parts, in_text=said.in_text, origin=said.origin, response_id=said.response_id)
 
 

@@ -17,11 +17,11 @@ from streamtools import observing
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import Progress, SourceError, SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
+from streamtools.stream.collector import Collector
 from streamtools.stream.event_buffer import EventBuffer
 from streamtools.stream.event_pipeline import EventPipeline
 from streamtools.stream.observation import Observation
 from streamtools.stream.reading import EventSource, read_into
-from streamtools.stream.result import Collector
 from streamtools.stream.step_runner import StepRunner
 from streamtools.tools.guards import Stop
 from streamtools.tools.suspension import Resumption
@@ -105,7 +105,7 @@ class StreamRun:
     async def wait_for_approval(self) -> None:
         """Wait until the judge has approved all text. If it refuses some, this does not return: the run stops."""
         if self._judge is not None:
-            await self._judge.settle()
+            await self._judge.wait_for_decisions()
 
     @property
     def unapproved_text(self) -> str:

@@ -1,12 +1,11 @@
-"""A judge of what a reader is shown, such as a moderation model: text that it has not approved is never shown.
+"""A judge of the text that a reader sees, such as a moderation model. Text that it has not approved is never shown.
 
-Text waits until it is a sentence, or long enough, or old enough; then the judge is asked about it, while more comes.
-All other events wait behind the text before them, so that the order stays what it was, and no call runs before the text
-of its turn has been approved. Where text is refused, the run is over: what is left of its text is dropped, whatever
-else it says still comes, and its calls are pending.
+Text is buffered until it is a sentence, long enough, or old enough. Then the judge is called, while more text arrives.
+All other events wait for the text before them, so the order stays, and no call runs before the text of its turn is
+approved. When the judge refuses a piece, the run ends: its other text is dropped, its other events are still shown, and
+its calls are pending.
 
-The cut into pieces depends on nothing but the text and the seconds that an open piece may wait; how the provider has
-cut it changes nothing.
+Pieces depend only on the text and on how long an open piece may wait, not on the deltas of the provider.
 """
 
 from __future__ import annotations
@@ -30,33 +29,33 @@ from streamtools.tools.failures import is_failure
 log = Logger(__name__)
 
 Ask: TypeAlias = Callable[[str, str], "bool | Awaitable[bool]"]
-"""Gets a piece of text and what stands before it in the same turn; returns whether the piece may be shown."""
+"""Gets a piece of text and the text before it in the same turn. Returns whether the piece may be shown."""
 
-_LONG: Final = 400
-"""Characters of a sentence from which on it is cut between two words, and at twice as many anywhere."""
-_WAITING: Final = 1024
-"""Events that wait for the judge before the provider has to."""
+_LONG_SENTENCE: Final = 400
+"""Characters after which a sentence is cut between two words. At twice as many it is cut anywhere."""
+_MAX_WAITING: Final = 1024
+"""Events that wait for the judge before the provider has to wait."""
 _SENTENCE = re.compile(r"[.!?…][\"'”’»)\]*_]{0,4}\s|[。！？]|\n")
-_LOOK_BACK: Final = 5
-"""Characters of an end that may have come before its last one."""
+_LONGEST_END: Final = 5
+"""Characters of the longest sentence end, without its last one."""
 _SPACE = re.compile(r"\s")
-_BESIDE = (Matched, Partial, Warning)
-"""Events in the midst of text, which end no piece of it."""
+_BETWEEN_TEXT = (Matched, Partial, Warning)
+"""Events that do not end a piece of text."""
 
 
 @dataclass(frozen=True)
 class TextJudge:
-    """Who decides what of a model's text is shown: `async def is_fine(text, before) -> bool`.
+    """Decides which text of a model is shown: `TextJudge(is_fine)` with `async def is_fine(text, before) -> bool`.
 
     `ask` gets a piece of the text, as it would be shown, and at most `context` characters before it in the same turn.
-    With `release="sentences"`, a piece is a sentence or a line; with a number, it ends between two words behind so many
-    characters. A piece that has not ended `wait` seconds after it began is asked about as it is, and one about which
-    the judge says nothing for `timeout` seconds, or about which it raises, is shown if `unanswered` is `"open"`, and
-    refused if it is `"closed"`. So a piece is shown at most `wait` and `timeout` after its first character has come.
-    The judge is asked about `at_once` pieces side by side; while there are more, nothing is read from the provider.
-    With `reasoning`, what the model thinks is judged in the same way; without, it is shown unseen.
+    With `release="sentences"` a piece is a sentence or a line. With a number it ends between two words after that many
+    characters. A piece that is still open after `wait` seconds is judged as it is. If the judge raises or gives no
+    answer within `timeout` seconds, `unanswered` decides: `"open"` shows the piece, `"closed"` refuses it. So text
+    appears at most `wait` plus `timeout` seconds after its first character arrived. The judge is called for `at_once`
+    pieces at the same time; while more wait, nothing is read from the provider. With `reasoning`, reasoning is judged
+    in the same way; otherwise it is shown unseen.
 
-    Raises ValueError for values that are not allowed.
+    Raises ValueError for a value that is out of range.
     """
 
     ask: Ask
@@ -71,67 +70,69 @@ class TextJudge:
 
     def __post_init__(self) -> None:
         if not callable(self.ask):
-            raise ValueError(f"a judge is a function of a text and of what stands before it, not {self.ask!r}")
+            raise ValueError(f"ask must be a function of a text and the text before it, got {self.ask!r}")
         if self.release != "sentences" and not (isinstance(self.release, int) and self.release >= 1):
-            raise ValueError(f"release is 'sentences' or a number of characters, not {self.release!r}")
+            raise ValueError(f"release must be 'sentences' or a number of characters, got {self.release!r}")
         if not (self.wait > 0 and self.timeout > 0):
-            raise ValueError(f"wait and timeout are times above 0 seconds, not {self.wait!r} and {self.timeout!r}")
+            raise ValueError(f"wait and timeout must be above 0 seconds, got {self.wait!r} and {self.timeout!r}")
         if self.unanswered not in ("open", "closed"):
-            raise ValueError(f"unanswered is 'open' or 'closed', not {self.unanswered!r}")
+            raise ValueError(f"unanswered must be 'open' or 'closed', got {self.unanswered!r}")
         if self.at_once < 1 or self.context < 0:
-            raise ValueError(f"at_once is at least 1 and context at least 0, not {self.at_once!r} and {self.context!r}")
+            raise ValueError(
+                f"at_once must be at least 1 and context at least 0, got {self.at_once!r}, {self.context!r}"
+            )
 
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """A piece of text that the judge is asked about; `ended` is set when nothing is added to it any more."""
+    """A piece of text for the judge. `ended` is set when no more text is added."""
 
     before: str
     length: int = 0
     tail: str = ""
-    """Its last characters, of which an end may have begun."""
+    """Its last characters, in which a sentence end may have started."""
     text: str = ""
     ended: anyio.Event = field(default_factory=anyio.Event)
     approved: bool | None = None
-    """None until somebody has decided."""
+    """The decision of the judge; None before it."""
     waiting: int = 0
-    """Events of it that wait."""
+    """Events of the piece that wait."""
     _parts: list[str] = field(default_factory=list)
 
     def add(self, text: str) -> None:
         """Add text."""
         self._parts.append(text)
         self.length += len(text)
-        self.tail = (self.tail + text)[-_LOOK_BACK:]
+        self.tail = (self.tail + text)[-_LONGEST_END:]
 
     def end(self) -> None:
-        """Add nothing more."""
+        """Add no more text."""
         self.text = "".join(self._parts)
         self.ended.set()
 
 
 class Gate:
-    """Lets out the events of a run behind the text that is approved. Sans-IO.
+    """Holds events back until the text before them is approved. Sans-IO.
 
-    `take` returns what may go; `ended` are pieces about which nobody has been asked yet, and `open` is the one that
-    has begun.
+    `take` returns the events that may be shown. `ended` holds the pieces to judge next, and `open` is the piece that
+    text is added to.
     """
 
     def __init__(self, judge: TextJudge) -> None:
         self._judged = (Text, Reasoning, RuledReasoning) if judge.reasoning else (Text,)
-        self._longest = _LONG if judge.release == "sentences" else judge.release
+        self._longest = _LONG_SENTENCE if judge.release == "sentences" else judge.release
         self._sentences = judge.release == "sentences"
         self._context = judge.context
         self._queue: deque[tuple[UIEvent, Piece | None]] = deque()
         self.open: Piece | None = None
-        self._kind: type[Any] = Text  # of what is in the open piece
+        self._kind: type[Any] = Text  # of the text in the open piece
         self._past = ""  # the text of the turn before the open piece
-        self._seq = 0  # the number of the last event that has gone
+        self._seq = 0  # of the last event that was released
         self.waiting = 0
-        """Pieces that have ended and are not out."""
+        """Pieces that have ended and are not released."""
         self.ended: deque[Piece] = deque()
         self.drops = False
-        """Text goes out no more."""
+        """Whether all text is dropped."""
 
     def __len__(self) -> int:
         """Return how many events wait."""
@@ -143,7 +144,7 @@ class Gate:
         return "".join(event.text for event, _ in self._queue if type(event) is Text)
 
     def take(self, events: Sequence[UIEvent]) -> list[UIEvent]:
-        """Take events in; return what may go out, also of those that came before."""
+        """Add events. Return the events that may be shown now, with earlier ones that waited."""
         for event in events:
             kind = type(event)
             if kind in self._judged and not self.drops:
@@ -153,7 +154,7 @@ class Gate:
                     self._kind = kind
                 self._cut(event)
                 continue
-            if kind not in _BESIDE:
+            if kind not in _BETWEEN_TEXT:
                 self.end_piece()
                 if kind is StepStart:
                     self._past = ""
@@ -175,13 +176,13 @@ class Gate:
         return out
 
     def number(self, event: UIEvent) -> None:
-        """Give an event the number of the next that goes out: text has been cut and dropped since it was made."""
+        """Number an event that is released: text has been cut and dropped since it was made."""
         self._seq = event.seq if not self._seq else self._seq + 1
         if event.seq != self._seq:
             force_setattr(event, "seq", self._seq)
 
     def end_piece(self) -> None:
-        """End the piece that is open, if there is one."""
+        """End the open piece, if there is one."""
         piece, self.open = self.open, None
         if piece is not None:
             piece.end()
@@ -194,7 +195,7 @@ class Gate:
                 self._past = (self._past + piece.text)[-self._context :]
 
     def _cut(self, event: Any) -> None:
-        """Add text to pieces, which end where they have to."""
+        """Add text to the open piece, and end pieces at sentence ends."""
         text, begin, size = event.text, 0, len(event.text)
         while (end := self._find_end(text, begin)) is not None:
             whole = end == size
@@ -215,11 +216,11 @@ class Gate:
         self._queue.append((event, self.open))
 
     def _find_end(self, text: str, begin: int) -> int | None:
-        """Return where the open piece ends in a text that goes on at `begin`, if it does."""
+        """Return where the open piece ends in `text`, which it reads from `begin`; None if it stays open."""
         length, tail = (0, "") if self.open is None else (self.open.length, self.open.tail)
-        last = begin + 2 * self._longest - length  # where it ends in any case
+        last = begin + 2 * self._longest - length  # it ends here at the latest
         if self._sentences:
-            found = _SENTENCE.search(tail + text[begin : begin + _LOOK_BACK + 1]) if tail else None
+            found = _SENTENCE.search(tail + text[begin : begin + _LONGEST_END + 1]) if tail else None
             if found is not None:
                 last = min(last, begin + found.end() - len(tail))
             elif found := _SENTENCE.search(text, begin, last):
@@ -230,7 +231,7 @@ class Gate:
 
 
 def _with_text(event: Any, text: str) -> Any:
-    """Return the rest of an event, with all that it holds beside its text."""
+    """Return an event with another text, and with its other content."""
     rest = replace(event, text=text)
     if (kept := getattr(event, "__dict__", None)) is not None:
         rest.__dict__.update(kept)
@@ -238,7 +239,7 @@ def _with_text(event: Any, text: str) -> Any:
 
 
 def _without_text(event: UIEvent) -> UIEvent | None:
-    """Return what is left of an event without what holds text; None if it is nothing."""
+    """Return an event without its text; None if nothing is left."""
     if isinstance(event, Text | Reasoning | Matched | Partial | Raw):
         return None
     if isinstance(event, Error | Warning) and event.raw is not None:
@@ -247,9 +248,9 @@ def _without_text(event: UIEvent) -> UIEvent | None:
 
 
 class JudgeStage:
-    """Asks the judge of one run: from `begin` on, it has a task for each piece in a group of the run's.
+    """A stage that calls the judge of one run. After `begin`, each piece has a task in a group of the run.
 
-    `hand_out` is called when something may go out, and `refuse` when text has been refused.
+    It calls `emit` when events may be shown, and `refuse` when the judge refuses a piece.
     """
 
     def __init__(self, judge: TextJudge, run_id: str) -> None:
@@ -257,33 +258,33 @@ class JudgeStage:
         self._judge = judge
         self._run_id = run_id
         self._group: TaskGroup | None = None
-        self._asking = 0  # about so many pieces
-        self._timed: Piece | None = None  # the open piece, which somebody ends when it has waited for long enough
+        self._calls = 0  # of the judge that are running
+        self._timed: Piece | None = None  # the open piece, which a task ends after `wait` seconds
 
     def begin(
-        self, group: TaskGroup, hand_out: Callable[[Sequence[UIEvent]], object], refuse: Callable[[], object]
+        self, group: TaskGroup, emit: Callable[[Sequence[UIEvent]], object], refuse: Callable[[], object]
     ) -> None:
-        """Ask in this group."""
+        """Call the judge in tasks of this group."""
         self._group = group
-        self._hand_out, self._refuse = hand_out, refuse
+        self._emit, self._refuse = emit, refuse
         self._changed = anyio.Event()
 
     def end(self) -> None:
-        """Ask about nothing more: text that is not approved does not go out."""
+        """Stop: text that is not approved is dropped."""
         self._group = None
-        self._hand_out, self._refuse = lambda _: None, lambda: None
+        self._emit, self._refuse = lambda _: None, lambda: None
         self.gate.drops = True
 
     def take(self, events: Sequence[UIEvent]) -> list[UIEvent]:
-        """Take events in; return what may go out."""
-        out = self.gate.take(events)
-        self._go_on()
-        return out
+        """Add events. Return the events that may be shown now."""
+        released = self.gate.take(events)
+        self._start_calls()
+        return released
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much waits for the judge that the provider has to."""
-        return self.gate.waiting >= self._judge.at_once or len(self.gate) >= _WAITING
+        """Whether the provider has to wait for the judge."""
+        return self.gate.waiting >= self._judge.at_once or len(self.gate) >= _MAX_WAITING
 
     async def catch_up(self) -> None:
         """Wait while the judge is behind."""
@@ -292,25 +293,25 @@ class JudgeStage:
                 await self._changed.wait()
             else:
                 self.gate.end_piece()
-                self._hand_out(())
+                self._emit(())
 
-    async def settle(self) -> None:
-        """Wait until all that has come is decided. Where text is refused, this does not come back: the run is over."""
+    async def wait_for_decisions(self) -> None:
+        """Wait until the judge has decided about all text. If it refuses a piece, this does not return."""
         self.gate.end_piece()
-        self._hand_out(())
+        self._emit(())
         while self.gate.waiting and not self.gate.drops:
             await self._changed.wait()
         if self.gate.drops:
             await anyio.sleep_forever()
 
-    def _go_on(self) -> None:
-        """Ask about what has ended, and let what has begun come to an end."""
+    def _start_calls(self) -> None:
+        """Call the judge for the pieces that have ended, and start the clock of the open piece."""
         group, gate = self._group, self.gate
         if group is None:
             return
-        while gate.ended and self._asking < self._judge.at_once:
-            self._asking += 1
-            group.start_soon(self._ask_about, gate.ended.popleft())
+        while gate.ended and self._calls < self._judge.at_once:
+            self._calls += 1
+            group.start_soon(self._call, gate.ended.popleft())
         if gate.open is not self._timed:
             self._timed = gate.open
             if gate.open is not None:
@@ -321,12 +322,12 @@ class JudgeStage:
             await piece.ended.wait()
         if not piece.ended.is_set():
             self.gate.end_piece()
-            self._hand_out(())
+            self._emit(())
 
-    async def _ask_about(self, piece: Piece) -> None:
+    async def _call(self, piece: Piece) -> None:
         piece.approved = await decide(self._judge, piece, self._run_id)
-        self._asking -= 1
-        self._hand_out(())
+        self._calls -= 1
+        self._emit(())
         if self.gate.drops:
             self._refuse()
         self._changed.set()
@@ -334,7 +335,7 @@ class JudgeStage:
 
 
 async def decide(judge: TextJudge, piece: Piece, run_id: str | None = None) -> bool:
-    """Return whether a piece may be shown: what the judge says, or what counts where it says nothing."""
+    """Return whether a piece may be shown: the answer of the judge, or `unanswered` without one."""
     with anyio.move_on_after(judge.timeout):
         try:
             said = judge.ask(piece.text, piece.before)
@@ -342,29 +343,29 @@ async def decide(judge: TextJudge, piece: Piece, run_id: str | None = None) -> b
         except BaseException as error:
             if not is_failure(error):
                 raise
-            return _without_word(judge, error, run_id)
-    return _without_word(judge, "it takes too long", run_id)
+            return _without_answer(judge, error, run_id)
+    return _without_answer(judge, "it takes too long", run_id)
 
 
 def decide_now(judge: TextJudge, piece: Piece) -> bool:
-    """Do so where nothing can be awaited: the judge is a plain function, and takes as long as it takes."""
+    """Do the same without waiting. The judge is a plain function, and has no time limit."""
     try:
         answer = judge.ask(piece.text, piece.before)
         if iscoroutine(answer):
             answer.close()
         return _verdict(judge, answer, None)
     except Exception as error:
-        return _without_word(judge, error, None)
+        return _without_answer(judge, error, None)
 
 
 def _verdict(judge: TextJudge, answer: object, run_id: str | None) -> bool:
     if isinstance(answer, bool):
         return answer
-    return _without_word(judge, f"it says {type(answer).__qualname__}, and neither True nor False", run_id)
+    return _without_answer(judge, f"it returned {type(answer).__qualname__}, and neither True nor False", run_id)
 
 
-def _without_word(judge: TextJudge, why: str | BaseException, run_id: str | None) -> bool:
-    """Return what counts where the judge says nothing, and log why it does not."""
+def _without_answer(judge: TextJudge, why: str | BaseException, run_id: str | None) -> bool:
+    """Return the decision without an answer of the judge, and log why there is none."""
     if isinstance(why, str):
         log.warning("text_judge_failed", run_id=run_id, error=why)
     else:

@@ -23,6 +23,7 @@ from streamtools.events import UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
 from streamtools.parsing.options import ParserOptions
+from streamtools.stream.collector import Collector
 from streamtools.stream.options import (
     ApprovalOptions,
     Decisions,
@@ -36,7 +37,7 @@ from streamtools.stream.options import (
 )
 from streamtools.stream.output import items_of, output_type
 from streamtools.stream.reading import EventSource, close
-from streamtools.stream.result import Collector, TurnResult
+from streamtools.stream.result import TurnResult
 from streamtools.stream.step_runner import StepRunner
 from streamtools.stream.stream_run import StreamRun
 from streamtools.tools import ToolRegistry

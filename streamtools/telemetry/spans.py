@@ -25,7 +25,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import Call, Done, Error, Reasoning, StepEnd, Text, Usage, UsageReport, Warning
 from streamtools.logs import without_inputs
-from streamtools.observing import Holds
+from streamtools.observing import Redactor
 from streamtools.telemetry.conventions import SCHEMA_URL, provider_name
 from streamtools.telemetry.instruments import Instruments
 from streamtools.telemetry.message_attributes import Clean, as_attribute, input_messages, output_messages
@@ -58,11 +58,11 @@ class Instrumentation:
     by_chunk: bool
     live_runs: dict[int, RunSpans]
 
-    def begin(self, run_id: str, machine: Holds, resumed: str) -> RunSpans:
+    def begin(self, run_id: str, machine: Redactor, resumed: str) -> RunSpans:
         return RunSpans(self, run_id, machine, resumed)
 
-    def count(self, what: str, by: int) -> None:
-        self.metrics.count(what, by)
+    def count(self, name: str, by: int) -> None:
+        self.metrics.count(name, by)
 
 
 class _RequestSpan:
@@ -162,9 +162,9 @@ class _RequestSpan:
 
 
 class RunSpans:
-    """The spans and metrics of one run; implements `streamtools.observing.Observed`."""
+    """The spans and metrics of one run; implements `streamtools.observing.ObservedRun`."""
 
-    def __init__(self, settings: Instrumentation, run_id: str, machine: Holds, resumed: str) -> None:
+    def __init__(self, settings: Instrumentation, run_id: str, machine: Redactor, resumed: str) -> None:
         self._settings = settings
         self.machine = machine
         self._longest_buffered = 0
@@ -193,31 +193,31 @@ class RunSpans:
     def current(self) -> AbstractContextManager[None]:
         return _attached(self._context)
 
-    def asked(self, origin: Sequence[Any], source: object) -> None:
+    def request_started(self, origin: Sequence[Any], source: object) -> None:
         self._end_request()
         self._request = _RequestSpan(self._settings, self._context, origin, source, self.machine.without_matches)
         self._last_model = self._request.attributes.get("gen_ai.request.model")
 
-    def came(self) -> None:
+    def batch_received(self) -> None:
         if self._request is not None:
             self._request.record_chunk()
 
-    def shown(self) -> None:
+    def text_shown(self) -> None:
         if (request := self._request) is not None:
             self._settings.metrics.first_text.record(perf_counter() - request.started_at, request.attributes)
 
-    def answered(self) -> None:
+    def answer_completed(self) -> None:
         if self._request is not None and self._request.ended_at is None:
             self._request.ended_at = perf_counter()
 
-    def failed(self, cause: str) -> None:
+    def model_failed(self, cause: str) -> None:
         self._end_request(cause)
 
-    def sent_again(self) -> None:
+    def request_retried(self) -> None:
         if self._request is not None:
             self._request.resent += 1
 
-    def read(self, raised: BaseException | None) -> None:
+    def source_read(self, raised: BaseException | None) -> None:
         request, error = self._request, None
         if request is not None and request.ended_at is None:
             if isinstance(raised, Exception):
@@ -226,7 +226,7 @@ class RunSpans:
                 error = CANCELLED if raised is not None else Code.STREAM_INTERRUPTED.value
         self._end_request(error)
 
-    def saw(self, events: Sequence[Any]) -> None:
+    def events_shown(self, events: Sequence[Any]) -> None:
         settings = self._settings
         if not settings.content:
             events = [event for event in events if type(event) is not Text]
@@ -242,13 +242,13 @@ class RunSpans:
             if self._request is not None:
                 self._request.record_event(event, settings.content)
 
-    def held(self) -> None:
+    def text_buffered(self) -> None:
         self._longest_buffered = max(self._longest_buffered, self.machine.buffered)
 
-    def tool(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
+    def tool_runs(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
         return _ToolSpan(self._settings, self._context, call, tool, self._resumed_links, self.machine.without_matches)
 
-    def ended(self) -> None:
+    def run_ended(self) -> None:
         settings, done, span = self._settings, self._done, self._span
         self._end_request()
         settings.live_runs.pop(id(self), None)

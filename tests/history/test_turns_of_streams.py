@@ -10,7 +10,7 @@ from streamtools.history import Step, write_messages
 from streamtools.history.parts import steps_to_history
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.detection import ADAPTERS
-from streamtools.stream.result import Collector
+from streamtools.stream.collector import Collector
 from tests.sources.adapters import cuts
 from tests.support import event_streams
 from tests.support.cases import together

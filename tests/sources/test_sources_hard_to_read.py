@@ -42,7 +42,7 @@ from streamtools.sources.wire_formats.latitude import Latitude
 from streamtools.sources.wire_formats.ollama import Ollama
 from streamtools.sources.wire_formats.openai import ChatCompletions
 from streamtools.sources.wire_formats.responses import Responses
-from streamtools.stream.result import extract_tool_calls
+from streamtools.stream.extraction import extract_tool_calls
 from tests.machine.test_machine import story
 from tests.sources.adapters import assert_same_at_every_cut, cuts, read, who_answers
 from tests.support.cases import together

@@ -272,8 +272,8 @@ class Sending:
             wait = min(BACKOFF * 2 ** (number - 1), LONGEST_BACKOFF) + random.uniform(0, BACKOFF)  # noqa: S311  # no secret
         status = failed.answer.status_code if isinstance(failed.answer, ModelResponse) else None
         log.info("request_sent_again", attempt=number, status=status, wait=round(wait, 3))
-        if (observed := observing.observed()) is not None:
-            observed.sent_again()
+        if (observed := observing.observed_run()) is not None:
+            observed.request_retried()
         await self._drop_response()
         await anyio.sleep(wait)
 

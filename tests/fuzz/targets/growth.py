@@ -29,7 +29,7 @@ from streamtools.recording.scrubbing import Scrubber
 from streamtools.serving.client_frames import FrameError, read_frame
 from streamtools.sources import ADAPTERS
 from streamtools.sources.frames import LineDecoder, SSEDecoder
-from streamtools.stream.result import Collector
+from streamtools.stream.collector import Collector
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.mcp import tools_of
 from tests.fuzz.growth import LONG, NUMBER, Grammar, target

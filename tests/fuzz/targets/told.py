@@ -16,7 +16,8 @@ from streamtools.events import UIEvent, read_source_event
 from streamtools.history import Message, User, read_messages, write_messages
 from streamtools.history.parts import steps_to_history
 from streamtools.stream import stored_result
-from streamtools.stream.result import Collector, TurnResult
+from streamtools.stream.collector import Collector
+from streamtools.stream.result import TurnResult
 from streamtools.telemetry import message_attributes
 from streamtools.testing.laws import cut
 from tests.fuzz.growth import Grammar

@@ -20,7 +20,7 @@ from streamtools.json_values import Draft
 from streamtools.parsing.value_reader import ValueReader
 from streamtools.recording.format import Chunk, ExchangeHead, StreamEnd
 from streamtools.recording.reader import Chunks, OpenRecording
-from streamtools.stream.result import Collector
+from streamtools.stream.collector import Collector
 from streamtools.typed import OutputType
 from tests.fuzz.growth import LONG, NUMBER, Grammar
 from tests.fuzz.target import Input, Target, encode, pieces, seeds

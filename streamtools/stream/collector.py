@@ -1,0 +1,286 @@
+"""Collects the result of a run from its events.
+
+The history for the model holds what it wrote, with the raw text of its calls, and the results of its tools. It never
+holds text that only the interface shows. A malformed call gets a result too, so that the model can write it again. A
+superseded call is in no history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from msgspec.structs import replace
+
+from streamtools.calls import NATIVE, ToolCall
+from streamtools.errors import Code
+from streamtools.events import (
+    Call,
+    CallStart,
+    Done,
+    Error,
+    Event,
+    Matched,
+    Partial,
+    Raw,
+    Reasoning,
+    StepEnd,
+    StepSuperseded,
+    Text,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+)
+from streamtools.events.event import LARGE, is_large, weigh
+from streamtools.events.ui_events import RuledReasoning, ValidPartial
+from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step
+from streamtools.json_values import Draft
+from streamtools.parsing.call_events import BROKEN_OFF
+from streamtools.parsing.dialects import Dialect
+from streamtools.stream.result import TurnResult
+from streamtools.stream.step_parts import StepParts, TextPieces
+from streamtools.tools import ToolOutcome
+
+BATCH = 256
+"""Events that are collected together, which costs less. A large event is collected immediately."""
+MAX_WARNINGS = 1000
+"""Warnings of a run that the result keeps. The events hold all of them."""
+_COLLECTED = {Reasoning, RuledReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}  # besides text
+_COLLECTED |= {StepEnd, StepSuperseded, Partial, ValidPartial, Done}
+
+
+class Collector:
+    """Collects the result of a run. A stage: it sees events before the consumer does.
+
+    It costs almost nothing until `BATCH` events have arrived or the result is read.
+    """
+
+    def __init__(
+        self,
+        dialects: tuple[Dialect, ...],
+        *,
+        max_size: int | None = None,
+        shown_call: Callable[[ToolCall], ToolCall] | None = None,
+    ) -> None:
+        """`max_size` is the limit of `size`. `shown_call` returns a native call as the history has it."""
+        self.result = TurnResult(dialects=dialects)
+        self.size = 0
+        """Characters of text, reasoning, and calls as the model wrote them."""
+        self.is_too_large = False
+        """Whether `size` exceeds its limit."""
+        self.draft = Draft()
+        """The typed answer, as far as it has arrived."""
+        self._new: list[Event | list[ToolOutcome]] = []  # not collected yet: events, and the outcomes of a step
+        self._max_size = max_size
+        self._shown_call = shown_call
+        self._source: object = None
+        self._text = TextPieces()
+        self._reasoning = TextPieces()
+        self._text_length = self._reasoning_length = 0  # characters of text, and of reasoning
+        self._unassigned_usage: Usage | None = None  # of models whose name is not known yet
+        self._previous_step_start = self._step_start = (0, 0, 0)
+        self._start_step()
+
+    def _start_step(self) -> None:
+        self._previous_step_start = self._step_start
+        self._step_start = (self._text_length, self._reasoning_length, len(self.result.errors))
+        self._parts = StepParts()
+        self._results: dict[str, CallResult | None] = {}  # by call id; None for a call that has not run
+        self._names: dict[str, str] = {}  # of calls that have started
+        self._in_text: dict[str, ToolCall] = {}
+        self._has_too_many_calls = False
+        self._replacement = 0  # characters of the next text that a rule put there: they are shown, but not history
+        self._reasoning_replacement = 0  # the same for reasoning
+        self._resumed: Collection[str] = ()  # ids of calls that an earlier run has put into the history
+
+    def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
+        """Record events; return them."""
+        new = self._new
+        new += events
+        for event in events:
+            if is_large(event) if type(event) is not Text else len(event.text) > LARGE:
+                self.collect()
+                return events
+        if len(new) >= BATCH:
+            self.collect()
+        return events
+
+    def record(self, outcomes: list[ToolOutcome]) -> None:
+        """Record the outcomes of a step, in call order."""
+        self._new.append(outcomes)
+
+    def resume(self, calls: Iterable[ToolCall]) -> None:
+        """Note that an earlier run made these calls of the step, and that the history holds them."""
+        self.result.resumed = list(calls)
+        self._resumed = frozenset(call.id for call in calls)
+
+    def read_from(self, source: object) -> None:
+        """Set the source of the next events. Its `origin` names the provider of the step."""
+        self.collect()
+        self._source = source
+
+    def read(self) -> TurnResult:
+        """Return the current result."""
+        self.collect()
+        self.result.text = self._text.join()
+        self.result.reasoning = self._reasoning.join()
+        return self.result
+
+    def collect(self) -> None:
+        """Collect the recorded events. Adjacent texts are collected as one."""
+        texts: list[str] = []
+        for event in self._new:
+            if type(event) is Text:
+                texts.append(event.text)
+                continue
+            kind = type(event)
+            if texts and (kind in _COLLECTED or kind is list):
+                self._add_text(texts)
+            if kind in _COLLECTED:
+                self._add(event)  # type: ignore[arg-type]  # it is no list
+            elif isinstance(event, list):
+                self._add_outcomes(event)
+        if texts:
+            self._add_text(texts)
+        self.is_too_large = self._max_size is not None and self.size > self._max_size
+        self._new.clear()
+        for pieces in (self._text, self._parts.written, self._reasoning):
+            if pieces.recent:
+                pieces.pack()
+
+    def _add_text(self, texts: list[str]) -> None:
+        text = "".join(texts)
+        self.size += len(text)
+        self._text_length += len(text)
+        self._text.recent.append(text)
+        self._parts.write(text[self._replacement :] if self._replacement else text)
+        self._replacement = max(0, self._replacement - len(text))
+        texts.clear()
+
+    def _add_outcomes(self, outcomes: list[ToolOutcome]) -> None:
+        self.result.outcomes += outcomes
+        for outcome in outcomes:
+            failed = outcome.error is not None
+            self._results[outcome.call.id] = _result(outcome.call, outcome.text, outcome.neutralise, is_error=failed)
+
+    def _add(self, event: Event) -> None:
+        result = self.result
+        match event:
+            case Reasoning(text):
+                self.size += len(text) + len(event.signature or "")
+                self._reasoning_length += len(text)
+                self._reasoning.recent.append(text)
+                original = getattr(event, "written", None) or event
+                if self._reasoning_replacement:
+                    original = replace(original, text=original.text[self._reasoning_replacement :])
+                    self._reasoning_replacement = max(0, self._reasoning_replacement - len(text))
+                self._parts.think(original)
+            case Raw():
+                if event.format is not None:
+                    self.size += weigh(event)
+                    self._parts.take(event.written or event)
+            case Matched(where="reasoning"):
+                self._parts.think(Reasoning(event.written or ""))
+                self._reasoning_replacement = event.shown
+            case Matched():
+                self._parts.write(event.written)
+                self._replacement = 0 if event.written is None else event.shown
+            case CallStart(call_id, name):
+                self._names[call_id] = name
+            case Call(call):
+                self.size += len(call.raw)
+                result.calls.append(call)
+                if call.id in self._resumed:
+                    return
+                self._results[call.id] = None
+                if call.dialect == NATIVE:
+                    self._parts.call(call if self._shown_call is None else self._shown_call(call))
+                else:
+                    written = replace(call, raw=event.written) if event.written else call
+                    self._parts.write(written.raw)
+                    self._in_text[call.id] = written
+            case Error():
+                self._add_error(event)
+            case Warning():
+                if event.code is Code.FAILED_OVER:
+                    self._parts.keep_text_only()
+                if len(result.warnings) < MAX_WARNINGS:
+                    self.size += len(event.raw or "")
+                    result.warnings.append(event)
+            case UsageReport(usage):
+                result.usage = usage if result.usage is None else result.usage + usage
+                if event.model is not None:
+                    self._count(event.model, usage)
+                else:
+                    self._unassigned_usage = usage if self._unassigned_usage is None else self._unassigned_usage + usage
+            case StepEnd():
+                result.response_id, result.model = event.response_id, event.model
+                results = [result for result in self._results.values() if result is not None]
+                origin = Origin(*getattr(self._source, "origin", ()))
+                origin = origin._replace(model=event.model or origin.model)
+                if origin.model is not None and self._unassigned_usage is not None:
+                    self._count(origin.model, self._unassigned_usage)
+                    self._unassigned_usage = None
+                in_text, id = self._in_text.values(), event.response_id
+                parts = self._parts.close(in_text, result.dialects)
+                turn = Assistant(parts=parts, in_text=in_text, origin=origin, response_id=id)
+                result.steps.append(Step(turn, results, id))
+                self._start_step()
+            case Partial(path, value, complete, call_id=None):
+                self.draft.add(path, value, complete)
+                if event.instance is not None:
+                    result.output = event.instance
+            case StepSuperseded():
+                self._take_back()
+            case Done(reason, finish_reason, _, pending, conversation_id):
+                result.reason, result.finish_reason = reason, finish_reason
+                result.pending, result.conversation_id = pending, conversation_id
+
+    def _count(self, model: str, usage: Usage) -> None:
+        by_model = self.result.usage_by_model
+        by_model[model] = by_model[model] + usage if model in by_model else usage
+
+    def _take_back(self) -> None:
+        """Remove the last step: it was superseded."""
+        result = self.result
+        result.steps.pop()
+        self.draft, result.output = Draft(), None
+        length, reasoning, errors = self._step_start = self._previous_step_start
+        self._text.cut(length)
+        self._reasoning.cut(reasoning)
+        self._text_length, self._reasoning_length = length, reasoning
+        del result.errors[errors:]
+
+    def _add_error(self, error: Error) -> None:
+        """Record an error. Errors of tools are outcomes, and not recorded here."""
+        self.size += len(error.raw or "")
+        call = error.call
+        if call is None and error.code is Code.SUPERSEDED and error.message == BROKEN_OFF:
+            return
+        if call is not None:
+            if error.code is Code.TOOL_CHOICE_VIOLATION:
+                self.result.errors.append(error)
+                self._results[call.id] = _result(call, error.message, is_error=True)
+            elif error.code is Code.SUPERSEDED:
+                self.result.calls.remove(call)
+                del self._results[call.id]
+                self._parts.drop(self._in_text.pop(call.id, call))
+            return
+        if error.dialect != NATIVE:
+            self._parts.write(error.written or error.raw or "")
+        if error.code is Code.TOO_MANY_CALLS:
+            if self._has_too_many_calls:
+                return
+            self._has_too_many_calls = True
+        self.result.errors.append(error)
+        if error.call_id is None:
+            return
+        if error.dialect == NATIVE:
+            name = self._names.get(error.call_id, "unknown")
+            self._parts.call(ToolCall(id=error.call_id, name=name, arguments={}, dialect=NATIVE))
+        text = error.message + SEND_AGAIN
+        self._results[error.call_id] = CallResult(error.dialect, "error", text, error.call_id, is_error=True)
+
+
+def _result(call: ToolCall, text: str, neutralise: bool = True, *, is_error: bool) -> CallResult:
+    return CallResult(call.dialect, call.name, text, call.id, neutralise, is_error)
