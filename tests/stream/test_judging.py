@@ -377,7 +377,7 @@ def _told(events: Sequence[UIEvent]) -> list[str]:
 
 def a_sentence_is_cut_where_the_delta_is(patch: pytest.MonkeyPatch) -> None:
     """What came before of its end is forgotten."""
-    patch.setattr(text_judge, "_LOOK_BACK", 1)
+    patch.setattr(text_judge, "_LONGEST_END", 1)
 
 
 def what_waits_goes_out_at_the_end(patch: pytest.MonkeyPatch) -> None:
