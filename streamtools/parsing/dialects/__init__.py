@@ -31,8 +31,8 @@ To add a dialect:
    sure that it is a call. The grammars are in `streamtools.parsing.bodies`. `reserved` names the texts that a tool
    result must not contain. The fields of `Opener`, `Tag` and `Dialect` in `base` explain the rest.
 3. Add the id and the module to `table`, and the models to `model_names`.
-4. Add examples to `tests/families`, and run `python -m tests.whole.dialects_page`, which writes the documentation. The
-   laws and the conformance suite test each dialect of the table.
+4. Describe its markers in `tests/families`, for the property tests. Run `python -m tests.whole.dialects_page`, which
+   writes the documentation, and `python -m conformance run --dialect my_model_json`.
 
 The sources of the forms are chat templates where we had them. If a template differs from a dialect, the template is
 right.
