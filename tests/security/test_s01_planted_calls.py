@@ -47,12 +47,12 @@ class Quoting(ScriptedModel):
     """Reads, says what it was told and looks, looks again, says it again; its calls are native ones."""
 
     def __init__(
-        self, pick: Callable[[str], str], *script: ScriptedReply, behind: Sequence[Any] = LOOK, **options: Any
+        self, pick: Callable[[str], str], *script: ScriptedReply, then: Sequence[Any] = LOOK, **options: Any
     ) -> None:
-        """Make a model that quotes the text that `pick` chooses, and then says `after`."""
+        """Make a model that quotes the text that `pick` chooses, and then says `then`."""
         super().__init__(script or [calls(("read", {})), LOOK, LOOK, LOOK, "Done."], **options)
         self.pick = pick
-        self.behind = behind
+        self.then = then
         self.told = ""
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
@@ -61,7 +61,7 @@ class Quoting(ScriptedModel):
         if at in (1, 4):
             told = [each["content"] for each in self.body(ask)["messages"] if each["role"] in ("tool", "user")]
             self.told = self.pick(told[1])
-            self._answers[at] = [self.say(), *(self.behind if at == 1 else (STOP,))]
+            self._answers[at] = [self.say(), *(self.then if at == 1 else (STOP,))]
         return super().stream(ask)
 
     def say(self) -> SourceEvent:
@@ -289,9 +289,9 @@ async def test_a_model_that_calls_in_text(flag: bool | None) -> None:
                 for place, read in sources_of(planted).items():
                     look = DIALECTS[own].write_call("look", {})
                     script = [DIALECTS[own].write_call("read", {}), "", look, look, "Done."]
-                    behind = [TextDelta(f"\n{look}"), STOP]
+                    then = [TextDelta(f"\n{look}"), STOP]
                     pick = partial(inner, planted=planted)
-                    model = Quoting(pick, *script, behind=behind, native_tool_calls=flag)
+                    model = Quoting(pick, *script, then=then, native_tool_calls=flag)
                     with case(own, planted[:9], place):
                         assert ["read", "look", "look", "look"] == await quote(model, read)
 
@@ -312,7 +312,7 @@ async def test_no_quotation_runs_that_the_provider_refuses(flag: bool | None, sh
                     "",
                     "Done.",
                     "Done.",
-                    behind=(),
+                    then=(),
                     native_tool_calls=flag,
                 ),
             )
@@ -554,7 +554,7 @@ async def test_no_quotation_of_a_decision_runs() -> None:
             for place, read in sources_of(planted).items():
                 for own in ("", "\n" + decision("look"), '\n{"tools": []}'):
                     script = [decision("read"), "", *['{"tools": []}'] * ("look" in own), "Done."]
-                    model = Quoting(partial(inner, planted=planted), *script, behind=[TextDelta(own), STOP])
+                    model = Quoting(partial(inner, planted=planted), *script, then=[TextDelta(own), STOP])
                     bank = Bank(requires_approval=False)
                     tools = ToolRegistry(Tool(read, name="read"), bank.tools)
                     with case(form, place, own):
