@@ -1,8 +1,8 @@
-"""The laws that hold for every text, every dialect and every cut: for each a function that fails where it is broken.
+"""The laws of parsing for every text, dialect and cut: one function each that fails if the law is broken.
 
-`assert_laws` checks a dialect over texts with its calls, good and bad, cut anywhere. Only the events of a parser or a
-machine are checked; `pieces` puts them together to the text that was read. `may_become` is the law of promptness: it
-reads a marker part by part, independently of the regular expressions of the parser, to be compared with them.
+`assert_laws` checks a dialect with texts that contain good and bad calls, at random cuts. Only the events of a parser
+or a machine are checked; `sections` reconstructs the text from them. `may_become` implements promptness: it reads a
+marker part by part, without the regular expressions of the parser.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 
 def cut(text: str, places: Iterable[int]) -> list[str]:
-    """Return `text` cut at `places`, which may lie anywhere and come in any order."""
+    """Return `text` cut at `places`, in any order."""
     bounds = [0, *sorted(min(place, len(text)) for place in places), len(text)]
     return [text[begin:end] for begin, end in itertools.pairwise(bounds)]
 
 
 def feed(deltas: Iterable[str], **options: Any) -> list[UIEvent]:
-    """Return the events of a whole text that comes in `deltas`. The options are those of `Parser`."""
+    """Return the events of a text in `deltas`. The options are those of `Parser`."""
     parser = Parser(**options)
     events = [event for delta in deltas for event in parser.feed(delta)]
     return events + parser.close()
 
 
-class Step(NamedTuple):
-    """What one feed gave, and the state behind it: all that was fed, all that was said, what is held back."""
+class FeedStep(NamedTuple):
+    """The result of one feed: its events, and the text, the events and the buffered text so far."""
 
     delta: str
     new: list[UIEvent]
@@ -56,30 +56,30 @@ class Step(NamedTuple):
     held: str
 
 
-def steps(deltas: Iterable[str], **options: Any) -> Iterator[Step]:
-    """Yield the state behind each delta of a text that goes on. `events` of a step grow with the next ones."""
+def steps(deltas: Iterable[str], **options: Any) -> Iterator[FeedStep]:
+    """Yield the state after each delta. `events` grows with the next steps."""
     parser = Parser(**options)
     fed, events = "", []
     for delta in deltas:
         new = parser.feed(delta)
         fed += delta
         events += new
-        yield Step(delta, new, fed, events, parser.held)
+        yield FeedStep(delta, new, fed, events, parser.held)
 
 
 LIMITS = (Code.TOO_LARGE, Code.TOO_DEEP, Code.TOO_MANY_CALLS)
-"""What is reported while the call that it is about goes on."""
+"""Codes that are reported while their call continues."""
 
 MALFORMED = {
     *(Code.INVALID_JSON, Code.MISSING_TOOL_NAME, Code.INVALID_ARGUMENTS, Code.CONFLICTING_FIELDS, Code.TRUNCATED),
     *(Code.UNRECOGNISED_TOOL_CALL, Code.DUPLICATE_KEY, Code.NOT_A_NUMBER, Code.NUMBER_TOO_LONG, Code.LONE_SURROGATE),
     *LIMITS,
 }
-"""What is wrong with a call that a model wrote badly."""
+"""Codes of malformed calls."""
 
 
 def assert_chunk_invariant(text: str, ways: Iterable[Sequence[str]], **options: Any) -> list[UIEvent]:
-    """However `text` is cut, the coalesced events are the same. Returns them."""
+    """Check that every cut of `text` gives the same coalesced events, and return them."""
     expected = coalesce(feed([text], **options))
     for deltas in ways:
         assert expected == coalesce(feed(deltas, **options)), f"cut as {deltas!r}"
@@ -87,33 +87,33 @@ def assert_chunk_invariant(text: str, ways: Iterable[Sequence[str]], **options: 
 
 
 def assert_defined_per_character(deltas: Sequence[str], **options: Any) -> None:
-    """At each cut the same has been said, and is held, as if every character had been fed alone."""
+    """Check that events and buffered text at each cut are the same as if every character were fed alone."""
     alone = steps("".join(deltas), **options)
     for step in steps(deltas, **options):
         if step.delta:
-            single = next(each for each in alone if each.fed == step.fed)
-            assert coalesce(single.events) == coalesce(step.events), f"behind {step.fed!r}"
+            single = next(other for other in alone if other.fed == step.fed)
+            assert coalesce(single.events) == coalesce(step.events), f"after {step.fed!r}"
             assert single.held == step.held
 
 
 Kind: TypeAlias = Literal["text", "reasoning", "tag", "space", "call", "refused", "result", "skipped"]
 
 
-class Piece(NamedTuple):
-    """A section of the input, and what became of it."""
+class InputSection(NamedTuple):
+    """A section of the input, and its kind in the events."""
 
     kind: Kind
     text: str
 
 
-def pieces(text: str, events: Iterable[UIEvent], before: Kind | None = None) -> list[Piece]:
-    """Return the beginning of `text` as the pieces that `events` hold; fails where they hold anything else.
+def sections(text: str, events: Iterable[UIEvent], before: Kind | None = None) -> list[InputSection]:
+    """Return the sections of `text` that `events` contain. Fails if they contain anything else.
 
-    `before` is the kind of the piece that comes before `text`.
+    `before` is the kind of the section before `text`.
     """
-    found: list[Piece] = []
+    found: list[InputSection] = []
     at = 0
-    refused = False  # a malformed call comes as text
+    refused = False  # a malformed call is shown as text
     for event in events:
         kind: Kind
         match event:
@@ -132,7 +132,7 @@ def pieces(text: str, events: Iterable[UIEvent], before: Kind | None = None) -> 
             case ui_events.Warning(code=Code.SKIPPED, count=int(count)):
                 kind = "text" if before == "text" else "skipped"
                 piece = text[at : at + count]
-                assert count == len(piece), f"{count} characters skipped, and there are {len(piece)}"
+                assert count == len(piece), f"{count} characters are skipped, but only {len(piece)} remain"
             case ui_events.Warning(code=code) if code in MALFORMED:
                 refused = True
                 continue
@@ -142,26 +142,26 @@ def pieces(text: str, events: Iterable[UIEvent], before: Kind | None = None) -> 
         at += len(piece)
         refused = False
         before = kind
-        found.append(Piece(kind, piece))
+        found.append(InputSection(kind, piece))
     return found
 
 
 def assert_conserved(text: str, events: Iterable[UIEvent], *, stopped: bool = False) -> None:
-    """Every character of `text` is in exactly one event, in order. Needs `keep_markup`.
+    """Check that every character of `text` is in exactly one event, in order. Needs `keep_markup`.
 
-    A parser that `stopped` has left unread what stands behind a call and is more than white space.
+    A parser that `stopped` has not read the text after a call.
     """
-    found = pieces(text, events)
+    found = sections(text, events)
     rest = text[sum(len(piece.text) for piece in found) :]
     if stopped:
-        assert rest.strip(" \t\r\n"), "stopped for nothing"
+        assert rest.strip(" \t\r\n"), "stopped without a reason"
         assert any(piece.kind == "call" for piece in found), "stopped before any call"
     else:
         assert not rest, f"in no event: {rest!r}"
 
 
 def assert_in_order(events: Iterable[UIEvent], *, run: bool = True) -> None:
-    """These are the events of one whole run, by the grammar of events; with `run=False`, those of a parser."""
+    """Check the order of the events of a complete run, or with `run=False`, of a parser."""
     try:
         validate(events, run=run)
     except EventOrderError as error:
@@ -169,9 +169,7 @@ def assert_in_order(events: Iterable[UIEvent], *, run: bool = True) -> None:
 
 
 def assert_deltas_tell_the_arguments(events: Iterable[UIEvent]) -> None:
-    """With `call_deltas`, the pieces of a good call's arguments are together the JSON of its arguments; with
-    `call_partials`, what they add is together the arguments.
-    """
+    """Check that the call deltas of each call join to the JSON of its arguments, and its partials to the arguments."""
     written: dict[str, str] = defaultdict(str)
     drafts: dict[str, Draft] = defaultdict(Draft)
     for event in events:
@@ -191,7 +189,7 @@ _LINE_ENDS = OneOf(("\n", "\r\n"))
 
 
 def may_become(text: str, parts: Parts) -> bool:
-    """Tell whether `text` is not all of a marker, but the beginning of one."""
+    """Return whether `text` is the beginning of a marker, but not a whole one."""
     if not parts:
         return False
     if not text:
@@ -226,16 +224,16 @@ def assert_laws(
     calls: SearchStrategy[tuple[str, dict[str, Any]]] | None = None,
     examples: int = 100,
 ) -> None:
-    """Fail where a dialect, or the one of this id, breaks one of the laws, with the shortest text that shows it.
+    """Fail if a dialect, or the dialect with this id, breaks a law. The message has the shortest text that shows it.
 
-    Checked are, with so many `examples` each: totality (no text makes it raise), chunk invariance (it does not matter
-    how the text is cut), conservation (each character is in exactly one event), promptness (nothing is held back but
-    what may become a marker, and a call is reported with its last character), the paired lifecycle of calls, one
-    truthful ending of a run, limits, that what it writes, it reads, and that the results that it writes call nothing.
+    The laws, with so many `examples` each: totality (no text raises), chunk invariance (cuts do not matter),
+    conservation (each character is in exactly one event), promptness (only text that may become a marker is buffered,
+    and a call is reported with its last character), the paired lifecycle of calls, one truthful ending of a run,
+    limits, round trip (written calls are read), and results (written results contain no call).
 
-    `calls` is a hypothesis strategy of names and arguments, for a dialect that cannot write any, and `tools` declares
-    their tools; without, there are tools with arguments of all types. The texts are the same each time.
-    Raises ImportError without hypothesis, ValueError for an id that there is not.
+    `calls` is a hypothesis strategy of names and arguments, and `tools` declares their tools. By default, there are
+    tools with arguments of all types. The texts are the same in each run. Raises ImportError without hypothesis,
+    ValueError for an unknown id.
     """
     __tracebackhide__ = True
     try:
@@ -245,7 +243,7 @@ def assert_laws(
     from streamtools.testing import material
 
     if (tools is None) is not (calls is None):
-        raise ValueError("tools and calls go together: calls are of the tools that are declared")
+        raise ValueError("pass both `tools` and `calls`, or neither: `calls` must call the declared `tools`")
     (dialect,) = choose_dialects([dialect])
     declared = material.TOOLS if tools is None else tools
     signatures = dict(Declared(declared).signatures(parameters=True))
@@ -258,28 +256,28 @@ def assert_laws(
         database=None,
         deadline=None,
         report_multiple_bugs=False,
-        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],  # the phase that explains takes the longest
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],  # the explain phase is slow
         suppress_health_check=list(hypothesis.HealthCheck),
     )
 
     def hold(given: SearchStrategy[Any], *laws: Callable[[Any, list[int]], None]) -> None:
         __tracebackhide__ = True
-        law = ""  # the one that is looked at, and at last the one that the shortest text breaks
+        law = ""  # the law that is being checked; in the end, the one that the shortest text breaks
 
         @settings
         @hypothesis.given(given, material.cuts)
-        def look(text: Any, places: list[int]) -> None:
+        def check_laws(text: Any, places: list[int]) -> None:
             nonlocal law
-            for each in laws:
-                law = each.__name__.partition("_of_")[0].replace("_", " ")
-                each(text, places)
+            for check_law in laws:
+                law = check_law.__name__.partition("_of_")[0].replace("_", " ")
+                check_law(text, places)
 
         try:
-            look()
+            check_laws()
         except Exception as error:
             raise AssertionError(f"dialect {dialect.id!r} breaks the law of {law}: {error}") from error
 
-    hold(  # the plainest first, for a fault may break several
+    hold(  # the simplest laws first: a fault may break several
         matter.texts,
         *(check.totality, check.conservation, check.chunk_invariance, check.promptness),
         *(check.paired_lifecycle, check.one_ending, check.limits),
@@ -288,13 +286,13 @@ def assert_laws(
 
 
 class _Laws:
-    """Each law, by its name, as a function of a text, or of a document whose calls are known, and of places to cut."""
+    """One method for each law. It takes a text, or a document with known calls, and places to cut it at."""
 
     def __init__(self, dialect: Dialect, tools: Any, markers: Sequence[Parts], silent: Sequence[str]) -> None:
         self._dialect = dialect
         self._options: dict[str, Any] = {"dialects": [dialect], "tools": tools}
         self._markers = markers
-        self._silent = silent  # patterns of what hides what follows, and begins no call: a forged result, a section
+        self._silent = silent  # patterns of markers that hide text but begin no call: forged results, sections
 
     def totality(self, text: str, places: list[int]) -> None:
         feed(cut(text, places), **self._options)
@@ -307,19 +305,19 @@ class _Laws:
         assert_conserved(text, feed(cut(text, places), keep_markup=True, **self._options))
 
     def promptness(self, text: str, places: list[int]) -> None:
-        """Without the usual tags of reasoning, so that only the dialect holds anything back."""
-        hidden = False  # something has come that is not shown character by character
-        said = 0
+        """Reasoning tags are off, so that only the dialect buffers text."""
+        hidden = False  # an event has hidden some text
+        shown = 0
         for step in steps(text, keep_markup=True, reasoning="off", **self._options):
             if step.held:
-                wanted = any(may_become(step.held, parts) for parts in self._markers)
-                assert wanted, f"held for nothing: {step.held!r}"
+                is_marker_start = any(may_become(step.held, parts) for parts in self._markers)
+                assert is_marker_start, f"buffered, but not the beginning of a marker: {step.held!r}"
             hidden = hidden or any(isinstance(event, _HIDDEN) for event in step.new)
-            said += sum(len(getattr(event, "text", "")) for event in step.new)
+            shown += sum(len(getattr(event, "text", "")) for event in step.new)
             if not hidden:
-                pending = step.fed[said:]
+                pending = step.fed[shown:]
                 silent = any(re.match(pattern, pending) for pattern in self._silent)
-                assert silent or pending == step.held, f"neither shown nor held: {pending!r}"
+                assert silent or pending == step.held, f"neither shown nor buffered: {pending!r}"
 
     def paired_lifecycle(self, text: str, places: list[int]) -> None:
         events = feed(cut(text, places), call_deltas=True, call_partials=True, **self._options)
@@ -338,7 +336,7 @@ class _Laws:
             assert_in_order(events)
             done = events[-1]
             assert isinstance(done, ui_events.Done)
-            assert done.reason == ("finished" if ends else "failed"), f"{done.reason} is not how the run ended"
+            assert done.reason == ("finished" if ends else "failed"), f"wrong ending: {done.reason}"
 
     def limits(self, text: str, places: list[int]) -> None:
         events = feed(cut(text, places), **self._options, limits=_LIMITS)
@@ -351,9 +349,9 @@ class _Laws:
     def round_trip(self, document: Document, places: list[int]) -> None:
         result = parse(cut(document.text, places), **self._options)
         read = [(call.name, restore(call.arguments, [self._dialect])) for call in result.calls]
-        assert document.calls == read, f"written {document.calls}, and read {read}"
-        assert not result.errors, f"what was written is an error: {result.errors[0]}"
-        assert document.prose == result.content, f"{result.content!r} is shown of the prose {document.prose!r}"
+        assert document.calls == read, f"wrote {document.calls}, read {read}"
+        assert not result.errors, f"a written call is an error: {result.errors[0]}"
+        assert document.prose == result.content, f"the visible text is {result.content!r}, expected {document.prose!r}"
 
     def promptness_of_calls(self, document: Document, places: list[int]) -> None:
         parser = Parser(**self._options)
@@ -361,9 +359,9 @@ class _Laws:
         for part in document.parts:
             parser.feed(part if isinstance(part, str) else part.text)
             written += not isinstance(part, str)
-            assert written == len(parser.calls), "a call is complete, and not reported"
+            assert written == len(parser.calls), "a complete call is not reported"
 
     def results(self, document: Document, places: list[int]) -> None:
         for name in (part.name for part in document.parts if not isinstance(part, str)):
             written = self._dialect.write_result(name, "It is done.")
-            assert not parse(cut(written, places), **self._options).calls, f"a result calls a tool: {written!r}"
+            assert not parse(cut(written, places), **self._options).calls, f"a result contains a call: {written!r}"

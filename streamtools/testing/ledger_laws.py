@@ -1,6 +1,6 @@
-"""The laws that every ledger keeps, whatever it writes into: what `CallLedger` promises, as functions that fail.
+"""The laws of `CallLedger`, as functions that fail for a ledger that breaks them.
 
-Time is told by a clock that only the laws move, so that leases and ages end without anybody waiting.
+A virtual clock is advanced by the laws, so that leases expire without waiting.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from streamtools.tools import CallLedger, Claim, Entry, ToolOutcome
 from streamtools.tools.ledger import CLOCK_SLACK
 
 MakeLedger: TypeAlias = Callable[[Callable[[], float]], AbstractAsyncContextManager[CallLedger]]
-"""Makes a ledger in which nothing is written yet, that takes its time from the function that it is given."""
+"""Creates an empty ledger that reads the time from the given function."""
 
 _CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="native")
 _DONE = ToolOutcome(call=_CALL, result={"paid": True}, text='{"paid":true}', error=None, message=None, elapsed=0.5)
 
 
 async def assert_ledger_laws(make_ledger: MakeLedger) -> None:
-    """Hold a ledger to what `CallLedger` promises; fails with AssertionError where a law is broken, which it tells.
+    """Check a ledger against the laws of `CallLedger`. Raises AssertionError with the broken law.
 
-    `make_ledger(clock)` is an asynchronous context manager of a ledger in which nothing is written; it is entered once
-    for each law. `clock()` tells the seconds since 1970 that the ledger has to go by. The ledger's own `lease` and
-    `keep` are what is tried; one of `keep` less than a minute is too short to try.
+    `make_ledger(clock)` is an asynchronous context manager that returns an empty ledger. It is entered once for each
+    law. `clock()` returns the seconds since 1970 that the ledger must use. The ledger's own `lease` and `keep` are
+    tested; `keep` must be at least a minute.
     """
     for law in _LAWS:
         clock = VirtualClock(1_700_000_000.0)
@@ -44,36 +44,36 @@ async def assert_ledger_laws(make_ledger: MakeLedger) -> None:
                 raise AssertionError(f"{law.__doc__}\n{error!r}") from error
 
 
-async def _there(ledger: CallLedger, call: ToolCall = _CALL) -> Entry:
-    entry = await ledger.begin("run_1", call, Claim(holder="somebody else"))
-    assert entry is not None, f"{call.id} begins, though it has begun"
+async def _entry(ledger: CallLedger, call: ToolCall = _CALL) -> Entry:
+    entry = await ledger.begin("run_1", call, Claim(holder="another holder"))
+    assert entry is not None, f"{call.id} begins a second time"
     return entry
 
 
-def _another(number: int) -> ToolCall:
+def _other_call(number: int) -> ToolCall:
     return ToolCall(id=f"call_{number}", name="pay", arguments={}, dialect="native")
 
 
-async def _is_refused(asked: Awaitable[object]) -> bool:
+async def _is_refused(request: Awaitable[object]) -> bool:
     try:
-        await asked
+        await request
     except CallRefused:
         return True
     return False
 
 
 async def _begins_once(ledger: CallLedger, clock: VirtualClock) -> None:
-    """A call begins once: who comes second is told what is known of it."""
+    """A call begins once. The second caller gets its entry."""
     assert await ledger.begin("run_1", _CALL) is None
-    assert (await _there(ledger)).is_unknown
+    assert (await _entry(ledger)).is_unknown
     await ledger.finish("run_1", _DONE)
-    assert (await _there(ledger)).outcome == _DONE
-    await ledger.finish("run_1", (await _there(ledger)).with_result(error="lost"))
-    assert (await _there(ledger)).outcome == _DONE, "what is written already stands"
+    assert (await _entry(ledger)).outcome == _DONE
+    await ledger.finish("run_1", (await _entry(ledger)).with_result(error="lost"))
+    assert (await _entry(ledger)).outcome == _DONE, "the first outcome stays"
 
 
-async def _of_many_one_begins(ledger: CallLedger, clock: VirtualClock) -> None:
-    """Of many that ask at the same time, exactly one begins."""
+async def _begins_once_concurrently(ledger: CallLedger, clock: VirtualClock) -> None:
+    """If many callers begin the same call at the same time, exactly one begins it."""
     entries: list[Entry | None] = []
 
     async def begin(number: int) -> None:
@@ -85,8 +85,8 @@ async def _of_many_one_begins(ledger: CallLedger, clock: VirtualClock) -> None:
     assert entries.count(None) == 1
 
 
-async def _tells_calls_apart(ledger: CallLedger, clock: VirtualClock) -> None:
-    """Another run, another id, another name and other arguments each make another call."""
+async def _distinguishes_calls(ledger: CallLedger, clock: VirtualClock) -> None:
+    """A call with another run, id, name or arguments is another call."""
     await ledger.begin("run_1", _CALL)
     others: list[dict[str, Any]] = [{"id": "call_2"}, {"name": "look"}, {"arguments": {"to": "Bob"}}, {"arguments": {}}]
     for change in others:
@@ -94,58 +94,58 @@ async def _tells_calls_apart(ledger: CallLedger, clock: VirtualClock) -> None:
     assert await ledger.begin("run_2", _CALL) is None
 
 
-async def _is_held(ledger: CallLedger, clock: VirtualClock) -> None:
-    """While its holder comes back, the end of a call is not unknown; who asks again has it still, and only who has it
-    may leave it."""
+async def _renews_leases(ledger: CallLedger, clock: VirtualClock) -> None:
+    """While its holder renews the lease, a call is running. The holder can begin it again, and only the holder can
+    release it."""
     assert await ledger.begin("run_1", _CALL, Claim(holder="h")) is None
-    assert await ledger.begin("run_1", _CALL, Claim(holder="h")) is None, "an answer may be lost"
+    assert await ledger.begin("run_1", _CALL, Claim(holder="h")) is None, "the response may have been lost"
     for _ in range(5):
         clock.now += min(ledger.lease, 15.0) * 2 / 3
-        assert (await _there(ledger)).is_running
+        assert (await _entry(ledger)).is_running
         await ledger.hold("run_1", _CALL, "h", ledger.lease)
-    await ledger.hold("run_1", _CALL, "somebody else", 0)
-    assert (await _there(ledger)).held
+    await ledger.hold("run_1", _CALL, "another holder", 0)
+    assert (await _entry(ledger)).held
     await ledger.hold("run_1", _CALL, "h", 0)
-    assert (await _there(ledger)).is_unknown
-    assert (await _there(ledger)).ended == clock.now
-    assert await ledger.begin("run_1", _CALL, Claim(holder="h")) is not None, "it was left"
+    assert (await _entry(ledger)).is_unknown
+    assert (await _entry(ledger)).ended == clock.now
+    assert await ledger.begin("run_1", _CALL, Claim(holder="h")) is not None, "it was released"
 
 
-async def _leases_end(ledger: CallLedger, clock: VirtualClock) -> None:
-    """When a lease is over nobody knows more, until the holder says so after all."""
+async def _expires_leases(ledger: CallLedger, clock: VirtualClock) -> None:
+    """When a lease has expired, the outcome is unknown, until the holder reports it."""
     if ledger.lease == math.inf:
         return
     await ledger.begin("run_1", _CALL, Claim(holder="h"))
     clock.now += ledger.lease - 1e-3
-    assert (await _there(ledger)).is_running
+    assert (await _entry(ledger)).is_running
     clock.now += 2e-3
-    assert (await _there(ledger)).is_unknown
+    assert (await _entry(ledger)).is_unknown
     await ledger.finish("run_1", _DONE)
-    assert not await ledger.resolve("run_1", (await _there(ledger)).with_result(error="lost"))
-    assert (await _there(ledger)).outcome == _DONE
+    assert not await ledger.resolve("run_1", (await _entry(ledger)).with_result(error="lost"))
+    assert (await _entry(ledger)).outcome == _DONE
 
 
 async def _fences(ledger: CallLedger, clock: VirtualClock) -> None:
-    """Nothing begins under an older epoch than the run's, whether it was raised by a claim or by a call."""
+    """No call begins with an older epoch than the run has, whether a fence or a call raised it."""
     await ledger.begin("run_1", _CALL, Claim(epoch=1))
     await ledger.fence("run_1", 2)
-    assert await _is_refused(ledger.begin("run_1", _another(2), Claim(epoch=1)))
-    assert await _is_refused(ledger.begin("run_1", _CALL, Claim(epoch=1))), "nor is it told what is there"
-    assert await ledger.begin("run_1", _another(2), Claim(epoch=2)) is None, "what was refused was not written"
-    assert await ledger.begin("run_1", _another(3), Claim(epoch=3)) is None
+    assert await _is_refused(ledger.begin("run_1", _other_call(2), Claim(epoch=1)))
+    assert await _is_refused(ledger.begin("run_1", _CALL, Claim(epoch=1))), "the entry is not returned either"
+    assert await ledger.begin("run_1", _other_call(2), Claim(epoch=2)) is None, "a refused call is not written"
+    assert await ledger.begin("run_1", _other_call(3), Claim(epoch=3)) is None
     assert await _is_refused(ledger.fence("run_1", 2))
-    assert await _is_refused(ledger.begin("run_1", _another(4)))
+    assert await _is_refused(ledger.begin("run_1", _other_call(4)))
     assert await ledger.begin("run_2", _CALL) is None, "it is another run"
-    await ledger.finish("run_1", _DONE)  # its tool has run, whoever drives the run now
+    await ledger.finish("run_1", _DONE)  # the tool has run, although the run has a new owner
     assert (await ledger.entries("run_1"))[0].outcome == _DONE
 
 
-async def _fences_under_way(ledger: CallLedger, clock: VirtualClock) -> None:
-    """Where calls begin while a run is taken over, each that begins is there for who has taken it."""
+async def _fences_during_takeover(ledger: CallLedger, clock: VirtualClock) -> None:
+    """If calls begin while a run is taken over, the new owner sees each call that has begun."""
     begun: set[str] = set()
 
     async def begin(scope: str, number: int) -> None:
-        call = _another(number)
+        call = _other_call(number)
         if not await _is_refused(ledger.begin(scope, call, Claim(epoch=1))):
             begun.add(f"{scope} {call.id}")
 
@@ -162,14 +162,15 @@ async def _fences_under_way(ledger: CallLedger, clock: VirtualClock) -> None:
 
 
 async def _lists(ledger: CallLedger, clock: VirtualClock) -> None:
-    """Entries are listed, the oldest first, in pages, of one run, of one owner, or those that somebody looks into."""
+    """Entries are listed in pages, the oldest first: all, those of a run or an owner, or those with an unknown
+    outcome."""
     ann, bob = ledger.of("ann"), ledger.of("bob")
     for number in range(4):
-        await (bob if number == 3 else ann).begin(f"run_{number % 2}", _another(number), Claim(holder="h"))
+        await (bob if number == 3 else ann).begin(f"run_{number % 2}", _other_call(number), Claim(holder="h"))
         clock.now += 1
     began = clock.now - 4
     await ledger.finish("run_0", (await ledger.entries())[0].with_result("paid"))
-    await ledger.hold("run_1", _another(1), "h", 0)
+    await ledger.hold("run_1", _other_call(1), "h", 0)
 
     async def ids(ledger: CallLedger, *given: Any, **wanted: Any) -> list[str]:
         return [entry.call.id for entry in await ledger.entries(*given, **wanted)]
@@ -185,31 +186,31 @@ async def _lists(ledger: CallLedger, clock: VirtualClock) -> None:
 
 
 async def _is_resolved_once(ledger: CallLedger, clock: VirtualClock) -> None:
-    """What somebody has found out is told once, of a call that nobody runs, and not by another owner."""
+    """An outcome can be resolved once, for a call that is not running, and not by another owner."""
     mine, others = ledger.of("ann"), ledger.of("bob")
     await mine.begin("run_1", _CALL, Claim(holder="h"))
     (entry,) = await ledger.entries()
-    assert not await ledger.resolve("run_1", entry.with_result({"paid": True})), "somebody runs it"
+    assert not await ledger.resolve("run_1", entry.with_result({"paid": True})), "it is running"
     await ledger.hold("run_1", _CALL, "h", 0)
-    assert not await others.resolve("run_1", entry.with_result(error="no money")), "it is another's"
+    assert not await others.resolve("run_1", entry.with_result(error="no money")), "it belongs to another owner"
     assert await mine.resolve("run_1", entry.with_result({"paid": True}))
-    assert not await mine.resolve("run_1", entry.with_result(error="no money")), "it was told"
-    assert not await mine.resolve("run_2", entry.with_result(error="no money")), "there is no such call"
-    outcome = (await _there(ledger)).outcome
+    assert not await mine.resolve("run_1", entry.with_result(error="no money")), "it was resolved"
+    assert not await mine.resolve("run_2", entry.with_result(error="no money")), "this call does not exist"
+    outcome = (await _entry(ledger)).outcome
     assert outcome is not None
     assert (outcome.result, outcome.text, outcome.error) == ({"paid": True}, '{"paid":true}', None)
 
 
 async def _prunes(ledger: CallLedger, clock: VirtualClock) -> None:
-    """What is pruned is old, nobody runs it, no suspension names it, and it is no other owner's."""
-    plain, named, held, lost, late = (_another(number) for number in range(5))
+    """Pruned entries are old, not running, not needed by a suspension, and not of another owner."""
+    plain, named, held, lost, late = (_other_call(number) for number in range(5))
     await ledger.begin("run_1", plain, Claim(holder="h", until=0))
     await ledger.begin("run_1", named, Claim(holder="h", until=clock.now + 5))
     await ledger.begin("run_1", held, Claim(holder="h", until=0))
     await ledger.begin("run_1", lost, Claim(until=0))
-    await ledger.begin("run_1", late, Claim(holder="h", until=clock.now - 5))  # by another clock it is not
+    await ledger.begin("run_1", late, Claim(holder="h", until=clock.now - 5))  # another clock may disagree
     for call in plain, named, late:
-        await ledger.finish("run_1", (await _there(ledger, call)).with_result())
+        await ledger.finish("run_1", (await _entry(ledger, call)).with_result())
     clock.now += 1
     await ledger.hold("run_1", held, "h", ledger.lease)
     assert await ledger.prune(2) == 0
@@ -223,9 +224,9 @@ async def _prunes(ledger: CallLedger, clock: VirtualClock) -> None:
 
 
 async def _keeps(ledger: CallLedger, clock: VirtualClock) -> None:
-    """What has ended, or was left, goes by itself, and not too soon; a call that may be at work does not."""
+    """Ended and released entries expire after `keep`. A call that may be running does not expire."""
     await ledger.fence("run_1", 1)
-    ended, left, begun = (_another(number) for number in range(3))
+    ended, left, begun = (_other_call(number) for number in range(3))
     for call in ended, left, begun:
         await ledger.begin("run_1", call, Claim(holder="h", epoch=1))
     (entry, *_) = await ledger.entries()
@@ -237,39 +238,38 @@ async def _keeps(ledger: CallLedger, clock: VirtualClock) -> None:
     clock.now += 1 + CLOCK_SLACK
     await ledger.begin("run_3", _CALL)
     assert [entry.call for entry in await ledger.entries()] == [begun, _CALL, _CALL]
-    await ledger.begin("run_3", _another(3), Claim(epoch=1))
-    assert await ledger.begin("run_1", _another(4)) is None, "and so does an epoch"
+    await ledger.begin("run_3", _other_call(3), Claim(epoch=1))
+    assert await ledger.begin("run_1", _other_call(4)) is None, "an epoch expires, too"
 
 
-async def _takes_any_text(ledger: CallLedger, clock: VirtualClock) -> None:
-    """No text of a result keeps a call from being done: half a surrogate pair, from a file name say, or a NUL."""
+async def _stores_any_text(ledger: CallLedger, clock: VirtualClock) -> None:
+    """Any text of a result can be stored, also half of a surrogate pair or a null character."""
     await ledger.begin("run_1", _CALL)
     text = "\ud800 \0 \u2028 €"
     await ledger.finish("run_1", ToolOutcome(call=_CALL, result=text, text=text, error=None, message=None, elapsed=0.5))
-    assert (await _there(ledger)).outcome is not None
+    assert (await _entry(ledger)).outcome is not None
 
 
-async def _can_be_cancelled(ledger: CallLedger, clock: VirtualClock) -> None:
-    """Who is cancelled waits for nothing more, and the ledger goes on; what was to begin has begun for its holder, or
-    can."""
+async def _survives_cancellation(ledger: CallLedger, clock: VirtualClock) -> None:
+    """After a cancelled `begin`, the ledger works, and the call has begun for its holder, or can begin."""
     for number in range(5):
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(ledger.begin, "run_1", _another(number), Claim(holder="h"))
+                tasks.start_soon(ledger.begin, "run_1", _other_call(number), Claim(holder="h"))
                 for _ in range(number):
                     await anyio.lowlevel.checkpoint()
                 scope.cancel()
     for number in range(5):
-        assert await ledger.begin("run_1", _another(number), Claim(holder="h")) is None
+        assert await ledger.begin("run_1", _other_call(number), Claim(holder="h")) is None
 
 
 async def _agrees_with_a_model(ledger: CallLedger, clock: VirtualClock) -> None:
-    """Whatever happens in whatever order, a call begins once, has one outcome, and none under an older epoch."""
-    chance = random.Random(1)  # noqa: S311 - the same each time
-    epoch, state = 0, dict[int, tuple[str, ToolOutcome | None]]()  # who runs it, "" for nobody, and what came of it
+    """In any order of operations, a call begins once, has one outcome, and does not begin with an older epoch."""
+    chance = random.Random(1)  # noqa: S311 - must be reproducible
+    epoch, state = 0, dict[int, tuple[str, ToolOutcome | None]]()  # the holder, "" for none, and the outcome
     for step in range(150):
         number, holder, given = chance.randrange(4), chance.choice("gh"), chance.randrange(max(0, epoch - 1), epoch + 1)
-        call, claim = _another(number), Claim(holder=holder, epoch=given)
+        call, claim = _other_call(number), Claim(holder=holder, epoch=given)
         outcome = Entry(scope="run_1", call=call, began=0, until=0).with_result(step)
         known, ended = state.get(number, ("", None))
         match chance.choice(("begin", "begin", "leave", "finish", "resolve", "fence", "wait")):
@@ -301,6 +301,18 @@ async def _agrees_with_a_model(ledger: CallLedger, clock: VirtualClock) -> None:
 
 
 _LAWS = (
-    *(_begins_once, _of_many_one_begins, _tells_calls_apart, _is_held, _leases_end, _fences, _fences_under_way),
-    *(_lists, _is_resolved_once, _prunes, _keeps, _takes_any_text, _can_be_cancelled, _agrees_with_a_model),
+    _begins_once,
+    _begins_once_concurrently,
+    _distinguishes_calls,
+    _renews_leases,
+    _expires_leases,
+    _fences,
+    _fences_during_takeover,
+    _lists,
+    _is_resolved_once,
+    _prunes,
+    _keeps,
+    _stores_any_text,
+    _survives_cancellation,
+    _agrees_with_a_model,
 )

@@ -1,9 +1,9 @@
-"""What every log of runs has to keep, whoever wrote it and wherever it keeps the events.
+"""The laws of `EventLog`, the log of runs.
 
     async def test_my_log():
-        await assert_log_laws(lambda: my_log())  # an asynchronous context manager that gives an empty log
+        await assert_log_laws(lambda: my_log())  # an asynchronous context manager that returns an empty log
 
-A fault raises AssertionError that names the law, with what came and what should have.
+A broken law raises AssertionError with its name, and the actual and expected values.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ from streamtools.events import Done, Start, Text, UIEvent, Warning
 if TYPE_CHECKING:
     from streamtools.runs import EventLog
 
-_SECONDS = 30.0  # that a law may take, in which a log that has lost something would be waited for
+_TIMEOUT_S = 30.0  # a log that has lost an event would wait forever
 _KEY = "ann/run%201"
 
 
 async def assert_log_laws(make_log: Callable[[], AbstractAsyncContextManager[EventLog]]) -> None:
-    """Fail where a log breaks one of the laws of `streamtools.runs.EventLog`. Each law gets an empty log.
+    """Check a log against the laws of `streamtools.runs.EventLog`. Each law gets an empty log.
 
-    Checked are: what was appended is read, in order, from every position; readers that wait get what comes, each all of
-    it; an event that is appended again changes nothing; a read that is cancelled takes nothing; a position that the run
-    never reached gets one `warning(resync)` and then everything; nothing is found under another key; a reader ends
-    behind `done`.
+    The laws: appended events are read in order, from every position. Waiting readers each get all new events. An event
+    that is appended again changes nothing. A cancelled read takes nothing. A position that the run never reached gets
+    one `warning(resync)` and then all events. Nothing is found under another key. A reader ends after `done`.
     """
-    for law in (_order, _live, _again, _cancelled, _resync, _unknown):
+    for law in (_order, _live, _append_again, _cancelled, _resync, _unknown):
         async with make_log() as log:
-            with anyio.move_on_after(_SECONDS) as scope:
+            with anyio.move_on_after(_TIMEOUT_S) as scope:
                 await law(log)
-            _check(not scope.cancelled_caught, law, "it waits for ever", "")
+            _check(not scope.cancelled_caught, law, "it waits forever", "")
 
 
 def _run(texts: int) -> list[UIEvent]:
@@ -81,12 +80,12 @@ async def _live(log: EventLog) -> None:
         _check(got == events[after:], _live, got, events[after:])
 
 
-async def _again(log: EventLog) -> None:
+async def _append_again(log: EventLog) -> None:
     events = _run(4)
     await _append(log, events[:4])
     await _append(log, [Text("another", seq=3), *events[3:]])
     got = await _read(log)
-    _check(got == events, _again, got, events)
+    _check(got == events, _append_again, got, events)
 
 
 async def _cancelled(log: EventLog) -> None:
@@ -96,9 +95,9 @@ async def _cancelled(log: EventLog) -> None:
     for event in [*events[1:], None]:
         reading = log.read(_KEY, position)
         with anyio.move_on_after(0.02):
-            async for each in reading:
-                got.append(each)
-                position = each.seq
+            async for received in reading:
+                got.append(received)
+                position = received.seq
         if event is not None:
             await _append(log, [event])
     got += await _read(log, position)
@@ -123,8 +122,8 @@ async def _unknown(log: EventLog) -> None:
         _check(False, _unknown, got, "RunNotFound")
 
 
-def _check(holds: bool, law: Callable[..., Awaitable[object]], got: object, wanted: object) -> None:
+def _check(holds: bool, law: Callable[..., Awaitable[object]], got: object, expected: object) -> None:
     if not holds:
         raise AssertionError(
-            f"the law {law.__name__.strip('_')!r} does not hold: {got!r} in place of {wanted!r}"[:2000]
+            f"the law {law.__name__.strip('_')!r} does not hold: got {got!r}, expected {expected!r}"[:2000]
         )

@@ -1,4 +1,4 @@
-"""Texts for one dialect, good, bad and nearly: what the properties of `assert_laws` read. Needs hypothesis."""
+"""Random texts for one dialect: good calls, bad calls and near misses. `assert_laws` uses them. Needs hypothesis."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MARKDOWN = (
 )  # fmt: skip
 
 CODE = ("`", "``", "\n```\n", "\n~~~\n", "\n> ", "\n- > ", "\n1. ```json\n  ", "\\\\`")
-"""What begins code or a quote."""
+"""Beginnings of code and quotes."""
 
 TAGS = (
     "<think>", "</think>", "<thi", "nk>", "<thinking>", "</thinking>", "<reasoning>", "[THINK]", "[/THINK]", "[/THI",
@@ -41,7 +41,7 @@ STRINGS = (
     "}", '"]}', "\\", "```", "\n\n", "\t\x01", "é😀", "", "'", '"', "\n", " x ", "\nx\n", "a, b", "-1", "2.50",
     "true", "null", "None", "[1]", '{"a": 1}', "&lt;&amp;", "<b>x</b>", "</", "]]>", "<![CDATA[", "\u2028", "0x1f",
 )  # fmt: skip
-"""What is meant to be misread in arguments."""
+"""Strings in arguments that a parser may misread."""
 
 
 KEYS: dict[str, dict[str, Any]] = {
@@ -52,7 +52,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "loud": {"type": "boolean"},
     "words": {"type": "array", "items": {"type": "string"}},
 }
-"""The parameters of every tool that is declared where the caller declares none, with their JSON schemas."""
+"""The parameters of the default tools, with their JSON schemas."""
 
 NAMES = ("f", "get_weather")
 
@@ -65,11 +65,11 @@ _HARMLESS = (
 )  # fmt: skip
 
 cuts = st.lists(st.integers(0, 300), min_size=1, max_size=6)
-"""Places to cut a text at."""
+"""Places at which a text is cut."""
 
 
 class CallInText(NamedTuple):
-    """A call as the dialect writes it."""
+    """A call, as the dialect writes it."""
 
     text: str
     name: str
@@ -78,7 +78,7 @@ class CallInText(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """Prose and calls, in order, and what a reader should see of it."""
+    """Prose and calls, in order, and the expected visible text."""
 
     parts: tuple[str | CallInText, ...]
     prose: str
@@ -89,12 +89,12 @@ class Document:
 
     @property
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """What should be called."""
+        """The expected calls."""
         return [(part.name, part.arguments) for part in self.parts if isinstance(part, CallInText)]
 
 
 def examples(parts: Parts) -> Iterator[str]:
-    """Yield short texts that are the marker."""
+    """Yield short texts that match the marker."""
     return map("".join, product(*map(_examples, parts)))
 
 
@@ -108,12 +108,12 @@ def _examples(part: Part) -> Sequence[str]:
             return words
         case Maybe(inner):
             return ["", *examples(inner)]
-    character = next(each for each in map(chr, range(9, 0x3000)) if re.fullmatch(f"[{part.characters}]", each))
+    character = next(char for char in map(chr, range(9, 0x3000)) if re.fullmatch(f"[{part.characters}]", char))
     return [character * count for count in range(part.least, min(part.most, part.least + 1) + 1)]
 
 
 def openers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Opener]:
-    """Return the openers of a dialect where `tools` are declared: parameters by the names of tools."""
+    """Return the openers of a dialect with these `tools`: parameter names by tool name."""
     found = list(dialect.openers)
     if dialect.openers_for is not None:
         found += dialect.openers_for(tuple(tools))
@@ -123,7 +123,7 @@ def openers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Opener]
 
 
 def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
-    """Return all that may be held back as the beginning of something: markers with what is ahead of them, tags."""
+    """Return all markers and tags whose beginning may be buffered."""
     found: list[Parts] = []
     for opener in openers(dialect, tools):
         whole = (*opener.parts, *opener.ahead)
@@ -135,7 +135,7 @@ def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
 
 
 class Material:
-    """What can be said in one dialect, where `tools` are declared: the names of their parameters by their own."""
+    """Strategies for texts and documents in one dialect. `tools` has the parameter names by tool name."""
 
     def __init__(
         self,
@@ -145,23 +145,23 @@ class Material:
     ) -> None:
         self.openers = openers(dialect, dict(tools))
         self._at_start = any(opener.where == "start" for opener in self.openers)
-        wholes = [
-            *(text for each in self.openers for text in islice(examples((*each.parts, *each.ahead)), 5)),
-            *(text for each in dialect.tags for text in islice(examples(each.parts), 3)),
-            *(closing for each in dialect.tags for closing in (*each.closings, *each.before)),
+        whole_markers = [
+            *(text for opener in self.openers for text in islice(examples((*opener.parts, *opener.ahead)), 5)),
+            *(text for tag in dialect.tags for text in islice(examples(tag.parts), 3)),
+            *(closing for tag in dialect.tags for closing in (*tag.closings, *tag.before)),
         ]
         self.calls = calls.map(lambda call: CallInText(dialect.write_call(*call), *call))
-        self.texts = self._texts(wholes)
+        self.texts = self._texts(whole_markers)
         self.documents = self._documents()
 
-    def _texts(self, wholes: Sequence[str]) -> st.SearchStrategy[str]:
+    def _texts(self, whole_markers: Sequence[str]) -> st.SearchStrategy[str]:
         good = self.calls.map(lambda call: call.text)
-        marks = st.sampled_from(wholes)
+        marks = st.sampled_from(whole_markers)
         halves = st.builds(lambda text, at: text[: 1 + at % len(text)], marks, st.integers(0, 99))
         in_code = st.builds(str.__add__, st.sampled_from(CODE), marks)
         bad = st.builds(_broken, good, st.integers(0, 400), st.sampled_from(["", '"', "}", "{", "x", "\n\n", "\x01"]))
         short = st.builds(lambda text, at: text[: at % (len(text) + 1)], good, st.integers(0, 400))
-        mixed = st.sampled_from([*wholes, *JSON, *PROSE, *MARKDOWN, *TAGS])
+        mixed = st.sampled_from([*whole_markers, *JSON, *PROSE, *MARKDOWN, *TAGS])
         pieces = st.one_of(
             *(marks, halves, in_code, mixed, mixed, mixed, good, good, bad, short, st.text(max_size=3)),
             good.map(lambda text: f"\n{text}\n"),
@@ -170,7 +170,7 @@ class Material:
         return st.builds(str.__add__, st.one_of(marks, good, bad), texts) if self._at_start else texts
 
     def _documents(self) -> st.SearchStrategy[Document]:
-        """Prose without code or quotes, with good calls between, each on a line of its own."""
+        """Return prose without code or quotes, with good calls on separate lines."""
         before = _prose(("\n", " ", "\t") if self._at_start else _HARMLESS)
         pairs = st.lists(st.tuples(before, self.calls), max_size=3).map(chain.from_iterable)
         return st.builds(lambda parts, last: self._document([*parts, "\n" + last]), pairs, _prose(_HARMLESS))
@@ -181,10 +181,10 @@ class Material:
             if isinstance(part, str):
                 shown += part
                 continue
-            begun = (each for each in self.openers if re.match(each.marker.search_pattern(), part.text))
-            for _ in range(next((each.line_feeds for each in begun), 0)):
+            matching = (opener for opener in self.openers if re.match(opener.marker.search_pattern(), part.text))
+            for _ in range(next((opener.line_feeds for opener in matching), 0)):
                 shown = shown.removesuffix("\n")
-            shown += "\0"  # which no line feed before it belongs to
+            shown += "\0"  # a call: the line feeds before it are not part of it
         return Document(tuple(parts), shown.replace("\0", ""))
 
 
@@ -192,13 +192,13 @@ def _prose(parts: Sequence[str]) -> st.SearchStrategy[str]:
     return st.lists(st.sampled_from(parts), max_size=3).map(lambda chosen: "".join(chosen) + "\n")
 
 
-def _broken(text: str, at: int, instead: str) -> str:
+def _broken(text: str, at: int, replacement: str) -> str:
     at = at % (len(text) + 1)
-    return text[:at] + instead + text[at + 1 :]
+    return text[:at] + replacement + text[at + 1 :]
 
 
 def usual_calls() -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
-    """Names and arguments for `TOOLS`, of every type, with strings that are meant to be misread."""
+    """Return names and arguments for `TOOLS`, of every type, with strings that a parser may misread."""
     strings = st.sampled_from(STRINGS) | st.text(max_size=3).filter(str.isprintable)
     integers = st.sampled_from([0, 7, -1, 10**20])
     values: dict[str, st.SearchStrategy[Any]] = {

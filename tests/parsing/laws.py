@@ -23,7 +23,7 @@ from streamtools.parsing.dialects.neutralising import restore
 from streamtools.testing.laws import (
     LIMITS,
     MALFORMED,
-    Step,
+    FeedStep,
     assert_conserved,
     assert_deltas_tell_the_arguments,
     assert_in_order,
@@ -73,13 +73,13 @@ class Reading:
         self.stopped = parser.stopped
 
     @property
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[FeedStep]:
         """The state behind each delta. `events` of a step grow with the next ones."""
         fed, events = "", list[UIEvent]()
         for delta, new, held in self._fed:
             fed += delta
             events += new
-            yield Step(delta, new, fed, events, held)
+            yield FeedStep(delta, new, fed, events, held)
 
     @cached_property
     def events(self) -> list[UIEvent]:

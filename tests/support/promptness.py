@@ -14,7 +14,7 @@ from streamtools.errors import Code
 from streamtools.events import Call, CallStart, Error, Markup, Text, Thinking, UIEvent, Warning
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import DIALECTS
-from streamtools.testing.laws import LIMITS, MALFORMED, Kind, Piece, Step, pieces, steps
+from streamtools.testing.laws import LIMITS, MALFORMED, FeedStep, InputSection, Kind, sections, steps
 from tests.families import MARKERS, TEMPLATE_TAGS
 from tests.families.base import SPACE_AT_START, Marker, Tag
 from tests.support.reference import TAGS, Place, begins_with, is_whole, may_become, place_behind
@@ -29,14 +29,14 @@ def assert_prompt(deltas: Iterable[str], **options: Any) -> None:
     assert_steps_prompt(steps(deltas, **options | {"keep_markup": True}), **options)
 
 
-def assert_steps_prompt(read: Iterable[Step], **options: Any) -> None:
+def assert_steps_prompt(read: Iterable[FeedStep], **options: Any) -> None:
     """The same of a text that has been read with these options and `keep_markup`."""
     transparent = options.get("after_call", "show") == "show" and not options.get("trim")
     announced = options.get("on_malformed", "error") == "error"
-    found: list[Piece] = []
+    found: list[InputSection] = []
     said = 0
     for step in read:
-        new = pieces(step.fed[said:], step.new, found[-1].kind if found else None)
+        new = sections(step.fed[said:], step.new, found[-1].kind if found else None)
         found += new
         said += sum(len(piece.text) for piece in new)
         behind = step.fed[said:]
@@ -67,7 +67,7 @@ class Behind(NamedTuple):
     """What may end the reasoning that is open."""
 
 
-def _read(found: Iterable[Piece], options: dict[str, Any], *, strays: bool) -> Behind:
+def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: bool) -> Behind:
     """Return what has come; a tag behind a call may belong to that call or, with `strays`, is hidden on its own."""
     before = since = ""
     start, called, behind_call = True, False, False
@@ -124,8 +124,8 @@ def _tag(text: str, tags: Iterable[Tag]) -> Tag | None:
     return next((tag for tag in tags if is_whole(text, tag.parts)), None)
 
 
-def _may_be_held(held: str, found: list[Piece], pending: str, options: dict[str, Any]) -> bool:
-    all_of_it = [*found, Piece("text", pending)] if pending else found
+def _may_be_held(held: str, found: list[InputSection], pending: str, options: dict[str, Any]) -> bool:
+    all_of_it = [*found, InputSection("text", pending)] if pending else found
     openings = _openings(_tags(options)) if options.get("in_reasoning") and not all_of_it else []
     if any(may_become(held, (opening,)) for opening in openings):
         return True
@@ -243,7 +243,7 @@ def _refuses(event: UIEvent | None) -> bool:
     return isinstance(event, Warning) and event.code in MALFORMED
 
 
-def _is_late(step: Step) -> bool:
+def _is_late(step: FeedStep) -> bool:
     """Whether a call and text behind it came at once, and not because both were taken for a part of a broken call.
 
     Nor because another call seemed to begin before this one was closed, with a tag that is none where it stands.
