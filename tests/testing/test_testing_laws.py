@@ -200,8 +200,8 @@ def always_finish(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "law"),
     [
-        (hold_back_one_too_long, "promptness: held for nothing"),
-        (swallow_what_was_held, "promptness: neither shown nor held"),
+        (hold_back_one_too_long, "promptness: buffered, but not the beginning of a marker"),
+        (swallow_what_was_held, "promptness: neither shown nor buffered"),
         (thinking_never_ends, "paired lifecycle"),
         (end_twice, "one ending"),
         (always_finish, "one ending"),
