@@ -65,7 +65,7 @@ def test_a_body_that_is_no_generator_is_named() -> None:
     def returns(span: Span) -> Any:
         span.close(None)
 
-    told = "the body of opener '@call ' is no generator"
+    told = "the body of the opener '@call ' must be a generator function"
     with pytest.raises(AssertionError, match=f"^dialect 'at_call' breaks the law of totality: {told}$"):
         assert_laws(dialect(returns))
     with pytest.raises(TypeError, match=f"^{told}$"):
@@ -102,7 +102,7 @@ def test_tools_and_calls_can_be_given() -> None:
 
 def test_tools_without_calls_are_refused() -> None:
     """Whoever declares tools says what is called."""
-    with pytest.raises(ValueError, match="go together"):
+    with pytest.raises(ValueError, match="pass both"):
         assert_laws(dialect(), tools=[{"name": "look_up"}])
 
 

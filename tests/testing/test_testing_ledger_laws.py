@@ -94,17 +94,17 @@ class _MixesRuns(MemoryLedger):
 
 FAULTS: list[tuple[type[MemoryLedger], str]] = [
     (_BeginsAgain, "A call begins once"),
-    (_ForgetsWhoHolds, "While its holder comes back"),
-    (_HasNoFence, "Nothing begins under an older epoch"),
-    (_LooksFirstAndWritesLater, "Where calls begin while a run is taken over"),
-    (_RefusesAtTheFenceOnly, "Nothing begins under an older epoch"),
+    (_ForgetsWhoHolds, "While its holder renews the lease"),
+    (_HasNoFence, "No call begins with an older epoch"),
+    (_LooksFirstAndWritesLater, "If calls begin while a run is taken over"),
+    (_RefusesAtTheFenceOnly, "No call begins with an older epoch"),
     (_OverwritesOutcomes, "A call begins once"),
-    (_LetsAnybodyLeave, "While its holder comes back"),
-    (_ResolvesWhatIsAtWork, "What somebody has found out"),
+    (_LetsAnybodyLeave, "While its holder renews the lease"),
+    (_ResolvesWhatIsAtWork, "An outcome can be resolved once"),
     (_ShowsAllOwners, "Entries are listed"),
-    (_PrunesWhatIsNamed, "What is pruned is old"),
-    (_KeepsForEver, "What has ended, or was left, goes by itself"),
-    (_MixesRuns, "Another run, another id"),
+    (_PrunesWhatIsNamed, "Pruned entries are old"),
+    (_KeepsForEver, "Ended and released entries expire"),
+    (_MixesRuns, "A call with another run"),
 ]
 
 
