@@ -1,8 +1,7 @@
 """Rules on the text that a reader sees: `text_rules=[rules.email(), rules.replace("secret", "…"), rules.stop("END")]`.
 
-A rule finds its matches however the text is cut, and says what becomes of them: another text is shown, none is, an
-event tells of them, or the answer ends there. What may become a match is held back until that is certain, and nothing
-else is.
+A rule finds its matches for every cut of the text. Its action decides: the match is replaced or removed, reported by an
+event, or it ends the turn. Only text that may still become a match is pending.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Rules that are there already: what is personal, what is secret, where a picture may not be loaded from, and what
-providers write into a text to cite.
+"""Ready-made rules: personal data, keys, links to other hosts, and the citations of providers.
 
-They find what has the form of a thing, and where the thing has a check digit only what passes that. None is a promise:
-a name, an address, or a number that is written out has no form.
+They find text by its form, and check the check digit if there is one. They cannot find everything: a name, a postal
+address, or a number in words has no form.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from streamtools.rules.rule import Action, Rule
 
 By = str | Callable[[str], str]
 
-_SPACE = r"[ \u00a0\u2007\u2009\u202f]"  # those that do not break, and narrow ones, too
+_SPACE = r"[ \u00a0\u2007\u2009\u202f]"  # no-break and narrow spaces too
 _HYPHEN = r"[-\u2010-\u2013\u2212]"
 _BETWEEN = r"[ \u00a0\u2007\u2009\u202f./\u2010-\u2013\u2212_-]{0,2}"
 
-# In scripts that are written without spaces, a word does not begin or end an address of Latin letters.
+# In scripts without spaces, a word may stand directly before or after an address in Latin letters.
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _LETTER = rf"[^\W{_UNSPACED}]"
 _LOCAL = rf"(?:{_LETTER}|[.+%-])"
@@ -33,10 +32,10 @@ _EMAILS = [
     ),
     re.compile(rf"(?<![\w.+%-])[\w.+%-]{{0,63}}[{_UNSPACED}]{_AT}(?:[\w-]{{1,63}}\.){{1,8}}[^\W\d_]{{2,24}}"),
 ]
-_BEFORE_PHONE = r"(?<![\w+.,/$-])"  # amounts, decimals, paths, and the ids that have hyphens are none
+_BEFORE_PHONE = r"(?<![\w+.,/$-])"  # excludes amounts, decimals, paths, and ids with hyphens
 _PHONES = [
     re.compile(rf"{_BEFORE_PHONE}(?:\+|00)[1-9](?:{_BETWEEN}(?:\d|\(\d{{1,4}}\))){{6,14}}(?!\w)"),
-    # Dates have two points, slashes or hyphens, and eight digits.
+    # Excludes dates, which have two points, slashes or hyphens, and eight digits.
     re.compile(
         rf"{_BEFORE_PHONE}(?:\(0[1-9]\d{{0,5}}\)|0[1-9]\d{{0,5}})"
         rf"(?:{_SPACE}|{_HYPHEN})?/?(?:{_SPACE}|{_HYPHEN})?\d(?:{_SPACE}?\d){{4,10}}(?!\w)"
@@ -50,10 +49,10 @@ _PHONES = [
     re.compile(rf"{_BEFORE_PHONE}\([1-9]\d\){_SPACE}?\d{{4,5}}{_HYPHEN}\d{{4}}(?!\w)"),
 ]
 _IBAN = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z]{{2}}\d{{2}}(?:{_BETWEEN}[A-Za-z0-9]){{11,30}}(?![A-Za-z0-9])")
-# Which countries have such numbers, and of how many characters (the registry of ISO 13616).
+# The countries with such numbers, and the length of the number (registry of ISO 13616).
 _IBANS = {
-    each[:2]: int(each[2:])
-    for each in (  # noqa: SIM905  # a table
+    entry[:2]: int(entry[2:])
+    for entry in (  # noqa: SIM905  # a table
         "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 EE20 EG29 "
         "ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 "
         "LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 "
@@ -62,20 +61,19 @@ _IBANS = {
     ).split()
 }
 _CARD = re.compile(rf"(?<!\d)\d{{4}}(?:{_BETWEEN}\d){{9,15}}(?!\d)")
-# How the numbers of the networks begin, and how long they are: Visa, American Express, Diners, JCB, Mastercard, Mir,
+# The first digits and the lengths of card numbers: Visa, American Express, Diners, JCB, Mastercard, Mir,
 # Maestro, Discover and UnionPay, RuPay.
 _CARDS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|3[47]\d{13}|3[0689]\d{12,17}|35\d{14,17}|5[1-5]\d{14}|2[2-7]\d{14,17}"
     r"|(?:5[06-8]|6\d)\d{11,17}|8[12]\d{14}"
 )
 
-# The characters of a URL, where a text or its Markdown does not end it, and those with which one ends. Browsers read
-# `\` as `/`, any number of them behind `https:`, and `//host` anywhere in the place of an address; Markdown and HTML
-# read entities.
+# The characters inside a URL, and the last characters of a URL, in text or Markdown. Browsers read `\` as `/`, accept
+# any number of slashes after `https:`, and accept `//host` as an address. Markdown and HTML decode entities.
 _IN_URL = r"[^\s<>\"`)\]]"
 _ENDS_URL = r"[^\s<>\"`)\],;!?']"
 _SLASH = r"(?:[/\\]|&(?:b?sol|#0{0,6}(?:47|92)|#x0{0,6}(?:2f|5c));)"
-_LABEL = r"[\w%@:-]{1,64}[.@\u3002\uff0e\uff61]"  # commented-out words and line breaks of LaTeX have no point
+_LABEL = r"[\w%@:-]{1,64}[.@\u3002\uff0e\uff61]"  # a point excludes commented-out words, and line breaks of LaTeX
 _URL_BEGINS = (
     rf"(?:(?:https?|ftp|wss?):{_SLASH}{{2}}|https?:{_SLASH}?{_LABEL}|(?<![\w.@/-])www\."
     rf"|(?<=[(\"'=<]){_SLASH}{{2}}|(?<![^\s:;]){_SLASH}{{2}}(?:\d|{_LABEL}))"
@@ -89,36 +87,36 @@ _HOST = re.compile(r"(?:[A-Za-z]{1,5}:)?[/\\]*([^/\\?#]*)")
 
 _CITATIONS = {
     "openai_file": r"【\d{1,4}(?::\d{1,4})?†[^】\n]{1,256}】",  # Assistants and file search
-    "openai_web": "\ue200[^\ue200\ue201]{1,256}\ue201",  # in characters for private use
+    "openai_web": "\ue200[^\ue200\ue201]{1,256}\ue201",  # in private-use characters
     "gemini": r"\[cite_(?:start|end)\]|\[cite: ?\d{1,4}(?:, ?\d{1,4}){0,15}\]",
     "cohere": r"</?co(?:: ?\d{1,4}(?:, ?\d{1,4}){0,15})?>",
-    "numbered": r"\[\d{1,3}\](?![(:])",  # Perplexity; with what follows it, it is Markdown
+    "numbered": r"\[\d{1,3}\](?![(:])",  # Perplexity; a bracket or colon after it makes it Markdown
 }
 _NUMBERS = re.compile(r"\d+")
 
 
 def email(action: Action = "replace", *, by: By = "[email]") -> Rule:
-    """Return a rule for e-mail addresses. Any word may begin one, so each is shown when it is complete."""
+    """Return a rule for e-mail addresses. Any word may begin one, so every word is pending until it is complete."""
     return Rule(name="email", what=_EMAILS, action=action, by=by)
 
 
 def phone(action: Action = "replace", *, by: By = "[phone]") -> Rule:
-    """Return a rule for telephone numbers: international ones, national ones that begin with 0, and North American."""
+    """Return a rule for telephone numbers: international, national with a leading 0, and North American."""
     return Rule(name="phone", what=_PHONES, action=action, by=by)
 
 
 def iban(action: Action = "replace", *, by: By = "[iban]") -> Rule:
-    """Return a rule for international bank account numbers (ISO 13616) whose check digits are right."""
+    """Return a rule for international bank account numbers (ISO 13616) with correct check digits."""
     return Rule(name="iban", what=[_IBAN], action=action, by=by, check=is_iban)
 
 
 def credit_card(action: Action = "replace", *, by: By = "[card]") -> Rule:
-    """Return a rule for the numbers of payment cards (ISO/IEC 7812), of 13 to 19 digits, whose last digit is right."""
+    """Return a rule for payment card numbers (ISO/IEC 7812) of 13 to 19 digits with a correct check digit."""
     return Rule(name="credit_card", what=[_CARD], action=action, by=by, check=is_card)
 
 
 def keys(action: Action = "replace", *, by: By = "[key]") -> Rule:
-    """Return a rule for keys of known formats, those that recordings are cleared of."""
+    """Return a rule for keys of known formats, the same that recordings remove."""
     groups: dict[tuple[str, int], list[str]] = {}
     for more, least, prefixes in FORMATS:
         groups.setdefault((more, least), []).extend(prefixes)
@@ -136,13 +134,12 @@ def keys(action: Action = "replace", *, by: By = "[key]") -> Rule:
 
 
 def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: By = "[link]") -> Rule:
-    """Return a rule for URLs of other hosts than those of `allow` and theirs below: `example.com` is
-    `www.example.com`, too.
+    """Return a rule for URLs whose host is not in `allow`. `example.com` also allows `www.example.com`.
 
-    A page that shows a picture asks for it, and so tells its host whatever the model has put into the address. A URL of
-    more than 1,024 characters is cut there, which leaves what follows as text.
+    A page that shows a picture requests its URL, so the host receives all data that the model has put into the URL. A
+    URL of more than 1,024 characters ends there for the rule, and the rest is text.
     """
-    hosts = frozenset(each.lower().strip(".") for each in ([allow] if isinstance(allow, str) else allow))
+    hosts = frozenset(host.lower().strip(".") for host in ([allow] if isinstance(allow, str) else allow))
 
     def is_allowed(url: str) -> bool:
         found = _HOST.match(url)
@@ -157,38 +154,35 @@ def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: By = "[li
 
 
 def citations(action: Action = "mark", *, by: By = "", forms: Iterable[str] = tuple(_CITATIONS)) -> Rule:
-    """Return a rule for the marks with which providers cite: `openai_file`, `openai_web`, `gemini`, `cohere` and
-    `numbered`. The `fields` of a match are its `form` and the `numbers` in it. Raises ValueError for another form.
+    """Return a rule for the citation marks of providers: `openai_file`, `openai_web`, `gemini`, `cohere`, `numbered`.
+
+    The `fields` of a match are its `form` and the `numbers` in it. Raises ValueError for an unknown form.
     """
     chosen = tuple(forms)
     for form in chosen:
         if form not in _CITATIONS:
-            raise ValueError(f"{form!r} is no form of citation; there are {', '.join(_CITATIONS)}")
+            raise ValueError(f"unknown form of citation {form!r}; use {', '.join(_CITATIONS)}")
 
     def fields(match: str) -> Mapping[str, Any]:
         form = next((form for form in chosen if re.fullmatch(_CITATIONS[form], match)), None)
-        return {"form": form, "numbers": [int(each) for each in _NUMBERS.findall(match)]}
+        return {"form": form, "numbers": [int(number) for number in _NUMBERS.findall(match)]}
 
     what = [re.compile(_CITATIONS[form]) for form in chosen]
     return Rule(name="citations", what=what, action=action, by=by, fields=fields)
 
 
 def is_iban(text: str) -> bool:
-    """Return whether an account number is as long as those of its country, and its check digits are right (ISO 7064,
-    MOD 97-10).
-    """
-    number = "".join(each for each in text if each.isalnum()).upper()
+    """Return whether an account number has the length of its country, and correct check digits (ISO 7064)."""
+    number = "".join(character for character in text if character.isalnum()).upper()
     if _IBANS.get(number[:2]) != len(number):
         return False
-    return int("".join(str(int(each, 36)) for each in number[4:] + number[:4])) % 97 == 1
+    return int("".join(str(int(character, 36)) for character in number[4:] + number[:4])) % 97 == 1
 
 
 def is_card(text: str) -> bool:
-    """Return whether a number begins as those of a network, and its last digit is right (ISO/IEC 7812-1, the formula
-    of Luhn).
-    """
-    digits = [int(each) for each in text if each.isdigit()]
+    """Return whether a number belongs to a card network, and has a correct check digit (ISO/IEC 7812-1, Luhn)."""
+    digits = [int(character) for character in text if character.isdigit()]
     if not _CARDS.fullmatch("".join(map(str, digits))):
         return False
-    doubled = (each * 2 - 9 * (each > 4) for each in digits[-2::-2])
+    doubled = (digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2])
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
