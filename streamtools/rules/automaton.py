@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from streamtools.rules.rule import Choice, WordBoundary, Lookaround, Character, Repeat, InOrder, Rule, Tree
+from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Rule, Tree, WordBoundary
 
 _STEPS: Final = 20_000
 """The limit of stored transitions of characters, and of pieces of text. One takes some hundred bytes."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from streamtools.rules.automaton import BEGINNING, Check, Automaton, AutomatonState, Transition, automaton_of
+from streamtools.rules.automaton import BEGINNING, Automaton, AutomatonState, Check, Transition, automaton_of
 from streamtools.rules.rule import Rule
 
 _PIECE: Final = 16
