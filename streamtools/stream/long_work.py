@@ -18,9 +18,9 @@ IN_THREAD = 64 * 1024
 """Bytes above which a body is read in a thread."""
 
 _Returned = TypeVar("_Returned")
-_Told = TypeVar("_Told")
+_Argument = TypeVar("_Argument")
 
-_pausing = threading.Lock()  # one at a time, so that the collector has its turn between any two
+_pausing = threading.Lock()  # one pause at a time, so that the collector runs between two of them
 
 
 async def in_thread(work: Callable[[], _Returned]) -> _Returned:
@@ -32,19 +32,19 @@ async def in_thread(work: Callable[[], _Returned]) -> _Returned:
 
 
 async def in_thread_if(is_long: bool, work: Callable[[], _Returned]) -> _Returned:
-    """Do so if the work is long, and else do it at once."""
+    """Run `work` in a thread if it is long; otherwise run it here."""
     return await in_thread(work) if is_long else work()
 
 
-def one_at_a_time(tell: Callable[[_Told], object]) -> Callable[[_Told], None]:
-    """Return what calls a function from any thread, and from one at a time."""
+def one_at_a_time(function: Callable[[_Argument], object]) -> Callable[[_Argument], None]:
+    """Return a function that any thread may call: it calls `function` in one thread at a time."""
     lock = threading.Lock()
 
-    def tell_alone(told: _Told) -> None:
+    def call_alone(argument: _Argument) -> None:
         with lock:
-            tell(told)
+            function(argument)
 
-    return tell_alone
+    return call_alone
 
 
 def _without_collections(work: Callable[[], _Returned]) -> _Returned:

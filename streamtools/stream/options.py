@@ -149,7 +149,7 @@ class StreamOptions(TypedDict, total=False):
 
 
 MOVED: dict[str, tuple[str, str, str]] = {
-    **{each.name: ("parser", "ParserOptions", each.name) for each in fields(ParserOptions)},
+    **{option.name: ("parser", "ParserOptions", option.name) for option in fields(ParserOptions)},
     **{name: ("runner", "RunnerOptions", name) for name in ("execute", "concurrency", "result_limit")},
     **{name: ("runner", "RunnerOptions", name) for name in ("ledger", "self_contained")},
     "tool_timeout": ("runner", "RunnerOptions", "timeout"),
@@ -184,7 +184,7 @@ def check_kind(name: str, given: object, kind: type) -> None:
 def parser_keywords(parser: ParserOptions, text: TextOptions) -> ParserKeywords:
     """Return the options as the keyword parameters of a `StreamMachine`."""
     return {
-        **{each.name: getattr(parser, each.name) for each in fields(ParserOptions)},  # type: ignore[typeddict-item]
+        **{option.name: getattr(parser, option.name) for option in fields(ParserOptions)},  # type: ignore[typeddict-item]
         "text_rules": text.rules,
         "rules_in_reasoning": text.rules_in_reasoning,
         "history": text.history,

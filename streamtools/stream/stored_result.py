@@ -173,6 +173,6 @@ def _read(message: _Message) -> Any:
 
 def _dialects_of(ids: list[str]) -> tuple[Dialect, ...]:
     """Return the dialects of these ids; those that `"auto"` enables are without what it leaves out of them."""
-    if "llama3_json" in ids and ids == [each.id for each in choose_dialects("auto")]:
+    if "llama3_json" in ids and ids == [dialect.id for dialect in choose_dialects("auto")]:
         return choose_dialects("auto")
     return tuple(DIALECTS[id] for id in ids if id in DIALECTS)

@@ -287,7 +287,7 @@ class JudgeStage:
         return self.gate.waiting >= self._judge.at_once or len(self.gate) >= _MAX_WAITING
 
     async def catch_up(self) -> None:
-        """Wait while the judge is behind."""
+        """Wait while too much text waits for the judge."""
         while self.is_behind and not self.gate.drops:
             if self.gate.waiting:
                 await self._changed.wait()

@@ -24,7 +24,6 @@ from streamtools.events import (
     Text,
     UIEvent,
     Warning,
-    read_ui_event,
 )
 from streamtools.recording import read_recording, shipped
 from tests.support.cases import together
@@ -131,28 +130,6 @@ async def test_wrapping_a_providers_stream() -> None:
         {"role": "user", "content": '~~~tool_result add\n{"sum":3.0,"message":"1.0 + 2.0"}\n~~~'},
     ]
     assert (12, "finished") == (events.result.usage and events.result.usage.total, events.result.reason)
-
-
-async def test_forwarding_to_a_websocket() -> None:
-    """Each event is one line of JSON, and the other side reads back what was said."""
-    sent: list[str] = []
-    taken: list[UIEvent] = []
-    async with (
-        Loopback(chat("Hé ", CALL, "\U0001f600")) as server,
-        opened(server) as response,
-        ToolStream(sources.openai(response), tools=TOOLS) as events,
-    ):
-        async for event in events:
-            taken.append(event)
-            sent.append(event.to_json())
-    assert taken == [read_ui_event(line) for line in sent]
-    assert not [line for line in sent if "\n" in line]
-
-
-async def test_replaying_a_recording() -> None:
-    """The same path, out of a file."""
-    events = await replay(shipped()["tilde-call"], tools=TOOLS)
-    assert [event.result for event in events if isinstance(event, Executed)] == ["Rain in Paris"]
 
 
 # What providers do.

@@ -12,13 +12,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from streamtools import Guards, StreamMachine, ToolError, ToolOutcome, ToolRegistry, ToolStream, sources, tool
-from streamtools.calls import ToolCall
+from streamtools import Guards, StreamMachine, ToolRegistry, ToolStream, sources
 from streamtools.errors import ClosedError, Code, UnreadableSource
 from streamtools.events import (
     ChainCompleted,
     Done,
-    Error,
     Executed,
     Executing,
     Progress,
@@ -153,57 +151,12 @@ async def test_calls_are_run_at_the_end_of_their_turn() -> None:
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
-async def test_results_come_as_they_are_ready_and_outcomes_in_call_order() -> None:
-    """The interface sees the quick tool first; the result has the order in which the model called."""
-    gate = anyio.Event()
-
-    async def wait() -> str:
-        await gate.wait()
-        return "slow"
-
-    seen = []
-    async with opened(Script([*texts(WAIT, "\n", ADD), STOP]), tools=[wait, add]) as events:
-        async for event in events:
-            if isinstance(event, Executed):
-                seen.append(event.call.name)
-                gate.set()
-    assert ["add", "wait"] == seen
-    assert [("wait", "slow"), ("add", 3.0)] == [(each.call.name, each.result) for each in events.result.outcomes]
-
-
-async def refuse() -> None:
-    raise ToolError("not on Sundays")
-
-
 async def crash() -> None:
     raise RuntimeError("secret")
 
 
 async def sleep() -> None:
     await anyio.sleep_forever()
-
-
-TROUBLE: dict[str, tuple[str, Code, str]] = {
-    "refuses": ('###:{"name":"refuse"}', Code.TOOL_FAILED, "not on Sundays"),
-    "crashes": ('###:{"name":"crash"}', Code.TOOL_FAILED, "tool 'crash' failed"),
-    "is unknown": ('###:{"name":"ad"}', Code.UNKNOWN_TOOL, "no tool named 'ad'"),
-    "takes too long": ('###:{"name":"sleep"}', Code.TOOL_TIMEOUT, "tool 'sleep' did not finish within 0.01 seconds"),
-    "gets wrong input": ('###:{"name":"add"}', Code.TOOL_INPUT, "the arguments of 'add' do not fit: a: "),
-}
-
-
-@together(("call", "code", "message"), TROUBLE.values(), ids=TROUBLE)
-async def test_a_tool_that_fails_ends_its_call_alone(call: str, code: Code, message: str) -> None:
-    """The stream goes on, the other call succeeds, and the run is finished."""
-    source = Script([*texts(call + "\n" + ADD), TURN, *texts("b"), STOP])
-    events = await collect(source, tools=[add, refuse, crash, tool(sleep, timeout=0.01)])
-
-    (error,) = [event for event in events if isinstance(event, Error)]
-    assert (code, "c1") == (error.code, error.call_id)
-    assert error.message.startswith(message)
-    assert "secret" not in error.message
-    assert "executed c2: 3.0" in story(events)
-    assert ["step 2", "text 'b'", "step 2 ends: stop", "done finished: stop (stop)"] == story(events)[-4:]
 
 
 async def test_malformed_calls_run_nothing() -> None:
@@ -234,60 +187,6 @@ async def test_without_tools_calls_are_pending() -> None:
     told = story(await collect(Script([*texts(ADD), STOP]), tools=()))
     assert ["executing c1", "error c1 unknown_tool"] == told[-4:-2]
     assert ["error c1 unknown_tool"] == story(await collect(Script([*texts(ADD), STOP]), tools=ToolRegistry()))[-3:-2]
-
-
-async def test_on_tool_result() -> None:
-    """It is told of each outcome before the interface is, sync or async, and what it raises changes nothing."""
-    told: list[tuple[str, Code | None]] = []
-
-    def note(call: ToolCall, outcome: ToolOutcome) -> None:
-        told.append((call.id, outcome.error))
-
-    async def note_later(call: ToolCall, outcome: ToolOutcome) -> None:
-        await anyio.lowlevel.checkpoint()
-        note(call, outcome)
-
-    def note_badly(call: ToolCall, outcome: ToolOutcome) -> None:
-        note(call, outcome)
-        raise RuntimeError("secret")
-
-    expected = None
-    for tell in (note, note_later, note_badly):
-        told.clear()
-        async with opened(Script([*texts(ADD), STOP]), tools=[add], on_tool_result=tell) as events:
-            seen = [(event.type, len(told)) async for event in events]
-        assert [("c1", None)] == told
-        assert dict(seen)["executed"] == 1
-        assert expected in (None, seen)
-        expected = seen
-
-
-async def test_progress_is_told() -> None:
-    """What a tool yields on its way comes between `executing` and `executed`."""
-
-    async def wait() -> AsyncIterator[str]:
-        yield "half"
-        yield "done"
-
-    told = story(await collect(Script([*texts(WAIT), STOP]), tools=[wait]))
-    assert ["executing c1", "progress c1: half", "progress c1: done", "executed c1: done"] == told[-6:-2]
-
-
-async def test_as_many_tools_as_wanted_run_at_a_time() -> None:
-    """`concurrency` bounds them."""
-    running = most = 0
-
-    async def wait() -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await anyio.wait_all_tasks_blocked()
-        running -= 1
-
-    for concurrency in (1, 3):
-        most = 0
-        await collect(Script([*texts(*[WAIT, "\n"] * 5), STOP]), tools=[wait], concurrency=concurrency)
-        assert concurrency == most
 
 
 # Eager execution.
@@ -476,14 +375,6 @@ async def test_wait_for_loses_nothing() -> None:
                 await asyncio.wait_for(anext(events), 0.0001)
         gate.set()
         assert story([event async for event in events])[-1] == "done finished: stop (stop)"
-
-
-async def test_iteration_in_another_task() -> None:
-    """Who opened a stream need not be who reads it."""
-    taken: list[UIEvent] = []
-    async with opened(gated(*SOURCE), tools=[add]) as events, anyio.create_task_group() as group:
-        group.start_soon(read, events, taken)
-    assert story(taken) == story(await collect(gated(*SOURCE), tools=[add]))
 
 
 async def test_two_consumers_share_the_events() -> None:
