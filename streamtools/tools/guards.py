@@ -85,11 +85,6 @@ class GuardTracker:
             self._began = now
         return None if self.guards.seconds is None else max(0.0, self._began + self.guards.seconds - now)
 
-    @property
-    def admits(self) -> bool:
-        """Whether a further call may run, before the call itself is known."""
-        return self.why is None and not self.last_turn
-
     def trip(self, why: Stop) -> None:
         """Record that a limit was reached."""
         self.why = self.why or why

@@ -31,30 +31,13 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     `model` is for the model and `ui` for the interface; each defaults to the other. With `stop=True` the run ends after
     the running tools have finished, and calls that have not started stay pending.
 
-    >>> ToolResult(model="3 rows", ui=[1, 2, 3]).for_ui
-    [1, 2, 3]
-    >>> ToolResult(model="done", stop=True).for_ui
-    'done'
+    >>> write(ToolResult(model="3 rows", ui=[1, 2, 3]))
+    Written(value=[1, 2, 3], text='3 rows', stop=False)
     """
 
     model: Any = msgspec.UNSET
     ui: Any = msgspec.UNSET
     stop: bool = False
-
-    @property
-    def for_model(self) -> Any:
-        """The result for the model."""
-        return _first(self.model, self.ui)
-
-    @property
-    def for_ui(self) -> Any:
-        """The result for the interface."""
-        return _first(self.ui, self.model)
-
-
-def _first(preferred: Any, other: Any) -> Any:
-    given = other if preferred is msgspec.UNSET else preferred
-    return None if given is msgspec.UNSET else given
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +91,8 @@ def write(value: Any, type_: TypeAdapter[Any] | None = None) -> Written:
     becomes U+FFFD. Raises what the serializer of the value raises.
     """
     if isinstance(value, ToolResult):
-        shown = write(value.for_ui)
+        given = value.model if value.ui is msgspec.UNSET else value.ui
+        shown = write(None if given is msgspec.UNSET else given)
         return Written(shown.value, shown.text if value.model is msgspec.UNSET else write(value.model).text, value.stop)
     try:
         if type_ is None:

@@ -103,7 +103,7 @@ class Tool(Generic[P, R]):
     >>> def add(a: int, b: int = 1) -> int:
     ...     "Add two numbers."
     ...     return a + b
-    >>> adder = Tool.from_function(add)
+    >>> adder = Tool(add)
     >>> adder.name, adder.description, adder(2, b=3)
     ('add', 'Add two numbers.', 5)
     >>> adder.parameters["required"]
@@ -183,11 +183,6 @@ class Tool(Generic[P, R]):
         """Serializes a value that a generator has yielded, as `write` does."""
         if examples := options.get("examples"):
             self._add_examples(examples)
-
-    @classmethod
-    def from_function(cls, function: Callable[P, R], **options: Unpack[ToolOptions]) -> Tool[P, R]:
-        """Return a tool for `function`. Raises what the constructor raises."""
-        return cls(function, **options)
 
     def replace(self, **options: Unpack[ToolOptions]) -> Tool[P, R]:
         """Return a tool of the same function, with these options changed."""

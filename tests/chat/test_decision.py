@@ -125,7 +125,7 @@ def tool(name: str) -> Tool[Any, Any]:
         """Tell the weather."""
         return city
 
-    return Tool.from_function(work, name=name)
+    return Tool(work, name=name)
 
 
 @pytest.mark.parametrize(

@@ -347,7 +347,7 @@ def test_examples_of_a_tool_are_its_samples() -> None:
 @pytest.mark.parametrize("dialect", ["raw_json", "json_array", "xlam_json", "morph_xml", "pythonic"])
 def test_definitions_are_unchanged(dialect: str) -> None:
     """Where calls have no marker, the keys of a definition are none of a call."""
-    assert "\u2060" not in augment_system_prompt(None, [Tool.from_function(sample)], dialect)
+    assert "\u2060" not in augment_system_prompt(None, [Tool(sample)], dialect)
 
 
 def sample(name: str, function: str = "f") -> str:

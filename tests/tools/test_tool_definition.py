@@ -504,8 +504,6 @@ def test_a_result_that_is_no_json_is_refused(value: Any) -> None:
 def test_a_tool_result_separates_model_and_interface(result: ToolResult, plain_value: Any, text: str) -> None:
     """Each gets its own part, which defaults to the other."""
     assert (plain_value, text) == Tool(untyped).write(result)[:2]
-    assert result.for_ui == plain_value
-    assert result.for_model == (plain_value if result.model is msgspec.UNSET else result.model)
 
 
 @pytest.mark.parametrize("wrong", [{"needs_approval": True}, {"timeuot": 1.0}])
