@@ -1,4 +1,4 @@
-"""Decisions over a websocket: calls that wait for somebody are approved, denied and carried out by the client."""
+"""Decisions over a websocket: approved calls, denied calls, and calls that the client carries out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def anyio_backend() -> str:
 
 
 class Counter:
-    """A server with a bank, whose answers to a message are streams, or runs of the owner in the path."""
+    """A server with a bank. Its answers are streams, or runs of the owner in the path."""
 
     def __init__(self, *answers: Any, runs: Runs | None = None, **options: Any) -> None:
         self.bank = Bank()
@@ -70,7 +70,7 @@ async def counter(*answers: Any, kind: str = "stream", **options: Any) -> AsyncI
 
 
 async def ask(client: ClientConnection, last: str = "approval-requested") -> dict[str, Any]:
-    """Begin, and return the event that asks."""
+    """Start an answer, and return the event with the question."""
     await say(client, {})
     return (await hear(client, last))[-1]
 
@@ -88,7 +88,7 @@ def of(frames: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("kind", ["stream", "run"])
 @pytest.mark.parametrize("confirms", [True, False])
 async def test_an_approved_call_runs(kind: str, confirms: bool) -> None:
-    """The event that asks has a digest, and a client that sends it back approves exactly what it has shown."""
+    """A client that sends the digest of the question approves exactly the call that it has shown."""
     async with counter(PAY, "Done.", kind=kind) as (counted, server), visiting(server) as client:
         event = await ask(client)
         assert ToolCall(**event["call"]).digest == event["digest"]
@@ -100,7 +100,7 @@ async def test_an_approved_call_runs(kind: str, confirms: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["stream", "run"])
 async def test_a_denied_call_does_not_run(kind: str) -> None:
-    """The model is told the reason."""
+    """The model receives the reason."""
     async with counter(PAY, "Pity.", kind=kind) as (counted, server), visiting(server) as client:
         event = await ask(client)
         await decide(client, "n0", approved=False, reason="too much", digest=event["digest"])
@@ -112,7 +112,7 @@ async def test_a_denied_call_does_not_run(kind: str) -> None:
 
 
 async def test_nobody_decides() -> None:
-    """The call is denied when its time is up, and who comes later is told so; the connection goes on."""
+    """The call is denied after its timeout, and a later decision is refused. The connection stays open."""
     async with counter(PAY, "Pity.", decision_timeout=0.01) as (counted, server), visiting(server) as client:
         await ask(client)
         frames = await hear(client)
@@ -142,7 +142,7 @@ async def test_another_call_was_shown() -> None:
 
 
 async def test_approved_twice() -> None:
-    """The tool runs once, and the second approval is refused, however often that happens."""
+    """The tool runs once, and every other approval is refused."""
     async with counter(PAY, "Done.") as (counted, server), visiting(server) as client:
         await ask(client)
         for _ in range(40):  # more than the wrong frames for which a client is sent away
@@ -158,7 +158,7 @@ async def test_approved_twice() -> None:
 
 
 async def test_another_connection_approves() -> None:
-    """The page was loaded anew meanwhile; whoever does not own the run does not find it, and decides nothing."""
+    """The page was reloaded. Another owner does not find the run and cannot decide."""
     async with counter(PAY, "Done.", kind="run") as (counted, server):
         async with visiting(server) as client:
             await say(client, {})
@@ -192,7 +192,7 @@ async def test_another_connection_approves() -> None:
     ],
 )
 async def test_a_call_that_the_client_carries_out(kind: str, said: dict[str, Any], event: str, told: Any) -> None:
-    """It is `executing`, and its result is checked and counts once."""
+    """The call is `executing`. Its result is validated, and counts once."""
     async with counter(SIGN, "Done.", kind=kind) as (_, server), visiting(server) as client:
         call_id = (await ask(client, "executing"))["call"]["id"]
         await decide(client, call_id, approved=True)
@@ -209,7 +209,7 @@ async def test_a_call_that_the_client_carries_out(kind: str, said: dict[str, Any
 
 
 async def test_a_result_is_no_approval() -> None:
-    """A call that waits to be allowed takes none."""
+    """A call that waits for an approval accepts no result."""
     async with counter(PAY, "Pity.") as (counted, server), visiting(server) as client:
         await ask(client)
         await say(client, {"tool_result": {"call_id": "n0", "result": "paid"}})
@@ -220,7 +220,7 @@ async def test_a_result_is_no_approval() -> None:
 
 
 async def test_both_kinds_of_tools_of_the_browser() -> None:
-    """One is declared and never run here, the other is a tool of ours that asks the browser."""
+    """One tool is declared and never runs here; the other runs here and asks the browser."""
 
     async def look(context: ToolContext[Session]) -> Any:
         return await context.state.tool_result(context.call_id)
@@ -237,7 +237,7 @@ async def test_both_kinds_of_tools_of_the_browser() -> None:
 
 
 async def test_events_that_are_no_longer_a_stream() -> None:
-    """Where the handler gives events alone, tools that ask the browser are answered, and nothing can be approved."""
+    """If the handler returns plain events, tools can still ask the browser, but no call can be approved."""
 
     async def look(context: ToolContext[Session]) -> Any:
         return await context.state.tool_result(context.call_id)
@@ -266,7 +266,7 @@ async def test_events_that_are_no_longer_a_stream() -> None:
 
 
 async def test_a_run_that_asks_later() -> None:
-    """There is nothing to decide about now."""
+    """A run that ends with its questions accepts no decision."""
     async with counter(PAY, ask="later") as (_, server), visiting(server) as client:
         await ask(client)
         await hear(client)

@@ -1,4 +1,4 @@
-"""What servers and websockets do that uvicorn does not, by hand on both event loops."""
+"""Servers and websockets that behave differently from uvicorn, simulated on both event loops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVENTS: list[UIEvent] = [Start("r", seq=1), Done("finished", "stop", None, [], s
 
 
 class Bare:
-    """Events, and nothing to close."""
+    """Events without a `close` method."""
 
     def __init__(self) -> None:
         self._events = iter(EVENTS)
@@ -38,7 +38,7 @@ class Bare:
 
 
 class Socket:
-    """A websocket that is accepted: gives these frames; may refuse to send any further, and to receive."""
+    """An accepted websocket with these frames, which may fail to send and to receive."""
 
     def __init__(self, *frames: str, refuses: int | None = None, raises: bool = False) -> None:
         self._frames = list(frames)
@@ -73,7 +73,7 @@ class Socket:
 
 
 class HandClock:
-    """A clock that stands still until somebody sets it forward."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self._time = 0.0
@@ -96,7 +96,7 @@ class HandClock:
 
 
 class Struck:
-    """Writes as the native one does, and knows when the clock of its response has struck."""
+    """Encodes like the native encoder, and reports when its keep-alive is used."""
 
     content_type, headers, resumable = "text/event-stream", dict[str, str](), True
 
@@ -117,7 +117,7 @@ class Struck:
 
 
 async def test_messages_go_out_one_at_a_time() -> None:
-    """Whoever sends them, and though the first takes long; one that is cancelled lets the others go on."""
+    """Messages of several tasks do not overlap. A cancelled one lets the others continue."""
     gates = {name: anyio.Event() for name in "abc"}
     begun = list[str]()
 
@@ -137,7 +137,7 @@ async def test_messages_go_out_one_at_a_time() -> None:
 
 
 async def test_no_comment_while_a_message_is_under_way() -> None:
-    """A client that takes its time hears nothing but what it takes."""
+    """A slow client receives no heartbeat in the middle of a message."""
     filled = list[str]()
     gate = anyio.Event()
 
@@ -164,7 +164,7 @@ async def test_no_comment_while_a_message_is_under_way() -> None:
 
 
 async def test_events_that_need_not_be_closed() -> None:
-    """Are read to their end; without any clock too."""
+    """An iterable without `aclose` is read to its end, also without timeouts."""
     exchange = Exchange()
     with anyio.move_on_after(5):
         response = event_stream_response(Bare(), keep_alive=None, send_timeout=None)
@@ -174,7 +174,7 @@ async def test_events_that_need_not_be_closed() -> None:
 
 
 async def test_a_stream_that_is_slow_to_close() -> None:
-    """Behind the end of the body nothing is sent, in whatever silence."""
+    """No keep-alive follows the end of the body."""
 
     @asynccontextmanager
     async def slow() -> AsyncIterator[Bare]:
@@ -192,7 +192,7 @@ async def test_a_stream_that_is_slow_to_close() -> None:
 
 @pytest.mark.parametrize("stuck", [0, 2, 4])
 async def test_a_middleware_that_says_that_the_client_has_gone(stuck: int) -> None:
-    """As Starlette's own do, at whatever is sent: the response is over."""
+    """ClientDisconnect from any message ends the response, as with Starlette's middlewares."""
     exchange = Exchange(silent=True)
 
     async def send(message: Any) -> None:
@@ -207,7 +207,7 @@ async def test_a_middleware_that_says_that_the_client_has_gone(stuck: int) -> No
 
 @pytest.mark.parametrize("refuses", range(4))
 async def test_a_websocket_that_cannot_send(refuses: int) -> None:
-    """Its client has gone: nothing is raised, not at the farewell either."""
+    """The client has left. Nothing is raised, not even for the close frame."""
     socket = Socket(refuses=refuses)
     with anyio.fail_after(5):
         await send_events(socket, Bare())
@@ -217,7 +217,7 @@ async def test_a_websocket_that_cannot_send(refuses: int) -> None:
 
 
 async def test_a_websocket_that_cannot_receive() -> None:
-    """Its client has gone."""
+    """The client has left."""
     left = anyio.Event()
 
     async def held() -> AsyncIterator[UIEvent]:
@@ -234,7 +234,7 @@ async def test_a_websocket_that_cannot_receive() -> None:
 
 
 async def test_a_message_that_is_cancelled_at_once() -> None:
-    """Though nobody has taken it yet; what comes behind that is answered."""
+    """A message can be cancelled before its answer starts. The next message is answered."""
     socket = Socket("{}", '{"cancel": true}')
 
     async def held() -> AsyncIterator[UIEvent]:

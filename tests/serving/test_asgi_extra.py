@@ -1,4 +1,4 @@
-"""The rim without the extra `web`."""
+"""`outputs.asgi` without the extra `web`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ print(outputs.native().content_type)
 
 
 def test_the_import_names_the_extra() -> None:
-    """And the encoders need none."""
+    """The encoders work without it."""
     shown = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
 
     expected = "starlette: streamtools.outputs.asgi needs the extra `web`: pip install 'streamtools[web]'"

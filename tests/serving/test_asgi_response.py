@@ -1,4 +1,4 @@
-"""A response of events, driven by hand on both event loops: what it sends when, and what becomes of its stream."""
+"""A response of events, driven by hand on both event loops: its messages, and the end of its stream."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stream(*items: Any, hold: bool = False) -> tuple[ToolStream, Script]:
 
 
 async def listed(events: list[UIEvent]) -> AsyncIterator[UIEvent]:
-    """Give events."""
+    """Yield the events."""
     for event in events:
         yield event
 
@@ -53,7 +53,7 @@ async def listed(events: list[UIEvent]) -> AsyncIterator[UIEvent]:
 async def answering(
     response: EventStreamResponse, exchange: Exchange, raised: list[Exception] | None = None
 ) -> AsyncIterator[anyio.Event]:
-    """Let a response answer while the block is at work, and wait for its end, which the event tells."""
+    """Run a response during the block, and wait for its end after the event is set."""
     over = anyio.Event()
 
     async def answer() -> None:
@@ -73,13 +73,13 @@ async def answering(
 
 
 async def answer(response: EventStreamResponse, exchange: Exchange) -> None:
-    """Let a response answer to its end."""
+    """Run a response to its end."""
     async with answering(response, exchange):
         pass
 
 
 async def test_what_came_at_once_goes_out_at_once() -> None:
-    """Headers, a first comment, what each read of the source brought, and the end: each a message of its own."""
+    """Headers, a comment, each read of the source, and the end are one message each."""
     events, source = stream(*texts("Hello", " there"), [STOP])
     exchange = Exchange()
     await answer(event_stream_response(events, headers={"X-Own": "1"}), exchange)
@@ -99,7 +99,7 @@ async def test_what_came_at_once_goes_out_at_once() -> None:
 
 
 class Louder(ToolStream):
-    """Makes another text of each."""
+    """Changes the text of each event."""
 
     async def __anext__(self) -> UIEvent:
         event = await super().__anext__()
@@ -107,7 +107,7 @@ class Louder(ToolStream):
 
 
 async def test_what_a_subclass_makes_of_each_event_is_sent() -> None:
-    """No event goes past an `__anext__` of its own, neither of a stream nor of a run."""
+    """No event bypasses the `__anext__` of a subclass, neither in a response nor in a run."""
     exchange = Exchange()
     await answer(event_stream_response(Louder(Script(*texts("Hello", " there"), [STOP]))), exchange)
     async with Runs() as runs:
@@ -121,7 +121,7 @@ async def test_what_a_subclass_makes_of_each_event_is_sent() -> None:
 
 @pytest.mark.parametrize("format", outputs.FORMATS)
 async def test_each_format(format: str) -> None:
-    """A format is a name, what makes an encoder, or an encoder; its headers and its bytes are those of the encoder."""
+    """A format is a name, a function or an encoder. The response has its headers and bytes."""
     encoder = outputs.make_encoder(format)
     for each in (format, outputs.FORMATS[format], outputs.make_encoder(format)):
         exchange = Exchange()
@@ -133,7 +133,7 @@ async def test_each_format(format: str) -> None:
 
 
 async def test_own_headers_replace() -> None:
-    """Whatever their case."""
+    """Names are compared without case."""
     response = event_stream_response(listed(HELLO), headers={"Cache-Control": "no-store"})
 
     assert "no-store" == response.headers["cache-control"]
@@ -141,7 +141,7 @@ async def test_own_headers_replace() -> None:
 
 
 async def test_first_bytes_come_at_once() -> None:
-    """Headers and first bytes are out while nothing has come from the provider."""
+    """Headers and the first bytes are sent before the provider answers."""
     events, source = stream(hold=True)
     exchange = Exchange()
     async with answering(event_stream_response(events), exchange):
@@ -155,7 +155,7 @@ async def test_first_bytes_come_at_once() -> None:
     ("format", "as_run"), [("native", False), ("ai_sdk", False), ("ag_ui", False), ("native", True)]
 )
 async def test_the_first_text_is_sent_without_delay(format: str, as_run: bool, anyio_backend_name: str) -> None:
-    """Between the provider's delta and the message, the event loop turns once for each task that is woken."""
+    """From the provider's delta to the message, the event loop turns once for each task involved."""
     came, turn, turns = anyio.Event(), 0, list[int]()
 
     async def say() -> AsyncIterator[str]:
@@ -190,7 +190,7 @@ async def test_the_first_text_is_sent_without_delay(format: str, as_run: bool, a
 
 
 async def test_first_bytes_come_before_a_stream_that_is_slow_to_open() -> None:
-    """What waits for its provider before it gives a stream does not hold back the headers; the client may go."""
+    """A stream that is slow to open does not delay the headers, and its client may leave."""
     left = anyio.Event()
 
     @asynccontextmanager
@@ -212,7 +212,7 @@ async def test_first_bytes_come_before_a_stream_that_is_slow_to_open() -> None:
 @pytest.mark.parametrize("refuses", [False, True])
 @pytest.mark.parametrize("place", range(3, 8))
 async def test_a_client_that_goes(place: int, refuses: bool) -> None:
-    """Whenever it goes, and however the server tells, the stream is left and its source closed."""
+    """At any point and with any server, the stream is left and its source is closed."""
     holds = [anyio.Event() for _ in range(6)]
     events, source = stream(*itertools.chain.from_iterable(zip(texts(*"abcdef"), holds, strict=True)), hold=True)
     exchange = Exchange(refuses=refuses, silent=refuses)
@@ -229,7 +229,7 @@ async def test_a_client_that_goes(place: int, refuses: bool) -> None:
 
 
 async def test_a_stream_that_never_waits() -> None:
-    """Its client is heard all the same."""
+    """A disconnect of its client is noticed."""
 
     async def endless() -> AsyncIterator[UIEvent]:
         for seq in itertools.count(1):
@@ -243,7 +243,7 @@ async def test_a_stream_that_never_waits() -> None:
 
 
 async def test_what_closes_is_shielded_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a context manager awaits when it is left is not cancelled with the client, and does not last for ever."""
+    """The exit of a context manager is shielded from the disconnect, and has a time limit."""
     monkeypatch.setattr(event_reader, "_CLOSE_TIMEOUT_S", 0.01)
     steps: list[str] = []
 
@@ -273,7 +273,7 @@ async def test_what_closes_is_shielded_and_bounded(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_server_that_cancels() -> None:
-    """As uvicorn does when its patience ends: the source is closed."""
+    """The source is closed, as when uvicorn cancels a request."""
     events, source = stream(*texts("a"), hold=True)
     exchange = Exchange(silent=True)
     async with anyio.create_task_group() as group:
@@ -284,7 +284,7 @@ async def test_a_server_that_cancels() -> None:
 
 
 async def test_a_response_that_is_cancelled_before_it_begins() -> None:
-    """Its stream is closed, whether anybody has entered it or not."""
+    """Its stream is closed, entered or not."""
     events, source = stream(*texts("a"))
     exchange = Exchange()
     with anyio.CancelScope() as scope:
@@ -294,7 +294,7 @@ async def test_a_response_that_is_cancelled_before_it_begins() -> None:
 
 
 async def test_head() -> None:
-    """A request for the headers alone, which frameworks answer like GET, runs nothing."""
+    """A HEAD request runs nothing."""
     events, source = stream(*texts("a"))
     exchange = Exchange(method="HEAD")
     await answer(event_stream_response(events), exchange)
@@ -302,7 +302,7 @@ async def test_head() -> None:
 
 
 async def test_keep_alive_in_silence() -> None:
-    """Comments come while a stream says nothing, and events are not disturbed."""
+    """Comments are sent during silence and do not disturb events."""
     go_on = anyio.Event()
     events, _ = stream(*texts("a"), go_on, *texts("b"), [STOP])
     exchange = Exchange()
@@ -317,7 +317,7 @@ async def test_keep_alive_in_silence() -> None:
 
 @pytest.mark.parametrize("options", [{"keep_alive": None}, {"format": partial(outputs.native, framing="ndjson")}])
 async def test_no_keep_alive(options: dict[str, Any]) -> None:
-    """Where nobody wants any, or the format has none."""
+    """With None, or a format without comments, none are sent."""
     go_on = anyio.Event()
     events, _ = stream(*texts("a"), go_on, [STOP])
     exchange = Exchange()
@@ -354,7 +354,7 @@ async def test_a_client_that_does_not_take_the_end() -> None:
 
 
 async def test_a_client_that_takes_no_comment() -> None:
-    """The comments themselves run out of time like events."""
+    """A comment has the same timeout as an event."""
     events, source = stream(hold=True)
     exchange = Exchange(stuck=3, silent=True)
     await answer(event_stream_response(events, keep_alive=0.001, send_timeout=0.01), exchange)
@@ -362,7 +362,7 @@ async def test_a_client_that_takes_no_comment() -> None:
 
 
 async def test_a_slow_client_slows_the_provider() -> None:
-    """What nobody takes is not read: the buffers are bounded."""
+    """The buffers are bounded, so the source is not read ahead."""
     events, source = stream(*texts(*"a" * 5000), hold=True)
     exchange = Exchange(stuck=10)
     async with answering(event_stream_response(events), exchange):
@@ -373,7 +373,7 @@ async def test_a_slow_client_slows_the_provider() -> None:
 
 
 class Held(Exchange):
-    """A server that takes the message with a text only when it is let."""
+    """A server that accepts a message with text only when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -389,7 +389,7 @@ class Held(Exchange):
 
 @pytest.mark.parametrize("stops", ["the stream", "the client"])
 async def test_who_stops_amid_a_message(stops: str) -> None:
-    """A run that is stopped says its end behind the message, which is whole; a client that goes waits for nothing."""
+    """A stopped run ends after the message in progress. A client that leaves waits for nothing."""
     events, source = stream(*texts("a"), [STOP])
     exchange = Held()
     async with answering(event_stream_response(events), exchange), anyio.create_task_group() as group:
@@ -409,7 +409,7 @@ async def test_who_stops_amid_a_message(stops: str) -> None:
 
 
 async def test_a_server_that_fails_amid_a_message() -> None:
-    """What it raises is raised by the response, and the source is closed."""
+    """The response raises the exception of the server, and the source is closed."""
 
     class Failing(Exchange):
         async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -424,7 +424,7 @@ async def test_a_server_that_fails_amid_a_message() -> None:
 
 
 async def test_a_stream_that_raises_before_the_first_byte() -> None:
-    """It is the server's to say so: nothing has been sent."""
+    """The server can answer with an error, because nothing was sent."""
 
     @asynccontextmanager
     async def broken() -> AsyncIterator[AsyncIterator[UIEvent]]:
@@ -439,7 +439,7 @@ async def test_a_stream_that_raises_before_the_first_byte() -> None:
 
 
 async def test_a_stream_is_answered_with_once() -> None:
-    """The second response that is given it says so before it sends anything."""
+    """A second response for the same stream raises before it sends anything."""
     events, _ = stream(*texts("a"), [STOP])
     await answer(event_stream_response(events), Exchange())
     exchange, raised = Exchange(), list[Exception]()
@@ -449,7 +449,7 @@ async def test_a_stream_is_answered_with_once() -> None:
 
 
 async def test_a_stream_that_raises_in_the_middle() -> None:
-    """The body ends as the encoder ends what broke off, and the server hears of it."""
+    """The encoder ends the body as interrupted, and the server gets the exception."""
 
     async def breaking() -> AsyncIterator[UIEvent]:
         yield HELLO[0]
@@ -468,7 +468,7 @@ async def test_a_stream_that_raises_in_the_middle() -> None:
 
 
 async def test_what_a_source_raises_is_told_and_raised() -> None:
-    """A `ToolStream` tells of it before it raises."""
+    """A `ToolStream` reports an event, then raises."""
     events, _ = stream(*texts("a"), LookupError("gone"))
     exchange, raised = Exchange(), list[Exception]()
     async with answering(event_stream_response(events), exchange, raised):
@@ -479,7 +479,7 @@ async def test_what_a_source_raises_is_told_and_raised() -> None:
 
 
 async def test_what_raises_when_it_is_left() -> None:
-    """The body has ended by then."""
+    """The body has ended before the exception."""
 
     @asynccontextmanager
     async def own() -> AsyncIterator[AsyncIterator[UIEvent]]:
@@ -494,7 +494,7 @@ async def test_what_raises_when_it_is_left() -> None:
 
 
 async def test_background_tasks() -> None:
-    """Run when the response is over."""
+    """They run after the response."""
     done = list[str]()
     events, source = stream(*texts("a"), [STOP])
 
@@ -506,7 +506,7 @@ async def test_background_tasks() -> None:
 
 
 async def test_shutdown_ends_a_stream() -> None:
-    """It says itself that it was cancelled, and the body ends."""
+    """The stream reports `cancelled`, and the body ends."""
     shutdown = asgi.Shutdown()
     events, source = stream(*texts("a"), hold=True)
     exchange = Exchange()
@@ -524,7 +524,7 @@ async def test_shutdown_ends_a_stream() -> None:
     [outputs.native, outputs.ai_sdk, outputs.ag_ui, partial(outputs.openai, id="x", created=1), outputs.text],
 )
 async def test_shutdown_ends_what_cannot_say_so(make: Callable[[], outputs.Encoder], said: int) -> None:
-    """An iterable is closed, and its reader gets `done(cancelled)` behind what it has said, in every format."""
+    """An iterable is closed, and every format ends with `done(cancelled)`."""
     shutdown, closed = asgi.Shutdown(), anyio.Event()
 
     async def held() -> AsyncIterator[UIEvent]:
@@ -547,7 +547,7 @@ async def test_shutdown_ends_what_cannot_say_so(make: Callable[[], outputs.Encod
 
 
 async def test_shutdown_while_a_stream_opens() -> None:
-    """It is not waited for, and said to be cancelled."""
+    """The response does not wait for it, and reports `cancelled`."""
     shutdown = asgi.Shutdown()
 
     @asynccontextmanager
@@ -572,7 +572,7 @@ async def test_shutdown_while_a_stream_opens() -> None:
     ("on_disconnect", "reason"), [(None, "finished"), ("detach", "finished"), ("stop", "cancelled")]
 )
 async def test_a_run_and_a_client_that_goes(on_disconnect: Any, reason: str) -> None:
-    """A run goes on without its reader, unless it is to be stopped."""
+    """The run continues, unless `on_disconnect` is `stop`."""
     go_on = anyio.Event()
     events, source = stream(*texts("a"), go_on, [STOP])
     async with Runs() as runs:
@@ -587,7 +587,7 @@ async def test_a_run_and_a_client_that_goes(on_disconnect: Any, reason: str) -> 
 
 
 async def test_a_run_is_read_by_many_and_from_anywhere() -> None:
-    """Each reader gets what is behind its position; what tells none gets everything."""
+    """Each reader gets the events after its position; without a position, all events."""
     events, _ = stream(*texts("a", "b"), [STOP])
     async with Runs() as runs:
         run = await runs.start(events, owner="ann")
@@ -604,7 +604,7 @@ async def test_a_run_is_read_by_many_and_from_anywhere() -> None:
 
 @pytest.mark.parametrize("format", ["native", "ai_sdk", "openai"])
 async def test_a_run_that_is_forgotten_before_it_is_read(format: Any) -> None:
-    """Is no fault of the server's: the body ends as one that broke off, and whoever asks again is told the truth."""
+    """The body ends without `done`, and a new request gets 404. The server logs no error."""
     events, _ = stream(*texts("a"), [STOP])
     async with Runs(keep=0) as runs:
         run = await runs.start(events, owner="ann")
@@ -620,7 +620,7 @@ async def test_a_run_that_is_forgotten_before_it_is_read(format: Any) -> None:
 
 
 async def test_shutdown_stops_a_run() -> None:
-    """For all of its readers, whichever of them heard of it."""
+    """It stops for all of its readers."""
     shutdown = asgi.Shutdown()
     events, source = stream(*texts("a"), hold=True)
     async with Runs() as runs:
@@ -665,14 +665,14 @@ def connection(headers: Mapping[str, str], query: str = "") -> HTTPConnection:
     ],
 )
 def test_positions(headers: dict[str, str], query: str, expected: int) -> None:
-    """The header counts, and else the query; what is no number counts as none."""
+    """The header precedes the query. A value that is not a number counts as 0."""
     request = connection(headers, query)
 
     assert (expected, expected) == (asgi.last_event_id(request), asgi.last_event_id(request.scope))
 
 
 async def test_a_request_tells_the_position_of_a_run_alone() -> None:
-    """For anything else the number is that of another run, and means nothing."""
+    """For a stream, the number belongs to an earlier run and is ignored."""
     events, _ = stream(*texts("a"), [STOP])
     request = connection({"Last-Event-ID": "2"})
     async with Runs() as runs:
@@ -700,13 +700,13 @@ async def test_a_request_tells_the_position_of_a_run_alone() -> None:
     ],
 )
 def test_wrong_values(options: dict[str, Any], words: str) -> None:
-    """They are told when the response is made, where the endpoint can still answer."""
+    """They raise when the response is made, so that the endpoint can answer."""
     with pytest.raises(ValueError, match=words):
         event_stream_response(listed(HELLO), **options)
 
 
 def test_what_gives_no_events() -> None:
-    """Is a TypeError at once."""
+    """It raises TypeError."""
     with pytest.raises(TypeError, match="Expected a run, a stream"):
         event_stream_response(["no", "events"])  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Responses of events behind uvicorn, FastAPI and the middlewares that are known to buffer, with clients that go."""
+"""Responses behind uvicorn, FastAPI and middlewares that buffer, with clients that leave."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ STORY = ["start", "step-start", "text", "text", "text", "step-end", "done"]
 
 @asynccontextmanager
 async def asking(url: str, **options: Any) -> AsyncIterator[ToolStream]:
-    """Ask a provider, and give the stream of its answer."""
+    """Return the stream of a provider's answer."""
     async with (
         httpx.AsyncClient(trust_env=False, timeout=30) as client,
         client.stream("POST", url) as response,
@@ -63,7 +63,7 @@ async def asking(url: str, **options: Any) -> AsyncIterator[ToolStream]:
 
 
 def app(provider: Loopback, *middleware: Middleware, **options: Any) -> Starlette:
-    """Return an application whose one page is an answer of the provider's."""
+    """Return an application with one page: the answer of the provider."""
 
     async def answer(request: Request) -> Response:
         await request.body()
@@ -73,7 +73,7 @@ def app(provider: Loopback, *middleware: Middleware, **options: Any) -> Starlett
 
 
 class Own(BaseHTTPMiddleware):
-    """What people write."""
+    """A middleware as applications write it."""
 
     async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
         """Add a header."""
@@ -87,7 +87,7 @@ MIDDLEWARES = [[], [Middleware(GZipMiddleware)], [Middleware(Own)], [Middleware(
 
 @asynccontextmanager
 async def visiting(server: Served, method: str = "GET") -> AsyncIterator[anyio.abc.SocketStream]:
-    """Send a request over a bare connection that is dropped at the end of the block."""
+    """Send a request over a bare connection, which is dropped at the end of the block."""
     stream = await anyio.connect_tcp("127.0.0.1", server.port)
     async with stream:
         await stream.send(
@@ -97,7 +97,7 @@ async def visiting(server: Served, method: str = "GET") -> AsyncIterator[anyio.a
 
 
 async def read_until(stream: anyio.abc.SocketStream, what: bytes, times: int = 1) -> bytes:
-    """Return what has come once `what` has come so many times."""
+    """Read until `what` has arrived so many times."""
     body = b""
     while body.count(what) < times:
         body += await stream.receive()
@@ -107,7 +107,7 @@ async def read_until(stream: anyio.abc.SocketStream, what: bytes, times: int = 1
 @pytest.mark.parametrize("middleware", MIDDLEWARES)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_all_events_arrive(middleware: list[Middleware], method: str) -> None:
-    """Behind any middleware, uncompressed, and the connection can be used again."""
+    """With any middleware, they arrive uncompressed, and the connection can be reused."""
     async with (
         Loopback([chunk("a"), chunk("b"), chunk("c"), END]) as provider,
         Served(app(provider, *middleware)) as server,
@@ -120,7 +120,7 @@ async def test_all_events_arrive(middleware: list[Middleware], method: str) -> N
 
 
 class Mute(Loopback):
-    """A provider that takes a request and says nothing at all."""
+    """A provider that never answers."""
 
     async def _serve(self, stream: anyio.abc.SocketStream) -> None:
         async with stream:
@@ -134,7 +134,7 @@ class Mute(Loopback):
 @pytest.mark.parametrize("middleware", MIDDLEWARES)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_before_the_first_event(provider: Loopback, middleware: list[Middleware], method: str) -> None:
-    """The first byte comes at once, and a client that goes is seen, while the provider has said nothing."""
+    """The first byte is sent, and a disconnect is noticed, before the provider answers."""
     provider.disconnected = anyio.Event()
     async with provider, Served(app(provider, *middleware)) as server:
         async with visiting(server, method) as stream:
@@ -147,7 +147,7 @@ async def test_before_the_first_event(provider: Loopback, middleware: list[Middl
 @pytest.mark.parametrize("middleware", MIDDLEWARES)
 @pytest.mark.parametrize("place", range(1, 5))
 async def test_a_client_that_goes_after_any_event(middleware: list[Middleware], place: int) -> None:
-    """The provider's connection is closed, however much of its answer has come."""
+    """The connection to the provider is closed."""
     async with (
         Loopback(map(chunk, "abcd"[:place]), hold=True) as provider,
         Served(app(provider, *middleware)) as server,
@@ -160,7 +160,7 @@ async def test_a_client_that_goes_after_any_event(middleware: list[Middleware], 
 
 @pytest.mark.parametrize("middleware", MIDDLEWARES)
 async def test_comments_while_a_tool_takes_its_time(middleware: list[Middleware]) -> None:
-    """Behind the middlewares too; the tool ends when the client has seen two of them."""
+    """Comments pass the middlewares. The tool ends after the client has seen two of them."""
     go_on = anyio.Event()
 
     @tool
@@ -186,7 +186,7 @@ async def test_comments_while_a_tool_takes_its_time(middleware: list[Middleware]
 
 @pytest.mark.deep
 async def test_connections_leave_nothing_behind() -> None:
-    """After a thousand clients that came and went, there are as many tasks, files and bytes as after a few."""
+    """After a thousand clients, there are as many tasks, files and bytes as after a few."""
     async with (
         Loopback([chunk("a")], hold=True) as provider,
         httpx.AsyncClient(trust_env=False, limits=httpx.Limits(max_connections=None)) as client,
@@ -199,7 +199,7 @@ async def test_connections_leave_nothing_behind() -> None:
 
 
 async def count_connections(provider: Loopback, page: Starlette) -> None:
-    """Have clients come and go, and count what is there."""
+    """Let clients come and go, and count the resources."""
     async with Served(page) as server:
 
         async def visit(times: int) -> tuple[int, int, int]:
@@ -226,12 +226,12 @@ async def count_connections(provider: Loopback, page: Starlette) -> None:
 
 
 def count_files() -> int:
-    """Return how many files and sockets this process has open."""
+    """Return the number of open files and sockets."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def provider_client(request: Request) -> AsyncIterator[httpx.AsyncClient]:
-    """Give a client, as a dependency of FastAPI."""
+    """Yield a client, as a dependency of FastAPI."""
     async with httpx.AsyncClient(trust_env=False) as client:
         request.app.state.clients.append(client)
         yield client
@@ -239,13 +239,13 @@ async def provider_client(request: Request) -> AsyncIterator[httpx.AsyncClient]:
 
 @asynccontextmanager
 async def asking_with(client: httpx.AsyncClient, url: str) -> AsyncIterator[ToolStream]:
-    """Ask a provider, and give the stream of its answer."""
+    """Return the stream of a provider's answer."""
     async with client.stream("POST", url) as response, ToolStream(sources.openai(response)) as events:
         yield events
 
 
 async def test_a_dependency_lives_as_long_as_the_response() -> None:
-    """A client that FastAPI's dependency opens is open while the answer comes, and closed when it is over."""
+    """A client from a FastAPI dependency stays open during the answer, and is closed after it."""
     page = FastAPI()
     page.state.clients = []
     async with Loopback([chunk("a"), END]) as provider:
@@ -265,7 +265,7 @@ async def test_a_dependency_lives_as_long_as_the_response() -> None:
 
 
 async def test_a_client_that_is_gone_abruptly_is_no_noise(caplog: pytest.LogCaptureFixture) -> None:
-    """The server hears of it after a few messages of many that are ready, and none is written into the void."""
+    """The server notices it after a few messages, and logs nothing."""
     given = 0
 
     async def events() -> AsyncIterator[UIEvent]:

@@ -1,4 +1,4 @@
-"""The end of a server while streams are open: by a signal, and when its patience ends."""
+"""The end of a server with open streams, by a signal or by a timeout."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ Server(uvicorn.Config(app, port=0, log_level="error")).run()
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_server_that_is_asked_to_end(number: signal.Signals) -> None:
-    """Its streams say that they were cancelled, their provider is let go, and it ends by itself, in good order."""
+    """Its streams report `cancelled`, their provider is closed, and the server exits normally."""
     async with Loopback([chunk("a")], hold=True) as provider:
         command = [sys.executable, "-c", PROGRAM, provider.url]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -94,7 +94,7 @@ async def test_a_server_that_is_asked_to_end(number: signal.Signals) -> None:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_server_whose_patience_ends() -> None:
-    """It cancels its tasks: the provider is let go."""
+    """The server cancels its tasks, and the provider is closed."""
     async with (
         Loopback([chunk("a")], hold=True) as provider,
         Served(app(provider), timeout_graceful_shutdown=0) as server,
@@ -107,14 +107,14 @@ async def test_a_server_whose_patience_ends() -> None:
 
 
 async def raised(number: signal.Signals, shutdown: Shutdown) -> None:
-    """Send this process a signal, and wait until the shutdown has begun."""
+    """Send this process a signal, and wait for the shutdown."""
     signal.raise_signal(number)
     with anyio.fail_after(10):
         await shutdown.wait()
 
 
 async def test_handlers_that_were_there_are_called() -> None:
-    """And put back; several signals are no more than one."""
+    """They are restored afterwards. Several signals count as one."""
     heard = list[int]()
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -134,7 +134,7 @@ async def test_handlers_that_were_there_are_called() -> None:
 
 
 async def test_a_handler_that_came_later_stays() -> None:
-    """Only what is ours is put back."""
+    """Only our own handler is replaced."""
     before = signal.getsignal(signal.SIGUSR1)
     try:
         async with shutdown_signal([signal.SIGUSR1]) as shutdown:
@@ -146,7 +146,7 @@ async def test_a_handler_that_came_later_stays() -> None:
 
 
 async def test_a_signal_that_was_ignored() -> None:
-    """Begins the shutdown, and is ignored otherwise."""
+    """It begins the shutdown, and is ignored otherwise."""
     before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         async with shutdown_signal([signal.SIGUSR1]) as shutdown:
@@ -156,7 +156,7 @@ async def test_a_signal_that_was_ignored() -> None:
 
 
 async def test_a_signal_that_nobody_handled() -> None:
-    """Does what it does by default: here, nothing."""
+    """Its default action follows: here, nothing."""
     assert signal.SIG_DFL is signal.getsignal(signal.SIGURG)
     async with shutdown_signal([signal.SIGURG]) as shutdown:
         await raised(signal.SIGURG, shutdown)
@@ -164,7 +164,7 @@ async def test_a_signal_that_nobody_handled() -> None:
 
 
 async def test_outside_of_the_main_thread(anyio_backend: str) -> None:
-    """There are no signals, and `begin` begins it."""
+    """Only `begin` begins the shutdown."""
 
     async def use() -> bool:
         async with shutdown_signal() as shutdown:

@@ -1,4 +1,4 @@
-"""Websockets, over uvicorn and the `websockets` client: events one way, conversations both ways, clients that go."""
+"""Websockets with uvicorn and the `websockets` client: one-way events and conversations."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def say(client: ClientConnection, message: Any) -> None:
 
 
 async def hear(client: ClientConnection, last: str = "done") -> list[dict[str, Any]]:
-    """Return the frames up to one with this type or key."""
+    """Return the frames up to the first with this type or key."""
     frames: list[dict[str, Any]] = []
     while not frames or last not in (frames[-1].get("type"), *frames[-1]):
         frames.append(json.loads(await client.recv()))
@@ -85,7 +85,7 @@ def kinds(frames: list[dict[str, Any]]) -> list[str]:
 
 
 async def test_events_are_frames() -> None:
-    """Each is a text frame as `to_json` writes it, and the connection is closed with 1000 behind the last."""
+    """Each is a text frame like `to_json`, and the close code is 1000."""
     events, source = stream(*texts("a"), STOP)
 
     async def endpoint(websocket: WebSocket) -> None:
@@ -98,7 +98,7 @@ async def test_events_are_frames() -> None:
 
 
 async def test_a_websocket_that_is_accepted_already() -> None:
-    """Stays as it is, with its subprotocol."""
+    """It keeps its subprotocol."""
 
     async def endpoint(websocket: WebSocket) -> None:
         await websocket.accept("events")
@@ -109,7 +109,7 @@ async def test_a_websocket_that_is_accepted_already() -> None:
 
 
 async def test_a_client_that_goes() -> None:
-    """Stops a stream, at whatever it says before it goes."""
+    """The stream stops at any event."""
     events, source = stream(*texts("a"), hold=True)
     over = anyio.Event()
 
@@ -126,7 +126,7 @@ async def test_a_client_that_goes() -> None:
 
 
 async def test_a_client_that_is_cut_off_while_much_is_sent() -> None:
-    """Nothing is sent to it any more, and the stream is left."""
+    """Nothing more is sent, and the stream is left."""
     events, source = stream(*texts(*"a" * 100_000), hold=True)
     over = anyio.Event()
 
@@ -143,7 +143,7 @@ async def test_a_client_that_is_cut_off_while_much_is_sent() -> None:
 
 
 async def test_a_client_that_takes_nothing() -> None:
-    """Counts as gone."""
+    """It counts as gone after the timeout."""
     events, source = stream(*texts(*["a" * 10_000] * 10_000), hold=True)
     over = anyio.Event()
 
@@ -158,7 +158,7 @@ async def test_a_client_that_takes_nothing() -> None:
 
 
 async def test_a_stream_that_raises() -> None:
-    """Closes the websocket with 1011, and is for the server's log."""
+    """The close code is 1011, and the server gets the exception."""
     events, _ = stream(*texts("a"), LookupError("gone"))
     raised = list[Exception]()
 
@@ -176,7 +176,7 @@ async def test_a_stream_that_raises() -> None:
 
 @pytest.mark.parametrize("says_so", [True, False])
 async def test_shutdown(says_so: bool) -> None:
-    """The client gets `done(cancelled)`, from what cannot say so itself too, and 1001."""
+    """The client gets `done(cancelled)`, also from an iterable, and 1001."""
     shutdown = Shutdown()
     events, source = stream(hold=True)
 
@@ -200,7 +200,7 @@ async def test_shutdown(says_so: bool) -> None:
 
 
 def answering(*pieces: str, **options: Any) -> Callable[[WebSocket], Awaitable[None]]:
-    """Return an endpoint that answers each message with these pieces, and with what the message holds."""
+    """Return an endpoint that answers each message with these pieces and the message itself."""
 
     async def endpoint(websocket: WebSocket) -> None:
         async def handler(message: dict[str, Any], session: Session) -> ToolStream | None:
@@ -215,7 +215,7 @@ def answering(*pieces: str, **options: Any) -> Callable[[WebSocket], Awaitable[N
 
 
 async def test_messages_are_answered_one_after_the_other() -> None:
-    """Those that come meanwhile wait; a handler may answer by itself, or not."""
+    """Messages wait during an answer. A handler may return None."""
     async with talking(answering("You said ")) as client:
         for text in ("one", "two"):
             await say(client, {"text": text})
@@ -267,7 +267,7 @@ WRONG: list[tuple[str | bytes, str]] = [
 
 
 async def test_wrong_frames_are_answered() -> None:
-    """Each with its code and words of its own, and the connection goes on."""
+    """Each has its code and message, and the connection stays open."""
     async with talking(answering(max_frame=150_000)) as client:
         for frame, code in WRONG:
             await say(client, frame)
@@ -280,7 +280,7 @@ async def test_wrong_frames_are_answered() -> None:
 
 @pytest.mark.parametrize(("frame", "code"), [("[]", 1008), (b"\0", 1003), ('"' + "a" * 100 + '"', 1009)])
 async def test_a_client_that_is_always_wrong(frame: str | bytes, code: int) -> None:
-    """Is sent away after a while."""
+    """The connection is closed after 32 frames."""
     async with talking(answering(max_frame=100)) as client:
         for _ in range(32):
             await say(client, frame)
@@ -290,7 +290,7 @@ async def test_a_client_that_is_always_wrong(frame: str | bytes, code: int) -> N
 
 
 async def test_too_many_messages() -> None:
-    """Those over the bound are dropped, and the client is told."""
+    """Messages over the limit are dropped with an error."""
     go_on = anyio.Event()
 
     async def endpoint(websocket: WebSocket) -> None:
@@ -311,7 +311,7 @@ async def test_too_many_messages() -> None:
 
 
 async def test_cancel() -> None:
-    """Stops what is being said, once; what comes next is answered. With nothing to cancel it does nothing."""
+    """The answer stops once, and the next message is answered. Without an answer, nothing happens."""
     first, source = stream(*texts("a"), hold=True)
     answers = iter([first, stream(*texts("b"), STOP)[0]])
 
@@ -332,7 +332,7 @@ async def test_cancel() -> None:
 
 @pytest.mark.parametrize("entered", [False, True])
 async def test_cancel_before_there_is_a_stream(entered: bool) -> None:
-    """The handler, or what it returned, has not come to a stream yet: the client gets a `done` all the same."""
+    """The client gets `done` even if the handler has not returned a stream yet."""
     asked, go_on = anyio.Event(), anyio.Event()
 
     @asynccontextmanager
@@ -370,7 +370,7 @@ async def ask_browser(what: str, context: ToolContext[Session]) -> Any:
 
 
 def asking(**options: Any) -> Callable[[WebSocket], Awaitable[None]]:
-    """Return an endpoint whose answers call a tool that the browser runs."""
+    """Return an endpoint whose answers call a tool of the browser."""
 
     async def endpoint(websocket: WebSocket) -> None:
         def handler(message: dict[str, Any], session: Session) -> ToolStream:
@@ -386,7 +386,7 @@ def asking(**options: Any) -> Callable[[WebSocket], Awaitable[None]]:
     [({"result": {"at": 3}}, "executed", {"at": 3}), ({"error": "not allowed"}, "error", "not allowed")],
 )
 async def test_a_tool_of_the_browser(answer: dict[str, Any], kind: str, told: Any) -> None:
-    """Its result, or what went wrong, is the call's; it counts once."""
+    """Its result or error is that of the call, and counts once."""
     async with talking(asking()) as client:
         await say(client, {})
         call_id = (await hear(client, "executing"))[-1]["call"]["id"]
@@ -412,7 +412,7 @@ async def test_a_tool_of_the_browser(answer: dict[str, Any], kind: str, told: An
 async def test_what_a_handler_raises(
     message: dict[str, Any], closed: tuple[int, str], logged: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Is the client's fault, and closes with 1008, if it may come of the message; all else closes with 1011."""
+    """An error that the message may cause closes with 1008, any other with 1011."""
     raised = list[Exception]()
 
     @asynccontextmanager
@@ -443,7 +443,7 @@ async def test_what_a_handler_raises(
 
 @pytest.mark.parametrize("busy", [True, False])
 async def test_shutdown_of_a_conversation(busy: bool) -> None:
-    """What is being said is stopped and told to be; what waits is not begun; the close code is 1001."""
+    """The answer stops with `cancelled`, waiting messages are refused, and the close code is 1001."""
     shutdown = Shutdown()
 
     async def endpoint(websocket: WebSocket) -> None:
@@ -464,7 +464,7 @@ async def test_shutdown_of_a_conversation(busy: bool) -> None:
 
 
 async def test_a_client_that_goes_in_a_conversation() -> None:
-    """Stops the stream, and the tool that waits for it."""
+    """The stream stops, and so does the tool that waits for the client."""
     over, stopped = anyio.Event(), anyio.Event()
 
     async def wait() -> None:
@@ -492,7 +492,7 @@ async def test_a_client_that_goes_in_a_conversation() -> None:
 
 @asynccontextmanager
 async def running(*items: Any, hold: bool = False, tools: Any = None) -> AsyncIterator[tuple[Served, Script]]:
-    """Serve conversations whose answers are runs of the owner that the path names."""
+    """Serve conversations whose answers are runs of the owner in the path."""
     source = Script(*items, hold=hold)
     async with Runs() as runs:
 
@@ -513,14 +513,14 @@ async def running(*items: Any, hold: bool = False, tools: Any = None) -> AsyncIt
 
 @asynccontextmanager
 async def visiting(server: Served, owner: str = "ann") -> AsyncIterator[ClientConnection]:
-    """Connect as somebody."""
+    """Connect as an owner."""
     async with websockets.connect(f"{server.websocket_url}/{owner}", proxy=None) as client:
         yield client
 
 
 @pytest.mark.parametrize("place", range(1, 7))
 async def test_a_run_is_resumed_after_any_event(place: int) -> None:
-    """By another connection of the same owner's; what came before and what comes behind is the whole."""
+    """Another connection of the owner gets exactly the missing events."""
     go_on = anyio.Event()
     async with running(*texts("a", "b"), go_on, *texts("c"), STOP) as (server, _):
         async with visiting(server) as client:
@@ -544,7 +544,7 @@ async def test_a_run_is_resumed_after_any_event(place: int) -> None:
 
 
 async def test_what_there_is_no_run_to_resume_of() -> None:
-    """A client is told whether it has to say which run, or whether the server keeps none."""
+    """The message says whether to name a run, or that the server keeps none."""
     async with running(*texts("a"), STOP) as (server, _), visiting(server) as client:
         await say(client, {"resume": 0})
         expected = {"code": "run_not_found", "message": "There is no run to resume; name one with run_id."}
@@ -557,7 +557,7 @@ async def test_what_there_is_no_run_to_resume_of() -> None:
 
 
 async def test_a_run_is_cancelled() -> None:
-    """It ends for all who read it."""
+    """It ends for all of its readers."""
     async with running(*texts("a"), hold=True) as (server, source), visiting(server) as one, visiting(server) as other:
         await say(one, {})
         start = await hear(one, "text")
@@ -569,7 +569,7 @@ async def test_a_run_is_cancelled() -> None:
 
 
 async def test_a_tool_of_a_run_is_answered_over_the_next_connection() -> None:
-    """The browser that asked was reloaded meanwhile."""
+    """The browser was reloaded in between."""
     async with running(*texts(CALL), STOP, tools=[ask_browser]) as (server, _):
         async with visiting(server) as client:
             await say(client, {})
@@ -583,7 +583,7 @@ async def test_a_tool_of_a_run_is_answered_over_the_next_connection() -> None:
 
 
 async def test_a_websocket_of_litestar() -> None:
-    """Frames are taken and sent like those of Starlette's."""
+    """Frames are received and sent as with Starlette."""
 
     async def handler(message: dict[str, Any], session: Session) -> ToolStream:
         return stream(*texts(message["text"]), STOP)[0]
@@ -613,7 +613,7 @@ async def test_a_websocket_of_litestar() -> None:
     ids=lambda options: "".join(options),
 )
 async def test_wrong_values(options: dict[str, Any]) -> None:
-    """Are told before the connection is accepted."""
+    """They raise before the connection is accepted."""
     websocket = WebSocket({"type": "websocket"}, None, None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"owner|at least 1|positive|got \['done'\]"):
         await serve_websocket(websocket, lambda message, session: None, **options)

@@ -1,4 +1,4 @@
-"""The drain: when a server is about to end, answers that go on may finish for a while, and no other is begun."""
+"""The drain: during a shutdown, running answers may finish, and no other starts."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ STOP = [ProviderCompleted(finish_reason="stop")]
 
 
 def held() -> tuple[ToolStream, anyio.Event]:
-    """Return a stream that says something and then waits for the event, and the event."""
+    """Return a stream that waits for the event after its first text, and the event."""
     goes_on = anyio.Event()
     return ToolStream(Script([TextDelta("a")], goes_on, [TextDelta("b")], STOP)), goes_on
 
 
 async def reason(run: Run) -> Any:
-    """Return how a run has ended."""
+    """Return the reason with which a run ended."""
     return (await run.wait()).reason
 
 
@@ -58,7 +58,7 @@ async def reason(run: Run) -> Any:
 @pytest.mark.parametrize("by", ["leaving", "signal"])
 @pytest.mark.parametrize("ends", ["itself", "the second signal"])
 async def test_runs_may_finish(by: str, ends: str) -> None:
-    """What goes on is let finish, also while nobody reads it, and no other is started; or the drain ends before."""
+    """Running ones finish, also without readers, and none starts; or the drain ends first."""
     shutdown = asgi.Shutdown(LONG)
     runs = Runs(shutdown=shutdown) if by == "signal" else Runs(drain=LONG)
     async with anyio.create_task_group() as group, runs:
@@ -84,14 +84,14 @@ async def test_runs_may_finish(by: str, ends: str) -> None:
 
 
 async def test_a_drain_that_is_over() -> None:
-    """What has not finished is told that it was cancelled."""
+    """Unfinished runs are cancelled."""
     async with Runs(drain=0.01) as runs:
         run = await runs.start(held()[0], owner="ann")
     assert "cancelled" == await reason(run)
 
 
 async def test_whoever_fails_drains_nothing() -> None:
-    """An exception that leaves the block ends the runs at once."""
+    """An exception in the block ends the runs without a drain."""
     started = list[Run]()
 
     async def fail() -> None:
@@ -106,7 +106,7 @@ async def test_whoever_fails_drains_nothing() -> None:
 
 @pytest.mark.parametrize("drain", [-1, math.inf, math.nan, "20", True])
 def test_a_drain_that_is_none(drain: Any) -> None:
-    """It raises at once, and so does one drain beside another."""
+    """It raises, and so do two drains."""
     for make in (asgi.Shutdown, lambda drain: Runs(drain=drain), lambda drain: asgi.shutdown_signal(drain=drain)):
         with pytest.raises(ValueError, match="`drain` must be a number of seconds"):
             make(drain)
@@ -118,7 +118,7 @@ def test_a_drain_that_is_none(drain: Any) -> None:
 
 
 async def exchanged(response: asgi.EventStreamResponse, during: Callable[[Exchange], Any] | None = None) -> Exchange:
-    """Let a response answer, and do something once its first text is out."""
+    """Run a response, and act after its first text."""
     exchange = Exchange()
     async with anyio.create_task_group() as group:
         group.start_soon(response, exchange.scope, exchange.receive, exchange.send)
@@ -131,7 +131,7 @@ async def exchanged(response: asgi.EventStreamResponse, during: Callable[[Exchan
 
 @pytest.mark.parametrize(("ends", "told"), [("itself", "finished"), ("the drain", "cancelled")])
 async def test_a_response_may_finish(ends: str, told: str) -> None:
-    """It goes on when the server is about to end, to its own end or to that of the drain."""
+    """It continues to its end or to the end of the drain."""
     shutdown = asgi.Shutdown(LONG)
     stream, goes_on = held()
 
@@ -149,7 +149,7 @@ async def test_a_response_may_finish(ends: str, told: str) -> None:
 
 
 async def test_a_response_that_comes_too_late() -> None:
-    """A stream is not begun: 503, and when to come again, also where `begin` was called and no signal came."""
+    """A stream is not started: 503 with `Retry-After`, also after `begin`."""
     shutdown = asgi.Shutdown(LONG)
     shutdown.begin()
     source = Script(STOP)
@@ -159,7 +159,7 @@ async def test_a_response_that_comes_too_late() -> None:
 
 
 async def test_a_run_is_read_in_the_drain() -> None:
-    """It goes on anyway, so a client that has lost its connection gets the rest."""
+    """A client that lost its connection gets the rest."""
     shutdown = asgi.Shutdown(LONG)
     async with Runs(shutdown=shutdown) as runs:
         stream, goes_on = held()
@@ -173,7 +173,7 @@ async def test_a_run_is_read_in_the_drain() -> None:
 @ONE_LOOP
 @pytest.mark.parametrize("full", [True, False])
 async def test_runs_that_cannot_be_started(full: bool) -> None:
-    """With the handlers, an application answers 503 for them, and says when to come again."""
+    """With the exception handlers, the response is 503 with `Retry-After`."""
     shutdown = asgi.Shutdown(LONG)
     runs = Runs(shutdown=shutdown, max_running=1)
 
@@ -198,7 +198,7 @@ async def test_runs_that_cannot_be_started(full: bool) -> None:
 
 @ONE_LOOP
 async def test_an_open_websocket() -> None:
-    """The answer that is being given is finished; what waits and what comes is told when to come again; then 1001."""
+    """The current answer finishes, other messages are refused with `retry_after`, then 1001."""
     shutdown = asgi.Shutdown(LONG)
     stream, goes_on = held()
     asked = list[Any]()
@@ -233,7 +233,7 @@ async def test_an_open_websocket() -> None:
 @pytest.mark.parametrize("both_ways", [True, False])
 @pytest.mark.parametrize("accepted", [True, False])
 async def test_a_websocket_that_comes_too_late(both_ways: bool, accepted: bool) -> None:
-    """503 before it is accepted, and 1001 behind that."""
+    """It gets 503 before it is accepted, 1001 afterwards."""
     shutdown = asgi.Shutdown(LONG)
     shutdown.begin()
     source = Script(STOP)

@@ -95,7 +95,7 @@ async def test_a_run_is_found_and_read_elsewhere(server: RedisServer, prefix: st
 
 
 async def test_a_run_is_stopped_elsewhere(server: RedisServer, prefix: str) -> None:
-    """All readers see its end; a second stop changes nothing."""
+    """All readers get its end. A second stop changes nothing."""
     async with two(server, prefix) as (here, there):
         run = await here.start(held("a"), owner="ann")
         found = await there.find(run.id, owner="ann")
@@ -112,7 +112,7 @@ async def test_a_run_is_stopped_elsewhere(server: RedisServer, prefix: str) -> N
 
 
 async def test_calls_are_decided_about_elsewhere(server: RedisServer, prefix: str) -> None:
-    """What is asked is told, a decision counts when it returns, and one that does not fit is refused."""
+    """Questions are reported, a decision counts when it returns, and a wrong one is refused."""
     bank = Bank()
     async with two(server, prefix) as (here, there):
         asked = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
@@ -142,7 +142,7 @@ async def test_calls_are_decided_about_elsewhere(server: RedisServer, prefix: st
 
 
 async def test_a_log_of_this_make_keeps_the_laws(server: RedisServer, prefix: str) -> None:
-    """In memory and on Redis alike."""
+    """The laws hold for the log in memory and on Redis."""
     numbers = itertools.count()
 
     @asynccontextmanager
@@ -156,7 +156,7 @@ async def test_a_log_of_this_make_keeps_the_laws(server: RedisServer, prefix: st
 
 
 async def test_a_log_that_breaks_a_law_is_told(server: RedisServer) -> None:
-    """Each fault by the law that it breaks."""
+    """The error names the broken law."""
 
     class Faulty(MemoryEventLog):
         def __init__(self, drops: int = 0, shifts: int = 0) -> None:
@@ -175,7 +175,7 @@ async def test_a_log_that_breaks_a_law_is_told(server: RedisServer) -> None:
 
 
 async def test_bounds_of_an_owner(server: RedisServer, prefix: str) -> None:
-    """So many runs of one owner go on, in all processes together; one that was refused leaves nothing."""
+    """The limit holds for all processes together, and nothing remains of a refused run."""
     async with two(server, prefix, max_per_owner=2) as (here, there):
         first = await here.start(held("a"), owner="ann")
         await there.start(held("a"), owner="ann")
@@ -193,7 +193,7 @@ async def test_bounds_of_an_owner(server: RedisServer, prefix: str) -> None:
 
 
 async def test_what_is_kept_and_for_how_long(server: RedisServer, prefix: str) -> None:
-    """A run that has ended is forgotten, with everything; an index forgets it as well."""
+    """After its time, nothing remains of an ended run."""
     async with Runs(RedisStore(server.url, prefix=prefix, keep=0.3, lease=1.0), max_kept=0) as runs:
         run = await runs.start(ToolStream(Script([*texts("a"), STOP])), owner="ann", conversation="c")
         await run.wait()
@@ -212,7 +212,7 @@ async def test_what_is_kept_and_for_how_long(server: RedisServer, prefix: str) -
 
 
 async def test_a_run_that_is_read_elsewhere_is_not_abandoned(server: RedisServer, prefix: str) -> None:
-    """Only when nobody reads it in any process is it stopped."""
+    """It stops when no process reads it."""
     async with two(server, prefix, lease=0.3, stop_when_abandoned=0.1) as (here, there):
         run = await here.start(held("a"), owner="ann")
         found = await there.find(run.id, owner="ann")
@@ -240,7 +240,7 @@ def test_a_client_of_the_application_on_trio(server: RedisServer, prefix: str) -
 
 
 async def test_what_cannot_be_mended_is_said_when_the_runs_are_entered(server: RedisServer, prefix: str) -> None:
-    """A cluster, a client of another kind, and bounds that are none."""
+    """A cluster and wrong clients are refused on entry, wrong values earlier."""
     with RedisServer("--cluster-enabled", "yes") as cluster, pytest.raises(ValueError, match="this is a Redis Cluster"):
         async with Runs(RedisStore(cluster.url)):
             pass
@@ -253,7 +253,7 @@ async def test_what_cannot_be_mended_is_said_when_the_runs_are_entered(server: R
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message names it."""
+    """The error names it."""
     monkeypatch.setitem(sys.modules, "redis.asyncio", None)
 
     async def enter() -> None:

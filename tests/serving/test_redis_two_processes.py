@@ -1,7 +1,7 @@
-"""What the tests of `Runs` ask of one process, asked of two: runs are started in one, and found in the other.
+"""The tests of `Runs` with two processes: runs start in one, and are found in the other.
 
-These are those tests themselves, in which `Runs` are two, each with connections of its own. What holds only where a run
-is driven is left out by its name, with the reason.
+These are those tests themselves, with two `Runs`, each with its own connections. Tests that hold only in the process
+that drives the run are left out by name, with the reason.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ LEFT_OUT = {
 
 
 class Two:
-    """Two processes over one store, which a test takes for the runs of one."""
+    """Two processes with one store, which a test uses as its `Runs`."""
 
     url = ""
 
@@ -86,30 +86,30 @@ class Two:
 
     @property
     def running(self) -> int:
-        """How many runs go on."""
+        """The number of runs."""
         return self._here.running
 
     async def start(self, stream: Any, *, owner: str, **options: Any) -> Run:
-        """Start a run here, and find it there."""
+        """Start a run in the first process, and find it in the second."""
         run = await self._here.start(stream, owner=owner, **options)
         return await self.find(run.id, owner=owner)
 
     async def find(self, run_id: str, *, owner: str) -> Run:
-        """Find a run there; the same object each time, as tests expect."""
+        """Find a run in the second process. Returns the same object each time."""
         found = await self._there.find(run_id, owner=owner)
         return self._found.setdefault((owner, run_id), found)
 
     async def latest(self, conversation: str, *, owner: str) -> Run | None:
-        """Find the last run of a conversation there."""
+        """Find the last run of a conversation in the second process."""
         found = await self._there.latest(conversation, owner=owner)
         return None if found is None else self._found.setdefault((owner, found.id), found)
 
     async def list(self, owner: str) -> Sequence[Run]:
-        """List an owner's runs there."""
+        """List an owner's runs in the second process."""
         return await self._there.list(owner)
 
     async def forget(self, run_id: str, *, owner: str) -> None:
-        """Have there forgotten what runs here."""
+        """Forget a run from the second process."""
         await self._there.forget(run_id, owner=owner)
 
     async def aclose(self) -> None:
@@ -140,7 +140,7 @@ def _cases() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    """One server for all of these tests; each has keys of its own."""
+    """One server for all tests; each has its own keys."""
     with RedisServer() as server:
         yield server
 
@@ -153,7 +153,7 @@ async def test_of_two(
     server: RedisServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Found, read and stopped in another process than where it runs, a run does what one of this process does."""
+    """A run that is found elsewhere behaves like a run of this process."""
     monkeypatch.setattr(Two, "url", server.url)
     monkeypatch.setattr(module, "Runs", Two)
     with anyio.fail_after(60):
@@ -161,5 +161,5 @@ async def test_of_two(
 
 
 def test_what_is_left_out_is_there() -> None:
-    """Each by the name of a test."""
+    """Each is the name of a test."""
     assert {name for name in LEFT_OUT if not any(hasattr(module, name) for module in MODULES)} == set()

@@ -1,4 +1,4 @@
-"""Bodies of requests: their bounds, what is wrong with them, and other clients while a long one is read."""
+"""Bodies of requests: limits, errors, and other clients during a long body."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Posted:
-    """A request whose body comes in these pieces; an event among them is waited for, an exception raised."""
+    """A request with these pieces. It waits for an event among them, and raises an exception."""
 
     def __init__(self, *pieces: bytes | anyio.Event | Exception, declared: int | str | None = None) -> None:
         self._pieces = pieces
@@ -57,20 +57,20 @@ class Posted:
 
 
 async def refused(request: Posted, read: Callable[[bytes], Any], **options: Any) -> int:
-    """Return the status with which a body is refused."""
+    """Return the status for a refused body."""
     with pytest.raises(HTTPException) as raised:
         await asgi.read_body(request, read, **options)
     return raised.value.status_code
 
 
 async def test_a_body_is_read() -> None:
-    """As JSON, whole or in pieces, or as somebody else reads it."""
+    """As JSON, in one piece or several, or by another function."""
     assert {"a": [1]} == await asgi.read_body(Posted(b'{"a"', b": [1]}"), json.loads)
     assert 4 == await asgi.read_body(Posted(b"abcd"), len, max_body=4)
 
 
 async def test_a_body_that_is_too_long() -> None:
-    """It is refused when it is declared, or as soon as it is met; nothing behind that is read."""
+    """It is refused by its declared length, or at the first byte over the limit."""
     assert 4 * 1024 * 1024 == MAX_BODY
     declared = Posted(b"x", declared=MAX_BODY + 1)
     assert (413, 0) == (await refused(declared, json.loads), declared.given)
@@ -83,7 +83,7 @@ async def test_a_body_that_is_too_long() -> None:
 
 
 async def test_bodies_that_come_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is too many is told to come again; when others have been read, broken off or refused, it may."""
+    """One body too many gets 503. It is accepted after others have been read or refused."""
     monkeypatch.setattr("streamtools.serving.requests.MAX_TOTAL_BODIES", 100)
     ends = [anyio.Event(), anyio.Event()]
     async with anyio.create_task_group() as group:
@@ -100,16 +100,13 @@ async def test_bodies_that_come_together_have_a_bound(monkeypatch: pytest.Monkey
 
 
 async def suppressed(request: Posted, read: Callable[[bytes], Any], **options: Any) -> None:
-    """Read a body, whatever becomes of it."""
+    """Read a body and ignore errors."""
     with suppress(HTTPException):
         await asgi.read_body(request, read, **options)
 
 
 async def test_a_body_of_too_many_values() -> None:
-    """A long one is refused before it is read: one call that reads or frees them all keeps everybody waiting.
-
-    What stands in strings is no value, and a short body cannot hold too many.
-    """
+    """A long one is refused before parsing. Strings are not counted, and short bodies are not checked."""
     deep = Posted(b'{"a":[' + b"{}," * MAX_VALUES + b"{}]}")
     assert 413 == await refused(deep, json.loads)
     text = json.dumps({"a": "[{," * MAX_VALUES + "é"}).encode()
@@ -119,7 +116,7 @@ async def test_a_body_of_too_many_values() -> None:
 
 
 async def test_values_are_counted() -> None:
-    """Wherever the pieces end in which a body is looked through: in an escape, a run of them, or behind a string."""
+    """The pieces may end within an escape or after a string."""
     some = {"a\\": ['"', "[,", {'\\"': [1, 2, {}]}, "\\" * 9 + "x"]}
     for length in range(IN_THREAD - 90, IN_THREAD + 10):
         assert 10 == count_values(b" " * length + json.dumps(some).encode()), length
@@ -127,7 +124,7 @@ async def test_values_are_counted() -> None:
 
 
 async def test_a_body_that_is_never_complete() -> None:
-    """A client that sends it for ever is refused when its time is over."""
+    """It is refused after the timeout."""
     assert 408 == await refused(Posted(b"{", anyio.Event()), json.loads, timeout=0.01)
     assert 400 == await refused(Posted(b"{", ClientDisconnect()), json.loads)
 
@@ -158,7 +155,7 @@ def ask(body: bytes) -> Chat:
 async def test_what_is_the_clients_fault(
     read: Callable[[bytes], Any], body: bytes, length: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """400, whoever reads the body, and wherever; the log says which line has refused it."""
+    """The status is 400, and the log names the line that raised."""
     with caplog.at_level(logging.WARNING, "streamtools"):
         assert 400 == await refused(Posted(body + b" " * length), read)
     told = [vars(each)["streamtools"] for each in caplog.records if each.getMessage().startswith("body_refused ")]
@@ -167,7 +164,7 @@ async def test_what_is_the_clients_fault(
 
 
 async def test_what_is_not() -> None:
-    """Errors of ours have meanings of their own, and those of others are faults."""
+    """Errors of this package keep their meaning, and other exceptions are server errors."""
 
     def fail(error: Exception, body: bytes) -> None:
         raise error
@@ -178,7 +175,7 @@ async def test_what_is_not() -> None:
 
 
 async def test_a_chat_can_be_made_in_a_thread(anyio_backend: str) -> None:
-    """So that reading its messages keeps nobody waiting."""
+    """Reading its messages does not block the event loop."""
     body = json.dumps({"messages": [{"role": "user", "content": "x" * IN_THREAD}]}).encode()
     async with await asgi.read_body(Posted(body), ask) as events:
         assert "Hi" == "".join([event.text async for event in events if event.type == "text"])
@@ -186,7 +183,7 @@ async def test_a_chat_can_be_made_in_a_thread(anyio_backend: str) -> None:
 
 @ONE_LOOP
 async def test_another_client_is_answered_meanwhile() -> None:
-    """Before the reading of the first one's long body has ended: it ends when the second has been answered."""
+    """It is answered while the long body of the first one is read."""
     reading, answered = threading.Event(), threading.Event()
     order: list[str] = []
 
@@ -224,7 +221,7 @@ async def test_another_client_is_answered_meanwhile() -> None:
 @ONE_LOOP
 @pytest.mark.parametrize("is_on", [True, False])
 async def test_no_garbage_is_looked_for_while_a_long_body_is_read(is_on: bool) -> None:
-    """All threads would stand still; behind it all is as it was, also if the reading fails or others read meanwhile."""
+    """The collector is restored afterwards, also after errors and with several readers."""
     first, second = threading.Event(), threading.Event()
 
     def read(body: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Runs: driven without readers, read by several, stopped from elsewhere, found by their owners alone."""
+"""Runs: driven without readers, read by several, stopped by others, found by their owners alone."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ STOP = ProviderCompleted(finish_reason="stop")
 
 
 def now() -> str:
-    """Tell the time."""
+    """Return the time."""
     return "now"
 
 
 def get_weather(city: str) -> dict[str, str]:
-    """Tell the weather."""
+    """Return the weather."""
     return {"message": f"Rain in {city}"}
 
 
@@ -42,12 +42,12 @@ def add(a: float, b: float) -> float:
 
 
 def held(*deltas: str) -> ToolStream:
-    """A stream that says these, and then nothing more, not even its end."""
+    """A stream with these texts that does not end."""
     return ToolStream(Script(*(texts(each) for each in deltas), hold=True))
 
 
 async def read(events: AsyncIterator[UIEvent], taken: list[UIEvent] | None = None) -> list[UIEvent]:
-    """Return all events, to the end; `taken` has them as they come. The order of those of a whole run is checked."""
+    """Return all events to the end, also in `taken`. Checks their order."""
     taken = [] if taken is None else taken
     async for event in events:
         taken.append(event)
@@ -58,7 +58,7 @@ async def read(events: AsyncIterator[UIEvent], taken: list[UIEvent] | None = Non
 
 
 async def test_a_run_without_readers_comes_to_its_end() -> None:
-    """And it can be read afterwards, as it was, by whoever comes."""
+    """Later readers get all of its events."""
     looked = anyio.Event()
     async with Runs() as runs:
         run = await runs.start(ToolStream(Script(looked, [*texts("a", "b"), STOP]), run_id="r"), owner="ann")
@@ -77,7 +77,7 @@ async def test_a_run_without_readers_comes_to_its_end() -> None:
 
 @pytest.mark.parametrize("name", sorted(shipped()))
 async def test_a_run_says_what_its_stream_says(name: str) -> None:
-    """Event for event, for recordings of a real model, with its tools; only ids and times differ."""
+    """The events of recordings are equal except for ids and times."""
     tools: list[Callable[..., Any]] = [get_weather, add]
     plain = await replay(shipped()[name], tools=tools)
     async with Runs() as runs:
@@ -95,7 +95,7 @@ async def test_a_run_says_what_its_stream_says(name: str) -> None:
 
 
 async def test_a_chat_is_run() -> None:
-    """Its requests and tools are its own, so it needs nothing of the connection that asked for it."""
+    """It does not depend on the connection that started it."""
     model = ScriptedModel(['###:{"name":"now"}', "It is now."])
     async with Runs() as runs:
         run = await runs.start(chat(model, [{"role": "user", "content": "When?"}], tools=[now]), owner="ann")
@@ -108,7 +108,7 @@ async def test_a_chat_is_run() -> None:
 
 
 async def test_two_readers() -> None:
-    """Each reads everything, one from the beginning and one from where it comes in."""
+    """Each gets all events after its position."""
     gate = anyio.Event()
     source = Script(texts("a", "b"), gate, [*texts("c"), STOP])
     early, late = list[UIEvent](), list[UIEvent]()
@@ -127,7 +127,7 @@ async def test_two_readers() -> None:
 
 
 async def test_detach_leaves_the_run_alone() -> None:
-    """It goes on to its end, and can be read to its end from where it was left."""
+    """The run continues to its end, and can be read from the same position."""
     gate = anyio.Event()
     tool_ran = list[str]()
 
@@ -153,7 +153,7 @@ async def test_detach_leaves_the_run_alone() -> None:
 
 
 async def test_detaching_wakes_who_waits_there() -> None:
-    """One task reads, another detaches: the first comes to its end; other attachments do not notice."""
+    """A waiting read of that attachment ends; other attachments continue."""
     one_read, other_read = list[UIEvent](), list[UIEvent]()
     async with Runs() as runs, anyio.create_task_group() as group:
         run = await runs.start(held("a"), owner="ann")
@@ -178,7 +178,7 @@ async def test_detaching_wakes_who_waits_there() -> None:
 
 
 async def test_stop_ends_a_run_for_all_its_readers() -> None:
-    """From another task: the tool is cancelled, the response is closed when `stop` returns, and all see `done`."""
+    """The tool is cancelled, the response is closed when `stop` returns, and all readers get `done`."""
     tool, source = WaitingTool(), Script([*texts("a ", WAIT), STOP], hold=True)
     taken = [list[UIEvent]() for _ in range(3)]
     async with Runs() as runs:
@@ -200,7 +200,7 @@ async def test_stop_ends_a_run_for_all_its_readers() -> None:
 
 
 async def test_stop_before_the_run_has_begun() -> None:
-    """The stream is closed, and the run has a beginning and an end."""
+    """The stream is closed, and the run has a start and an end."""
     source = Script(texts("a"), hold=True)
     async with Runs() as runs:
         run = await runs.start(ToolStream(source), owner="ann")
@@ -212,7 +212,7 @@ async def test_stop_before_the_run_has_begun() -> None:
 
 
 async def test_stop_at_each_event() -> None:
-    """Wherever it comes, the run ends with one `done`, and its numbers have no gaps."""
+    """The run ends with one `done`, and its seqs have no gap."""
     length = 10
     for count in range(1, length + 1):
         gates = [anyio.Event() for _ in range(length)]
@@ -232,7 +232,7 @@ async def test_stop_at_each_event() -> None:
 
 
 async def test_those_who_read_the_past_let_others_have_their_turn() -> None:
-    """However much there is to read at once; and a cancellation in between takes nothing."""
+    """A long read yields to other tasks, and a cancellation takes nothing."""
     turns = 0
 
     async def count() -> None:
@@ -261,7 +261,7 @@ async def test_those_who_read_the_past_let_others_have_their_turn() -> None:
 
 
 async def test_stopping_a_run_that_has_ended() -> None:
-    """It stays as it was."""
+    """It does not change."""
     async with Runs() as runs:
         run = await runs.start(ToolStream(Script([*texts("a"), STOP])), owner="ann")
         await run.wait()
@@ -270,7 +270,7 @@ async def test_stopping_a_run_that_has_ended() -> None:
 
 
 async def test_a_tool_may_stop_its_own_run() -> None:
-    """It is cancelled with it."""
+    """The tool is cancelled with the run."""
     found = list[Run]()
 
     async def wait() -> None:
@@ -282,7 +282,7 @@ async def test_a_tool_may_stop_its_own_run() -> None:
 
 
 async def test_whoever_is_cancelled_while_he_stops_a_run() -> None:
-    """The run is stopped all the same."""
+    """The run stops nevertheless."""
     async with Runs() as runs:
         run = await runs.start(held("a"), owner="ann")
         await anyio.wait_all_tasks_blocked()
@@ -294,7 +294,7 @@ async def test_whoever_is_cancelled_while_he_stops_a_run() -> None:
 
 
 async def test_whoever_is_cancelled_while_he_waits_for_a_run() -> None:
-    """The run goes on."""
+    """The run continues."""
     async with Runs() as runs:
         run = await runs.start(held("a"), owner="ann")
         with anyio.move_on_after(0):
@@ -304,7 +304,7 @@ async def test_whoever_is_cancelled_while_he_waits_for_a_run() -> None:
 
 
 async def test_a_read_that_is_cancelled_takes_nothing() -> None:
-    """The next read has the event; nothing comes twice."""
+    """The next read gets the event, and no event is repeated."""
     gates = [anyio.Event() for _ in range(5)]
     batches = [each for gate, letter in zip(gates, "abcde", strict=True) for each in (gate, texts(letter))]
     async with Runs() as runs:
@@ -324,7 +324,7 @@ async def test_a_read_that_is_cancelled_takes_nothing() -> None:
 
 
 async def test_expired_positions() -> None:
-    """One warning, with the number of the last event that went, and then what is kept."""
+    """One warning with the seq of the last dropped event precedes the events that are kept."""
     async with Runs(MemoryEventLog(max_events=4)) as runs:
         run = await runs.start(ToolStream(Script([*texts(*"abcdef"), STOP])), owner="ann")
         await run.wait()
@@ -343,7 +343,7 @@ async def test_expired_positions() -> None:
 
 
 async def test_runs_that_are_abandoned_are_stopped_if_asked() -> None:
-    """A while after the last reader has left, or after the start if none ever came; a reader keeps them alive."""
+    """They stop some time after the last reader left, or after the start."""
     tool = WaitingTool()
     async with Runs(stop_when_abandoned=0) as runs:
         lonely = await runs.start(held("a"), owner="ann")
@@ -361,7 +361,7 @@ async def test_runs_that_are_abandoned_are_stopped_if_asked() -> None:
 
 
 async def test_a_reader_that_is_forgotten_has_left() -> None:
-    """After a `break` without `detach`, too, when it is collected; and in whichever thread that happens."""
+    """It counts as left when it is collected, in any thread."""
     async with Runs(stop_when_abandoned=0) as runs:
         run = await runs.start(held("a"), owner="ann")
         async for event in run.attach():
@@ -381,7 +381,7 @@ async def test_a_reader_that_is_forgotten_has_left() -> None:
 
 
 async def test_a_reader_who_comes_back_in_time() -> None:
-    """The run is not stopped, however often he goes."""
+    """The run is not stopped."""
     async with Runs(stop_when_abandoned=3600) as runs:
         run = await runs.start(held("a"), owner="ann")
         for after in range(3):
@@ -392,7 +392,7 @@ async def test_a_reader_who_comes_back_in_time() -> None:
 
 
 async def test_an_attachment_is_an_iterator() -> None:
-    """Of the public type, and its position is what another goes on from."""
+    """It has the public type, and another attachment continues from its position."""
     async with Runs() as runs:
         run = await runs.start(ToolStream(Script([*texts("a"), STOP])), owner="ann")
         events: Attachment = run.attach()

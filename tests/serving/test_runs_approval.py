@@ -1,4 +1,4 @@
-"""Runs whose streams ask: they are decided about by whoever has the run, from any task."""
+"""Runs whose streams ask questions, which any task that has the run can decide."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOTH = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
 
 
 async def held(bank: Bank, decide: Any) -> Any:
-    """Return a run that has been decided about, as soon as it has asked twice."""
+    """Return a run after its two questions."""
     async with Runs() as runs:
         stream = chat(
             ScriptedModel([BOTH, "Done."]), [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now")
@@ -41,7 +41,7 @@ async def held(bank: Bank, decide: Any) -> Any:
 
 
 async def test_a_run_passes_decisions_on() -> None:
-    """It approves and answers what its stream asks about, and tells what that is."""
+    """It reports the questions of its stream, approves and answers."""
     bank = Bank()
 
     async def decide(run: Any) -> None:
@@ -56,7 +56,7 @@ async def test_a_run_passes_decisions_on() -> None:
 
 
 async def test_a_decision_that_was_made_elsewhere() -> None:
-    """It can be passed on as it is, whichever it is."""
+    """Any decision can be passed on unchanged."""
     bank = Bank()
 
     async def decide(run: Any) -> None:
@@ -69,7 +69,7 @@ async def test_a_decision_that_was_made_elsewhere() -> None:
 
 
 async def test_a_run_passes_refusals_on() -> None:
-    """It denies a call, and says why one could not be carried out."""
+    """It denies a call, or reports why it could not be carried out."""
     bank = Bank()
 
     async def decide(run: Any) -> None:
@@ -84,7 +84,7 @@ async def test_a_run_passes_refusals_on() -> None:
 
 
 async def test_a_run_of_something_that_never_asks() -> None:
-    """It has no questions, and refuses decisions, before its stream is entered too."""
+    """It has no questions and refuses decisions, also before it is entered."""
     async with Runs() as runs:
         run = await runs.start(replay(shipped()["tilde-call"]), owner="ann")
         assert [] == await run.questions()

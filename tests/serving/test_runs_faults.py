@@ -1,4 +1,4 @@
-"""Runs whose streams fail, or are of another make, and an app that ends in the middle of it all."""
+"""Runs whose streams fail or are not `ToolStream`s, and applications that end during a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEFT = ["start", "text 'a'", "done cancelled: None (None)"]
 
 @asynccontextmanager
 async def giving(*events: UIEvent, hold: bool = False, error: BaseException | None = None) -> AsyncIterator[Any]:
-    """A stream that is no `ToolStream`: an asynchronous generator of these events."""
+    """An asynchronous generator of these events."""
 
     async def generate() -> AsyncIterator[UIEvent]:
         for event in events:
@@ -48,7 +48,7 @@ async def giving(*events: UIEvent, hold: bool = False, error: BaseException | No
 
 
 async def test_a_stream_that_cannot_be_entered() -> None:
-    """Readers are told that the run has failed, and `wait` raises why; the other runs go on."""
+    """Readers see a failed run, `wait` raises the exception, and other runs continue."""
     async with Runs() as runs:
         other = await runs.start(held("a"), owner="ann")
         with structlog.testing.capture_logs() as logs:
@@ -65,7 +65,7 @@ async def test_a_stream_that_cannot_be_entered() -> None:
 
 @pytest.mark.parametrize("in_group", [True, False])
 async def test_a_fault_of_ones_own_is_found(in_group: bool) -> None:
-    """The log tells the type of the exception and the line that raised it, and has its traceback, as an error."""
+    """The error in the log has the type of the exception, the line and the traceback."""
 
     def look_up(notes: dict[str, str]) -> str:
         return notes["of whoever it was"]
@@ -92,7 +92,7 @@ async def test_a_fault_of_ones_own_is_found(in_group: bool) -> None:
 
 
 async def test_a_stream_that_ends_too_early() -> None:
-    """Readers are told that, and no fault of the server's."""
+    """Readers get an error, and the server logs none."""
     async with Runs() as runs:
         run = await runs.start(giving(Start("r")), owner="ann")
         (told,) = [each.message for each in await read(run.attach()) if isinstance(each, Error)]
@@ -100,7 +100,7 @@ async def test_a_stream_that_ends_too_early() -> None:
 
 
 async def test_done_comes_before_the_block_behind_the_yield() -> None:
-    """What that keeps is there once the run has ended."""
+    """The state that this code sets is there after the run has ended."""
     kept: list[str] = []
     may_keep = anyio.Event()
 
@@ -121,7 +121,7 @@ async def test_done_comes_before_the_block_behind_the_yield() -> None:
 
 
 async def test_a_stream_that_was_entered_already() -> None:
-    """It cannot be run; whoever has it keeps it."""
+    """It cannot run, and stays with its owner."""
     async with Runs() as runs, held("a") as events:
         run = await runs.start(events, owner="ann")
         with pytest.raises(ClosedError):
@@ -131,7 +131,7 @@ async def test_a_stream_that_was_entered_already() -> None:
 
 
 async def test_a_source_that_raises() -> None:
-    """What a `ToolStream` says of it is what readers get, and `wait` raises it, each time."""
+    """Readers get the events of the `ToolStream`, and each `wait` raises the exception."""
     async with Runs() as runs:
         run = await runs.start(ToolStream(Script(texts("a"), KeyError("mine"))), owner="ann")
         events = await read(run.attach())
@@ -145,7 +145,7 @@ async def test_a_source_that_raises() -> None:
 
 
 async def test_a_fault_that_comes_with_the_leaving() -> None:
-    """The events are those of a good run; `wait` raises what the code around it raised."""
+    """The events are those of a good run, and `wait` raises the exception."""
 
     @asynccontextmanager
     async def answer() -> AsyncIterator[ToolStream]:
@@ -162,7 +162,7 @@ async def test_a_fault_that_comes_with_the_leaving() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("a"), ExceptionGroup("both", [ValueError("a"), KeyError("b")])])
 async def test_what_a_run_raises_ends_nothing_else(error: BaseException) -> None:
-    """Of all that runs beside it."""
+    """Other runs continue."""
     async with Runs() as runs:
         other = await runs.start(held("a"), owner="ann")
         run = await runs.start(giving(error=error), owner="ann")
@@ -175,17 +175,17 @@ async def test_what_a_run_raises_ends_nothing_else(error: BaseException) -> None
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_cancellation_that_nobody_sent(anyio_backend: str) -> None:
-    """A stream that awaits a task which was cancelled has failed, and was not stopped."""
+    """A stream that awaits a cancelled task has failed; it was not stopped."""
     async with Runs() as runs:
         run = await runs.start(giving(error=asyncio.CancelledError()), owner="ann")
         assert BROKEN == story(await read(run.attach()))
 
 
 async def test_an_exception_for_the_program() -> None:
-    """It ends the program, and the run has its end all the same."""
+    """It ends the program, and the run has its end."""
 
     class Interrupt(BaseException):
-        """As `KeyboardInterrupt` is."""
+        """Like `KeyboardInterrupt`."""
 
     started = list[Run]()
 
@@ -204,7 +204,7 @@ async def test_an_exception_for_the_program() -> None:
 
 
 async def test_the_events_of_any_iterator() -> None:
-    """Its run begins with a `start` that has its id, is numbered from one, and has a result."""
+    """The run starts with a `start` with its id, has seqs from 1, and has a result."""
     told: list[UIEvent] = [
         Text("a"),
         Text("b", seq=7),
@@ -223,7 +223,7 @@ async def test_the_events_of_any_iterator() -> None:
 
 
 async def test_an_end_without_done() -> None:
-    """Nobody knows whether it was complete, so the run has failed; nothing is raised."""
+    """The run has failed, because it may be incomplete. Nothing is raised."""
     async with Runs() as runs:
         run = await runs.start(giving(Text("a")), owner="ann")
         told = story(await read(run.attach()))
@@ -232,7 +232,7 @@ async def test_an_end_without_done() -> None:
 
 
 async def test_a_stream_that_never_waits() -> None:
-    """Others get their turn, and it can be stopped; what it would still say then is bounded."""
+    """It yields to other tasks and can be stopped, with a limit for its last events."""
 
     @asynccontextmanager
     async def answer() -> AsyncIterator[AsyncIterator[UIEvent]]:
@@ -254,7 +254,7 @@ async def test_a_stream_that_never_waits() -> None:
 
 
 async def test_what_cannot_be_read_once_it_was_left() -> None:
-    """A stream that is closed by its leaving has nothing more to say, and that is no fault."""
+    """A stream that is closed on exit has no more events, which is not an error."""
 
     @asynccontextmanager
     async def answer() -> AsyncIterator[AsyncIterator[UIEvent]]:
@@ -273,14 +273,14 @@ async def test_what_cannot_be_read_once_it_was_left() -> None:
 
 @pytest.mark.parametrize("wrong", [None, [Text("a")], object()])
 async def test_what_is_no_stream(wrong: Any) -> None:
-    """It is refused at once."""
+    """It raises TypeError."""
     async with Runs() as runs:
         with pytest.raises(TypeError, match="context manager"):
             await runs.start(wrong, owner="ann")
 
 
 async def test_a_response_that_the_run_owns() -> None:
-    """A function opens it and yields its stream: the run enters and leaves both; to stop it hangs up at the server."""
+    """The run enters and leaves a response and its stream. Stopping it closes the connection."""
     body = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
 
     async with Loopback([body], hold=True) as server, httpx.AsyncClient() as client:
@@ -304,7 +304,7 @@ async def test_a_response_that_the_run_owns() -> None:
 
 
 async def test_stop_while_the_stream_is_being_entered() -> None:
-    """The entering is cancelled, and the run has its end."""
+    """Entering is cancelled, and the run has its end."""
     entering = anyio.Event()
 
     @asynccontextmanager
@@ -321,7 +321,7 @@ async def test_stop_while_the_stream_is_being_entered() -> None:
 
 
 async def test_code_around_a_stream_that_was_stopped() -> None:
-    """It is left as after its end, so that what was said can be saved."""
+    """It is left as after its end, so that the answer can be saved."""
     saved = list[Any]()
 
     @asynccontextmanager
@@ -342,7 +342,7 @@ async def test_code_around_a_stream_that_was_stopped() -> None:
 
 
 async def test_a_start_that_is_cancelled() -> None:
-    """There is no run then, and the stream is closed."""
+    """There is no run, and the stream is closed."""
     source = Script([STOP])
     async with Runs() as runs:
         with anyio.CancelScope() as scope:
@@ -353,7 +353,7 @@ async def test_a_start_that_is_cancelled() -> None:
 
 
 async def test_a_refused_stream_that_does_not_close() -> None:
-    """What it raises is logged; the caller is told why it was refused."""
+    """Its exception is logged, and the caller gets the reason of the refusal."""
 
     class Stubborn(Script):
         async def aclose(self) -> None:
@@ -370,7 +370,7 @@ async def test_a_refused_stream_that_does_not_close() -> None:
 
 
 async def test_the_app_ends_in_mid_run() -> None:
-    """All runs are stopped and all that is behind them is closed; their readers see `done`."""
+    """All runs are stopped and closed, and their readers get `done`."""
     tools, scripts = (
         [WaitingTool() for _ in range(3)],
         [Script([*texts("a ", WAIT), STOP], hold=True) for _ in range(3)],
@@ -389,7 +389,7 @@ async def test_the_app_ends_in_mid_run() -> None:
 
 
 async def test_the_app_is_cancelled() -> None:
-    """As with an orderly end, and what the app raises comes out as it is."""
+    """The runs end in order, and the exception of the application is raised unchanged."""
     source = Script(texts("a"), hold=True)
     with anyio.CancelScope() as scope:
         async with Runs() as runs:
@@ -410,7 +410,7 @@ async def test_the_app_is_cancelled() -> None:
 
 
 async def test_a_run_that_does_not_let_go() -> None:
-    """After its grace, what it does to leave is cancelled."""
+    """Its exit is cancelled after the grace."""
     cancelled = list[str]()
 
     @asynccontextmanager
@@ -434,7 +434,7 @@ async def test_a_run_that_does_not_let_go() -> None:
 @pytest.mark.filterwarnings("ignore:coroutine 'Run.drive' was never awaited")  # by asyncio, which cancelled its task
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_tasks_that_are_cancelled_before_their_first_step(anyio_backend: str) -> None:
-    """Each run has its end, whatever the closing of another's stream raises."""
+    """Each run has its end, even if closing another stream raises."""
 
     class Unclosable:
         async def __aenter__(self) -> AsyncIterator[UIEvent]:

@@ -1,4 +1,4 @@
-"""Which runs there are: found by their owners alone, so many at the same time, kept for so long."""
+"""Which runs exist: found by their owners alone, limited in number, kept for a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAID = '{"to":"Ann","amount":5}'
 
 
 async def test_another_owners_run_is_not_found() -> None:
-    """He is told the same as for a run that never was, so that nothing can be learned from it."""
+    """The error is the same as for a run that never existed."""
     async with Runs() as runs:
         run = await runs.start(held("a"), owner="ann")
         told = list[str]()
@@ -48,7 +48,7 @@ async def test_another_owners_run_is_not_found() -> None:
 
 
 async def test_the_conversation_of_another_owner() -> None:
-    """A client chooses its id; the last run there is found by its owner, while it goes on or is kept, and by nobody."""
+    """Only the owner finds the last run of a conversation."""
     now = 0.0
     async with Runs(keep=10, clock=lambda: now) as runs:
         first = await runs.start(held("a"), owner="ann", conversation="c", note=7)
@@ -72,7 +72,7 @@ async def test_the_conversation_of_another_owner() -> None:
 
 
 async def test_what_an_ended_run_waits_for() -> None:
-    """It is kept with the run, and with the history to resume it with; a run that waits for nobody keeps neither."""
+    """The suspension and the history are kept with the run."""
     bank = Bank()
     async with Runs() as runs:
         streams = [
@@ -94,7 +94,7 @@ async def test_what_an_ended_run_waits_for() -> None:
 
 
 async def test_two_owners_may_have_runs_of_one_name() -> None:
-    """Each reads his own; one owner's two are refused while the first is kept, and the second stream is closed."""
+    """One owner may not, and the second stream is closed."""
     async with Runs() as runs:
         for name in ("ann", "bob"):
             await runs.start(ToolStream(Script([*texts(name), STOP]), run_id="r"), owner=name)
@@ -108,7 +108,7 @@ async def test_two_owners_may_have_runs_of_one_name() -> None:
 
 
 async def test_ids_cannot_be_guessed() -> None:
-    """Where the stream has none, or one that was made: 96 bits at least, and no two alike."""
+    """They are unique and have at least 96 random bits."""
 
     @asynccontextmanager
     async def answer() -> AsyncIterator[ToolStream]:
@@ -123,7 +123,7 @@ async def test_ids_cannot_be_guessed() -> None:
 
 
 async def test_too_many_runs() -> None:
-    """The one more is refused and its stream closed; an ended one makes room."""
+    """The next run is refused and its stream closed. An ended run makes room."""
     async with Runs(max_running=2) as runs:
         first = await runs.start(held("a"), owner="ann")
         await runs.start(held("a"), owner="bob")
@@ -137,7 +137,7 @@ async def test_too_many_runs() -> None:
 
 
 async def test_ended_runs_are_kept_for_a_time() -> None:
-    """And then they are not found, and what they said is gone too; a running one is kept whatever its age."""
+    """Afterwards they and their events are gone. A running one is always kept."""
     clock = [0.0]
     log = MemoryEventLog()
     async with Runs(log, keep=10, clock=lambda: clock[0]) as runs:
@@ -158,7 +158,7 @@ async def test_ended_runs_are_kept_for_a_time() -> None:
 
 
 async def test_only_some_ended_runs_are_kept() -> None:
-    """The last ones."""
+    """The last ones are kept."""
     async with Runs(max_kept=2) as runs:
         ended = []
         for _ in range(4):
@@ -172,7 +172,7 @@ async def test_only_some_ended_runs_are_kept() -> None:
 
 
 async def test_a_run_is_forgotten() -> None:
-    """It is stopped, and neither found nor listed, and what it said is gone; for its owner alone."""
+    """It is stopped, and its events are gone; only its owner can do that."""
     log = MemoryEventLog()
     async with Runs(log) as runs:
         run = await runs.start(held("a"), owner="ann", conversation="c")
@@ -189,13 +189,13 @@ async def test_a_run_is_forgotten() -> None:
     "bounds", [{"max_running": 0}, {"keep": -1}, {"max_kept": -1}, {"grace": -1}, {"stop_when_abandoned": -1}]
 )
 def test_bounds_that_are_none(bounds: dict[str, Any]) -> None:
-    """They raise at once, and say what was given."""
+    """The error names the value."""
     with pytest.raises(ValueError, match=f"{next(iter(bounds))} must be .*got {next(iter(bounds.values()))}"):
         Runs(**bounds)
 
 
 async def test_runs_are_started_between_entering_and_leaving() -> None:
-    """Before and behind it nothing can be started, and the stream is closed; the past can still be read."""
+    """Otherwise `start` raises and closes the stream. Ended runs can still be read."""
     runs, sources = Runs(), [Script([STOP]) for _ in range(3)]
     with pytest.raises(ClosedError):
         await runs.start(ToolStream(sources[0]), owner="ann")

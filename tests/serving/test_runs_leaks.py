@@ -32,7 +32,7 @@ BYTES = 64_000
 
 
 class Left(NamedTuple):
-    """What there is at one moment."""
+    """Resources at one moment."""
 
     tasks: int
     files: int
@@ -49,7 +49,7 @@ def traced() -> Iterator[None]:
 
 
 def count() -> Left:
-    """Return what there is once all that can be collected was."""
+    """Count the resources after a garbage collection."""
     for _ in range(3):
         gc.collect()
     tasks, files = len(anyio.get_running_tasks()), len(list(Path("/dev/fd").iterdir()))
@@ -57,7 +57,7 @@ def count() -> Left:
 
 
 def assert_flat(before: Left, after: Left) -> None:
-    """Fail if there is more than there was."""
+    """Fail if there are more resources than before."""
     assert (before.tasks, before.files) == (after.tasks, after.files)
     assert after.objects <= before.objects + OBJECTS
     assert after.blocks <= before.blocks + BLOCKS
@@ -66,7 +66,7 @@ def assert_flat(before: Left, after: Left) -> None:
 
 @pytest.mark.usefixtures("traced")
 async def test_a_thousand_readers_come_and_go() -> None:
-    """In every way: behind the first event, while they wait, forgotten after a `break`, detached by another task."""
+    """They leave after one event, while they wait, by `break` and by another task."""
     async with Runs() as runs:
         run = await runs.start(held("a", "b"), owner="ann")
 
@@ -101,7 +101,7 @@ async def test_a_thousand_readers_come_and_go() -> None:
 
 @pytest.mark.usefixtures("traced")
 async def test_hundreds_of_runs_with_files() -> None:
-    """Each opens a recording; some are read to the end, some are stopped, some nobody looks at."""
+    """Each opens a recording. Some are read, some are stopped, some are ignored."""
     path = shipped()["no-call"]
     async with Runs(max_kept=10) as runs:
 
@@ -123,7 +123,7 @@ async def test_hundreds_of_runs_with_files() -> None:
 
 @pytest.mark.usefixtures("traced")
 async def test_a_long_run() -> None:
-    """Of its events those are kept that the log may keep, and of the rest the text of the answer, once."""
+    """The log keeps its limit, and the result has the text once."""
     async with Runs(MemoryEventLog(max_events=100)) as runs:
         before = count()
         run = await runs.start(ToolStream(Script(*(texts(*"abcdefgh") for _ in range(2000)))), owner="ann")

@@ -1,4 +1,4 @@
-"""Runs whose logs are of another make: read through generators, failing for a while or for good, hanging."""
+"""Runs with custom logs: read through generators, failing for a time or forever, or hanging."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STOP = ProviderCompleted(finish_reason="stop")
 
 
 class Log:
-    """A log that can fail, and reads through a generator, as one of another process would."""
+    """A log that can fail, and reads through a generator."""
 
     def __init__(self) -> None:
         self.inner = MemoryEventLog()
@@ -52,7 +52,7 @@ class Log:
 
 
 async def test_a_log_that_reads_through_a_generator() -> None:
-    """A read that is cancelled takes nothing, though the generator ends with it; each is closed."""
+    """A cancelled read takes nothing although the generator ends. Each generator is closed."""
     gates = [anyio.Event() for _ in range(3)]
     batches = [each for gate, letter in zip(gates, "abc", strict=True) for each in (gate, texts(letter))]
     log, taken = Log(), list[UIEvent]()
@@ -80,7 +80,7 @@ async def test_a_log_that_reads_through_a_generator() -> None:
 
 
 async def test_detaching_from_a_generator_that_waits() -> None:
-    """Whoever waits in it closes it."""
+    """The task that waits in it closes it."""
     log = Log()
     async with Runs(log) as runs, anyio.create_task_group() as group:
         run = await runs.start(held("a"), owner="ann")
@@ -94,7 +94,7 @@ async def test_detaching_from_a_generator_that_waits() -> None:
 
 
 async def test_a_log_that_forgets_a_run_that_goes_on() -> None:
-    """Readers come to an end without `done`, as what they read has none."""
+    """Readers reach an end without `done`."""
     async with Runs() as runs, anyio.create_task_group() as group:
         taken = list[UIEvent]()
         run = await runs.start(held("a"), owner="ann")
@@ -110,7 +110,7 @@ async def test_a_log_that_forgets_a_run_that_goes_on() -> None:
 
 @pytest.mark.parametrize(("letters", "away"), [("a", [3]), ("b", [4]), ("bc", [4, 5]), ("cde", [5, 6, 7])])
 async def test_a_log_that_fails_for_a_while(letters: str, away: list[int]) -> None:
-    """The run goes on. Where events are missing, readers are told so once; the result has all of them."""
+    """The run continues. Readers get one warning for missing events; the result is complete."""
     log = Log()
     calls = itertools.count(1)
     log.fails = lambda event: next(calls) in away
@@ -131,7 +131,7 @@ async def test_a_log_that_fails_for_a_while(letters: str, away: list[int]) -> No
 
 
 async def test_a_log_whose_answer_is_lost() -> None:
-    """It has kept an event and could not say so: what is told in that event's place changes nothing there."""
+    """The log has the event, and the warning in its place changes nothing."""
     away = [4, 5]
 
     class Forgetful(MemoryEventLog):
@@ -152,7 +152,7 @@ async def test_a_log_whose_answer_is_lost() -> None:
 
 @pytest.mark.parametrize("first", [1, 4, 7])
 async def test_a_log_that_does_not_come_back(first: int) -> None:
-    """The run goes on to its end, and readers, those that wait and those that come later, are told that end."""
+    """The run ends, and all readers get its end from this process."""
     log = Log()
     log.fails = lambda event: event.seq >= first
     taken, gate = list[UIEvent](), anyio.Event()
@@ -173,7 +173,7 @@ async def test_a_log_that_does_not_come_back(first: int) -> None:
 
 
 async def test_a_log_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is waited for, for a time and once; then the run goes on, and its end is tried again."""
+    """The run waits once, then continues, and tries again at its end."""
     monkeypatch.setattr(journal, "_LOG_TIMEOUT_S", 0.01)
     log = Log()
     log.hangs, log.fails = True, lambda event: event.seq == 3
@@ -187,7 +187,7 @@ async def test_a_log_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_log_whose_reading_fails() -> None:
-    """The reader is raised it, and may try again; the run does not notice."""
+    """The reader gets the exception and may try again. The run continues."""
 
     class Unreadable(MemoryEventLog):
         fails = True

@@ -1,4 +1,4 @@
-"""Results that come from elsewhere: once for each call, early or late, and only for calls that are at work."""
+"""Results from clients: one for each call, early or late, only while the call runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWERED = "this call already has a result"
 
 
 async def test_a_result_that_is_waited_for() -> None:
-    """Goes to all who wait; a second is refused."""
+    """All waiting tools get it, and a second one is refused."""
     mailbox, results = Mailbox(), list[Any]()
 
     async def wait() -> None:
@@ -36,7 +36,7 @@ async def test_a_result_that_is_waited_for() -> None:
 
 
 async def test_a_result_that_comes_early() -> None:
-    """Waits for the tool, if the call is known to be at work."""
+    """It waits for the tool if the call runs."""
     mailbox = Mailbox()
     assert UNKNOWN == mailbox.put("c", 1, None)
     mailbox.expect("c")
@@ -46,7 +46,7 @@ async def test_a_result_that_comes_early() -> None:
 
 
 async def test_an_error_in_the_place_of_a_result() -> None:
-    """Is raised with its words."""
+    """The tool raises it."""
     mailbox = Mailbox()
     mailbox.expect("c")
     mailbox.put("c", None, "not allowed")
@@ -55,7 +55,7 @@ async def test_an_error_in_the_place_of_a_result() -> None:
 
 
 async def test_a_call_that_has_ended() -> None:
-    """Takes no result, unless somebody still waits for it."""
+    """It accepts no result, unless a tool still waits for it."""
     mailbox = Mailbox()
     mailbox.expect("c")
     mailbox.forget("c")
@@ -69,7 +69,7 @@ async def test_a_call_that_has_ended() -> None:
 
 
 async def test_a_wait_that_is_cancelled() -> None:
-    """Leaves nothing behind."""
+    """Nothing remains of it."""
     mailbox = Mailbox()
     with anyio.move_on_after(0):
         await mailbox.wait("c")
@@ -77,7 +77,7 @@ async def test_a_wait_that_is_cancelled() -> None:
 
 
 async def test_bounds() -> None:
-    """The oldest that nobody waits for makes room for new ones; those that are waited for stay."""
+    """The oldest call without a waiting tool makes room."""
     mailbox = Mailbox()
     async with anyio.create_task_group() as group:
         group.start_soon(mailbox.wait, "waiting")
@@ -91,7 +91,7 @@ async def test_bounds() -> None:
 
 
 async def test_bounds_where_all_are_waited_for() -> None:
-    """None of them is dropped."""
+    """None is dropped."""
     mailbox = Mailbox()
     async with anyio.create_task_group() as group:
         for number in range(64):

@@ -1,4 +1,4 @@
-"""A connection that breaks and comes back: whatever it has seen, it gets the rest, once."""
+"""Connections that break and return: each reader gets the missing events once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STOP = ProviderCompleted(finish_reason="stop")
 
 
 async def resume(run: Run, drops: Sequence[int]) -> list[UIEvent]:
-    """Read a run, over a connection that breaks after so many events, then so many more, and so on."""
+    """Read a run over a connection that breaks after so many events, then so many more."""
     taken: list[UIEvent] = []
     for drop in drops:
         async with run.attach(taken[-1].seq if taken else 0) as events:
@@ -44,7 +44,7 @@ async def resume(run: Run, drops: Sequence[int]) -> list[UIEvent]:
 @pytest.mark.parametrize("name", EACH)
 @OTHER_LOOP_DEEP
 async def test_dropped_after_each_event(name: str) -> None:
-    """At every place behind the end of the run, and at some while it goes on: the two parts are the whole."""
+    """The two parts are the whole, during the run and after its end."""
     async with Runs() as runs:
         first = await runs.start(replay(shipped()[name], tools=TOOLS), owner="ann")
         whole = await read(first.attach())
@@ -65,7 +65,7 @@ async def test_dropped_after_each_event(name: str) -> None:
     drops=st.lists(st.lists(st.integers(0, 9), max_size=6), min_size=1, max_size=3),
 )
 def test_several_readers_resume_at_any_places(backend: str, pieces: list[list[str]], drops: list[list[int]]) -> None:
-    """While the answer comes, in batches of any size; all of them have the same in the end."""
+    """All of them have the same events in the end."""
 
     async def run_it() -> None:
         taken: list[list[UIEvent]] = [[] for _ in drops]
@@ -95,7 +95,7 @@ def test_several_readers_resume_at_any_places(backend: str, pieces: list[list[st
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(most=st.integers(1, 20), count=st.integers(1, 40), after=st.integers(-2, 50))
 def test_from_any_position_of_a_log_that_is_too_short(backend: str, most: int, count: int, after: int) -> None:
-    """What is kept behind it, without a gap; one warning first if it is not all that there was, and never another."""
+    """A reader gets at most one warning, first, then events without a gap."""
 
     async def run_it() -> None:
         async with Runs(MemoryEventLog(max_events=most)) as runs:
