@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from streamtools.conversation.sample_arguments import sample_arguments
+from streamtools.history import Message, System, read_messages
 from streamtools.json_values import compact as compact_json
 from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
@@ -77,6 +78,14 @@ def put_section(base: str | None, section: str) -> str:
         rest = [*(text.removesuffix(_SEPARATOR) for text in between), last]
         return _joined(before.removesuffix(_SEPARATOR), section, *rest)
     return _joined(base if base.strip() else "", section) if section else base
+
+
+def add_teaching(history: Sequence[Message], section: str, examples: Sequence[Mapping[str, str]] = ()) -> list[Message]:
+    """Return a history with a section in its system prompt, followed by the messages of `few_shot`."""
+    first = history[0] if history else None
+    base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
+    prompt = put_section(base, section)
+    return [*([System(prompt)] if prompt else []), *(read_messages(examples) if examples else []), *rest]
 
 
 def few_shot(

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from streamtools.conversation.emulation import Emulation, Mode
 from streamtools.conversation.models.model import Ask, Model
 from streamtools.conversation.models.output_format import in_words, takes_schema
-from streamtools.conversation.prompts import Example, augment_system_prompt
+from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
 from streamtools.errors import check_word
-from streamtools.history import Message, System, calls_as_text, read_messages
+from streamtools.history import Message, calls_as_text
 from streamtools.logs import Logger
 from streamtools.parsing.dialects import ByName, Dialect, Dialects, enabled_dialects, unnamed
 from streamtools.tools import ToolRegistry
@@ -101,14 +101,12 @@ class RequestWriter:
         """Return a history whose system prompt teaches how to call tools."""
         if self._taught is None:
             return history
-        first = history[0] if history else None
-        base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
         taught_first = self._taught, *(dialect for dialect in self.dialects if dialect.id != self._taught.id)
-        prompt = augment_system_prompt(base, self._registry, taught_first)
+        section = augment_system_prompt(None, self._registry, taught_first)
         few_shot = self._options.few_shot
         given = () if isinstance(few_shot, bool) else few_shot
-        examples = read_messages(write_examples(taught_first, self._registry, given)) if few_shot else []
-        return [*([System(prompt)] if prompt else []), *examples, *rest]
+        examples = write_examples(taught_first, self._registry, given) if few_shot else []
+        return add_teaching(history, section, examples)
 
 
 def _taught_dialect(named: Dialects, enabled: Sequence[Dialect]) -> Dialect | None:

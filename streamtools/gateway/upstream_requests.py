@@ -17,7 +17,7 @@ from streamtools.calls import ToolCall
 from streamtools.conversation.models.bodies import place_options
 from streamtools.conversation.models.http_model import calls_natively_at
 from streamtools.conversation.models.providers import OLLAMA_OPTIONS
-from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot, put_section
+from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt, few_shot
 from streamtools.gateway.client_requests import (
     ClientRequest,
     InvalidRequest,
@@ -26,7 +26,7 @@ from streamtools.gateway.client_requests import (
     definitions_of,
     tools_of,
 )
-from streamtools.history import Assistant, Message, Origin, System, User, calls_as_text, read_messages, write_messages
+from streamtools.history import Assistant, Message, Origin, User, calls_as_text, write_messages
 from streamtools.history.calls_in_text import neutralise_turn
 from streamtools.history.pairing import pair_results
 from streamtools.limits import DEFAULT_LIMITS
@@ -261,12 +261,10 @@ def _teach(
     if request.choice.mode == "none" or not request.tools:
         return history
     tools = as_tools(request.tools)
-    first = history[0] if history else None
-    base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
     names = {tool.name for tool in tools}
     given = () if isinstance(examples, bool) else [example for example in examples if example.name in names]
-    shown = read_messages(few_shot(enabled, tools, given)) if examples else []
-    return [System(put_section(base, _tool_section(definitions_of(request.tools), enabled))), *shown, *rest]
+    shown = few_shot(enabled, tools, given) if examples else []
+    return add_teaching(history, _tool_section(definitions_of(request.tools), enabled), shown)
 
 
 @cached

@@ -416,7 +416,7 @@ async def test_exchanges_are_recorded_without_keys(tmp_path: Path) -> None:
     async with gateway(record=target, key="sk-verysecretkeyofours") as (http, _):
         await http.post(PATHS["openai"], json=request("openai"))
     assert b"sk-verysecret" not in target.read_bytes()
-    assert "tilde" in target.read_text() or "tool_call" in target.read_text()
+    assert "/chat/completions" in target.read_text()
 
 
 def test_hostile_names_are_escaped() -> None:
