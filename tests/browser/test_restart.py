@@ -60,7 +60,7 @@ async def test_the_server_is_killed_and_started_again(chromium: Any) -> None:
             await expect(page.locator("#banner")).to_contain_text("There is no connection to the server")
             process = start(port, *arguments)
             await expect(page.locator(".ending")).to_contain_text("The server was restarted")
-            await expect(page.locator("#banner")).to_contain_text("it has forgotten what stands here")
+            await expect(page.locator("#banner")).to_contain_text("the conversation below is lost")
             await expect(page.locator(".answer .prose")).to_have_text("As far as th")
 
             await ask(page, "Again")

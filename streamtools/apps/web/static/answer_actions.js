@@ -1,5 +1,5 @@
 "use strict";
-// What can be done with an answer that has ended: copied, asked for once more, asked in other words, looked into.
+// The buttons below a finished answer: copy, ask again, edit, and the link to the debugger.
 
 const hasRun = ({ state, call, code }) => call && (state === "executed" || (state === "failed" && code));
 
@@ -15,7 +15,7 @@ function doings(turn) {
   return row;
 }
 
-// Says which tools may run once more, where some have run; then, or at once, does it.
+// Runs `go`. If tools may run again, or later turns are removed, asks first.
 function renew(row, turn, go) {
   const later = [...turns.values()].slice([...turns.values()].indexOf(turn));
   const ran = new Set(later.flatMap((each) => each.calls).filter(hasRun).map(({ call }) => call.name));
@@ -23,7 +23,7 @@ function renew(row, turn, go) {
   const all = [...row.childNodes];
   const back = () => row.replaceChildren(...all);
   const yes = button("Go on", () => { back(); go(); }, { class: "primary" });
-  row.replaceChildren(element("span", { role: "alert" }, [ran.size ? `${[...ran].join(", ")} ran, and may run again.` : "", later.length > 1 ? "What stands below is taken out of the conversation." : ""].filter(Boolean).join(" ")),
+  row.replaceChildren(element("span", { role: "alert" }, [ran.size ? `${[...ran].join(", ")} ran, and may run again.` : "", later.length > 1 ? "The later questions are removed from the conversation." : ""].filter(Boolean).join(" ")),
     yes, button("Leave it", back));
   yes.focus();
 }

@@ -1,5 +1,5 @@
 "use strict";
-// A call as a card: what its part of the state says, and what one can answer.
+// A call as a card: its state, and the answers that the user can give.
 
 const STATES = {
   writing: "being written",
@@ -10,20 +10,20 @@ const STATES = {
   executed: "executed",
   failed: "failed",
   denied: "denied",
-  pending: "left for somebody else to run",
+  pending: "left for another process to run",
   left: "not run",
 };
 
 const OPEN = ["writing", "ready", "asking", "executing"];
 
-const clientTools = new Set(); // whose calls the user carries out
+const clientTools = new Set(); // tools whose results the user enters
 
 class Card {
   constructor(part, turn) {
     this.turn = turn;
-    this.part = null; // that is drawn
-    this.asks = ""; // what it asks for just now
-    this.unfolds = new Set(); // what it has to unfold
+    this.part = null; // the drawn state
+    this.asks = ""; // what the card asks for
+    this.unfolds = new Set(); // what can be unfolded
     this.name = element("span", { class: "name" });
     this.state = element("span", { class: "state" });
     this.brief = element("p", { class: "brief" });
@@ -73,7 +73,7 @@ class Card {
     return false;
   }
 
-  // The state that is shown: with that of the whole answer, and whose call it is.
+  // The shown state, from the call, the answer, and who runs the call.
   stateOf({ state, name, code }) {
     if ((this.turn.ended && OPEN.includes(state)) || (state === "failed" && !code)) return "left";
     return state === "executing" && clientTools.has(name) ? "lacking" : state;
@@ -111,9 +111,9 @@ class Card {
       button("Approve", () => answer(true), { class: "primary" }), button("Deny", () => answer(false)), reason);
   }
 
-  // Asks for what a tool of the front end has come to: JSON where it is some, and else text.
+  // Asks for the result of a client tool: JSON, or else text.
   askForResult({ id, call }) {
-    this.said.textContent = "This tool is yours to carry out. What has come of it?";
+    this.said.textContent = "You run this tool. What is its result??";
     const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(call.arguments));
     const result = element("textarea", { rows: "2", placeholder: "The result: text, or JSON", "aria-label": "Result of the call" });
     const given = () => {

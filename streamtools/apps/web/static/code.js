@@ -1,19 +1,19 @@
 "use strict";
-// Blocks of code: what language they say they are in, a button that copies them, and their tokens in colours.
+// Code blocks: the language, a copy button, and syntax highlighting.
 //
-// highlight.js tells the tokens apart, of the languages in its usual build; a block of another language, or a long one,
-// stays plain: its patterns may look through a text more than once.
+// highlight.js knows the languages of its standard build. A block in another language, or a long block, is not
+// highlighted: some patterns take quadratic time.
 
 const MOST_COLOURED = 20_000; // characters
 
-// Returns text as a node, its tokens as elements of a class.
+// Returns a node with a span of a class for each token.
 function coloured(text, language) {
   if (text.length > MOST_COLOURED || !hljs.getLanguage(language)) return text;
   const { value } = hljs.highlight(text, { language, ignoreIllegals: true });
   return DOMPurify.sanitize(value, { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], RETURN_DOM_FRAGMENT: true });
 }
 
-// Finishes the blocks of code of what will not change any more.
+// Adds the language and the copy button to finished code blocks.
 function finishCode(made) {
   for (const pre of made.querySelectorAll("pre")) {
     const code = pre.firstElementChild;

@@ -1,16 +1,16 @@
 "use strict";
-// The conversations that the server keeps: which are there, and how one goes from one to another.
+// The list of conversations, and switching between them.
 
-const KEY = "conversations"; // in the storage: whether the list is open
-let drawn = ""; // the list that is drawn
+const KEY = "conversations"; // in localStorage: whether the list is open
+let drawn = ""; // the drawn list, as JSON
 
-// Has the address say which conversation is shown.
+// Puts the id of the conversation into the address.
 function go(id, how) {
   chosen = id;
   history[how](null, "", `?of=${encodeURIComponent(id)}`);
 }
 
-// Shows another conversation; its answer goes on, and so does that of the one before.
+// Shows another conversation. Both answers continue.
 async function visit(id, how = "pushState") {
   if (how) go(id, how);
   else chosen = id;
@@ -28,7 +28,7 @@ async function visit(id, how = "pushState") {
 function listed({ conversations }) {
   find("none").hidden = conversations.length > 0;
   const now = JSON.stringify([conversations, chosen]);
-  if (now === drawn) return; // a button that is about to be pressed stays
+  if (now === drawn) return; // a button that is being pressed must stay
   drawn = now;
   find("kept").replaceChildren(...conversations.map(({ id, title, running }) => element("li", {},
     element("button", { type: "button", class: "quiet title", "aria-current": id === chosen ? "true" : null, onclick: () => visit(id) },
@@ -37,7 +37,7 @@ function listed({ conversations }) {
     button("Delete", (event) => drop(id, title, event.currentTarget), { class: "quiet", "aria-label": `Delete “${crop(title, 60)}”` }))));
 }
 
-// Deletes a conversation, once it has been said twice.
+// Deletes a conversation after a second click.
 async function drop(id, title, pressed) {
   if (!pressed.dataset.sure) {
     pressed.dataset.sure = "asked";
@@ -62,7 +62,7 @@ function browse(shown) {
   try {
     localStorage.setItem(KEY, shown ? "open" : "");
   } catch (error) {
-    // it lasts as long as the page
+    // storage is disabled
   }
 }
 

@@ -1,19 +1,19 @@
 "use strict";
-// A recorded answer, step by step: bytes, events, what the model writes and what the reader sees. The server has computed
-// what there is behind each step (`Dissection`); here it is drawn.
+// A recorded answer, step by step: bytes, events, the model's text and the visible text. The server has computed the state
+// after each step (`Dissection`). This script draws it.
 
-const ROWS = 5000; // events that are listed
-const AROUND = 20000; // characters of the body that are shown before and behind the present one
-const PAUSE = 20; // milliseconds of a step where no times were recorded
+const ROWS = 5000; // listed events
+const AROUND = 20000; // characters of the body that are shown before and after the current position
+const PAUSE = 20; // milliseconds for a step without a recorded time
 const KINDS = { call: "a call", native: "a native call", error: "a malformed call", near: "a near miss", reasoning: "reasoning", markup: "markup", warning: "hidden", held: "held back" };
 const ENDS = { end: "", reset: "the connection broke", timeout: "nothing more came", left: "the reader left" };
 
 let shown = null; // the dissection
-let at = 0; // the step
-let listed = 0; // events that stand in the list as come
-let turn = null; // what the reader sees
-let given = 0; // events that it was given
-let clock = null; // while it plays: the recorded time, and that of the last frame
+let at = 0; // the index of the step
+let listed = 0; // events that are listed as received
+let turn = null; // the visible answer
+let given = 0; // events that the visible answer has received
+let clock = null; // while playing: the recorded time, and the time of the last frame
 
 const params = new URLSearchParams(location.search);
 const counts = (index) => shown.steps[index] ?? [0, 0, 0, 0, 0];
@@ -94,7 +94,7 @@ function draw() {
 }
 
 function drawBytes(before, now) {
-  let since = at; // the last step behind which there was more than bytes
+  let since = at; // the last step with events or text
   while (since > 0 && shown.steps[since][2] === counts(since - 1)[2] && shown.steps[since][3] === counts(since - 1)[3]) since--;
   const silent = at < shown.steps.length - 1 && since < at ? shown.steps[since][1] : now;
   const text = shown.body;
@@ -106,13 +106,13 @@ function drawBytes(before, now) {
   reveal(find("bytes"), mark);
 }
 
-// The text of the model, in the pieces that marks, and what is held back, make of it.
+// The model's text, split at the marks and at the buffered text.
 function drawWritten(now, held) {
   const places = new Set([0, now - held, now, shown.written.length]);
   for (const [begin, end] of shown.marks) places.add(begin).add(end);
   const sorted = [...places].sort((one, other) => one - other);
   const marks = shown.marks.toSorted(([one], [other]) => one - other);
-  let [over, next] = [[], 0]; // marks of the piece, and how many have begun
+  let [over, next] = [[], 0]; // the marks of the piece, and the number of marks that have begun
   const pieces = document.createDocumentFragment();
   let cursor = null;
   let hidden = null;
@@ -190,7 +190,7 @@ function tick(frame) {
   else requestAnimationFrame(tick);
 }
 
-// Stops here, and has the address say where.
+// Stops playing, and puts the step into the address.
 function stay() {
   pause();
   params.set("step", at);

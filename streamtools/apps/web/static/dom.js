@@ -1,5 +1,5 @@
 "use strict";
-// Elements, made without any text ever being read as HTML.
+// Elements, created without parsing text as HTML.
 
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -20,9 +20,9 @@ function button(text, onclick, attributes = {}) {
   return element("button", { type: "button", onclick, ...attributes }, text);
 }
 
-const LONG = 100000; // characters that are shown at once
+const LONG = 100000; // characters that are shown in one part
 
-// Text that is as long as it likes: what is over a bound is shown when it is asked for.
+// Text of any length. A button shows the text after the first part.
 class LongText {
   constructor(node) {
     this.node = node;
@@ -35,7 +35,7 @@ class LongText {
   append(text) {
     const room = Math.max(0, this.bound - this.shown);
     if (!this.rest && room) {
-      this.node.append(text.slice(0, room)); // a node of its own each time: what stands is not laid out again
+      this.node.append(text.slice(0, room)); // a new node, so that the text before it is not laid out again
       this.shown += Math.min(room, text.length);
       text = text.slice(room);
     }
@@ -65,14 +65,14 @@ function unfolding(summary, text, attributes = {}) {
   return shown;
 }
 
-// What JSON says, to be shown: with its numbers as they are written, which `JSON.parse` rounds.
+// Parses JSON for display. Numbers keep their digits, which `JSON.parse` rounds.
 function exact(line) {
-  if (!JSON.rawJSON) return JSON.parse(line); // a browser of before 2025
+  if (!JSON.rawJSON) return JSON.parse(line); // a browser from before 2025
   return JSON.parse(line, (name, value, { source }) =>
     typeof value === "number" && String(value) !== source ? JSON.rawJSON(source) : value);
 }
 
-// An event, with the digits of what a call was given, and of what came of it.
+// Parses an event. Arguments and results keep their digits.
 function readEvent(line) {
   const event = JSON.parse(line);
   if (!event.call) return event;

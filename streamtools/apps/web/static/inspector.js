@@ -1,12 +1,12 @@
 "use strict";
-// The events as they came, one a line, beside the transcript. Nothing is made before somebody looks.
+// The events in order, one a line, next to the transcript. Lines are created only while the list is open.
 
-const ROWS = 1000; // that are shown
+const ROWS = 1000; // shown lines
 
 class Inspector {
   constructor() {
-    this.lines = []; // the last ones, twice as many as are shown
-    this.dropped = 0; // how many there were before these
+    this.lines = []; // the last events, twice as many as are shown
+    this.dropped = 0; // the number of events before these
     this.made = 0;
     this.list = find("events");
     this.open = false;

@@ -1,36 +1,36 @@
 "use strict";
-// The page: what is asked, what is being answered, and the other tabs.
+// The page: questions, answers, and other tabs of the same browser.
 //
-// The server knows the truth. A page that is loaded, that comes back, or that hears of another tab asks it which runs
-// there are, and reads each from the last event that it has seen.
+// The server has the state. A page that is loaded, that becomes visible, or that is notified by another tab requests the
+// list of runs, and reads each run from the last event that it has.
 
 const inspector = new Inspector();
 const tabs = new BroadcastChannel("streamtools");
-const turns = new Map(); // by run
-let chosen = new URLSearchParams(location.search).get("of"); // the conversation; "" is a new one, null that used last
-let server = null; // the one that these turns are of
+const turns = new Map(); // by run id
+let chosen = new URLSearchParams(location.search).get("of"); // the id of the conversation: "" for a new one, null for the last used
+let server = null; // the id of the server that has these turns
 let suggestions = [];
-let records = false; // whether the server keeps the bytes of answers
-const waiting = []; // messages that were sent while an answer was being given
-let held = false; // one could not be sent, so that the others wait for the user
-let unsent = ""; // why
+let records = false; // whether the server records answers
+const waiting = []; // questions that wait for the end of the answer
+let held = false; // a waiting question could not be sent, so the user must send it
+let unsent = ""; // why not
 let asking = false;
-let editing = null; // the run whose question is asked anew
+let editing = null; // the run whose question is edited
 let sent = 0; // when the last question was sent
-let busy = null; // the refresh that goes on
+let busy = null; // the running refresh
 let again = false;
 let drawing = 0;
-let retry = 0; // the timer of the next refresh, where there is no connection
-let follows = true; // whether the end is in sight, and stays there
-let place = 0; // where the transcript was scrolled to when it was drawn
+let retry = 0; // the timer of the next attempt to connect
+let follows = true; // whether the transcript stays scrolled to its end
+let place = 0; // the scroll position at the last frame
 let reading = Promise.resolve();
 
-const RESTARTED = "The server was restarted: it has forgotten what stands here, and the next question begins a new conversation.";
+const RESTARTED = "The server was restarted: the conversation below is lost, and the next question begins a new one.";
 
 const question = find("question");
 const talk = find("talk");
 
-// What is shown.
+// Drawing.
 
 function draw() {
   drawing = drawing || requestAnimationFrame((now) => {
@@ -67,7 +67,7 @@ function arrange() {
   if (waiting.length && !goesOn && !asking && !held) ask(waiting.shift());
 }
 
-// Sends what is written, or keeps it until the answer that is being given has ended.
+// Sends the question, or keeps it until the current answer has ended.
 function submit() {
   const text = question.value;
   if (!text.trim()) return;
@@ -82,7 +82,7 @@ function submit() {
   arrange();
 }
 
-// Leaves nothing written.
+// Clears the input.
 function empty() {
   question.value = "";
   resize();
@@ -103,13 +103,13 @@ function offer(node) {
       element("span", { class: "asks" }, crop(asked.replace(/\s+/g, " "), 90)), element("span", { class: "title" }, title)))));
 }
 
-// What is said of how the model is asked, beside the question.
+// The request parameters next to the input.
 function parameters() {
   const given = [...find("parameters").querySelectorAll("input")].filter((input) => !input.closest("label").hidden && input.value !== "");
   return Object.fromEntries(given.map((input) => [input.name, input.valueAsNumber]));
 }
 
-// What the server knows.
+// The state of the server.
 
 function refresh() {
   again = Boolean(busy);
@@ -131,10 +131,10 @@ async function catchUp() {
     retry = setTimeout(refresh, 1000);
     return;
   }
-  if (asked !== chosen) return; // another was opened meanwhile
+  if (asked !== chosen) return; // the user has opened another conversation
   if (chosen === null && known.conversation) go(known.conversation, "replaceState");
   if (server !== null && server !== known.server) {
-    for (const turn of turns.values()) if (!turn.ended) turn.lose("The server was restarted, and knows this answer no more. What had come stands above.");
+    for (const turn of turns.values()) if (!turn.ended) turn.lose("The server was restarted and has lost this answer. The text above is what had arrived.");
   } else {
     const runs = new Set(known.turns.map((turn) => turn.run));
     const own = [...turns.values()].filter((turn) => turn.server === known.server);
@@ -167,7 +167,7 @@ function show({ run, question: asked }, begun = 0) {
   find("transcript").append(turn.node);
   follows = true;
   draw();
-  reading = reading.then(() => read(turn)); // one after the other: only the last can still be going on
+  reading = reading.then(() => read(turn)); // in order: only the last run can be unfinished
 }
 
 async function read(turn) {
@@ -178,7 +178,7 @@ async function read(turn) {
     if (event.type === "approval-requested") say(`${event.call.name} asks for your approval.`);
     if (event.type === "executing") say(`${event.call.name} is executing.`);
     if (event.type === "done") {
-      paint(performance.now()); // a tab in the background has no frames
+      paint(performance.now()); // a background tab gets no frames
       say(turn.said);
     }
   };
@@ -188,8 +188,8 @@ async function read(turn) {
       await follow(turn.run, turn.seen, take, turn.left.signal);
     } catch (error) {
       if (error.status === 404) {
-        await refresh(); // to another server it says so itself
-        if (!turn.ended) turn.lose("This answer is kept no more.");
+        await refresh(); // if the server was restarted, this reports it
+        if (!turn.ended) turn.lose("The server no longer has this answer.");
       }
     }
     if (turn.seen > before) wait = 250;
@@ -200,11 +200,11 @@ async function read(turn) {
   }
   if (!turn.left.signal.aborted) turn.node.append(doings(turn));
   draw();
-  if (!turn.left.signal.aborted && turn === [...turns.values()].at(-1)) await refresh(); // the list says that it is answered
-  arrange(); // what waits is sent behind that, so that its own fault stays in sight
+  if (!turn.left.signal.aborted && turn === [...turns.values()].at(-1)) await refresh(); // updates the list of conversations
+  arrange(); // sends a waiting question last, so that its error stays visible
 }
 
-// Forgets the turns from one on.
+// Removes the turns from an index on.
 function forget(from = 0) {
   for (const turn of [...turns.values()].slice(from)) {
     turn.leave();
@@ -214,7 +214,7 @@ function forget(from = 0) {
   if (!turns.size) inspector.clear();
 }
 
-// What is done.
+// Actions.
 
 async function ask(asked) {
   if (asking || running()) return;
@@ -249,7 +249,7 @@ async function ask(asked) {
   }
 }
 
-// Has a question written anew, in whose place it is asked.
+// Lets the user edit a question. The new question replaces it.
 function edit(turn) {
   editing = turn.run;
   question.value = turn.question;
@@ -313,7 +313,7 @@ question.addEventListener("keydown", (event) => {
 question.addEventListener("input", resize);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") (editing === null ? stop : leaveEdit)(); });
 talk.addEventListener("scroll", () => {
-  follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60 || (follows && place - talk.scrollTop < 60); // it may be lower just now
+  follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60 || (follows && place - talk.scrollTop < 60); // the page may just have grown
   find("latest").hidden = follows || !turns.size;
 }, { passive: true });
 find("latest").addEventListener("click", () => {

@@ -1,5 +1,5 @@
 "use strict";
-// The server: questions, decisions, and the events of a run from wherever we are.
+// Requests to the server: questions, decisions, and the events of a run.
 
 class Refusal extends Error {
   constructor(status, message) {
@@ -19,12 +19,12 @@ async function tell(path, value = {}) {
   return answered(await fetch(path, { method: "POST", headers, body: JSON.stringify(value) }));
 }
 
-// Returns what the server knows of a conversation: without one, of that which was used last.
+// Returns a conversation and the list of all. Without an id, returns the last used conversation.
 async function conversation(id) {
   return answered(await fetch(id === null ? "/conversation" : `/conversation?of=${encodeURIComponent(id)}`));
 }
 
-// Gives each event of a run behind `after` to `take`, with the text that it came as; returns at the end of the body.
+// Passes each event of a run after `after` to `take`, with its JSON. Returns at the end of the body.
 async function follow(run, after, take, signal) {
   const response = await fetch(`/runs/${encodeURIComponent(run)}/events?after=${after}`, { signal });
   if (!response.ok) await answered(response);

@@ -1,8 +1,8 @@
 "use strict";
-// One question and its answer, drawn. What has come stands in the state that `reduce` makes of events, which is that of
-// the client in TypeScript; here are the elements for it, and no event is read a second time.
+// One question and its answer. `reduce` of the TypeScript client computes the state from the events. This script draws the
+// state, and reads no event itself.
 
-const WAITS = ["start", "step-start", "step-end", "follow-up", "usage"]; // behind which nobody knows what comes
+const WAITS = ["start", "step-start", "step-end", "follow-up", "usage"]; // the waiting animation is shown after these events
 
 class Turn {
   constructor(question, run, decide) {
@@ -10,14 +10,14 @@ class Turn {
     this.question = question;
     this.state = emptyTurn;
     this.last = ""; // the kind of the last event
-    this.asked = new Map(); // the events that asked for approval, as they came, by their calls
-    this.lost = ""; // why nothing more comes, where the run has not said so itself
-    this.begun = 0; // when it was asked, if this page saw it from there
-    this.first = 0; // when its first text was there
-    this.took = 0; // when it had ended
+    this.asked = new Map(); // the JSON of approval-requested events, by call id
+    this.lost = ""; // why no more events arrive, if the run has not said so
+    this.begun = 0; // when the question was sent, if this page sent it
+    this.first = 0; // when the first text arrived
+    this.took = 0; // when it ended
     this.decide = (call, decision) => decide(run, call, decision);
-    this.views = []; // of the parts, in their order
-    this.gap = null; // where it says that a part is missing
+    this.views = []; // the views of the parts, in order
+    this.gap = null; // the note that a part is missing
     this.isClosed = false; // its end is drawn
     this.left = new AbortController();
     this.body = element("div", { class: "answer", "aria-busy": "true" });
@@ -28,7 +28,7 @@ class Turn {
       element("h2", { class: "unseen" }, "Answer"), this.body);
   }
 
-  // The number of the last event.
+  // The seq of the last event.
   get seen() {
     return this.state.seq;
   }
@@ -45,7 +45,7 @@ class Turn {
     return this.state.parts.filter((part) => part.kind === "call");
   }
 
-  // What was said, and which calls were made, as Markdown.
+  // The text and the calls, as Markdown.
   get markdown() {
     const written = ({ kind, text, call }) => (kind === "text" ? text : call ? `\n\n> ${call.name}(${brief(call.arguments, 300)})\n\n` : "");
     return this.state.parts.map(written).join("");
@@ -61,7 +61,7 @@ class Turn {
     return done && ending(done, failure && failure.message + (failure.status ? ` (status ${failure.status})` : ""));
   }
 
-  // True if the event is new.
+  // Applies an event. Returns false if it is not new.
   take(event, line) {
     const state = reduce(this.state, event);
     if (state === this.state || this.ended) return false;
@@ -73,15 +73,15 @@ class Turn {
     return true;
   }
 
-  // Shows what has come; true if something is left for later.
+  // Draws the state. Returns true if a later frame must draw the rest.
   show(now) {
     const { parts, gap, thinking } = this.state;
     if (gap && !this.gap) {
-      this.gap = element("p", { class: "note" }, "A part of this answer is kept no more: what follows is the rest of it.");
+      this.gap = element("p", { class: "note" }, "The server no longer has a part of this answer. The rest follows.");
       this.put(this.gap);
     }
     const stay = this.views.findIndex((view, at) => !view.fits(parts[at]));
-    if (stay >= 0) for (const view of this.views.splice(stay)) view.node.remove(); // of a step that counts no more
+    if (stay >= 0) for (const view of this.views.splice(stay)) view.node.remove(); // the step was superseded
     let left = false;
     for (let at = 0; at < parts.length; at++) {
       const part = parts[at];
@@ -99,7 +99,7 @@ class Turn {
     this.body.insertBefore(node, this.wait.parentNode && this.wait);
   }
 
-  // Shows how it ended.
+  // Draws the ending.
   close() {
     if (this.isClosed) return;
     this.isClosed = true;
@@ -114,7 +114,7 @@ class Turn {
     else if (!this.body.childElementCount) this.put(element("p", { class: "note" }, "The answer is empty."));
   }
 
-  // How fast it was, where the page has seen it from its question on.
+  // The duration and the speed, if this page sent the question.
   pace() {
     if (!this.begun || !this.took) return "";
     const rate = this.state.usage?.output / ((this.took - this.first) / 1000);
@@ -122,13 +122,13 @@ class Turn {
       this.first && !this.calls.length && Number.isFinite(rate) ? `${rate.toFixed(rate < 10 ? 1 : 0)} tokens a second` : ""].filter(Boolean).join(" · ");
   }
 
-  // Ends what is shown without the run's own word for it.
+  // Ends the answer without an event of the run.
   lose(why) {
     this.lost = why;
     this.show(performance.now());
   }
 
-  // Nobody looks at it any more.
+  // Stops reading.
   leave() {
     this.lost = this.lost || "left";
     this.left.abort();
@@ -157,7 +157,7 @@ class FileLink {
   }
 }
 
-// Text, or reasoning; what is white space alone is not seen.
+// Text or reasoning. White space alone is not shown.
 class Prose {
   constructor({ kind, step }) {
     this.kind = kind;

@@ -1,5 +1,5 @@
 "use strict";
-// What events say to people. The codes themselves stand beside the words, for those who look them up.
+// The texts for events. The codes are shown next to them.
 
 const UNSUCCESSFUL = {
   unknown_tool: "There is no such tool",
@@ -9,7 +9,7 @@ const UNSUCCESSFUL = {
   tool_denied: "Denied",
   tool_cancelled: "Stopped while the tool was at work",
   tool_output: "The tool returned what cannot be passed on",
-  outcome_unknown: "Nobody knows what the tool has done",
+  outcome_unknown: "It is unknown what the tool has done",
   tool_choice_violation: "The model was not to call this",
   superseded: "Another call counts in its place",
   truncated: "Cut off, so it was not run",
@@ -31,7 +31,7 @@ const LIMITS = {
   tool_stop: "Stopped: a tool ended the answer.",
 };
 
-// Returns how a run ended, "" if there is nothing to add to what is seen.
+// Returns how a run ended, or "" for a normal end.
 function ending(done, failure) {
   switch (done.reason) {
     case "finished": return "";
@@ -57,7 +57,7 @@ function seconds(elapsed) {
   return elapsed < 1 ? `${Math.round(elapsed * 1000)} ms` : `${elapsed.toFixed(1)} s`;
 }
 
-// Returns arguments on one line, as far as that is short.
+// Returns arguments on one line, cropped.
 function brief(value, length = 90) {
   const pairs = Object.entries(value ?? {}).map(([name, each]) => `${name}: ${JSON.stringify(each)}`);
   return crop(pairs.join(", "), length);
