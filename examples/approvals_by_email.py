@@ -1,10 +1,10 @@
 """A call that waits for a click in an e-mail.
 
-The run ends with what it waits for, a `Suspension`, and an e-mail goes out with a link. The link is signed, for exactly
-this call (its digest), expires, and counts once. Opening it shows the question and decides nothing, because scanners of
-mail open every link; only the button on that page, a POST, decides. Then another run goes on where the first one ended.
+The run ends with a `Suspension`, and an e-mail with a link is sent. The link is signed for exactly this call (its
+digest), expires, and works once. Opening it shows the question and decides nothing, because mail scanners open every
+link. Only the button on that page, a POST, decides. Then a second run continues where the first one ended.
 
-What waits lives in a dictionary here, and e-mails in a list; use your database, and your way to send them.
+Suspended runs are in a dictionary here, and e-mails in a list. Use your database, and your mail service.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ledger = MemoryLedger()  # with several processes: a SQLiteLedger or a PostgresL
 
 @dataclass
 class Waiting:
-    """A run that has ended for now."""
+    """A suspended run."""
 
     history: list[Message]
     suspension: Suspension
@@ -58,13 +58,13 @@ async def pay(to: str, amount: int) -> str:
 
 
 def sign(run_id: str, question: Question, expires: int) -> str:
-    """Return what a link is signed with: the run, the call as it was shown, and how long the link counts."""
+    """Return the signature of a link: over the run, the call as it was shown, and the time when the link expires."""
     text = "\n".join((run_id, question.call.id, question.digest, str(expires)))
     return hmac.new(SECRET, text.encode(), hashlib.sha256).hexdigest()
 
 
 def find(run_id: str, call_id: str, expires: int, signature: str) -> tuple[Waiting, Question]:
-    """Return what a link asks about. Whatever is wrong with it, it is told the same."""
+    """Return the question of a link. Every invalid link gets the same error."""
     kept = waiting.get(run_id)
     for question in kept.suspension.questions if kept else ():
         signed = hmac.compare_digest(sign(run_id, question, expires), signature)
@@ -74,7 +74,7 @@ def find(run_id: str, call_id: str, expires: int, signature: str) -> tuple[Waiti
 
 
 async def answer(stream: Chat) -> dict[str, str]:
-    """Return what the model says; for each call that has to be approved, an e-mail asks."""
+    """Return the answer. Send an e-mail for each call that needs approval."""
     async with stream as events:
         text = "".join([event.text async for event in events if event.type == "text"])
     if events.suspension is None:
@@ -88,7 +88,7 @@ async def answer(stream: Chat) -> dict[str, str]:
 
 
 def begin(body: bytes) -> Chat:
-    """Return the chat that a posted body asks for."""
+    """Return the chat for a request body."""
     messages = read_messages(msgspec.json.decode(body)["messages"], client=True)
     return chat(model, messages, tools=[pay], approvals=ApprovalOptions(timeout=VALID))
 
@@ -101,7 +101,7 @@ async def ask(request: Request) -> dict[str, str]:
 
 @app.get("/decide/{run_id}/{call_id}/{expires}/{signature}")
 async def show(run_id: str, call_id: str, expires: int, signature: str) -> HTMLResponse:
-    """Show the question, the whole call, and two buttons. Nothing is decided."""
+    """Show the question, the whole call, and two buttons. Decide nothing."""
     _, question = find(run_id, call_id, expires, signature)
     arguments = html.escape(f"{question.call.name} {question.call.arguments}")
     return HTMLResponse(
@@ -116,11 +116,11 @@ async def show(run_id: str, call_id: str, expires: int, signature: str) -> HTMLR
 async def decide(
     run_id: str, call_id: str, expires: int, signature: str, verdict: Literal["yes", "no"]
 ) -> dict[str, str]:
-    """Decide, once, and go on with the conversation."""
+    """Decide once, and continue the conversation."""
     kept, question = find(run_id, call_id, expires, signature)
-    del waiting[run_id]  # before anything waits: a second click finds nothing
+    del waiting[run_id]  # before the first await, so that a second click finds nothing
     decision = Approve(digest=question.digest) if verdict == "yes" else Deny("the approver said no")
-    return await answer(  # who asks about what is still open, anew
+    return await answer(  # sends new e-mails for calls that are still open
         chat(
             model,
             kept.history,

@@ -1,8 +1,8 @@
 """A bot for a chat service: one message, which is edited while the answer grows.
 
-Such services take a few edits a second and no more, so the message is edited when there is something new and a moment
-has passed since the last time, and once more at the end. A call is a line below the text for as long as it runs.
-`BOT_URL` is an API in the shape of theirs: `POST /messages` returns an id, `PATCH /messages/{id}` replaces the text.
+Such services allow a few edits a second. So the message is edited when there is new text and some time has passed
+since the last edit, and again at the end. A call is a line below the text while it runs. `BOT_URL` is an API like
+those of chat services: `POST /messages` returns an id, `PATCH /messages/{id}` replaces the text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def get_weather(city: str) -> dict[str, str]:
 
 
 async def states(events: Chat) -> AsyncIterator[str]:
-    """Yield what the message should say, after each event that changes it."""
+    """Yield the text of the message after each event that changes it."""
     text = line = ""
     shown = "…"
     async for event in events:
@@ -45,7 +45,7 @@ async def states(events: Chat) -> AsyncIterator[str]:
 
 
 async def reply(bot: httpx.AsyncClient, model: Model, question: str, pause: float = PAUSE) -> str:
-    """Answer a question in one message of the service; return what it says in the end."""
+    """Answer a question in one message of the service, and return its final text."""
     created = await bot.post("/messages", json={"text": "…"})
     address = f"/messages/{created.raise_for_status().json()['id']}"
     last = sent = "…"

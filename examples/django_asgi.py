@@ -1,10 +1,11 @@
-"""A chat in a Django project: the page is a view, the answer is streamed beside Django's handlers.
+"""A chat in a Django project: the page is a view, and an ASGI application next to Django streams the answer.
 
     uvicorn django_asgi:application        # and http://127.0.0.1:8000/
 
-Django's responses are its own, and ours are ASGI applications. So `asgi.py` of a project, which is this file, sends the
-path of the chat to ours, and everything else to Django, as Channels does it for websockets. Who asks is known by
-Django's session; its cookie has `SameSite=Lax`, so that pages elsewhere cannot ask.
+The responses of streamtools are ASGI applications, which Django's views cannot return. So `asgi.py` of a project,
+which is this file, routes the path of the chat to streamtools, and all other paths to Django, as Channels does for
+websockets. Django's session identifies the user. Its cookie has `SameSite=Lax`, so that other sites cannot send
+requests.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ async def get_weather(city: str) -> dict[str, str]:
 
 
 def page(request: HttpRequest) -> HttpResponse:
-    """Return the page, to a visitor who is known from now on; in a project: behind a login."""
+    """Return the page, and start a session. In a project, this view requires a login."""
     request.session.setdefault("visitor", secrets.token_hex(8))
     return HttpResponse(PAGE)
 
@@ -74,12 +75,12 @@ urlpatterns = [path("", page)]
 
 
 def ask(body: bytes) -> Chat:
-    """Return the chat that a posted body asks for."""
+    """Return the chat for a request body."""
     return chat(model, read_messages(msgspec.json.decode(body)["messages"], client=True), tools=[get_weather])
 
 
 async def answer(request: Request) -> Response:
-    """Answer a visitor with the text of a chat; `format` has the other forms."""
+    """Answer a visitor with the text of a chat. `format` selects other formats."""
     if request.method != "POST":
         return Response(status_code=405, headers={"allow": "POST"})
     session = SessionStore(request.cookies.get(settings.SESSION_COOKIE_NAME))
@@ -87,7 +88,7 @@ async def answer(request: Request) -> Response:
         return Response("Load the page first.", 403)
     try:
         return asgi.event_stream_response(await asgi.read_body(request, ask), format="text")
-    except HTTPException as refused:  # a body that is too large, or none that `ask` can read
+    except HTTPException as refused:  # the body is too large or invalid
         return Response(refused.detail, refused.status_code, refused.headers)
 
 
@@ -95,7 +96,7 @@ django_application = get_asgi_application()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer the chat's path, and leave all others to Django."""
+    """Answer the path of the chat, and pass all others to Django."""
     if scope["type"] == "http" and scope["path"] == "/chat":
         await (await answer(Request(scope, receive)))(scope, receive, send)
     else:

@@ -2,7 +2,7 @@
 
     uvicorn fastapi_page:app        # and http://127.0.0.1:8000/
 
-Without `MODEL_URL` it plays a recording of a real model, at its own speed.
+Without `MODEL_URL`, it plays a recording of a real model at the recorded speed.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ async def get_weather(city: str) -> dict[str, str]:
 
 @app.get("/")
 async def page() -> HTMLResponse:
-    """Return the page; it may load nothing from elsewhere."""
+    """Return the page, which may load nothing from other hosts."""
     policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
     return HTMLResponse(PAGE, headers={"content-security-policy": policy})
 
 
 def ask(body: bytes) -> Any:
-    """Return the chat that a posted body asks for, or a recording."""
+    """Return the chat for a request body, or a recording."""
     if "MODEL_URL" not in os.environ:
         return replay(shipped()["tilde-call"], tools=[get_weather], speed=1)
     return chat(model, read_messages(json.loads(body)["messages"], client=True), tools=[get_weather])
@@ -104,5 +104,5 @@ def ask(body: bytes) -> Any:
 
 @app.post("/chat")
 async def answer(request: Request) -> Response:
-    """Answer with its events; a body that `ask` refuses is answered with 400."""
+    """Answer with the events of the chat. An invalid body gets status 400."""
     return asgi.event_stream_response(await asgi.read_body(request, ask))

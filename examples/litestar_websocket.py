@@ -77,7 +77,7 @@ async def page() -> str:
 
 @websocket("/chat")
 async def converse(socket: WebSocket[Any, Any, Any]) -> None:
-    """Answer each message with a run; `serve_websocket` reads what the client says, `cancel` too."""
+    """Answer each message with a run. `serve_websocket` reads the messages of the client, also `cancel`."""
     history: list[Message] = []
 
     @asynccontextmanager
@@ -85,7 +85,7 @@ async def converse(socket: WebSocket[Any, Any, Any]) -> None:
         asked = [*history, *read_messages([{"role": "user", "content": message["text"]}], client=True)]
         async with chat(model, asked, tools=[get_weather]) as events:
             yield events
-        history[:] = events.history  # of a stopped answer too, as far as it was shown
+        history[:] = events.history  # includes the shown part of a stopped answer
 
     await asgi.serve_websocket(socket, answer)
 

@@ -5,8 +5,8 @@
     OPENAI_BASE_URL=http://127.0.0.1:8766/v1 OPENAI_API_KEY=none editor
 
 The gateway sends the tools to llama.cpp. It finds the calls that leak into the text of the model, in the dialects of
-the model's name. `api="llama.cpp"` keeps a forced call to a schema. `text_rules` removes keys from what the model
-says. Without rules, `streamtools gateway --upstream URL --mode auto --api llama.cpp` does the same.
+the model's name. `api="llama.cpp"` keeps a forced call to a schema. `text_rules` removes keys from the
+model's text. Without rules, `streamtools gateway --upstream URL --mode auto --api llama.cpp` does the same.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""An agent of pydantic-ai, on a model that writes its calls into its text.
+"""A pydantic-ai agent with a model that writes its calls as text.
 
     MODEL_URL=http://127.0.0.1:8080/v1 python pydantic_ai_agent.py "What is the weather in Paris?"
 
-The agent is as it would be on OpenAI's API: tools, dependencies, a stream of events. The transport under its HTTP
-client teaches the model to write calls, and makes native ones of them. A model whose server knows how it calls, and
-whose calls stay in the text now and then, takes `ToolCallTransport(mode="auto")`.
+The agent is the same as with OpenAI's API: tools, dependencies, a stream of events. The transport of its HTTP client
+teaches the model to write calls, and turns them into native calls. If the server supports native calls, but some calls
+stay in the text, use `ToolCallTransport(mode="auto")`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from streamtools.gateway import ToolCallTransport
 
 @dataclass
 class Stations:
-    """What the tools need."""
+    """The dependencies of the tools."""
 
     degrees: dict[str, int]
 
 
 def make_agent(client: httpx2.AsyncClient) -> Agent[Stations, str]:
-    """Return the agent, which asks with this client."""
+    """Return an agent that uses this client."""
     provider = OpenAIProvider(base_url=os.environ["MODEL_URL"], api_key="none", http_client=client)
     agent = Agent(OpenAIChatModel(os.environ.get("MODEL", "default"), provider=provider), deps_type=Stations)
 
@@ -52,7 +52,7 @@ def make_agent(client: httpx2.AsyncClient) -> Agent[Stations, str]:
 
 
 async def main(question: str) -> None:
-    """Ask, and print the text as it comes and each call when it begins."""
+    """Ask a question, and print the text while it arrives and each call when it begins."""
     stations = Stations({"Paris": 18, "Bern": 7})
     async with (
         httpx2.AsyncClient(transport=ToolCallTransport(), timeout=300) as client,

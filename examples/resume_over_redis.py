@@ -1,9 +1,9 @@
-"""An answer that outlives its page, and the worker that the page had spoken to: FastAPI and Redis.
+"""An answer that outlives its page and its connection to a worker: FastAPI and Redis.
 
     redis-server --appendonly yes
     uvicorn resume_over_redis:app --workers 2        # and http://127.0.0.1:8000/
 
-Load the page again in the middle of an answer: it reads on where it was, from whichever worker hears it.
+Reload the page in the middle of an answer: it continues where it was, from any worker.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=os.environ.get("
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Share the runs over Redis, and let what goes on finish when the worker is told to end."""
+    """Share the runs over Redis. Let running answers finish when the worker shuts down."""
     store = RedisStore(os.environ.get("REDIS_URL", "redis://localhost:6379"))
     async with (
         asgi.shutdown_signal(drain=20) as app.state.shutdown,
@@ -68,7 +68,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(lifespan=lifespan, exception_handlers=asgi.exception_handlers)
-Visitor = Annotated[UUID4, Cookie()]  # in yours, the user of the session: a run is found by its owner alone
+Visitor = Annotated[UUID4, Cookie()]  # in your application, the user of the session: only the owner finds a run
 
 
 @tool
@@ -78,12 +78,12 @@ async def get_weather(city: str) -> dict[str, str]:
 
 
 def ask(body: bytes) -> Chat:
-    """Return the chat that a posted body asks for."""
+    """Return the chat for a request body."""
     return chat(model, read_messages(msgspec.json.decode(body)["messages"], client=True), tools=[get_weather])
 
 
 async def find(run_id: str, visitor: UUID4) -> Run:
-    """Return a visitor's run, whichever worker drives it."""
+    """Return a run of a visitor, from any worker."""
     try:
         run: Run = await app.state.runs.find(run_id, owner=str(visitor))
     except RunNotFound as error:
@@ -99,14 +99,14 @@ async def page() -> HTMLResponse:
 
 @app.post("/chat")
 async def begin(request: Request, visitor: Visitor) -> dict[str, Any]:
-    """Begin an answer, which goes on whether anybody reads it or not."""
+    """Start an answer, which continues without a reader."""
     run = await app.state.runs.start(await asgi.read_body(request, ask), owner=str(visitor))
     return {"run": run.id}
 
 
 @app.get("/chat/{run_id}")
 async def read(request: Request, run_id: str, visitor: Visitor) -> Response:
-    """Send the events of an answer, behind the one that the header `Last-Event-ID` names."""
+    """Send the events of an answer after the one in the header `Last-Event-ID`."""
     run = await find(run_id, visitor)
     return asgi.event_stream_response(run, request=request, shutdown=app.state.shutdown)
 

@@ -1,8 +1,8 @@
-"""Rows of a table, each validated and printed as soon as the model has closed it.
+"""Rows of a table, each validated and printed as soon as it is complete.
 
     MODEL_URL=http://127.0.0.1:8080/v1 python typed_table.py "The five largest cities of Norway"
 
-Without `MODEL_URL` the answer is a script's.
+Without `MODEL_URL`, a scripted model answers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class City(BaseModel):
 
 
 class Cities(BaseModel):
-    """What the model is asked for."""
+    """The requested output."""
 
     cities: list[City]
 
@@ -35,7 +35,7 @@ SCRIPT = '{"cities": [{"name": "Oslo", "people": 717710}, {"name": "Bergen", "pe
 
 
 async def main(question: str) -> None:
-    """Ask, and print each row when it is complete; a row that is none ends the program with what is wrong."""
+    """Ask, and print each row when it is complete. An invalid row ends the program with an error."""
     url = os.environ.get("MODEL_URL")
     model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=url) if url else ScriptedModel([list(SCRIPT)])
     async with chat(model, [{"role": "user", "content": question}], output=OutputOptions(Cities, retries=1)) as events:

@@ -1,9 +1,9 @@
-"""The backend of a React page with the AI SDK's `useChat`: FastAPI.
+"""The FastAPI backend of a React page with the AI SDK's `useChat`.
 
     npm install && npm run build
     uvicorn server:app        # and http://127.0.0.1:8000/
 
-The page posts its messages to `/api/chat`, and is answered in the AI SDK's UI message stream.
+The page posts its messages to `/api/chat`. The answer is in the UI message stream of the AI SDK.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ async def get_weather(city: str) -> dict[str, Any]:
 
 
 class Posted(BaseModel):
-    """What `useChat` posts: all messages of the conversation, in parts."""
+    """The request body of `useChat`: all messages of the conversation, in parts."""
 
     id: str
     messages: list[dict[str, Any]]
 
 
 def ask(body: bytes) -> Chat:
-    """Return the chat that a posted body asks for; results of our tools in it are read, instructions are refused."""
+    """Return the chat for a request body. Results of client tools are accepted, system messages are rejected."""
     return chat(model, read_messages(Posted.model_validate_json(body).messages, client=True), tools=[get_weather])
 
 
 @app.post("/api/chat")
 async def answer(request: Request) -> Response:
-    """Answer in the form of version 7 of the AI SDK, with calls as parts `tool-NAME` rather than `dynamic-tool`."""
+    """Answer in the format of AI SDK 7, with calls as parts `tool-NAME` instead of `dynamic-tool`."""
     encoder = outputs.ai_sdk(7, dynamic=False)
     return asgi.event_stream_response(await asgi.read_body(request, ask), format=encoder)
 

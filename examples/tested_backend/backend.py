@@ -29,13 +29,13 @@ async def get_weather(city: str) -> dict[str, str]:
 
 
 def make_client() -> httpx.AsyncClient:
-    """Return the client that asks the model."""
+    """Return the HTTP client of the model."""
     return httpx.AsyncClient(timeout=60)
 
 
 @asynccontextmanager
 async def converse(client: httpx.AsyncClient, messages: list[Message]) -> AsyncIterator[Chat]:
-    """Yield a chat, and close its client behind it."""
+    """Yield a chat, and close its client afterwards."""
     async with client:
         model = OpenAIChat("local", base_url=MODEL_URL, api_key="", client=client)
         async with chat(model, messages, tools=[get_weather]) as events:

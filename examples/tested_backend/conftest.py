@@ -1,9 +1,9 @@
-"""On which event loop the tests run."""
+"""The event loop of the tests."""
 
 import pytest
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """asyncio alone, as the backend's server."""
+    """asyncio, as the server of the backend uses."""
     return "asyncio"

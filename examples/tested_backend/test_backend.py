@@ -1,7 +1,7 @@
-"""The backend against what a model has said once, at every cut, and when the network fails.
+"""The backend with a recorded answer of a model, at every cut, and with network failures.
 
-pytest                                                                  # asks nobody
-MODEL_URL=http://127.0.0.1:8080/v1 pytest --record-streams=rewrite      # asks the model, and records it anew
+pytest                                                                  # replays the recording
+MODEL_URL=http://127.0.0.1:8080/v1 pytest --record-streams=rewrite      # calls the model, and records it again
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXPECTED = [
 
 @pytest.fixture
 async def client(recording: RecordingFixture) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the backend, whose model is the recording."""
+    """A client of the backend, with the recording as its model."""
     app.dependency_overrides[make_client] = lambda: recording.client()
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://backend") as client:
         yield client
@@ -50,13 +50,13 @@ async def test_the_tool_runs_and_its_result_is_answered(client: httpx.AsyncClien
 
 @every_cut
 async def test_it_does_not_matter_where_the_network_cuts(client: httpx.AsyncClient) -> None:
-    """The same events, whatever arrives together."""
+    """The same events for every cut."""
     assert_events(read_events((await client.post("/chat", json=QUESTION)).text), EXPECTED)
 
 
 @pytest.mark.recording(reset_after=6000, unplayed="ignore")
 async def test_a_connection_that_breaks_in_a_call(client: httpx.AsyncClient) -> None:
-    """The page is told, and no tool runs on half a call; places are counted in bytes of the response."""
+    """The page gets an error, and no tool runs on half a call. Places are byte offsets in the response."""
     events = read_events((await client.post("/chat", json=QUESTION)).text)
 
     assert not any(isinstance(event, Executed) for event in events)
@@ -65,6 +65,6 @@ async def test_a_connection_that_breaks_in_a_call(client: httpx.AsyncClient) -> 
 
 @pytest.mark.recording(unplayed="ignore")
 async def test_what_is_no_message_is_refused(client: httpx.AsyncClient) -> None:
-    """With 400, before the model is asked."""
+    """With status 400, before the model is called."""
     response = await client.post("/chat", json={"messages": [{"role": "nobody", "content": "Hello"}]})
     assert response.status_code == 400

@@ -85,7 +85,9 @@ async def test_it_says_which_tools_may_run_again(browsing: Browsing) -> None:
     await ask(page, "And?")
     await ended(page, 2)
     await page.get_by_role("button", name="Edit").first.click()
-    await expect(page.get_by_role("alert").filter(has_text="look_up")).to_contain_text("The later questions are removed")
+    await expect(page.get_by_role("alert").filter(has_text="look_up")).to_contain_text(
+        "The later questions are removed"
+    )
     await page.get_by_role("button", name="Leave it").click()
     await page.get_by_role("button", name="Retry").click()
     await page.get_by_role("button", name="Go on").click()
