@@ -40,12 +40,6 @@ _remove_escaped_slashes = re.compile(r"\\\\.", re.DOTALL).sub  # in JSON, with t
 class Literals:
     """Reads one value and passes it to `write` as JSON."""
 
-    __slots__ = (
-        "_after_comma", "_content", "_depth", "_element", "_expect", "_pending", "_pieces", "_raw", "_shift", "_stack",
-        "_string", "_syntax", "_undecided", "_word", "_write", "_written", "fault", "leaves", "state", "string_at",
-        "unread",
-    )  # fmt: skip
-
     def __init__(
         self, write: Callable[[str], None], syntax: Syntax = PYTHON, *, depth: int, written: Sequence[str] = ()
     ) -> None:
