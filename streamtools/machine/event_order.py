@@ -21,7 +21,7 @@ _BEGUN, _NAMED, _WHOLE, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDED =
     "is complete",
     "waits for approval",
     "is running",
-    "was left behind by its step",
+    "was left open by its step",
     "has ended",
 )
 _WRITTEN = (_BEGUN, _NAMED, _WHOLE, _MALFORMED)  # the states in which an interface shows a spinner

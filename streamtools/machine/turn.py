@@ -247,7 +247,7 @@ class Turn:
         return self._output.add_to(events) if self._output is not None else events
 
     def _replay(self, written: str, calls: Sequence[ToolCall]) -> str:
-        """Bring a new parser behind text that was read before, without events. `calls` are the calls in the text.
+        """Replay text that was read before into a new parser, without events. `calls` are the calls in the text.
 
         Returns the text as the next model may repeat it.
         """

@@ -161,13 +161,13 @@ def any_number_of_steps(patch: pytest.MonkeyPatch) -> None:
 
 def what_was_heard_is_copied(patch: pytest.MonkeyPatch) -> None:
     """With each end of a part, also one without a text."""
-    settle = Responses._settle
+    settle = Responses._finish_part
 
     def copy(adapter: Responses, kind: str, refusal: bool, event: Any, events: list[SourceEvent]) -> None:
         adapter._item(event, kind).received.getvalue()
         settle(adapter, kind, refusal, event, events)
 
-    patch.setattr(Responses, "_settle", copy)
+    patch.setattr(Responses, "_finish_part", copy)
 
 
 def a_body_is_copied(patch: pytest.MonkeyPatch) -> None:

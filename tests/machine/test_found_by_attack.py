@@ -11,7 +11,6 @@ import anyio
 import pytest
 
 from streamtools import Parser, ParserOptions, StreamMachine, ToolStream, parse, sources
-from streamtools.calls import ToolChoice
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, ProviderCompleted, SourceUsage, StepEnd, TextDelta, UIEvent, Usage
 from streamtools.limits import Limits
@@ -160,19 +159,6 @@ async def test_the_log_of_a_lost_connection_names_no_text(caplog: pytest.LogCapt
 
     assert "SECRET" not in caplog.text + "".join(event.to_json() for event in events)
     assert "ValueError" in caplog.text
-
-
-def test_what_was_forbidden_is_forbidden_in_a_turn_that_is_cut_off_too() -> None:
-    """With `tool_choice="none"` no call is left for anybody to run; what is missing cannot be told there."""
-    for text, codes in (('###:{"name":"f"}', [Code.TOOL_CHOICE_VIOLATION]), ("none", [])):
-        machine = StreamMachine(tool_choice=ToolChoice("none"))
-        events = [*machine.feed(TextDelta(text)), *machine.feed(ProviderCompleted(finish_reason="length"))]
-        events += machine.close()
-
-        assert codes == [event.code for event in events if isinstance(event, Error)]
-        assert [] == machine.pending
-        assert isinstance(events[-1], Done)
-        assert "truncated" == events[-1].reason
 
 
 @pytest.mark.anyio

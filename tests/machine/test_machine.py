@@ -135,17 +135,6 @@ def test_the_order_of_one_turn() -> None:
     assert [event.seq for event in driver.events] == list(range(1, len(driver.events) + 1))
 
 
-def test_start_is_said_once() -> None:
-    """`start` comes first, whoever asks for it, and bears the id of the run."""
-    made = machine()
-
-    assert [Start("r", seq=1)] == made.start()
-    assert made.start() == []
-    assert [StepStart(1, seq=2), Text("a", seq=3)] == made.feed(TextDelta("a"))
-    assert [Start("r", seq=1), StepStart(1, seq=2), Text("a", seq=3)] == machine().feed(TextDelta("a"))
-    assert StreamMachine().run_id != StreamMachine().run_id
-
-
 def test_text_is_told_at_once() -> None:
     """Each delta is an event, as soon as it cannot become a marker any more."""
     made = machine()
@@ -926,22 +915,6 @@ def test_call_deltas_and_markup_are_the_parsers() -> None:
     driver.feed(*texts("a"), ProviderCompleted("b " + ADD))
     assert 'c1 has {"a":1}' in driver.story
     assert "text 'b'" not in driver.story
-
-
-def test_coalesced_events_do_not_depend_on_the_cuts() -> None:
-    """The chunks of a chain make no difference, turn by turn."""
-
-    def run(size: int) -> list[UIEvent]:
-        driver = Driver()
-        for turn in ("# a\n" + ADD + "\n### b", "<think>c</think>" + NOW):
-            driver.feed(*texts(*(turn[at : at + size] for at in range(0, len(turn), size))), TURN)
-        driver.feed(ChainCompleted("u"))
-        return coalesce([*driver.events, *driver.machine.close()])
-
-    whole = run(1000)
-    assert len(whole) > 12
-    for size in (1, 2, 3, 7):
-        assert whole == run(size)
 
 
 def test_a_stop_in_the_middle_of_a_call() -> None:

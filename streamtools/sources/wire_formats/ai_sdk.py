@@ -61,7 +61,7 @@ class BufferedCalls:
         self._whole: dict[str, NativeToolCall] = {}
         self._nameless = 0  # calls without an id
         self._left: set[str] = set()  # ids of the run that cannot be run here
-        self.settled: set[str] = set()
+        self.answered: set[str] = set()
         """Ids of the turn's calls that the other backend has run."""
         self.reported: set[str] = set()
         """Ids of all calls of the run that were reported or run by the other backend."""
@@ -80,16 +80,16 @@ class BufferedCalls:
         self._nameless += id is None
         key = f"call {self._nameless}" if id is None else id
         self._begun.pop(key, None)
-        if key not in self.settled:
+        if key not in self.answered:
             answerable = self._answerable and key not in self._left
             self._whole[key] = NativeToolCall(key, name, arguments, id, signature=signature, answerable=answerable)
             if len(self._whole) > self._limit:
                 self.release(events, early=True)
 
-    def settle(self, id: str) -> NativeToolCall | None:
+    def pop_answered(self, id: str) -> NativeToolCall | None:
         """Return a buffered call that the other backend has run or answered, or None."""
         self._begun.pop(id, None)
-        self.settled.add(id)
+        self.answered.add(id)
         self.reported.add(id)
         call = self._whole.pop(id, None)
         return None if call is None else msgspec.structs.replace(call, provider_executed=True, answerable=True)
@@ -113,7 +113,7 @@ class BufferedCalls:
         if early:
             self._left.update(self._whole)
         else:
-            self.settled.clear()
+            self.answered.clear()
         for call in self._whole.values():
             events.append(call if answerable and not early else msgspec.structs.replace(call, answerable=False))
         events += [ToolCallStart(id, id, name) for id, name in self._begun.items()]
@@ -130,9 +130,9 @@ class TurnsAdapter(FrameAdapter):
         self._open = False  # a turn has begun and is not complete
         self._usage: Usage | None = None
 
-    def _settle(self, id: Any, events: list[SourceEvent]) -> None:
+    def _report_answered(self, id: Any, events: list[SourceEvent]) -> None:
         """Append a call that the other backend has answered. The answer passes after it."""
-        if isinstance(id, str) and (call := self._calls.settle(id)) is not None:
+        if isinstance(id, str) and (call := self._calls.pop_answered(id)) is not None:
             self._pass_call(call, events)
 
     def _end_turn(
@@ -194,9 +194,9 @@ class AISDKMessages(TurnsAdapter):
             case "tool-input-available":
                 self._calls.complete(id, name, part.get("input"), events, signature)
                 if part.get("providerExecuted") is True:
-                    self._settle(id, events)
+                    self._report_answered(id, events)
             case "tool-input-error" | "tool-output-available" | "tool-output-error" | "tool-output-denied":
-                self._settle(id, events)
+                self._report_answered(id, events)
                 return False
             case "tool-approval-request":
                 if id is not None:

@@ -142,7 +142,7 @@ class _Call(OpenCall):
 
 
 class ChatCalls:
-    """The native calls of one turn. `take` and `take_old` append pieces, `settle` and `complete` append the ends."""
+    """The native calls of one turn. `take` and `take_old` append pieces, `flush` and `complete` append the ends."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
@@ -174,7 +174,7 @@ class ChatCalls:
         """Whether a call arrived in `tool_calls`, not in `function_call`."""
         return any(slot != _OLD for slot in self._latest)
 
-    def settle(self, events: list[SourceEvent]) -> None:
+    def flush(self, events: list[SourceEvent]) -> None:
         """Append the facts that the end of the turn makes certain: names, cut characters, and ends of faulty calls."""
         for call in self._calls:
             call.add(call.pairs.close(), events)

@@ -87,27 +87,27 @@ class Latitude(TurnsAdapter):
         if (envelope := self._decode_object(frame, events)) is None:
             return
         of, inner = envelope.get("type"), envelope.get("data")
-        told = inner if isinstance(inner, dict) else envelope
+        content = inner if isinstance(inner, dict) else envelope
         if of == "text-delta" and frame.event == "provider-event":
-            self._pass_fields(told, _FIELDS, events)
+            self._pass_fields(content, _FIELDS, events)
             self._act("text-delta", envelope, events)
             return
         name: Any = frame.event
         event = envelope
-        if of in ("event", *_NAMED) and told is inner:
-            name, event = envelope.get("event") if of == "event" else of, told
+        if of in ("event", *_NAMED) and content is inner:
+            name, event = envelope.get("event") if of == "event" else of, content
         if isinstance(uuid := event.get("uuid"), str) and name != "provider-event":
             self._conversation = bounded(uuid, 200)
         kind = event["type"] if isinstance(event.get("type"), str) else ""
         if kind in _DELTAS:
-            self._pass_fields(told, _FIELDS, events)
+            self._pass_fields(content, _FIELDS, events)
         if name == "error" or (kind == "error" and name != "provider-event"):
             self._fail_by(event, events)
         elif kind == "error":
             self._fault = self._fault or read_fault(event.get("error"))
         elif not self._act(kind, event, events):
             if kind in ("tool-result", "tool-error"):
-                self._settle(event.get("toolCallId"), events)
+                self._report_answered(event.get("toolCallId"), events)
             self._pass_unknown(frame, envelope, events)
 
     def _act(self, kind: str, event: dict[str, Any], events: list[SourceEvent]) -> bool:
@@ -129,7 +129,7 @@ class Latitude(TurnsAdapter):
                 args = event.get("args")
                 self._calls.complete(id, name, event.get("input") if args is None else args, events)
                 if event.get("providerExecuted") is True:
-                    self._settle(id, events)
+                    self._report_answered(id, events)
             case "finish" | "finish-step" | "step-finish":  # the last of AI SDK 4
                 self._note(event)
             # the chain: the name since v3, the earlier name, and a proxy's name
@@ -162,7 +162,7 @@ class Latitude(TurnsAdapter):
             call = entry if isinstance(entry, dict) else {}
             id, name = text_in(call, "id", "toolCallId"), text_in(call, "name", "toolName")
             arguments = next((call[key] for key in ("arguments", "args", "input") if call.get(key) is not None), None)
-            if (id or name) and id not in self._calls.settled:
+            if (id or name) and id not in self._calls.answered:
                 self._listed += 1
                 calls.append(NativeToolCall(f"listed {self._listed}", name, arguments, id, answerable=False))
         return calls

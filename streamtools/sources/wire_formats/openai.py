@@ -293,7 +293,7 @@ class ChatCompletions(FrameAdapter):
 
     def _flush(self, events: list[SourceEvent]) -> None:
         super()._flush(events)
-        self._calls.settle(events)
+        self._calls.flush(events)
 
 
 def _shaped(value: Any) -> tuple[_CompletionChunk, dict[str, Any], bool]:

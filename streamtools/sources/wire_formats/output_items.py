@@ -59,7 +59,7 @@ class OutputItem(OpenCall):
     done: bool = False
     # Text and reasoning.
     received: StringIO = field(default_factory=StringIO)  # text of the open part, or arguments of a call
-    settled: list[str] = field(default_factory=list)  # the earlier parts
+    earlier_parts: list[str] = field(default_factory=list)  # the earlier parts
     part: object = None  # the open part
     cited: bool = False
     # Calls.
@@ -72,13 +72,13 @@ class OutputItem(OpenCall):
     @property
     def text(self) -> str:
         """The text that has arrived."""
-        return "".join(self.settled) + self.received.getvalue()
+        return "".join(self.earlier_parts) + self.received.getvalue()
 
     def forget(self) -> None:
         """Drop the data that a finished item does not need."""
         self.done = True
         self.received = StringIO()
-        self.settled.clear()
+        self.earlier_parts.clear()
         self.given = None
 
 
@@ -186,7 +186,7 @@ class OutputItems:
         self._announce(item, data, events)
         if not item.done:
             item.cut = data.get("status") in _CUT
-            self._take(item, data)
+            self._record_arguments(item, data)
 
     def write(self, item: OutputItem, piece: str, events: list[SourceEvent]) -> None:
         """Append a piece of a call's arguments."""
@@ -204,17 +204,17 @@ class OutputItems:
             item.received.write(piece)
         events.append(ToolCallDelta(item.key, piece))
 
-    def spoil(self, item: OutputItem, events: list[SourceEvent]) -> None:
+    def mark_faulty(self, item: OutputItem, events: list[SourceEvent]) -> None:
         """Mark a call as faulty, because a piece of its arguments is no text."""
         if not item.done:
             self._announce(item, {}, events)
             item.fault = Code.INVALID_ARGUMENTS
 
-    def settle(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
+    def complete_arguments(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
         """Record whole arguments that arrive before their item is done."""
         if not item.done:
             self._announce(item, data, events)
-            self._take(item, data)
+            self._record_arguments(item, data)
             item.whole = not item.done
 
     def finish(self, item: OutputItem, data: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
@@ -222,7 +222,7 @@ class OutputItems:
 
         `status` is the status of the response, or empty if the item itself is done.
         """
-        self._take(item, data)
+        self._record_arguments(item, data)
         item.own = _beside(item.kind, data, self._limits.depth)
         state = data.get("status")
         if state in _CUT:
@@ -275,7 +275,7 @@ class OutputItems:
             self._open.add(item.key)
             item.start(events)
 
-    def _take(self, item: OutputItem, data: dict[str, Any]) -> None:
+    def _record_arguments(self, item: OutputItem, data: dict[str, Any]) -> None:
         """Record whole arguments. An empty text may mean that they arrive elsewhere."""
         value = data.get(CALLS[item.kind])
         if value is None or value == "":

@@ -130,12 +130,12 @@ class Responses(FrameAdapter):
         elif kind == "custom_tool_call" and self._items.find("x_search_call", *_place_of(event)):
             return  # the item has it, once it is done
         elif done:
-            self._settle(kind, refusal, event, events)
+            self._finish_part(kind, refusal, event, events)
         elif kind and isinstance(delta, str):
             self._add(kind, refusal, delta, event, events)
         else:
             if delta is not None and kind in CALLS:
-                self._items.spoil(self._item(event, kind), events)
+                self._items.mark_faulty(self._item(event, kind), events)
             if name == "response.output_text.annotation.added":
                 self._item(event, "message").cited = True
             if name in _ERRORS and not self._over:
@@ -208,17 +208,17 @@ class Responses(FrameAdapter):
             self._items.write(item, item.pairs.join(delta), events)
         else:
             pairs = self._text if kind == "message" else self._thought
-            self._turn_to_part(item, event)
+            self._begin_part(item, event)
             self._append(item, pairs.join(delta), events)
 
-    def _settle(self, kind: str, refusal: bool, event: dict[str, Any], events: list[SourceEvent]) -> None:
+    def _finish_part(self, kind: str, refusal: bool, event: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append the text at the end of a part that its deltas lacked. The machine handles contradictions."""
         item = self._item(event, kind)
         if kind in CALLS:
             data = {name: event.get(name) for name in ("name", CALLS[kind])}
-            self._items.settle(item, data, events)
+            self._items.complete_arguments(item, data, events)
             return
-        self._turn_to_part(item, event)
+        self._begin_part(item, event)
         text = string(event.get("refusal" if refusal else "text"))
         self._refused = self._refused or (refusal and text is not None)
         if text is None or item.done or self._room < 0:
@@ -227,10 +227,10 @@ class Responses(FrameAdapter):
         if text.startswith(received):
             (self._text if kind == "message" else self._thought).reset()
             self._append(item, text[len(received) :], events)
-        item.settled.append(item.received.getvalue())
+        item.earlier_parts.append(item.received.getvalue())
         item.received = StringIO()
 
-    def _turn_to_part(self, item: OutputItem, event: dict[str, Any]) -> None:
+    def _begin_part(self, item: OutputItem, event: dict[str, Any]) -> None:
         """Record the open part of reasoning. A blank line separates it from an earlier part."""
         part = event.get("summary_index"), event.get("content_index")
         if item.kind == "reasoning" and item.part != part:
