@@ -1,4 +1,4 @@
-"""What every encoder keeps to, whatever its protocol: one table of encoders, one of runs, and runs at random."""
+"""The contract of every encoder, for a table of encoders, a table of runs, and random runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Check = Callable[[Sequence[str]], object]
 
 
 class Row(NamedTuple):
-    """An encoder, and what its protocol says of a whole body: the data of its events, one string each."""
+    """An encoder, and a check of a whole body by its protocol: the data of its events."""
 
     make: Callable[[], Encoder]
     check: Check
@@ -40,12 +40,12 @@ class Row(NamedTuple):
 
 
 def read_native(data: Sequence[str]) -> list[UIEvent]:
-    """Return the events again. Those that have begun need not end: the body may go on in another."""
+    """Read the events back. The body may continue in another response."""
     return [read_ui_event(each) for each in data]
 
 
 def without_done(check: Callable[[list[dict[str, Any]]], None]) -> Check:
-    """Return a check of the parts before `[DONE]`, which has to be there."""
+    """Return a check of the parts before `[DONE]`, which is required."""
 
     def read(data: Sequence[str]) -> None:
         assert [each for each in data if each == "[DONE]"] == list(data[-1:])
@@ -55,12 +55,12 @@ def without_done(check: Callable[[list[dict[str, Any]]], None]) -> Check:
 
 
 def ag_ui(data: Sequence[str]) -> None:
-    """Check the events of AG-UI for a client that told nothing of itself."""
+    """Check AG-UI events for a client without a declared version."""
     check_ag_ui([json.loads(each) for each in data], current=False)
 
 
 def ag_ui_current(data: Sequence[str]) -> None:
-    """Check the events of AG-UI for a client of version 1.0."""
+    """Check AG-UI events for a client of version 1.0."""
     check_ag_ui([json.loads(each) for each in data], current=True)
 
 
@@ -98,12 +98,12 @@ each_encoder = pytest.mark.parametrize("row", ENCODERS.values(), ids=list(ENCODE
 
 
 def body_of(encoder: Encoder, events: Sequence[UIEvent]) -> list[bytes]:
-    """Return what goes out for each event, and at the end."""
+    """Return the bytes for each event and for the end."""
     return [*map(encoder.encode, events), encoder.close()]
 
 
 def data_of(row: Row, body: bytes) -> list[str]:
-    """Return the data of the events in a body, which are framed as they have to be."""
+    """Return the data of the events in a body, with a check of the framing."""
     if not row.sse:
         return body.decode().removesuffix("\n").split("\n") if body else []
     assert b"\r" not in body
@@ -119,7 +119,7 @@ def data_of(row: Row, body: bytes) -> list[str]:
 
 
 def check(row: Row, events: Sequence[UIEvent]) -> list[str]:
-    """Write the events, raise AssertionError if a client could stumble over the body, and return its data."""
+    """Encode the events, raise AssertionError if a client would fail, and return the data."""
     pieces = body_of(row.make(), events)
     if row.sse:
         assert [piece for piece in pieces if piece and not piece.endswith(b"\n\n")] == [], "events go out whole"
@@ -129,7 +129,7 @@ def check(row: Row, events: Sequence[UIEvent]) -> list[str]:
 
 
 def test_the_runs_are_ones_that_could_be() -> None:
-    """The runs that the encoders are tested with keep to the order of events."""
+    """The runs of these tests keep the order of events."""
     with cases() as case:
         for name, events in RUNS.items():
             with case(name):
@@ -152,7 +152,7 @@ def test_each_run_can_be_read(row: Row) -> None:
 
 @given(sources, options, rarely, rarely, st.none() | st.integers(0, 30))
 def test_any_run_can_be_read(source: Any, options: Any, cancel: bool, idle: bool, left: int | None) -> None:
-    """The body of any run, whole or left, is one that a client of its protocol can read."""
+    """A client can read the body of any run, complete or interrupted."""
     events = run(source, cancel=cancel, idle=idle, **options)
     for row in ENCODERS.values():
         check(row, events[:left])
@@ -163,11 +163,11 @@ def test_any_run_can_be_read(source: Any, options: Any, cancel: bool, idle: bool
 @ONE_LOOP
 @pytest.mark.anyio
 async def test_each_recording_can_be_read(name: str, tools: bool) -> None:
-    """So is the body of each recording that we ship, with tools and without."""
+    """A client can read the body of each shipped recording, with and without tools."""
 
     @tool
     def get_weather(city: str) -> dict[str, Any]:
-        """Tell the weather."""
+        """Return the weather."""
         return {"city": city, "celsius": None}
 
     events = await replay(
@@ -180,7 +180,7 @@ async def test_each_recording_can_be_read(name: str, tools: bool) -> None:
 
 @each_encoder
 def test_events_are_written_as_soon_as_they_are_there(row: Row) -> None:
-    """Nothing waits for the next event but white space, and calls of which it is not known who runs them."""
+    """Only white space waits for the next event, and calls until it is known who runs them."""
     with cases() as case:
         for name, events in RUNS.items():
             encoder = row.make()
@@ -205,7 +205,7 @@ HOSTILE = [
 
 @cache  # for all encoders
 def with_text(name: str, text: str) -> list[UIEvent]:
-    """Return the events of a run, with `text` wherever a provider, a model, a tool or a caller may put one."""
+    """Return the events of a run with `text` wherever others may provide one."""
 
     def put(value: Any, name: str = "") -> Any:
         if isinstance(value, str):
@@ -220,7 +220,7 @@ def with_text(name: str, text: str) -> list[UIEvent]:
 
 @pytest.mark.parametrize("row", STRUCTURED.values(), ids=list(STRUCTURED))
 def test_nothing_can_be_injected(row: Row) -> None:
-    """Whatever texts, names, ids, arguments, results and messages hold, there are as many events as without."""
+    """No text, name, id, argument, result or message changes the number of events."""
     with cases() as case:
         for name in RUNS:
             harmless = check(row, with_text(name, _SAID))
@@ -256,7 +256,7 @@ def _nulls(value: Any, name: str = "") -> list[str]:
 
 @each_encoder
 def test_an_encoder_is_for_one_response(row: Row) -> None:
-    """Behind `done` and behind `close` nothing is encoded, and to close again, or behind `done`, adds nothing."""
+    """After `done` or `close` it encodes nothing more, and another `close` adds nothing."""
     for events in (RUNS["text"], RUNS["text"][:3], RUNS["cancelled in a text"], RUNS["an error at once"], []):
         encoder = row.make()
         for event in events:
@@ -276,7 +276,7 @@ def test_an_encoder_is_for_one_response(row: Row) -> None:
 
 @each_encoder
 def test_what_the_rim_needs_to_know(row: Row) -> None:
-    """Content type, headers and what keeps a connection alive are those of the framing."""
+    """Content type, headers and keep-alive match the framing."""
     encoder = row.make()
 
     assert row.sse == (encoder.content_type == "text/event-stream")
@@ -287,7 +287,7 @@ def test_what_the_rim_needs_to_know(row: Row) -> None:
 
 
 def test_a_resumable_body_goes_on_anywhere() -> None:
-    """Where it says so, an event is written as if it were the only one, and carries its number."""
+    """Each event has its number, and its bytes do not depend on other events."""
     with cases() as case:
         for encoder, row in ENCODERS.items():
             if not row.make().resumable:
@@ -313,6 +313,6 @@ def test_formats_have_names(name: str) -> None:
 
 
 def test_a_format_that_there_is_not() -> None:
-    """The error names those that there are."""
+    """The error names the formats."""
     with pytest.raises(ValueError, match="must be one of native, ai_sdk, ag_ui, openai, responses, anthropic, text"):
         make_encoder("xml")

@@ -1,4 +1,4 @@
-"""Laws of the encoders for front ends: whatever a run was like, and wherever it is cut, their clients can read it."""
+"""Laws of the front-end encoders: clients can read any run, cut anywhere."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def write(events: list[UIEvent], encoder: Encoder) -> bytes:
 
 
 def read_ai_sdk(events: list[UIEvent], **given: Any) -> list[Part]:
-    """Return the parts of a run, once they have been checked."""
+    """Check the parts of a run and return them."""
     parts = read_body(write(events, outputs.ai_sdk(**given)), done=True)
     check_ai_sdk(parts, target=given.get("target", 7))
     return parts
 
 
 def read_ag_ui(events: list[UIEvent], version: str | None) -> list[Part]:
-    """Return the events of a run, once they have been checked."""
+    """Check the events of a run and return them."""
     told = read_body(write(events, outputs.ag_ui(protocol_version=version)), done=False)
     check_ag_ui(told, current=version is not None)
     return told
@@ -50,7 +50,7 @@ ai_sdk_options: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[UIEvent]:
-    """A run of a machine, whole, or in part as a reader sees it that came late or was left early."""
+    """A run of a machine, complete or in part, as a late reader or one that left sees it."""
     events = run(draw(sources), cancel=draw(rarely), idle=draw(rarely), **draw(options))
     for at in draw(st.lists(st.integers(0, len(events) - 1), max_size=2)):
         each = events[at]
@@ -61,7 +61,7 @@ def runs(draw: st.DrawFn) -> list[UIEvent]:
 
 @given(runs(), ai_sdk_options)
 def test_clients_of_the_ai_sdk_can_read_each_run(events: list[UIEvent], options: dict[str, Any]) -> None:
-    """Each part is one that the version knows, what begins ends, and the text is the run's."""
+    """The version knows each part, each start has its end, and the text is that of the run."""
     parts = read_ai_sdk(events, **options)
 
     assert _visible(text_of(parts, "text-delta")) == _said(events, Text)
@@ -70,7 +70,7 @@ def test_clients_of_the_ai_sdk_can_read_each_run(events: list[UIEvent], options:
 
 @given(runs(), st.sampled_from([None, "1.0"]))
 def test_clients_of_ag_ui_can_read_each_run(events: list[UIEvent], version: str | None) -> None:
-    """Nothing is open at the end, calls that ended have a result, and the text is the run's."""
+    """Nothing is open at the end, ended calls have a result, and the text is that of the run."""
     told = read_ag_ui(events, version)
 
     assert _visible(text_of(told, "TEXT_MESSAGE_CONTENT")) == _said(events, Text)
@@ -78,18 +78,18 @@ def test_clients_of_ag_ui_can_read_each_run(events: list[UIEvent], version: str 
 
 
 def _visible(text: str) -> str:
-    """Return the characters that can be seen: white space alone is no part, and no message."""
+    """Return the visible characters, because white space alone is not sent."""
     return "".join(text.split())
 
 
 def _said(events: list[UIEvent], kind: type[Text | Reasoning]) -> str:
-    """Return what can be seen of what was said, with U+FFFD for each half of a surrogate pair, as each is by itself."""
+    """Return the visible text, with U+FFFD for each lone surrogate."""
     return _visible("".join(whole(each.text) for each in events if isinstance(each, kind)))
 
 
 @pytest.mark.parametrize("name", ["ai_sdk", "ag_ui"])
 def test_an_answer_without_a_single_event_is_one_that_failed(name: str) -> None:
-    """A run that was left before it began has a body that says so."""
+    """The body of a run that never started reports a failure."""
     encoder = outputs.make_encoder(name)
 
     parts = read_body(encoder.close(), done=name == "ai_sdk")

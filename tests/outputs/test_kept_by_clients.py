@@ -55,7 +55,7 @@ pytestmark = pytest.mark.anyio
 
 
 def kept_by_ai_sdk(body: bytes, message: Body) -> None:
-    """Add what a body says to the message of the assistant's that it goes on with."""
+    """Add the parts of a body to the assistant's message that it continues."""
     check_ai_sdk(read_body(body, done=True))
     open_parts: dict[str, Body] = {}
     calls: dict[str, Body] = {}
@@ -85,7 +85,7 @@ def _call(part: Body) -> Body:
 
 
 def kept_by_ag_ui(body: bytes, messages: list[Body]) -> None:
-    """Add what a body says to the messages."""
+    """Add the events of a body to the messages."""
     told = read_body(body, done=False)
     check_ag_ui(told, current=True)
 
@@ -189,7 +189,7 @@ PROVIDERS: dict[str, tuple[type[HTTPModel], Callable[[int, bool], Any], Complain
 async def test_three_turns_that_a_client_keeps(
     make: type[HTTPModel], stream: Callable[[int, bool], Any], complaint: Complaint, protocol: str
 ) -> None:
-    """Each request is accepted, which a provider refuses where a signature is missing."""
+    """The provider accepts each request; it would refuse a missing signature."""
     answers = [True, False, False, True, True, False]
     asked: list[Body] = []
 
@@ -231,7 +231,7 @@ async def test_three_turns_that_a_client_keeps(
 
 @pytest.mark.parametrize("protocol", ["AI SDK", "AG-UI"])
 async def test_what_was_thought_between_calls_stays_there(protocol: str) -> None:
-    """A provider refuses signed reasoning in another place than where it stood, and what it led to without it."""
+    """A provider refuses signed reasoning in another place, and its calls without it."""
     blocks: list[Body] = [
         *({**THINKING, "thinking": "1"}, {"type": "text", "text": "I look."}, {**THINKING, "thinking": "2"}),
         *({"type": "tool_use", "id": "a", "name": "now", "input": {"n": 1}}, {**THINKING, "thinking": "3"}),
@@ -260,7 +260,7 @@ async def test_what_was_thought_between_calls_stays_there(protocol: str) -> None
 
 
 async def test_whose_turn_it_is() -> None:
-    """A step tells the format of its provider; without one, nobody could tell whose a signature is, so none is sent."""
+    """A step names the format of its provider. Without it, no signature is sent."""
     told: list[SourceEvent] = [
         ReasoningDelta("Hm"),
         ReasoningDelta("", "s"),
@@ -277,7 +277,7 @@ async def test_whose_turn_it_is() -> None:
 
 
 def test_parts_that_are_signed_on_their_own() -> None:
-    """A signature without reasoning, or behind a text, has a part of its own; one that says nothing has none."""
+    """A signature without reasoning, or after a text, has its own part."""
     metadata = []
     for event_ in (
         Reasoning("", signature="r", redacted=True),
@@ -302,7 +302,7 @@ def test_parts_that_are_signed_on_their_own() -> None:
 
 
 def test_a_hostile_client_forges_signatures() -> None:
-    """What it says of one provider reaches that one alone, as a signature, and a turn is of one provider."""
+    """A forged signature reaches only its own provider, as a signature."""
     forged = {"anthropic": {"signature": "FORGED", "x": "X"}}
     ui: list[Body] = [
         {

@@ -1,4 +1,4 @@
-"""Our events as events of AG-UI, move by move."""
+"""UI events as AG-UI events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FINISHED = Done("finished", "stop", "stop", [])
 
 
 def body(*events: UIEvent, version: str | None = "1.0", **ids: Any) -> list[Part]:
-    """Return all events of a run, once they have been checked."""
+    """Check all events of a run and return them."""
     encoder = outputs.ag_ui(protocol_version=version, **ids)
     told = read_body(b"".join(map(encoder.encode, events)) + encoder.close(), done=False)
     check_ag_ui(told, current=version is not None)
@@ -47,7 +47,7 @@ def body(*events: UIEvent, version: str | None = "1.0", **ids: Any) -> list[Part
 
 
 def inside(*events: UIEvent, **given: Any) -> list[Part]:
-    """Return the events of a run in one step, from behind STEP_STARTED to before STEP_FINISHED."""
+    """Return the events between STEP_STARTED and STEP_FINISHED."""
     told = body(Start("r"), StepStart(1), *events, StepEnd(1, "stop"), FINISHED, **given)
     assert {"type": "STEP_STARTED", "stepName": "step-1"} == told[1]
     assert {"type": "STEP_FINISHED", "stepName": "step-1"} == told[-2]
@@ -55,7 +55,7 @@ def inside(*events: UIEvent, **given: Any) -> list[Part]:
 
 
 def test_the_response_is_a_stream_of_events() -> None:
-    """It is not marked as the AI SDK's, and has comments to keep it alive."""
+    """It has no header of the AI SDK, and comments keep it alive."""
     encoder = outputs.ag_ui()
 
     assert "text/event-stream" == encoder.content_type
@@ -65,7 +65,7 @@ def test_the_response_is_a_stream_of_events() -> None:
 
 
 def test_a_run_has_the_ids_of_its_request() -> None:
-    """Or else those of our own run; it declares its version in any case."""
+    """Otherwise it has its own. It always declares its version."""
     asked = body(Start("r"), FINISHED, thread_id="t-1", run_id="r-1")
 
     assert {"type": "RUN_STARTED", "threadId": "t-1", "runId": "r-1", "protocolVersion": "1.0"} == asked[0]
@@ -77,14 +77,14 @@ def test_a_run_has_the_ids_of_its_request() -> None:
 
 
 def test_a_run_that_goes_on_has_other_messages() -> None:
-    """Although its client, as CopilotKit does behind an approval, gives it the id of the run before."""
+    """CopilotKit reuses the run id after an approval, but message ids differ."""
     said = [each for run in ("a", "b") for each in body(Start(run), StepStart(1), Text("Hi"), FINISHED, run_id="r-1")]
     ids = {each["messageId"] for each in said if each["type"] == "TEXT_MESSAGE_START"}
     assert {"a-1", "b-1"} == ids
 
 
 def test_text_and_reasoning_are_messages() -> None:
-    """Each stretch is one, with an id that begins with the run's; nothing empty is sent."""
+    """Each block is a message whose id starts with the run id. No empty one is sent."""
     assert [
         {"type": "REASONING_START", "messageId": "r-1"},
         {"type": "REASONING_MESSAGE_START", "messageId": "r-1", "role": "reasoning"},
@@ -99,7 +99,7 @@ def test_text_and_reasoning_are_messages() -> None:
 
 
 def test_a_call_from_its_name_to_its_result() -> None:
-    """The text before it is closed, and is the message that the call belongs to."""
+    """The text before it ends, and is the parent message of the call."""
     assert [
         {"type": "TEXT_MESSAGE_START", "messageId": "r-1", "role": "assistant"},
         {"type": "TEXT_MESSAGE_CONTENT", "messageId": "r-1", "delta": "Let me see."},
@@ -130,7 +130,7 @@ def test_a_call_from_its_name_to_its_result() -> None:
 
 
 def test_arguments_that_were_not_told_in_pieces_come_whole() -> None:
-    """As JSON text; a result that is text is sent as it is."""
+    """They are JSON text. A text result is sent unchanged."""
     told = inside(Call(WEATHER), Executed(WEATHER, "31 degrees", None, 0))
 
     assert ['{"city":"Rome"}'] == [each["delta"] for each in told if each["type"] == "TOOL_CALL_ARGS"]
@@ -138,7 +138,7 @@ def test_arguments_that_were_not_told_in_pieces_come_whole() -> None:
 
 
 def test_the_calls_of_one_turn_belong_to_one_message() -> None:
-    """Also where there is no text before them; the next step has a message of its own."""
+    """Also without text before them. The next step has its own message."""
     told = body(
         *(Start("r"), StepStart(1), Call(WEATHER), Call(TIME), Text("and"), StepEnd(1, "tool_calls")),
         *(StepStart(2), CallStart("c3", "weather"), Error(Code.INVALID_JSON, "no", "c3"), StepEnd(2, "stop")),
@@ -151,7 +151,7 @@ def test_the_calls_of_one_turn_belong_to_one_message() -> None:
 
 
 def test_an_error_of_a_call_is_its_result() -> None:
-    """There is no sign for it in the protocol; the arguments of a malformed call hold what was written."""
+    """The protocol has no error. A malformed call has its text as arguments."""
     assert [
         {"type": "TOOL_CALL_START", "toolCallId": "c9", "toolCallName": "unknown", "parentMessageId": "r-1"},
         {"type": "TOOL_CALL_ARGS", "toolCallId": "c9", "delta": '{"$malformed":"{"}'},
@@ -166,7 +166,7 @@ def test_an_error_of_a_call_is_its_result() -> None:
 
 
 def test_calls_that_are_left_for_the_front_end_are_named() -> None:
-    """To a reader of 1.0; one from before it finds them by their missing results."""
+    """A reader of 1.0 gets their names; an earlier one finds calls without results."""
     run = (
         Start("r"),
         StepStart(1),
@@ -185,7 +185,7 @@ def test_calls_that_are_left_for_the_front_end_are_named() -> None:
 
 
 def test_calls_that_wait_for_approval_interrupt_the_run() -> None:
-    """Its outcome asks, by the id of the call, also a reader from before 1.0."""
+    """The outcome has the id of the call, for all versions."""
     done = Done("finished", "tool_calls", None, [WEATHER, TIME])
     run = Start("r"), StepStart(1), Call(WEATHER), ApprovalRequested(TIME), StepEnd(1, "tool_calls"), done
 
@@ -197,7 +197,7 @@ def test_calls_that_wait_for_approval_interrupt_the_run() -> None:
 
 
 def test_calls_that_the_messages_hold_already() -> None:
-    """A run that resumes another tells their results alone."""
+    """A run that resumes another sends only their results."""
     encoder = outputs.ag_ui(known_calls=["c1"])
     events: list[UIEvent] = [Start("r"), Call(WEATHER), Executing(WEATHER), Executed(WEATHER, 31, None, 0), FINISHED]
     told = read_body(b"".join(map(encoder.encode, events)), done=False)
@@ -207,7 +207,7 @@ def test_calls_that_the_messages_hold_already() -> None:
 
 @pytest.mark.parametrize("end", [Executed(WEATHER, 31, None, 0), Error(Code.TOOL_OUTPUT, "no", "c1", WEATHER)])
 def test_results_that_the_messages_hold_already(end: UIEvent) -> None:
-    """Those that the front end has handed in are not told a second time."""
+    """Results from the front end are not sent again."""
     encoder = outputs.ag_ui(known_calls="c1", known_results="c1")
     events: list[UIEvent] = [Start("r"), Call(WEATHER), Executing(WEATHER), end, FINISHED]
     told = read_body(b"".join(map(encoder.encode, events)), done=False)
@@ -216,7 +216,7 @@ def test_results_that_the_messages_hold_already(end: UIEvent) -> None:
 
 
 def test_calls_that_nobody_will_run_have_a_result_that_says_so() -> None:
-    """Those that were left behind when the run was cut, and those that were still being written."""
+    """Calls that were left, and calls that were still being written."""
     told = body(
         Start("r"), StepStart(1), Call(WEATHER), CallStart("c2", "time"), Done("truncated", "length", None, [WEATHER])
     )
@@ -228,7 +228,7 @@ def test_calls_that_nobody_will_run_have_a_result_that_says_so() -> None:
 
 
 def test_tokens_are_told_at_the_end() -> None:
-    """Of all steps, to readers of 1.0, with the error too; a report without a number is none."""
+    """For all steps, to readers of 1.0, also with an error."""
     steps = UsageReport(Usage(input=10, output=2, cache_read=4)), UsageReport(Usage(input=1, output=1, reasoning=1))
     failed = Error(Code.UPSTREAM_ERROR, "no"), Done("failed", "error", None, [])
     total = [{"inputTokens": 11, "outputTokens": 3, "cachedInputTokens": 4, "reasoningTokens": 1}]
@@ -240,7 +240,7 @@ def test_tokens_are_told_at_the_end() -> None:
 
 
 def test_a_run_that_failed_ends_with_its_error_alone() -> None:
-    """All that was open is closed before, and nothing follows."""
+    """Everything is closed before it, and nothing follows."""
     told = body(
         *(Start("r"), StepStart(1), Text("a"), Error(Code.UPSTREAM_ERROR, "The provider is overloaded.")),
         *(StepEnd(1, None), Done("failed", "error", None, [])),
@@ -254,7 +254,7 @@ def test_a_run_that_failed_ends_with_its_error_alone() -> None:
 
 
 def test_a_run_that_was_cancelled() -> None:
-    """Is one to readers of 1.0, and an error to those that know no such outcome."""
+    """Readers of 1.0 get the outcome, others an error."""
     run = Start("r"), StepStart(1), Text("a"), StepEnd(1, "cancelled"), Done("cancelled", "cancelled", None, [])
 
     assert {"type": "cancelled"} == body(*run)[-1]["outcome"]
@@ -277,7 +277,7 @@ def test_a_run_that_was_cancelled() -> None:
     ],
 )
 def test_a_version_is_two_numbers(version: str, current: bool) -> None:
-    """What cannot be read counts as none."""
+    """Any other value counts as no version."""
     encoder = outputs.ag_ui(protocol_version=version)
     told = read_body(encoder.encode(Done("cancelled", None, None, [])), done=False)
 
@@ -285,7 +285,7 @@ def test_a_version_is_two_numbers(version: str, current: bool) -> None:
 
 
 def test_a_value_that_grows() -> None:
-    """Each place is added to the state; a text is sent again when it has grown by a quarter, and at its end."""
+    """A string is sent again after it has grown by a quarter, and at its end."""
     words = ["word " * 2] * 40
     added: list[UIEvent] = [Partial([], {}), Partial(["a/b~"], []), Partial(["a/b~", 0], None, True)]
     added += [Partial(["t"], each) for each in words]
@@ -308,7 +308,7 @@ def test_a_value_that_grows() -> None:
 
 
 def test_a_body_that_breaks_off_is_an_error() -> None:
-    """The client cannot tell it from an end otherwise."""
+    """Otherwise the client would take it for complete."""
     told = body(Start("r"), StepStart(1), Executing(WEATHER), Text("a"), Warning(Code.NEAR_MISS, "w"))
 
     assert ["TEXT_MESSAGE_END", "TOOL_CALL_RESULT", "STEP_FINISHED", "RUN_ERROR"] == [

@@ -1,4 +1,4 @@
-"""Our events as parts of the AI SDK's UI message stream, move by move."""
+"""UI events as parts of the AI SDK's UI message stream."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FINISHED = Done("finished", "stop", "stop", [])
 
 
 def parts(*events: UIEvent, **options: Any) -> list[Part]:
-    """Return the parts of a whole run in one step, from behind `start-step` to before `finish-step`."""
+    """Return the parts between `start-step` and `finish-step`."""
     told = body(Start("r"), StepStart(1), *events, StepEnd(1, "stop"), FINISHED, **options)
     assert [{"type": "start"}, {"type": "start-step"}] == told[:2]
     assert [{"type": "finish-step"}, {"type": "finish", "finishReason": "stop"}] == told[-2:]
@@ -51,7 +51,7 @@ def parts(*events: UIEvent, **options: Any) -> list[Part]:
 
 
 def body(*events: UIEvent, **options: Any) -> list[Part]:
-    """Return all parts of a run, once they have been checked."""
+    """Check all parts of a run and return them."""
     encoder = outputs.ai_sdk(**options)
     told = read_body(b"".join(map(encoder.encode, events)) + encoder.close(), done=True)
     check_ai_sdk(told, target=options.get("target", 7))
@@ -59,7 +59,7 @@ def body(*events: UIEvent, **options: Any) -> list[Part]:
 
 
 def test_the_response_tells_what_it_is() -> None:
-    """The header that the AI SDK asks of a backend, and those that keep anybody from holding the stream back."""
+    """The header of the AI SDK, and headers against buffering."""
     encoder = outputs.ai_sdk()
 
     assert "text/event-stream" == encoder.content_type
@@ -73,7 +73,7 @@ def test_the_response_tells_what_it_is() -> None:
 
 
 def test_text_and_reasoning_are_stretches_that_begin_and_end() -> None:
-    """Deltas of one channel are one stretch; ids are never used twice; what says nothing opens nothing."""
+    """Deltas of one channel are one block. Ids are unique, and no block is empty."""
     assert [
         {"type": "reasoning-start", "id": "reasoning-1"},
         {"type": "reasoning-delta", "id": "reasoning-1", "delta": "Hm"},
@@ -86,7 +86,7 @@ def test_text_and_reasoning_are_stretches_that_begin_and_end() -> None:
 
 
 def test_a_signature_ends_a_block_of_reasoning() -> None:
-    """Two signed blocks are two parts; a signature alone, and one behind text, opens and ends nothing."""
+    """Two signed blocks are two parts. A signature alone opens no block."""
     told = parts(
         Reasoning("a", signature="s"),
         Reasoning("b"),
@@ -100,7 +100,7 @@ def test_a_signature_ends_a_block_of_reasoning() -> None:
 
 
 def test_white_space_alone_is_no_stretch() -> None:
-    """It waits for what can be seen, ends no other stretch meanwhile, and is dropped if nothing comes."""
+    """It waits for a visible character, and is dropped without one."""
     told = parts(
         *(Text("\n"), Call(WEATHER), Text("\n"), Text("\n "), Reasoning(" "), Text("a"), Reasoning("\n"), Text(" ")),
         *(Text("b"), Executed(WEATHER, 1, None, 0), Call(TIME), Text(" "), Executed(TIME, 1, None, 0)),
@@ -111,14 +111,14 @@ def test_white_space_alone_is_no_stretch() -> None:
 
 
 def test_endless_white_space_is_let_out() -> None:
-    """What waits is bounded."""
+    """The waiting white space is bounded."""
     told = parts(*[Text("\n" * 100)] * 4)
 
     assert [300, 100] == [len(part["delta"]) for part in told if part["type"] == "text-delta"]
 
 
 def test_a_call_from_its_name_to_its_result() -> None:
-    """The part is there as soon as the name is certain, with the arguments as they are written."""
+    """The part starts with the name, and the arguments follow as they are written."""
     assert [
         {"type": "tool-input-start", "toolCallId": "c1", "toolName": "weather", "dynamic": True},
         {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": '{"city":"Ro'},
@@ -155,14 +155,14 @@ def test_a_call_from_its_name_to_its_result() -> None:
     ],
 )
 def test_who_has_types_for_a_tool_gets_typed_parts(dynamic: Any, told: list[bool | None]) -> None:
-    """`dynamic` says which calls are `dynamic-tool` parts; the others are `tool-NAME`, and do not say so."""
+    """`dynamic` names the calls that are `dynamic-tool` parts; others are `tool-NAME`."""
     calls = parts(Call(WEATHER), Executed(WEATHER, 1, None, 0), Call(TIME), Executed(TIME, 1, None, 0), dynamic=dynamic)
 
     assert told == [part.get("dynamic") for part in calls if part["type"] == "tool-input-available"]
 
 
 def test_progress_is_a_part_of_its_own_or_a_preliminary_output() -> None:
-    """A part of data stays in no message; an output that is preliminary has its place taken by the next."""
+    """A data part is not kept; the next output replaces a preliminary one."""
     run = Executing(WEATHER), Progress("c1", 50), Executed(WEATHER, 31, None, 0)
 
     data = {"toolCallId": "c1", "progress": 50}
@@ -181,14 +181,14 @@ def test_progress_is_a_part_of_its_own_or_a_preliminary_output() -> None:
     "code", [Code.UNKNOWN_TOOL, Code.TOOL_INPUT, Code.TOOL_DENIED, Code.TOOL_CANCELLED, Code.SUPERSEDED]
 )
 def test_a_call_that_was_told_and_not_run_is_an_output_error(code: Code) -> None:
-    """The words are ours, safe to show, and what the model reads."""
+    """The model reads the same message."""
     told = parts(Call(WEATHER), Error(code, "no, because", "c1", WEATHER))
 
     assert {"type": "tool-output-error", "toolCallId": "c1", "errorText": "no, because", "dynamic": True} == told[-1]
 
 
 def test_a_malformed_call_is_an_input_error() -> None:
-    """It has its name where that was certain, and what was written; else it is a dynamic part without a name."""
+    """It has its name, if known, and its text."""
     assert [
         {"type": "tool-input-start", "toolCallId": "c1", "toolName": "weather"},
         {
@@ -216,7 +216,7 @@ def test_a_malformed_call_is_an_input_error() -> None:
 
 
 def test_a_call_of_which_the_reader_has_not_heard() -> None:
-    """One that comes late hears of the whole call with its result, and of its arguments with its error."""
+    """A late reader gets the whole call with its result or error."""
     assert ["tool-input-start", "tool-input-available", "tool-output-available", "tool-input-error"] == [
         part["type"] for part in parts(Executed(WEATHER, 31, None, 0), Error(Code.TOOL_FAILED, "no", "c2", TIME))
     ]
@@ -224,12 +224,12 @@ def test_a_call_of_which_the_reader_has_not_heard() -> None:
 
 
 def test_what_is_for_developers_is_not_sent() -> None:
-    """A client would not know the parts."""
+    """A client does not know such parts."""
     assert [] == parts(Warning(Code.NEAR_MISS, "w"), FollowUp([]), Raw({"a": 1}), Markup("<x>"), Thinking(True))
 
 
 def test_a_value_that_grows() -> None:
-    """What was added comes beside the text, for `onData` alone: the message has the text."""
+    """The growth is for `onData` alone, because the message has the text."""
     added: list[UIEvent] = [Text('{"a'), Partial([], {}), Text('": null'), Partial(["a"], None, True)]
     data = [part for part in parts(*added) if part["type"] == "data-partial"]
 
@@ -242,7 +242,7 @@ def test_a_value_that_grows() -> None:
 
 
 def test_a_call_that_waits_for_approval() -> None:
-    """The request has the id of its call; version 5, which knows none, has the call alone."""
+    """The request has the id of its call. Version 5 gets only the call."""
     run = ApprovalRequested(TIME, 9.5), Executed(TIME, 1, None, 0)
 
     assert {"type": "tool-approval-request", "approvalId": "c2", "toolCallId": "c2"} == parts(*run)[2]
@@ -252,7 +252,7 @@ def test_a_call_that_waits_for_approval() -> None:
 
 
 def test_a_call_that_was_asked_about_and_denied() -> None:
-    """It is denied where the version knows that, and version 7 is told the answer, which another client gave."""
+    """It is denied if the version knows that. Version 7 also gets the answer of another client."""
     denied = ApprovalRequested(TIME, 9.5), Error(Code.TOOL_DENIED, "too late", "c2", TIME)
 
     answer = {"type": "tool-approval-response", "approvalId": "c2", "approved": False, "reason": "too late"}
@@ -262,7 +262,7 @@ def test_a_call_that_was_asked_about_and_denied() -> None:
 
 
 def test_a_call_that_was_asked_about_and_approved() -> None:
-    """Version 7 is told that it was; if it is denied afterwards, that is an error, as nobody was asked about that."""
+    """Version 7 gets the approval. A later denial is an error."""
     approved = ApprovalRequested(TIME, 9.5), Executing(TIME)
     denied = *approved, Error(Code.TOOL_DENIED, "nobody answered", "c2", TIME)
 
@@ -290,7 +290,7 @@ def test_a_call_that_was_asked_about_and_approved() -> None:
     ],
 )
 def test_a_file_that_the_model_has_made(raw: Any, kind: str, url: str) -> None:
-    """It has its place between what is said before and behind it, whoever's it is."""
+    """It is between the texts before and after it, for every provider."""
     told = parts(Text("a"), Raw(raw), Text("b"))
 
     assert {"type": "file", "url": url, "mediaType": kind} == told[3]
@@ -298,7 +298,7 @@ def test_a_file_that_the_model_has_made(raw: Any, kind: str, url: str) -> None:
 
 
 def test_an_address_that_runs_something_is_no_file() -> None:
-    """A file is data, or on a server."""
+    """A file is data or on a server."""
     scripts = [{"type": "file", "url": "javascript:alert(1)", "mediaType": "image/png"}]
     images = [{"images": [{"image_url": {"url": "http://a.test/b"}}]}, {"type": "image_generation_call", "result": ""}]
 
@@ -307,7 +307,7 @@ def test_an_address_that_runs_something_is_no_file() -> None:
 
 @pytest.mark.parametrize("known", [["c1", "c2"], "c1"])
 def test_calls_that_the_message_holds_already(known: Any) -> None:
-    """A run that resumes another tells their ends alone; those that are not known are told whole."""
+    """A run that resumes another sends only their ends; unknown calls are sent completely."""
     encoder = outputs.ai_sdk(known_calls=known)
     events: list[UIEvent] = [
         Start("r"),
@@ -332,7 +332,7 @@ def test_calls_that_the_message_holds_already(known: Any) -> None:
 
 @pytest.mark.parametrize("known", [["c1"], []])
 def test_a_step_of_calls_that_the_message_holds_already(known: list[str]) -> None:
-    """It is none to the client, which looks for calls to answer behind the last step; what is new begins one."""
+    """It is not a step for the client until something new is sent."""
     encoder = outputs.ai_sdk(known_calls=known)
     events: list[UIEvent] = [
         *(Start("r"), StepStart(1), Call(WEATHER), Executed(WEATHER, 31, None, 0), StepEnd(1, "tool_calls")),
@@ -347,7 +347,7 @@ def test_a_step_of_calls_that_the_message_holds_already(known: list[str]) -> Non
 
 
 def test_a_message_that_several_runs_made_is_told_as_a_whole() -> None:
-    """To a client that comes back into the last of them: what each told, without the ends and beginnings between."""
+    """A client that reconnects to the last run gets the events of all of them."""
     first: list[UIEvent] = [
         *(Start("r"), StepStart(1), Text("Well."), Call(WEATHER), ApprovalRequested(WEATHER, 9.5), Call(TIME)),
         *(
@@ -378,7 +378,7 @@ def test_a_message_that_several_runs_made_is_told_as_a_whole() -> None:
 
 
 def test_tokens_are_metadata_of_the_message() -> None:
-    """Those of all steps so far, in the words of the version; without `usage`, none."""
+    """For all steps, in the names of the version; none with `usage=False`."""
     first = Usage(input=10, output=2, total=12, cache_read=4, reasoning=1)
     told = parts(UsageReport(first), UsageReport(Usage(input=1, output=1, total=2)))
 
@@ -406,7 +406,7 @@ def test_tokens_are_metadata_of_the_message() -> None:
 
 
 def test_steps_are_parts_of_one_message() -> None:
-    """Each step begins and ends; ids go on behind it."""
+    """Each step starts and ends, and ids continue."""
     told = body(
         Start("r"),
         StepStart(1),
@@ -425,7 +425,7 @@ def test_steps_are_parts_of_one_message() -> None:
 
 
 def test_the_message_has_the_id_and_the_metadata_that_it_is_given() -> None:
-    """They come with its start."""
+    """They are in its start."""
     told = body(Start("r"), FINISHED, message_id="msg_1", metadata={"model": "m"})
 
     assert {"type": "start", "messageId": "msg_1", "messageMetadata": {"model": "m"}} == told[0]
@@ -446,19 +446,19 @@ def test_the_message_has_the_id_and_the_metadata_that_it_is_given() -> None:
     ],
 )
 def test_each_ending_has_its_reason(done: Done, target: int, reason: str) -> None:
-    """The reasons of the AI SDK; what has none there is `other`."""
+    """The reasons of the AI SDK; others are `other`."""
     assert {"type": "finish", "finishReason": reason} == body(Start("r"), done, target=target)[-1]
 
 
 def test_a_run_that_was_stopped_ends_as_its_last_step_did() -> None:
-    """And the metadata says what stopped it."""
+    """The metadata says what stopped it."""
     told = body(Start("r"), StepStart(1), StepEnd(1, "tool_calls"), Done("stopped", "max_steps", None, []))
 
     assert {"type": "finish", "finishReason": "tool-calls", "messageMetadata": {"stoppedBy": "max_steps"}} == told[-1]
 
 
 def test_calls_that_are_left_for_the_client_stay_available() -> None:
-    """It adds the output and asks again; there is neither a result nor an error."""
+    """The client adds the output. There is neither a result nor an error."""
     told = body(
         Start("r"),
         StepStart(1),
@@ -481,7 +481,7 @@ def test_calls_that_are_left_for_the_client_stay_available() -> None:
     ],
 )
 def test_calls_that_nobody_will_run_end(reason: Any, words: str) -> None:
-    """A history with unanswered calls is one that no provider takes."""
+    """Providers refuse a history with unanswered calls."""
     told = body(Start("r"), StepStart(1), Call(WEATHER), CallStart("c2", "time"), Done(reason, None, None, [WEATHER]))
 
     assert [
@@ -498,7 +498,7 @@ def test_calls_that_nobody_will_run_end(reason: Any, words: str) -> None:
 
 
 def test_a_run_that_failed_ends_with_its_error() -> None:
-    """All that was open is ended before, because clients read no further."""
+    """Everything ends before it, because clients read no further."""
     told = body(
         Start("r"), StepStart(1), Text("a"), Error(Code.UPSTREAM_ERROR, "The provider is overloaded."),
         StepEnd(1, None), Done("failed", "error", None, []),
@@ -513,14 +513,14 @@ def test_a_run_that_failed_ends_with_its_error() -> None:
 
 
 def test_a_run_that_was_cancelled_is_aborted() -> None:
-    """There is no finish."""
+    """There is no `finish`."""
     told = body(Start("r"), StepStart(1), Text("a"), StepEnd(1, "cancelled"), Done("cancelled", "cancelled", None, []))
 
     assert [{"type": "finish-step"}, {"type": "abort", "reason": "cancelled"}] == told[-2:]
 
 
 def test_a_body_that_breaks_off_says_so() -> None:
-    """Text, calls and the step are ended, and then comes the error."""
+    """Text, calls and the step end before the error."""
     told = body(Start("r"), StepStart(1), Executing(WEATHER), Text("a"))
 
     assert [
@@ -539,6 +539,6 @@ def test_a_body_that_breaks_off_says_so() -> None:
 
 @pytest.mark.parametrize("options", [{"target": 4}, {"target": "7"}, {"progress": "custom"}])
 def test_values_that_are_not_allowed_are_named(options: dict[str, Any]) -> None:
-    """They raise where the encoder is made, before anything is sent."""
+    """They raise when the encoder is made."""
     with pytest.raises(ValueError, match=json.dumps(next(iter(options.values()))).strip('"')):
         outputs.ai_sdk(**options)

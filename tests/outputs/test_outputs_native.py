@@ -1,4 +1,4 @@
-"""The native encoder and that of plain text."""
+"""The native encoder and the plain-text encoder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.runs_told import RUNS
 
 
 def test_each_event_is_named_and_numbered() -> None:
-    """Its type is its name, its number the id, and its JSON the data."""
+    """Its name is the type, its id the seq, and its data the JSON."""
     encoder = outputs.native()
 
     assert b'event: text\nid: 7\ndata: {"type":"text","text":"a","seq":7}\n\n' == encoder.encode(Text("a", seq=7))
@@ -21,7 +21,7 @@ def test_each_event_is_named_and_numbered() -> None:
 
 
 def test_as_lines() -> None:
-    """With `framing="ndjson"`, each event is a line."""
+    """With `framing="ndjson"`, each event is one line."""
     encoder = outputs.native(framing="ndjson")
 
     assert b'{"type":"text","text":"a\\n","seq":7}\n' == encoder.encode(Text("a\n", seq=7))
@@ -31,7 +31,7 @@ def test_as_lines() -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_events_come_back(name: str) -> None:
-    """A client reads the events that were written, by their numbers."""
+    """A client reads the same events."""
     encoder, decoder = outputs.native(exclude=()), SSEDecoder()
 
     frames = [frame for event in RUNS[name] for frame in decoder.feed(encoder.encode(event))]
@@ -49,7 +49,7 @@ def test_half_a_surrogate_pair() -> None:
 
 
 def test_types_can_be_left_out() -> None:
-    """`done` cannot: without it a body has not ended."""
+    """`done` cannot be excluded, because it ends the body."""
     encoder = outputs.native(exclude={"text"})
 
     assert b"" == encoder.encode(Text("a"))
@@ -59,7 +59,7 @@ def test_types_can_be_left_out() -> None:
 
 @pytest.mark.parametrize("framing", ["sse", "ndjson"])
 def test_what_the_model_is_told_is_left_out(framing: Any) -> None:
-    """Unless somebody says that it is for the reader too."""
+    """Unless `exclude` says otherwise."""
     told = FollowUp([{"role": "user", "content": "the price that we pay is 5"}], seq=9)
 
     assert b"" == outputs.native(framing=framing).encode(told)
@@ -77,7 +77,7 @@ def test_what_the_model_is_told_is_left_out(framing: Any) -> None:
     ],
 )
 def test_values_that_are_not_allowed(options: dict[str, Any], complaint: str) -> None:
-    """Each is named."""
+    """The error names the value."""
     with pytest.raises(ValueError, match=complaint):
         outputs.native(**options)
 
@@ -89,7 +89,7 @@ def text_of(name: str, **options: Any) -> str:
 
 
 def test_plain_text() -> None:
-    """The text alone, as it came; the texts of two steps stand apart."""
+    """Only the text; texts of two steps are separated."""
     assert "Good morning." == text_of("text")
     assert "Let me look.\n\nIt is mild." == text_of("two steps")
     assert "Let me look. It is mild." == text_of("two steps", between=" ")
@@ -99,7 +99,7 @@ def test_plain_text() -> None:
 
 
 def test_words_for_other_events() -> None:
-    """`render` has them, and each stands by itself."""
+    """`render` returns them, and each is separated."""
     texts = UiTexts(waiting="(a tool)", executing="", executed="(done)")
 
     assert "Let me look.\n\n(a tool)\n\n(done)\n\nIt is mild." == text_of("two steps", render=texts.render)

@@ -1,4 +1,4 @@
-"""A run as OpenAI's chunks: what a client of theirs has at the end, and what it must never see."""
+"""A run as OpenAI's chunks: the message that a client builds, and the calls that it must not see."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ ARGUMENTS = '{"city":"Bern"}'
 
 
 def read(events: Sequence[UIEvent], **options: Any) -> Message:
-    """Return what a client makes of a run."""
+    """Return the message that a client builds."""
     encoder = outputs.openai(**options)
     body = b"".join(map(encoder.encode, events)) + encoder.close()
     return read_message([frame.removeprefix("data: ") for frame in body.decode().split("\n\n")[:-1]])
 
 
 def ending(reason: Any, finish: str | None, *pending: int) -> list[UIEvent]:
-    """Return the end of a run in which these calls are pending."""
+    """Return the end of a run with these pending calls."""
     return [StepEnd(1, finish), Done(reason, finish, finish, [call(number) for number in pending])]
 
 
 def test_the_bytes_of_a_short_answer() -> None:
-    """The role, the text, the reason and the end; the one null, `finish_reason`, is in the schema."""
+    """Role, text, reason and end. The schema requires the only null, `finish_reason`."""
     encoder = outputs.openai(model="m", id="chatcmpl-1", created=1785000000, system_fingerprint="fp")
     head = b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1785000000,"model":"m",'
     head += b'"system_fingerprint":"fp","choices":[{"index":0,"delta":'
@@ -63,7 +63,7 @@ def test_the_bytes_of_a_short_answer() -> None:
 
 
 def test_id_and_time_are_made() -> None:
-    """Where the caller has none, each response gets an id of its own and the time at which it begins."""
+    """Each response gets its own id and the current time, unless they are given."""
     chunks = [json.loads(outputs.openai().encode(Start("r")).removeprefix(b"data: ")) for _ in range(2)]
 
     assert chunks[0]["id"].startswith("chatcmpl-")
@@ -74,7 +74,7 @@ def test_id_and_time_are_made() -> None:
 
 
 def test_reasoning_is_told_beside_the_text() -> None:
-    """As most servers do, under `reasoning_content`."""
+    """As `reasoning_content`, like most servers."""
     message = read(RUNS["reasoning"])
 
     assert ("Yes.", "Well.", "stop") == (message.content, message.reasoning, message.finish)
@@ -82,7 +82,7 @@ def test_reasoning_is_told_beside_the_text() -> None:
 
 @pytest.mark.parametrize("deltas", [True, False])
 def test_a_pending_call_is_a_native_one(deltas: bool) -> None:
-    """Whatever it was written in; the client is to run it."""
+    """In any dialect. The client runs it."""
     message = read(RUNS["a call that waits"], call_deltas=deltas)
 
     arguments = '{"city": "Bern"}' if deltas else ARGUMENTS  # as the model wrote them, or as we read them
@@ -90,7 +90,7 @@ def test_a_pending_call_is_a_native_one(deltas: bool) -> None:
 
 
 def test_calls_as_they_are_written() -> None:
-    """The name goes out as soon as it is certain, then each piece of the arguments, and their end with the call."""
+    """The name is sent first, then the pieces of the arguments, and their end with the call."""
     encoder = outputs.openai(call_deltas=True)
     calls = []
     for event in RUNS["a call that waits"]:
@@ -111,7 +111,7 @@ def test_calls_as_they_are_written() -> None:
 
 
 def test_calls_as_they_are_written_by_a_stream_that_tells_no_deltas() -> None:
-    """The arguments go out whole, at the call."""
+    """The arguments are sent with the call."""
     events = told(*START, *written(call(1)), *written(call(2)), *ending("finished", "stop", 1, 2))
 
     assert [("call_1", "weather", ARGUMENTS), ("call_2", "weather", ARGUMENTS)] == read(events, call_deltas=True).calls
@@ -142,7 +142,7 @@ def test_calls_that_a_client_must_not_run(events: list[UIEvent]) -> None:
 
 
 def test_calls_of_earlier_steps_are_no_business_of_the_clients() -> None:
-    """The steps of a run are one message, with a blank line between their texts."""
+    """The steps become one message, with a blank line between their texts."""
     assert Message("Let me look.\n\nIt is mild.", "", [], "stop", None, None) == read(RUNS["two steps"])
 
 
@@ -158,7 +158,7 @@ def test_calls_of_earlier_steps_are_no_business_of_the_clients() -> None:
 )
 @pytest.mark.parametrize("deltas", [True, False])
 def test_a_malformed_call_is_told_with_what_the_model_wrote(raw: str, arguments: str, deltas: bool) -> None:
-    """Clients answer such calls; and what we refused to read as an object is one to nobody, however lenient."""
+    """Clients answer such calls, and no client takes refused text for an object."""
     message = read(told(*START, *malformed(1, raw=raw), *STOP), call_deltas=deltas)
 
     assert [("call_1", "weather", arguments)] == message.calls
@@ -193,20 +193,20 @@ def test_a_malformed_call_whose_pieces_have_been_told() -> None:
     ],
 )
 def test_the_finish_reason_says_what_is_to_be_done(end: list[UIEvent], finish: str | None) -> None:
-    """Run the calls; or know that the answer is cut; a run that was cancelled just ends."""
+    """It means that the client runs calls, or that the answer is cut. A cancelled run has none."""
     assert finish == read(told(*START, Text("a"), *end)).finish
 
 
 @pytest.mark.parametrize("name", ["an error in the middle", "an error at once", "an error while a call is written"])
 def test_an_error_ends_the_body(name: str) -> None:
-    """Nothing follows it, not even `[DONE]`; clients raise it."""
+    """Nothing follows it, not even `[DONE]`, and clients raise it."""
     error = {"message": "the provider is overloaded", "type": "server_error", "code": "upstream_error"}
 
     assert error == read(RUNS[name]).error
 
 
 def test_a_body_that_is_left_says_so() -> None:
-    """A run whose `done` did not come is an error to the client; one that has failed already is told once."""
+    """A run without `done` ends with an error, once."""
     error = {"message": "the stream ended before it was complete", "type": "server_error", "code": "stream_interrupted"}
 
     assert error == read(RUNS["text"][:3]).error
@@ -214,7 +214,7 @@ def test_a_body_that_is_left_says_so() -> None:
 
 
 def test_usage_of_all_steps() -> None:
-    """Told behind the end, if the client asked and somebody knows; what is unknown of it is left out."""
+    """It is sent at the end if requested; unknown counts are omitted."""
     assert read(RUNS["two steps"], include_usage=True).usage == {
         "prompt_tokens": 30,
         "completion_tokens": 9,
@@ -232,7 +232,7 @@ def test_usage_of_all_steps() -> None:
 
 
 def in_text(*items: str | int) -> list[UIEvent]:
-    """Return a run of texts, and of calls in text that wait."""
+    """Return a run of texts and pending calls in text."""
     events: list[UIEvent] = []
     pending = []
     for item in items:
@@ -262,12 +262,12 @@ def in_text(*items: str | int) -> list[UIEvent]:
     ],
 )
 def test_white_space_around_calls_in_text(items: list[str | int], content: str) -> None:
-    """What stands between a text and a call is dropped, up to a bound, and so is what ends the answer behind a call."""
+    """It is dropped up to a limit, and so is white space at the end after a call."""
     assert content == read(in_text(*items)).content
 
 
 def test_white_space_before_what_is_no_call_in_text() -> None:
-    """It stays before a native call, and where a call turns out to be text."""
+    """It stays before a native call, and before text that is not a call."""
     native = call(1, dialect="native")
     assert "So: " == read(told(*START, Text("So: "), *written(native), *ending("finished", "stop"))).content
     bad = Error(Code.INVALID_JSON, "", call_id="c", raw="{", dialect="native")
@@ -278,7 +278,7 @@ def test_white_space_before_what_is_no_call_in_text() -> None:
 
 
 def test_white_space_between_steps() -> None:
-    """What separates them is in the place of the white space around it."""
+    """The separator replaces it."""
     step: list[UIEvent] = [StepEnd(1, "stop"), StepStart(2)]
     events = told(*START, Text("a \n"), *step, Text("\n"), Text(" "), Text(" b"), StepEnd(2, "stop"), STOP[1])
     assert "a\n\nb" == read(events).content
@@ -291,7 +291,7 @@ pieces = st.lists(st.sampled_from([" ", "\n", "\r\n", "a", "b c", " " * LIMIT]),
 
 @given(st.lists(pieces | st.integers(1, 9), max_size=6, unique=True), st.lists(st.integers(0, 2500), max_size=8))
 def test_cuts_of_the_text_change_nothing(items: list[str | int], places: list[int]) -> None:
-    """However the text was cut, a client has the same message."""
+    """A client builds the same message for every cut."""
     pieces = [each for item in items for each in (cut(item, places) if isinstance(item, str) else [item])]
 
     assert read(in_text(*items)) == read(in_text(*pieces))
@@ -299,10 +299,10 @@ def test_cuts_of_the_text_change_nothing(items: list[str | int], places: list[in
 
 @pytest.mark.anyio
 async def test_from_a_provider_to_a_client() -> None:
-    """Text in and native calls out, all the way; tools that are run here stay unseen."""
+    """Calls in text become native calls, and tools that run here stay hidden."""
 
     def get_weather(city: str) -> str:
-        """Tell the weather."""
+        """Return the weather."""
         return "mild"
 
     body = 'Let me look.\n\n~~~tool_call\n{"toolName": "get_weather", "arguments": {"city": "Bern"}}\n~~~\n'
@@ -314,7 +314,7 @@ async def test_from_a_provider_to_a_client() -> None:
 
 
 def test_a_call_with_no_name_before_it_is_complete() -> None:
-    """A source may tell a call at once; with `call_deltas` it goes out whole."""
+    """With `call_deltas`, it is sent completely."""
     events = told(
         *START, Thinking(True, "call_1"), Call(call(1)), Thinking(False, "call_1"), *ending("finished", "", 1)
     )
@@ -327,7 +327,7 @@ def test_a_call_with_no_name_before_it_is_complete() -> None:
 
 @pytest.mark.anyio
 async def test_native_calls_that_come_in_turns_are_sent_one_after_the_other() -> None:
-    """Clients take a call for ended when another begins, and openai's own reads its arguments then."""
+    """Clients take a call as complete when another one starts."""
     functions = [(0, "a", "get_weather", '{"ci'), (1, "b", "get_time", '{"zo'), (0, None, None, 'ty": "Bern"}')]
     functions += [(2, "c", "get_time", "{}"), (1, None, None, 'ne": "UTC"}')]
     told = [

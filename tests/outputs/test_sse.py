@@ -1,4 +1,4 @@
-"""Server-sent events, written: whatever stands in an event, every reader finds that event and no other."""
+"""Server-sent events: every reader finds exactly the events that were written."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 
 def browser(body: str) -> list[Frame]:
-    """Return the events of a body as the standard has it; the bytes have been decoded, whatever they held."""
+    """Read the events of a body as the standard says."""
     frames: list[Frame] = []
     data: list[str] = []
     name = last = ""
@@ -62,12 +62,12 @@ def browser(body: str) -> list[Frame]:
 
 
 def careless(body: str) -> list[Frame]:
-    """Return the events of a body as a reader has them that takes all that looks like a line end for one."""
+    """Read the events of a body like a reader that accepts any line separator."""
     return browser("\n".join(body.splitlines()) + "\n\n")
 
 
 def read_everywhere(body: bytes) -> Frame:
-    """Return the one event that each of the readers finds in a body."""
+    """Return the only event that each reader finds in a body."""
     decoder = SSEDecoder()
     ours = decoder.feed(body) + decoder.close()
     response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body)
@@ -80,7 +80,7 @@ def read_everywhere(body: bytes) -> Frame:
 
 
 def whole(value: Any) -> Any:
-    """Return a value with U+FFFD for each half of a surrogate pair."""
+    """Return a value with U+FFFD for each lone surrogate."""
     return json.loads(
         json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     )
@@ -88,7 +88,7 @@ def whole(value: Any) -> Any:
 
 @given(values)
 def test_json_comes_back_as_one_event(value: Any) -> None:
-    """Every reader finds one event with the value that was written, without a name and an id."""
+    """Every reader finds one event with that value, without a name or an id."""
     frame = read_everywhere(encode_json(value))
 
     assert ("message", "") == (frame.event, frame.id)
@@ -97,29 +97,29 @@ def test_json_comes_back_as_one_event(value: Any) -> None:
 
 @given(values)
 def test_keep_alives_are_no_events(value: Any) -> None:
-    """They disturb nothing, between two events or before the first."""
+    """They do not change events, before or between them."""
     body = KEEP_ALIVE + encode_json(value) + KEEP_ALIVE
 
     assert whole(value) == json.loads(read_everywhere(body).data)
 
 
 def test_the_bytes_of_an_event() -> None:
-    """Lines end in LF."""
+    """Lines end with LF."""
     assert b"data: [1]\n\n" == encode_json([1])
 
 
 def test_raw_line_ends_in_strings_are_escaped() -> None:
-    """What a reader might take for the end of a line is written as JSON escapes it, a tab too."""
+    """Every possible line separator is escaped."""
     assert rb'["a\rb\nc\u2028d\u2029e\u0085f\u0000g\th"]' == to_json(["a\rb\nc\u2028d\u2029e\x85f\x00g\th"])
 
 
 def test_half_a_surrogate_pair_raises_nothing() -> None:
-    """It becomes U+FFFD wherever it stands, and both halves of one pair become a character."""
+    """It becomes U+FFFD. A complete pair becomes a character."""
     value = {"\ud83d": ["\ude00", ("\ud83d\ude00",)]}
 
     assert {"\ufffd": ["\ufffd", ["😀"]]} == json.loads(to_json(value))
 
 
 def test_what_is_none_is_left_out() -> None:
-    """`present` keeps what is false and leaves out what is not there."""
+    """`present` keeps false values and omits None."""
     assert {"b": 0, "c": "", "d": False} == present(a=None, b=0, c="", d=False)

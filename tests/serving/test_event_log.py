@@ -1,4 +1,4 @@
-"""The event log in memory: what is kept, from where it can be read, and that readers leave nothing behind."""
+"""The event log in memory: which events it keeps, and how readers read them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Clock:
-    """Stands still unless it is moved."""
+    """A clock that tests move."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -30,7 +30,7 @@ class Clock:
 
 
 async def write(log: EventLog, key: str, first: int, last: int, *, done: bool = False) -> list[UIEvent]:
-    """Append texts with these numbers and return them, with a `done` behind them if asked for."""
+    """Append texts with these seqs, and `done` if requested, and return them."""
     events: list[UIEvent] = [Text(f"{seq} ", seq=seq) for seq in range(first, last + 1)]
     if done:
         events.append(Done("finished", None, None, [], seq=last + 1))
@@ -40,17 +40,17 @@ async def write(log: EventLog, key: str, first: int, last: int, *, done: bool = 
 
 
 async def read(events: AsyncIterator[UIEvent]) -> list[UIEvent]:
-    """Return all events, to the end."""
+    """Return all events to the end."""
     return [event async for event in events]
 
 
 def ids(events: Sequence[UIEvent]) -> list[int | str]:
-    """Return the numbers of events, and of warnings their codes too."""
+    """Return the seqs of events, and the codes of warnings."""
     return [f"{event.code} {event.seq}" if isinstance(event, Warning) else event.seq for event in events]
 
 
 async def test_what_was_said_is_read_from_any_position() -> None:
-    """Behind the event of that number, to the end; behind the last there is nothing."""
+    """A reader gets the events after the position."""
     log = MemoryEventLog()
     events = await write(log, "a", 1, 4, done=True)
     for after in range(6):
@@ -58,7 +58,7 @@ async def test_what_was_said_is_read_from_any_position() -> None:
 
 
 class Table:
-    """A log as small as it can be: one row for each key and number, of which the first stays. It does not wait."""
+    """A minimal log: one row for each key and seq. It never waits."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, UIEvent]] = {}
@@ -77,7 +77,7 @@ class Table:
 
 @pytest.mark.parametrize("make", [MemoryEventLog, Table])
 async def test_the_contract_of_logs(make: Callable[[], EventLog]) -> None:
-    """The id of an event is its number; what is there already is left as it is; each key has events of its own."""
+    """A repeated event changes nothing, and each key has its own events."""
     log = make()
     events = await write(log, "a", 1, 2)
     for seq in (1, 2):
@@ -95,7 +95,7 @@ async def test_the_contract_of_logs(make: Callable[[], EventLog]) -> None:
 
 
 async def test_an_event_without_a_number() -> None:
-    """It is refused, and nothing is kept of it."""
+    """It is refused and not kept."""
     log = MemoryEventLog()
     with pytest.raises(ValueError, match="from 1"):
         await log.append("a", Text("x"))
@@ -104,7 +104,7 @@ async def test_an_event_without_a_number() -> None:
 
 
 async def test_readers_wait_for_what_comes() -> None:
-    """Each gets every event behind its own position, whenever it came and however slowly it reads."""
+    """Each gets all events after its position."""
     log, taken = MemoryEventLog(), [list[UIEvent]() for _ in range(3)]
     events = await write(log, "a", 1, 2)
 
@@ -126,7 +126,7 @@ async def test_readers_wait_for_what_comes() -> None:
 
 
 async def test_events_of_one_moment_wake_a_reader_once() -> None:
-    """However many are appended before it is back to wait."""
+    """Several appended events wake it once."""
     log, wakes = MemoryEventLog(), list[int]()
     await write(log, "a", 1, 1)
     reader = log.read("a")
@@ -150,7 +150,7 @@ async def test_events_of_one_moment_wake_a_reader_once() -> None:
 
 @pytest.mark.parametrize(("most", "kept"), [(1, 1), (2, 2), (7, 7), (8, 7), (64, 56)])
 async def test_the_last_events_are_kept(most: int, kept: int) -> None:
-    """As many as allowed, or an eighth fewer; a position before them gives one warning with the number that went."""
+    """As many as allowed, or an eighth fewer. Older positions get one warning."""
     log = MemoryEventLog(max_events=most)
     events = await write(log, "a", 1, most + 1)
     dropped = most + 1 - kept
@@ -166,7 +166,7 @@ async def test_the_last_events_are_kept(most: int, kept: int) -> None:
 
 @pytest.mark.parametrize(("events", "most", "kept"), [(50_000, 1170, 9), (5, 1170, 5), (50_000, 99, 1), (50_000, 1, 1)])
 async def test_the_last_bytes_are_kept(events: int, most: int, kept: int) -> None:
-    """As many events as hold so much, or an eighth less; the last one however large it is."""
+    """As many events as fit, or an eighth less, but at least the last."""
     log = MemoryEventLog(max_events=events, max_bytes=most)
     for seq in range(100, 130):
         event = Progress("c", "", seq=seq)
@@ -179,7 +179,7 @@ async def test_the_last_bytes_are_kept(events: int, most: int, kept: int) -> Non
 
 
 async def test_bytes_are_those_of_memory() -> None:
-    """One for each character of ASCII, and four where one of a text is an emoji."""
+    """One byte for an ASCII character, four in a text with an emoji."""
     log = MemoryEventLog(max_bytes=40_000)
     for seq in range(1, 400):
         await log.append("a", Text("\U0001f600" * 100, seq=seq))
@@ -194,7 +194,7 @@ async def test_bytes_are_those_of_memory() -> None:
 @pytest.mark.parametrize("most", [None, 2**24])
 @pytest.mark.parametrize(("length", "taken"), [(100, 64), (16_000, 16), (BATCH_BYTES, 1), (2**20, 1)])
 async def test_a_reader_takes_no_more_at_once(length: int, taken: int, most: int | None) -> None:
-    """Than 64 events, and than 256 KiB or one event, however far it is behind; it takes all of them."""
+    """It takes at most 64 events, and at most 256 KiB or one event."""
     log = MemoryEventLog(max_bytes=most)
     for seq in range(1, 200 if length < BATCH_BYTES else 13):
         await log.append("a", Text("x" * length, seq=seq))
@@ -210,7 +210,7 @@ async def test_a_reader_takes_no_more_at_once(length: int, taken: int, most: int
 
 
 async def test_an_event_whose_bytes_cannot_be_counted() -> None:
-    """It is kept, and taken for one of four kilobytes."""
+    """It is kept, and counts as four kilobytes."""
     log = MemoryEventLog(max_bytes=10_000)
     for seq in range(100, 110):
         await log.append("a", Raw(object(), seq=seq))
@@ -221,7 +221,7 @@ async def test_an_event_whose_bytes_cannot_be_counted() -> None:
 
 
 async def test_a_reader_that_is_too_slow() -> None:
-    """It is told once where events have gone that it had not read, and goes on with those that are kept."""
+    """It gets one warning for dropped events, then the events that are kept."""
     log = MemoryEventLog(max_events=8)
     await write(log, "a", 1, 4)
     reader = log.read("a")
@@ -237,7 +237,7 @@ async def test_a_reader_that_is_too_slow() -> None:
 
 @pytest.mark.parametrize("position", [-1, 7, 10**18])
 async def test_a_position_that_there_never_was(position: int) -> None:
-    """It is one of another run or none at all: a warning says so, and everything is read anew."""
+    """A warning precedes all events."""
     log = MemoryEventLog()
     await write(log, "a", 1, 5, done=True)
 
@@ -245,7 +245,7 @@ async def test_a_position_that_there_never_was(position: int) -> None:
 
 
 async def test_a_log_that_begins_in_mid_run() -> None:
-    """What was before its first event is kept no more."""
+    """Earlier events count as dropped."""
     log = MemoryEventLog()
     await write(log, "a", 4, 5, done=True)
 
@@ -254,7 +254,7 @@ async def test_a_log_that_begins_in_mid_run() -> None:
 
 
 async def test_a_position_that_there_will_be() -> None:
-    """It has not been told to anybody yet, so it counts as none."""
+    """It counts as an unknown position."""
     log = MemoryEventLog()
     await write(log, "a", 1, 2)
     reader = log.read("a", 3)
@@ -264,7 +264,7 @@ async def test_a_position_that_there_will_be() -> None:
 
 
 async def test_a_run_that_is_not_there() -> None:
-    """There is nothing to read, and nothing to wait for."""
+    """Reading raises RunNotFound."""
     log = MemoryEventLog()
     await write(log, log_key("ann", "r"), 1, 1, done=True)
     for key in ("r", "ann", log_key("bob", "r"), log_key("an", "n/r")):
@@ -274,12 +274,12 @@ async def test_a_run_that_is_not_there() -> None:
 
 @given(st.tuples(st.text(), st.text()), st.tuples(st.text(), st.text()))
 def test_each_owner_and_run_have_a_key_of_their_own(one: tuple[str, str], other: tuple[str, str]) -> None:
-    """Whatever characters their names hold, separators included."""
+    """Also if their names contain separators."""
     assert (one == other) == (log_key(*one) == log_key(*other))
 
 
 async def test_runs_that_ended_are_forgotten_with_age() -> None:
-    """Counted from their end; one that goes on is kept, and so is what somebody is reading."""
+    """The age counts from the end. Running ones are kept."""
     clock = Clock()
     log = MemoryEventLog(max_age=10, clock=clock)
     await write(log, "going", 1, 2)
@@ -300,7 +300,7 @@ async def test_runs_that_ended_are_forgotten_with_age() -> None:
 
 
 async def test_runs_that_are_too_many_are_forgotten() -> None:
-    """The one that ended first goes first."""
+    """The oldest is forgotten first."""
     log = MemoryEventLog(max_ended=2, max_age=None)
     await write(log, "going", 1, 2)
     for name in "abcd":
@@ -313,7 +313,7 @@ async def test_runs_that_are_too_many_are_forgotten() -> None:
 
 
 async def test_a_run_is_forgotten_on_demand() -> None:
-    """Those who read it come to the end of what is there; it may be told again then."""
+    """Its readers reach the end of its events."""
     log, taken = MemoryEventLog(), list[UIEvent]()
     await write(log, "a", 1, 3)
 
@@ -334,7 +334,7 @@ async def test_a_run_is_forgotten_on_demand() -> None:
 
 
 async def test_a_read_that_is_cancelled_takes_nothing() -> None:
-    """However often it is, and whoever comes back for the next event gets it."""
+    """The next read gets the event."""
     log = MemoryEventLog()
     await write(log, "a", 1, 1)
     reader = log.read("a")
@@ -353,7 +353,7 @@ async def test_a_read_that_is_cancelled_takes_nothing() -> None:
 
 
 async def test_a_reader_that_is_closed() -> None:
-    """It ends, for those who wait in it too, and others do not notice."""
+    """It ends, also for tasks that wait in it; other readers continue."""
     log, ends = MemoryEventLog(), list[str]()
     await write(log, "a", 1, 1)
     one, other = log.read("a", 1), log.read("a", 1)
@@ -377,6 +377,6 @@ async def test_a_reader_that_is_closed() -> None:
 
 @pytest.mark.parametrize("bounds", [{"max_events": 0}, {"max_bytes": 0}, {"max_age": -1}, {"max_ended": -1}])
 def test_bounds_that_are_none(bounds: dict[str, Any]) -> None:
-    """They raise at once, and say what was given."""
+    """The error names the value."""
     with pytest.raises(ValueError, match=f"{next(iter(bounds))} must be .*got {next(iter(bounds.values()))}"):
         MemoryEventLog(**bounds)

@@ -1,4 +1,4 @@
-"""The end of a run whose owner is gone, behind every event at which it may have gone; and results as JSON."""
+"""The end of a run whose owner is gone, after each of its events; and results as JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOOLS: list[Callable[..., Any]] = [get_weather, add]
 
 
 async def told(name: str) -> list[UIEvent]:
-    """The events of a run: of a recording, or of a chat with calls of all kinds."""
+    """The events of a recording, or of a chat with all kinds of calls."""
     if name != "approval":
         return list(await replay(shipped()[name], tools=TOOLS))
     bank = Bank()
@@ -50,14 +50,14 @@ async def told(name: str) -> list[UIEvent]:
 
 
 def numbered(events: list[UIEvent]) -> list[UIEvent]:
-    """The events, numbered from 1."""
+    """The events with seqs from 1."""
     return [replace(event, seq=seq) for seq, event in enumerate(events, 1)]
 
 
 @pytest.mark.parametrize("knows", ["nothing", "not begun", "begun", "ended"])
 @pytest.mark.parametrize("name", [*sorted(shipped()), "approval"])
 async def test_the_end_fits_behind_every_event(name: str, knows: str) -> None:
-    """It stands in order, is the only one, says that it failed, and leaves no call that ran without its outcome."""
+    """It keeps the order, reports a failure, and gives each started call an outcome."""
     events = await told(name)
     every = {event.call.id: event.call for event in events if isinstance(event, Executing)}
 
@@ -88,7 +88,7 @@ async def test_the_end_fits_behind_every_event(name: str, knows: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(shipped()))
 async def test_a_result_comes_back_as_it_was(name: str) -> None:
-    """With its turns, so that its messages are the same in every form."""
+    """Its messages are the same in every format."""
     async with replay(shipped()[name], tools=TOOLS) as stream:
         async for _ in stream:
             pass
@@ -101,7 +101,7 @@ async def test_a_result_comes_back_as_it_was(name: str) -> None:
 
 
 async def test_what_a_chat_waits_for_comes_back_as_it_was() -> None:
-    """Its suspension, and the history to resume it with."""
+    """With its suspension and its history."""
     bank, ledger = Bank(), MemoryLedger()
     model = ScriptedModel([calls(("look", {}), ("pay", ANN))])
     system = {"role": "system", "content": "Be brief."}
@@ -122,7 +122,7 @@ async def test_what_a_chat_waits_for_comes_back_as_it_was() -> None:
 
 
 def test_a_value_comes_back_as_plain_data() -> None:
-    """By the names that its type reads; what cannot be written is left out, and all else is kept."""
+    """By the names of its type; unserializable values are omitted."""
 
     class Invoice(BaseModel):
         total: Decimal = Field(alias="sum")

@@ -1,4 +1,4 @@
-"""Clients and servers that misbehave: slow ones, those that send bombs, and browsers that come back."""
+"""Clients and servers that misbehave: slow ones, bombs, and browsers that reconnect."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def anyio_backend() -> str:
 
 
 async def test_slow_bodies() -> None:
-    """Many clients that never end their bodies are turned away when their time is over, and others served meanwhile."""
+    """Clients that never finish their bodies are refused, and others are served meanwhile."""
 
     async def post(request: Request) -> Response:
         return PlainTextResponse(str(await asgi.read_body(request, len, timeout=0.2)))
@@ -74,7 +74,7 @@ async def _endless(delta: str) -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("delta", ["x" * 2**20, "x" * 1000, "\U0001f600" * 2**18], ids=["1 MB", "1 KB", "emoji"])
 async def test_clients_that_never_read_a_run(delta: str) -> None:
-    """Whatever a provider sends: a run keeps its log and its result, each client what it would take next."""
+    """A run keeps its log and its result, and each client its next batch."""
     exchanges = [Exchange(stuck=2) for _ in range(6)]
     async with Runs() as runs, anyio.create_task_group() as group:
         run = await runs.start(ToolStream(sources.text(_endless(delta)), native_tool_calls=True), owner="ann")
@@ -92,7 +92,7 @@ async def test_clients_that_never_read_a_run(delta: str) -> None:
 
 @pytest.mark.parametrize("delta", ["x" * 2**20, "x" * 1000, "\U0001f600" * 2**18], ids=["1 MB", "1 KB", "emoji"])
 async def test_clients_that_never_read_a_stream(delta: str) -> None:
-    """The provider waits for them, at the bound of the buffer and what is on its way to them."""
+    """The provider waits when the buffer is full."""
     read = 0
 
     async def source() -> AsyncIterator[str]:
@@ -115,7 +115,7 @@ async def test_clients_that_never_read_a_stream(delta: str) -> None:
 
 @pytest.mark.parametrize("size", [100, 20_000])
 async def test_a_client_that_stops_reading_over_sockets(size: int) -> None:
-    """Its provider has to wait, and what the server holds is bounded, whatever the sockets between them take."""
+    """Its provider waits, and the memory of the server is bounded."""
     frame = chunk("x" * size)
     written, is_over, streams, sent = 0, anyio.Event(), list[ToolStream](), 0
 
@@ -167,7 +167,7 @@ async def test_a_client_that_stops_reading_over_sockets(size: int) -> None:
 
 
 async def test_a_decompression_bomb() -> None:
-    """What a provider's answer unpacks to is read in pieces: it is never held whole."""
+    """An answer is decompressed in pieces."""
     packed = gzip.compress(b'data: "' + b"x" * (64 << 20) + b'"\n\n', 9) + gzip.compress(chunk("a") + END)
     assert len(packed) < 100_000
     pieces = [packed[at : at + 1024] for at in range(0, len(packed), 1024)]
@@ -226,7 +226,7 @@ async def test_an_event_source_comes_back() -> None:
     ("packed", "is_read"), [("gzip", True), ("Identity", True), ("gzip, gzip", False), ("zstd", False), ("br", False)]
 )
 async def test_a_provider_packs_its_answer(packed: str, is_read: bool) -> None:
-    """A model's answer is unpacked as it was asked for, once: what is packed in another way is not even begun."""
+    """An unexpected content encoding is refused."""
     body = chunk("a") + END
     for _ in range(packed.count("gzip")):
         body = gzip.compress(body)

@@ -1,4 +1,4 @@
-"""Runs on Redis whose owner is cut off, or whose server is killed: one end, which is true, and no event twice."""
+"""Runs on Redis whose owner is cut off, or whose server is killed: one true end, and no event twice."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ LEASE = 0.5
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    """One server for those that leave it alone; each has keys of its own."""
+    """One server for tests that do not stop it; each has its own keys."""
     with RedisServer() as server:
         yield server
 
 
 @pytest.fixture
 def prefix(request: pytest.FixtureRequest) -> str:
-    """What the keys of a test begin with."""
+    """The prefix of a test's keys."""
     return str(request.node.name)
 
 
@@ -99,7 +99,7 @@ async def test_an_owner_that_is_cut_off_loses_its_run(server: RedisServer, prefi
 
 @pytest.mark.parametrize("known", [False, True])
 async def test_a_call_that_may_have_begun_is_unknown(server: RedisServer, prefix: str, known: bool) -> None:
-    """One that waits for somebody is pending, and so is, where there is a ledger, one that has not begun there."""
+    """A call that waits for an approval is pending, and so is one that the ledger does not have."""
     tool = WaitingTool()
     bank = Bank()
     ledger = MemoryLedger()
@@ -137,7 +137,7 @@ async def test_a_call_that_may_have_begun_is_unknown(server: RedisServer, prefix
 
 
 async def test_an_owner_that_cannot_be_reached(server: RedisServer, prefix: str) -> None:
-    """Whoever asks it is told so within a lease."""
+    """The caller gets an error within a lease."""
     async with cuttable(server, prefix=prefix, lease=1.0) as (here, there, cut):
         run = await here.start(held("a"), owner="ann")
         found = await there.find(run.id, owner="ann")
@@ -153,7 +153,7 @@ async def test_an_owner_that_cannot_be_reached(server: RedisServer, prefix: str)
 async def test_a_run_that_its_own_process_takes_over(
     server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It had lost the run to another, which is gone; what the lost one still says keeps no end from being written."""
+    """Pending events of the lost run do not prevent its end."""
     store = RedisStore(server.url, prefix=prefix, lease=LEASE)
     async with Runs(store) as runs, open_client(server.url) as client:
         run = await runs.start(held("a"), owner="ann")
@@ -181,7 +181,7 @@ UNREADABLE = ("", "no JSON", "[]", "{}", '{"kind": 1}', '{"kind": "answer", "id"
 
 
 async def test_messages_that_nobody_can_read(server: RedisServer, prefix: str) -> None:
-    """They are passed over: what comes with them is heard, however many there are."""
+    """They are ignored, and messages after them are read."""
     async with cuttable(server, prefix=prefix) as (here, there, _), open_client(server.url) as client:
 
         async def write() -> None:
@@ -206,7 +206,7 @@ async def test_messages_that_nobody_can_read(server: RedisServer, prefix: str) -
 
 
 async def test_who_reads_a_run_where_it_is_driven_does_not_ask_for_it(server: RedisServer, prefix: str) -> None:
-    """It is given what the server has; a frame costs one command, however many read it."""
+    """Readers in the same process cost no commands."""
     gates = {each: anyio.Event() for each in "abcdef"}
     source = Script(*(part for each, gate in gates.items() for part in (texts(each), gate)), [STOP])
     async with cuttable(server, prefix=prefix, lease=30.0) as (here, _, sending):
@@ -230,7 +230,7 @@ async def test_who_reads_a_run_where_it_is_driven_does_not_ask_for_it(server: Re
 
 @pytest.mark.parametrize("lost", [0, 3])
 async def test_the_server_is_killed(lost: int, prefix: str) -> None:
-    """Readers go on when it is back, without a gap; if it comes back without the last events, the owner has them."""
+    """Readers continue without a gap; the owner writes lost events again."""
     gates = [anyio.Event() for _ in range(2)]
     letters = [texts(each) for each in "abcdef"]
     with RedisServer(fsync="always") as server:
@@ -263,7 +263,7 @@ async def test_the_server_is_killed(lost: int, prefix: str) -> None:
 
 
 async def test_a_server_that_has_forgotten_the_end(prefix: str) -> None:
-    """Its owner has it, and all that came before; whoever reads it then reads what the first has read."""
+    """The owner writes it again, and readers get the same events as before."""
     gate = anyio.Event()
     with RedisServer(fsync="always") as server:
         async with cuttable(server, prefix=prefix, lease=3.0) as (here, there, _):
@@ -289,7 +289,7 @@ async def test_a_server_that_has_forgotten_the_end(prefix: str) -> None:
 
 @asynccontextmanager
 async def saying(*events: UIEvent) -> AsyncIterator[AsyncIterator[UIEvent]]:
-    """A stream that says these, and then nothing more."""
+    """A stream with these texts that does not end."""
 
     async def say() -> AsyncIterator[UIEvent]:
         for event in events:
@@ -303,7 +303,7 @@ Anew: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
 
 
 async def seen(server: RedisServer, stream: Startable, count: int, anew: Anew, **options: Any) -> list[UIEvent]:
-    """Return what readers see of a run whose owner is cut off behind so many events; others may begin it anew."""
+    """Return the events of a run whose owner is cut off after so many."""
     async with open_client(server.url) as client:
         cut = CutClient(client)
         options = {"lease": LEASE, **options}
@@ -332,7 +332,7 @@ ANSWERED = ["start", "step 1", "text 'b'", "step 1 ends: stop", "done finished: 
 
 @pytest.mark.parametrize("shown", [1, 2])
 async def test_a_run_that_has_shown_nothing_is_begun_anew(server: RedisServer, prefix: str, shown: int) -> None:
-    """By the stream that the user gives for it, behind what is there already; it is one run for its readers."""
+    """The stream of the application answers it, as one run for its readers."""
     asked: list[tuple[Any, ...]] = []
     every: list[UIEvent] = [Start("", seq=1), StepStart(1, seq=2)]
     begins = every[:shown]
@@ -347,7 +347,7 @@ async def test_a_run_that_has_shown_nothing_is_begun_anew(server: RedisServer, p
 
 
 async def test_what_is_not_begun_anew(server: RedisServer, prefix: str) -> None:
-    """What somebody has seen, what the user does not want, and what would be another run; a call that began, too."""
+    """A run that was seen, was refused, has another id, or has a started call."""
     source, begins = Script(), (Start("", seq=1), StepStart(1, seq=2))
     ledger = MemoryLedger()
     wanted: list[str] = []
@@ -372,7 +372,7 @@ async def test_what_is_not_begun_anew(server: RedisServer, prefix: str) -> None:
 
 
 class Named(AbstractAsyncContextManager[AsyncIterator[UIEvent]]):
-    """A stream, under the id of its run."""
+    """A stream with the id of its run."""
 
     def __init__(self, stream: AbstractAsyncContextManager[AsyncIterator[UIEvent]], run_id: str) -> None:
         self.run_id = run_id
@@ -386,7 +386,7 @@ class Named(AbstractAsyncContextManager[AsyncIterator[UIEvent]]):
 
 
 async def test_a_run_is_begun_anew_once(server: RedisServer, prefix: str) -> None:
-    """What has cost two processes their lives is not given to a third."""
+    """A run that two processes have lost is not started again."""
     begun, is_begun = list[str](), anyio.Event()
 
     async def anew(run: Run) -> Startable:
