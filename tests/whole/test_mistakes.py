@@ -98,8 +98,8 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         *(TypeError, "Write `tool(function, name=…, parameters=SCHEMA)`"),
     ),
     "bytes as a text": (lambda: parse(b"abc"), TypeError, "and not bytes: decode bytes, or let `streamtools.sources`"),  # type: ignore[arg-type]
-    "bytes as a delta": (lambda: parse([b"abc"]), TypeError, "a delta is a str, and not bytes: decode bytes"),  # type: ignore[list-item]
-    "nothing as a delta": (lambda: Parser().feed(None), TypeError, "a delta is a str, and not NoneType"),  # type: ignore[arg-type]
+    "bytes as a delta": (lambda: parse([b"abc"]), TypeError, "a delta must be a str, got bytes: decode bytes"),  # type: ignore[list-item]
+    "nothing as a delta": (lambda: Parser().feed(None), TypeError, "a delta must be a str, got NoneType"),  # type: ignore[arg-type]
     "a request that was not awaited": (lambda: sources.openai(create()), UnreadableSource, "await it first"),
     "a stream that was not entered": (lambda: sources.openai(entered()), UnreadableSource, "enter it first"),
     "a whole answer": (
@@ -166,7 +166,7 @@ def test_texts_of_any_state_are_texts() -> None:
     for end in range(len(text) + 1):
         parser = Parser()
         events = parser.feed(text[:end])
-        with pytest.raises(TypeError, match="a delta is a str, and not int"):
+        with pytest.raises(TypeError, match="a delta must be a str, got int"):
             parser.feed(7)  # type: ignore[arg-type]
         events += parser.feed(text[end:]) + parser.close()
         assert ["f"] == [call.name for call in parser.calls]
