@@ -52,7 +52,7 @@ class EventBuffer:
                 self.raise_error()
                 raise StopAsyncIteration
             if self._readable is None:
-                raise ClosedError("a stream is read inside `async with stream as events:`")
+                raise ClosedError("enter the stream before you read it: `async with stream as events:`")
             self._waiting += 1
             try:
                 await self._readable.acquire()

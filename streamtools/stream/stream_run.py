@@ -151,7 +151,7 @@ class StreamRun:
 
         def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
             if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
-                raise UnreadableSource(f"a source yields lists of source events, and this one {type(batch)!r}")
+                raise UnreadableSource(f"a source must yield lists of source events, got {type(batch).__name__}")
             events: list[UIEvent] = []
             rest = iter(batch)
             try:

@@ -52,8 +52,8 @@ from streamtools.tools.threads import Threads
 from streamtools.tools.tool_choice import check_choice, parse_choice
 
 LEFT_ELSEWHERE = (
-    "a stream is left in the task that entered it, and this is another; an asynchronous generator around a stream is "
-    "closed where it is read: `async with aclosing(generator)`, or give the stream itself to whoever reads"
+    "a stream must be left in the task that entered it, and this is another task; close an asynchronous generator "
+    "around a stream where it is read (`async with aclosing(generator)`), or pass the stream itself to the reader"
 )
 DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT = ParserOptions(), RunnerOptions(), TextOptions()
 
@@ -104,7 +104,8 @@ class ToolStream(Decidable):
         if unknown:
             refuse_unknown("ToolStream()", unknown, StreamOptions.__annotations__)
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
-            raise UnreadableSource(f"{type(source)!r} is no source; `streamtools.sources` makes one of a response")
+            kind = type(source).__name__
+            raise UnreadableSource(f"source must be a source, got {kind}: make one with `streamtools.sources`")
         check_kind("parser", parser, ParserOptions)
         check_kind("runner", runner, RunnerOptions)
         check_kind("text", text, TextOptions)
@@ -234,7 +235,7 @@ class ToolStream(Decidable):
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._buffer.is_closed:
-            raise ClosedError("a stream is entered once")
+            raise ClosedError("a stream can be entered only once; make a new one")
         self._task_id = anyio.get_current_task().id
         self._scope = anyio.CancelScope()
         self._finished = anyio.Event()

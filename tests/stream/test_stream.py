@@ -563,7 +563,7 @@ async def test_large_frames_are_not_kept_for_the_result() -> None:
 async def test_what_is_no_source() -> None:
     """It is refused at once, with a word about what makes one."""
     for wrong in ([STOP], None, "text", b"data: 1\n\n"):
-        with pytest.raises(UnreadableSource, match=r"is no source; `streamtools\.sources` makes one"):
+        with pytest.raises(UnreadableSource, match=r"must be a source, got .*: make one with `streamtools\.sources`"):
             opened(wrong)
 
 
@@ -574,7 +574,7 @@ async def test_a_source_that_yields_something_else() -> None:
         yield "text"
 
     wrong: list[tuple[Any, str]] = [
-        (words(), "a source yields lists of source events, and this one <class 'str'>"),
+        (words(), "a source must yield lists of source events, got str"),
         (Script([*texts("a"), "b"]), "<class 'str'> is no source event"),  # type: ignore[list-item]
         (sources.openai(["data: 1\n\n"]), "a stream of bytes"),
     ]
@@ -646,9 +646,9 @@ async def test_a_stream_is_entered_once() -> None:
     """Neither twice at a time nor one after the other."""
     run = opened(Script([STOP]))
     async with run:
-        with pytest.raises(ClosedError, match="entered once"):
+        with pytest.raises(ClosedError, match="entered only once"):
             await run.__aenter__()
-    with pytest.raises(ClosedError, match="entered once"):
+    with pytest.raises(ClosedError, match="entered only once"):
         await run.__aenter__()
 
 

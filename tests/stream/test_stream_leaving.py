@@ -363,7 +363,7 @@ def test_a_bare_generator_around_a_stream(backend: str) -> None:
     with pytest.raises(BaseException) as raised:  # noqa: PT011  # a group, in which the loop complains of its own too
         anyio.run(run, backend=backend)
     told = "".join(traceback.format_exception(raised.value))
-    assert "ClosedError: a stream is left in the task that entered it" in told
+    assert "ClosedError: a stream must be left in the task that entered it" in told
     assert "aclosing" in told
     assert "TimeoutError" not in told
     assert 1 == source.closed
