@@ -271,7 +271,7 @@ class StreamMachine:
     @property
     def buffered(self) -> int:
         """The number of characters that are not shown yet, because they may become a call or a match of a rule."""
-        return len(self._turn.parser.held)
+        return len(self._turn.parser.pending)
 
     @property
     def salvaged(self) -> Collection[str]:

@@ -111,7 +111,7 @@ class Turn:
 
     def release_text(self) -> list[UIEvent]:
         """Return the buffered text, because an item of the provider follows and no marker can continue after it."""
-        return self._with_output(self.parser.release()) if self.parser.held else []
+        return self._with_output(self.parser.release()) if self.parser.pending else []
 
     def end_match(self) -> list[UIEvent]:
         """Return the text that rules have buffered, because something other than text follows."""

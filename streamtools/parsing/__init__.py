@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ParseResult:
-    """What a text holds, by kind and, in `events`, in order."""
+    """The content of a text by kind, and all `events` in order."""
 
     content: str
     reasoning: str
@@ -53,13 +53,13 @@ def parse(
     tools: Any = None,
     **options: Unpack[ParserKeywords],
 ) -> ParseResult:
-    """Return what a complete text, or its deltas, hold. The options are those of `Parser`; so are the errors.
+    """Parse a complete text, or its deltas. The options and the errors are those of `Parser`.
 
     >>> parse('Look: ###:{"name": "now"}').calls[0].name
     'now'
     """
     if not isinstance(deltas, Iterable) or isinstance(deltas, bytes | bytearray | memoryview):
-        raise TypeError(f"a text is a str, or an iterable of deltas, and not {type(deltas).__name__}: {NO_TEXT}")
+        raise TypeError(f"a text must be a str or an iterable of deltas, got {type(deltas).__name__}: {NO_TEXT}")
     parser = Parser(dialects, tools, **options)
     events: list[UIEvent] = []
     for delta in [deltas] if isinstance(deltas, str) else deltas:

@@ -22,33 +22,33 @@ from streamtools.parsing.options import Options
 if TYPE_CHECKING:
     from streamtools.parsing.value_reader import ValueReader
 
-_IDS = 16  # made of one block of random bytes, because asking the system for bytes is the main cost of an id
+_IDS = 16  # ids of one block of random bytes, because the system call is the main cost of an id
 
 BROKEN_OFF = "the model broke off, and another one gives the answer"
 
 
 class CallDraft(msgspec.Struct, eq=False):
-    """A call that is being written: what is known of it so far. Places count in its span."""
+    """A call that is being written. Places count from the beginning of its span."""
 
     id: str
     begin: int = 0
     provider_id: str | None = None
     json_begin: int = -1
     json_end: int = -1
-    name: str | None = None  # in text, only where it stands outside of the JSON
-    converted: bool = False  # the JSON of its arguments is not a part of the span, but what `pieces` hold
-    pieces: list[str] = []  # each call gets a list of its own
-    room: int = 0  # characters that these may still hold, in a native call
-    dropped: int | None = None  # characters over the limit; it has been reported then
-    fault: Rejected | None = None  # why it cannot be a call, whatever comes
-    started: str = ""  # the name with which its call-start has gone out
-    flows: bool = False  # it has, and deltas are all that is told of the arguments
-    waiting: list[str] = []  # arguments that came before it
-    value: ValueReader | None = None  # reads them as a value, if that is asked for
+    name: str | None = None  # in text, only if it stands outside of the JSON
+    converted: bool = False  # `pieces` hold the JSON of the arguments, and the span does not
+    pieces: list[str] = []  # msgspec copies the default for each call
+    room: int = 0  # characters that `pieces` may still hold, in a native call
+    dropped: int | None = None  # characters over the limit; None if there are none
+    fault: Rejected | None = None  # the reason why it is an error
+    started: str = ""  # the name that call-start has reported
+    flows: bool = False  # call-start was reported, and arguments are reported as deltas only
+    waiting: list[str] = []  # arguments that arrived before call-start
+    value: ValueReader | None = None  # reads the arguments as a value, with `call_partials`
 
     @property
     def complete(self) -> bool:
-        """Whether its JSON, or what stands in its place, has come to its end."""
+        """Whether its JSON, or the value in place of it, has ended."""
         return self.json_end >= 0
 
 
@@ -61,7 +61,7 @@ class CallEvents:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.call_deltas = options.call_deltas or options.call_partials  # somebody wants to hear of arguments
+        self.call_deltas = options.call_deltas or options.call_partials  # arguments are reported while they arrive
         self.events: list[UIEvent] = []
         self.begin()
 
@@ -72,8 +72,8 @@ class CallEvents:
         # A block of ids is used for one turn only, so that a forked process does not make the same ids.
         new_id = self.options.new_id
         self.new_id = None if new_id is new_call_id else new_id
-        self.count = 0  # calls that were begun
-        self.repairs = MAX_IN_TURN  # characters that may still be put right
+        self.count = 0  # calls that have begun
+        self.repairs = MAX_IN_TURN  # characters that may still be repaired
 
     def add(self, event: Callable[..., UIEvent], *fields: object, **named: object) -> None:
         """Add an event."""
@@ -82,9 +82,9 @@ class CallEvents:
     # The life of a call.
 
     def begin_call(self, begin: int = 0, call_id: str | None = None, provider_id: str | None = None) -> CallDraft:
-        """Show that a call is being written, from a place of its span on."""
+        """Report that the model writes a call, which begins at a place of its span."""
         if not call_id:
-            if self.new_id is None:  # until the first call, since most turns have none
+            if self.new_id is None:  # made for the first call, because most turns have none
                 self.new_id = _call_ids().__next__
             call_id = self.new_id()
         self.events.append(Thinking(True, call_id))
@@ -92,7 +92,7 @@ class CallEvents:
         return CallDraft(call_id, begin, provider_id)
 
     def start_call(self, call: CallDraft, name: str) -> None:
-        """Report the name of a call, now that it is certain, and the arguments that came before it."""
+        """Report the name of a call, and the arguments that arrived before it."""
         call.started = name
         call.flows = self.options.call_deltas and not self.options.call_partials
         self.events.append(CallStart(call.id, name))
@@ -101,7 +101,7 @@ class CallEvents:
             call.waiting.clear()
 
     def report_arguments(self, call: CallDraft, text: str) -> None:
-        """Report a piece of a call's arguments, as JSON text, once its name is known."""
+        """Report a piece of a call's arguments, which is JSON. Pieces before the name are reported after it."""
         if call.flows:
             if text:
                 self.events.append(CallDelta(call.id, text))
@@ -111,22 +111,22 @@ class CallEvents:
             if self.options.call_deltas:
                 self.events.append(CallDelta(call.id, text))
             if call.value is None:
-                from streamtools.parsing.value_reader import ValueReader  # loaded when it is used
+                from streamtools.parsing.value_reader import ValueReader  # few streams use it
 
                 call.value = ValueReader(limits=self.options.limits)
-            self.events += [Partial(*each, call_id=call.id) for each in call.value.feed(text)]
+            self.events += [Partial(*added, call_id=call.id) for added in call.value.feed(text)]
 
     def complete_call(self, call: CallDraft, result: ToolCall) -> None:
-        """End a call well."""
+        """Report a complete call."""
         if not call.started:
             self.start_call(call, result.name)
         self.calls.append(result)
         self.events += (Call(result), Thinking(False, call.id))
 
     def reject_call(self, call: CallDraft, fault: Rejected, raw: str, dialect: str) -> None:
-        """End a call as an error."""
+        """Report a call that is an error."""
         error = Error(fault.code, fault.message, call_id=call.id, raw=raw, dialect=dialect)
-        if len(self.errors) <= self.options.limits.calls:  # a hostile stream has no end of them
+        if len(self.errors) <= self.options.limits.calls:  # a hostile stream may hold any number of them
             self.errors.append(error)
         self.events += (error, Thinking(False, call.id))
 
@@ -134,6 +134,6 @@ class CallEvents:
 def _call_ids() -> Iterator[str]:
     """Yield ids like those of `new_call_id`."""
     while True:
-        block = secrets.token_urlsafe(_IDS * 9)  # nine bytes are twelve characters, and no two ids share one
+        block = secrets.token_urlsafe(_IDS * 9)  # nine bytes are twelve characters of base64
         for at in range(0, len(block), 12):
             yield "call_" + block[at : at + 12]

@@ -1,7 +1,7 @@
-"""The policies of a parser: explicit, few, and with defaults.
+"""The options of a parser, with their defaults.
 
-What a text holds is a question of dialects; what becomes of it (where calls count, what is shown of markup, whether
-JSON is repaired) is a question of policy, and each policy holds for all dialects alike.
+Dialects decide which text is a call. Options decide what happens to it: where calls count, whether markup is shown,
+whether JSON is repaired. Each option holds for all dialects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ParserOptions:
-    """How text is read. Every field has the default that fits a model which is taught a dialect."""
+    """How text is read. The defaults fit a model that a prompt has taught a dialect."""
 
     in_reasoning: bool = False
     """Whether the prompt template has already opened the reasoning, so that the text starts inside it."""
@@ -30,9 +30,9 @@ class ParserOptions:
     call_partials: bool = False
     """Whether `partial` events with the call's id report arguments while they arrive, as parsed values."""
     reasoning: Literal["start", "anywhere", "off"] = "start"
-    """Where tags like `<think>` count: where the text or what follows a call starts; anywhere but in code; never."""
+    """Where tags like `<think>` count: at the start of the text and after a call; anywhere but in code; never."""
     on_malformed: Literal["error", "text"] = "error"
-    """Whether a malformed call is an `error` and stays hidden, or a `warning` and is shown as the text that it is."""
+    """Whether a malformed call is an `error` and stays hidden, or a `warning` and is shown as text."""
     after_call: Literal["show", "hide", "stop"] = "show"
     """What happens to text after a call, where weak models invent the tool's result: it is shown, it is hidden, or the
     answer ends."""
@@ -58,9 +58,9 @@ class ParserOptions:
         for name, allowed in _CHOICES.items():
             check_word(name, getattr(self, name), allowed)
         if not isinstance(self.limits, Limits):
-            raise ValueError(f"limits is a Limits, not {self.limits!r}")
+            raise ValueError(f"limits must be a Limits, got {self.limits!r}")
         if not callable(self.new_id):
-            raise ValueError(f"new_id is a function, not {self.new_id!r}")
+            raise ValueError(f"new_id must be a function, got {self.new_id!r}")
         if self.repair:
             load_library()
 
@@ -87,10 +87,10 @@ class Options(ParserOptions):
 
 
 def _check_rules(given: object) -> None:
-    from streamtools.rules.rule import Rule  # loaded when it is used
+    from streamtools.rules.rule import Rule  # few parsers use it
 
-    if not (isinstance(given, Sequence) and all(isinstance(each, Rule) for each in given)):
-        raise ValueError(f"text_rules is a list of rules, which `streamtools.rules` makes, not {given!r}")
+    if not (isinstance(given, Sequence) and all(isinstance(rule, Rule) for rule in given)):
+        raise ValueError(f"text_rules must be a list of rules, which `streamtools.rules` makes, got {given!r}")
 
 
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -107,7 +107,7 @@ _TEXT_CHOICES: dict[str, tuple[object, ...]] = {
 
 
 class OtherOptions(TypedDict, total=False):
-    """The fields of `Options` that have no parameter of their own, for functions that pass them on."""
+    """The fields of `Options` that `Parser` takes as keywords only."""
 
     reasoning: Literal["start", "anywhere", "off"]
     on_malformed: Literal["error", "text"]
@@ -128,7 +128,7 @@ class OtherOptions(TypedDict, total=False):
 
 
 class ParserKeywords(OtherOptions, total=False):
-    """All fields of `Options`, for functions that pass them on."""
+    """All fields of `Options`, as keywords."""
 
     in_reasoning: bool
     call_deltas: bool

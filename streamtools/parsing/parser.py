@@ -198,7 +198,7 @@ class Parser:
             self._choose_search()
 
     @property
-    def held(self) -> str:
+    def pending(self) -> str:
         """Text that was fed and may still become a marker or, with rules or a pace, a match or a word."""
         text = self._reasoning.pending if self._reasoning is not None else self._prose.pending
         return text if self._filter is None else self._filter.pending + text

@@ -1,6 +1,6 @@
-"""A JSON value as it grows: what each piece of its text adds, and at which place of the value. Sans-IO.
+"""Reads a JSON value while its text arrives: the additions of each piece, and their places in the value.
 
-The reader looks at no character twice, and keeps only the places that are open. It buffers half an escape, and numbers
+The reader reads each character once, and keeps only the places that are open. It buffers half an escape, and numbers
 and literals until they are certain.
 """
 
@@ -18,22 +18,23 @@ from streamtools.parsing import json_tokens
 from streamtools.parsing.json_tokens import rest_of_word
 from streamtools.parsing.reader import matcher
 
-Path: TypeAlias = list[str | int]  # shared between what was added at the same place
-_MOST_OF_WORD = 4096  # characters of a number, before its digits are counted
+Path: TypeAlias = list[str | int]  # shared by the additions at one place
+_MAX_WORD = 4096  # characters of a number before its digits are counted
 _WORD_BEGINS = json_tokens.WORD_BEGINS
 _LITERALS = {"true": True, "false": False, "null": None}
 _number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 _sound = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
-"""What holds no escape that JSON does not have."""
+"""Matches text in which each escape is valid JSON."""
 
 
 Added: TypeAlias = tuple[Path, Any, bool]
-"""What was added at a place of the value, whether that is complete: a piece of a string, a whole number or literal, an
-empty container that begins; or, when it is complete, what was still missing.
+"""An addition: the place, the added value, and whether the value at that place is complete.
+
+The added value is a piece of a string, a number or literal, or an empty container that begins or ends.
 """
 
 VALUE, FIRST, KEY, FIRST_KEY, COLON, COMMA, END = range(7)
-"""What may come: a value, that or the end of the array, a member, that or the end of the object, and so on."""
+"""The expected token: a value, a value or `]`, a key, a key or `}`, and so on."""
 
 
 class ValueReader:
@@ -43,21 +44,37 @@ class ValueReader:
     """
 
     __slots__ = (
-        "_expects", "_held", "_in_string", "_index", "_is_key", "_key", "_keys", "_limits", "_outer", "_stack",
-        "_word", "ended", "fault", "flows", "place", "repaired", "rest",
+        "_escape",
+        "_expects",
+        "_in_string",
+        "_index",
+        "_is_key",
+        "_key",
+        "_keys",
+        "_limits",
+        "_outer",
+        "_stack",
+        "_word",
+        "ended",
+        "fault",
+        "flows",
+        "place",
+        "repaired",
+        "rest",
     )  # fmt: skip
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.ended = False
         self.fault: Rejected | None = None
         self.repaired = False
-        """A string holds raw control characters, which stand for themselves."""
+        """Whether a string holds raw control characters, which are accepted."""
         self.flows = False
-        """A string is open, and text without quotes and back-slashes is a piece of it, at `place`: a caller may take
-        it as such, and `note_controls`, in place of feeding it.
+        """Whether a string is open. Text without quotes and back-slashes is then a piece of it, at `place`.
+
+        A caller may use such text directly, with `note_controls`, and not feed it.
         """
         self.rest = ""
-        """The text behind the value, of the piece in which that has ended."""
+        """The text after the value, in the piece in which the value ended."""
         self.place: Path = []
         self._limits = limits
         # The container that is open: its place, its keys (None for an array), and the index of its item.
@@ -67,12 +84,12 @@ class ValueReader:
         self._stack: list[tuple[Path, set[str] | None, int]] = []  # the containers around it
         self._expects = VALUE
         self._in_string = self._is_key = False
-        self._held = ""  # the beginning of an escape
+        self._escape = ""  # the beginning of an escape
         self._word = ""  # the beginning of a number or a literal
         self._key: list[str] = []  # the pieces of a key
 
     def feed(self, text: str) -> Sequence[Added]:
-        """Return what a piece of the text adds."""
+        """Return the additions of a piece of text."""
         if self.fault is not None or self._expects == END:
             return ()
         added: list[Added] = []
@@ -118,11 +135,11 @@ class ValueReader:
             self.rest = text[at:] if self._expects == END else ""
         except Rejected as fault:
             self.fault = fault
-        self.flows = self._in_string and not (self._is_key or self._held or self.fault)
+        self.flows = self._in_string and not (self._is_key or self._escape or self.fault)
         return added
 
     def close(self) -> Sequence[Added]:
-        """Return what the end of the text makes certain; a value that is not complete is a fault."""
+        """Return the additions at the end of the text. An incomplete value is a fault."""
         added: list[Added] = []
         try:
             if self._word and self.fault is None:
@@ -136,10 +153,10 @@ class ValueReader:
     # Strings.
 
     def _read_string(self, text: str, at: int, added: list[Added]) -> int:
-        """Read on in a string; return where that ends, or the text."""
+        """Read text of a string. Returns the place after the string, or the end of the text."""
         end = text.find('"', at)
         piece = text[at:] if end < 0 else text[at:end]
-        if self._held or "\\" in piece:
+        if self._escape or "\\" in piece:
             return self._read_escapes(text, at, added)
         if not piece.isprintable():
             self.note_controls(piece)
@@ -156,16 +173,16 @@ class ValueReader:
         return end + 1
 
     def _read_escapes(self, text: str, at: int, added: list[Added]) -> int:
-        held, self._held = self._held, ""
-        rest = held + text[at:] if held else text
-        begin = 0 if held else at
+        escape, self._escape = self._escape, ""
+        rest = escape + text[at:] if escape else text
+        begin = 0 if escape else at
         inside = json_tokens.IN_STRING.inside(rest, begin).end()
         ends = inside < len(rest) and rest[inside] == '"'
-        broken = not ends and inside < len(rest) - 1  # a line feed behind a back-slash
+        broken = not ends and inside < len(rest) - 1  # a line feed after a back-slash
         piece = rest[begin:inside] if ends or broken else rest[begin:]
         if not (ends or broken):
             whole = json_tokens.whole_escapes(piece, 0).end()
-            piece, self._held = piece[:whole], piece[whole:]
+            piece, self._escape = piece[:whole], piece[whole:]
         if not piece.isprintable():
             self.note_controls(piece)
         if "\\" in piece:
@@ -176,10 +193,10 @@ class ValueReader:
         if broken:
             raise _invalid()
         self._in_string = not ends
-        return inside + 1 - (len(held) - at if held else 0) if ends else len(text)
+        return inside + 1 - (len(escape) - at if escape else 0) if ends else len(text)
 
     def _take(self, piece: str, ends: bool, added: list[Added]) -> None:
-        """Take a piece of a string, with which that ends or not."""
+        """Add a piece of a string, which `ends` with it or not."""
         if self._is_key:
             self._key.append(piece)
             if ends:
@@ -191,7 +208,7 @@ class ValueReader:
             self._end_value()
 
     def note_controls(self, text: str) -> None:
-        """Take note of raw control characters in a piece of a string."""
+        """Record whether a piece of a string holds raw control characters."""
         self.repaired = self.repaired or any(character < " " for character in text)
 
     def _end_key(self, key: str) -> None:
@@ -212,16 +229,16 @@ class ValueReader:
             self._expects, self.ended = END, True
 
     def _read_word(self, text: str, at: int, added: list[Added]) -> int:
-        """Read on in a number or a literal; return where that ends, or the text."""
+        """Read text of a number or a literal. Returns the place after it, or the end of the text."""
         end = rest_of_word(text, at).end()
         self._word += text[at:end]
-        if end < len(text) or len(self._word) > _MOST_OF_WORD:
+        if end < len(text) or len(self._word) > _MAX_WORD:
             self._end_word(added, ends=end < len(text))
         return end
 
     def _end_word(self, added: list[Added], *, ends: bool = True) -> None:
         word = self._word
-        if len(word) > _MOST_OF_WORD and len(word) > self._limits.digits:
+        if len(word) > _MAX_WORD and len(word) > self._limits.digits:
             raise Rejected(Code.NUMBER_TOO_LONG, "a number is too long")
         if not ends:
             return

@@ -53,7 +53,7 @@ class FeedStep(NamedTuple):
     new: list[UIEvent]
     fed: str
     events: list[UIEvent]
-    held: str
+    pending: str
 
 
 def steps(deltas: Iterable[str], **options: Any) -> Iterator[FeedStep]:
@@ -64,7 +64,7 @@ def steps(deltas: Iterable[str], **options: Any) -> Iterator[FeedStep]:
         new = parser.feed(delta)
         fed += delta
         events += new
-        yield FeedStep(delta, new, fed, events, parser.held)
+        yield FeedStep(delta, new, fed, events, parser.pending)
 
 
 LIMITS = (Code.TOO_LARGE, Code.TOO_DEEP, Code.TOO_MANY_CALLS)
@@ -93,7 +93,7 @@ def assert_defined_per_character(deltas: Sequence[str], **options: Any) -> None:
         if step.delta:
             single = next(other for other in alone if other.fed == step.fed)
             assert coalesce(single.events) == coalesce(step.events), f"after {step.fed!r}"
-            assert single.held == step.held
+            assert single.pending == step.pending
 
 
 Kind: TypeAlias = Literal["text", "reasoning", "tag", "space", "call", "refused", "result", "skipped"]
@@ -309,15 +309,15 @@ class _Laws:
         hidden = False  # an event has hidden some text
         shown = 0
         for step in steps(text, keep_markup=True, reasoning="off", **self._options):
-            if step.held:
-                is_marker_start = any(may_become(step.held, parts) for parts in self._markers)
-                assert is_marker_start, f"buffered, but not the beginning of a marker: {step.held!r}"
+            if step.pending:
+                is_marker_start = any(may_become(step.pending, parts) for parts in self._markers)
+                assert is_marker_start, f"buffered, but not the beginning of a marker: {step.pending!r}"
             hidden = hidden or any(isinstance(event, _HIDDEN) for event in step.new)
             shown += sum(len(getattr(event, "text", "")) for event in step.new)
             if not hidden:
                 pending = step.fed[shown:]
                 silent = any(re.match(pattern, pending) for pattern in self._silent)
-                assert silent or pending == step.held, f"neither shown nor buffered: {pending!r}"
+                assert silent or pending == step.pending, f"neither shown nor buffered: {pending!r}"
 
     def paired_lifecycle(self, text: str, places: list[int]) -> None:
         events = feed(cut(text, places), call_deltas=True, call_partials=True, **self._options)

@@ -53,7 +53,7 @@ def marker_left_in_text(patch: pytest.MonkeyPatch) -> None:
 
 def hold_back_one_too_long(patch: pytest.MonkeyPatch) -> None:
     """A candidate that has failed is released with the delta after."""
-    feed, close, held = Parser.feed, Parser.close, Parser.held
+    feed, close, held = Parser.feed, Parser.close, Parser.pending
     behind: dict[Parser, list[UIEvent]] = {}
 
     def holds(parser: Parser) -> str:
@@ -70,7 +70,7 @@ def hold_back_one_too_long(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Parser, "feed", linger)
     patch.setattr(Parser, "close", lambda parser: behind.pop(parser, []) + close(parser))
-    patch.setattr(Parser, "held", property(holds))
+    patch.setattr(Parser, "pending", property(holds))
 
 
 def text_comes_late(patch: pytest.MonkeyPatch) -> None:

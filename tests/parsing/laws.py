@@ -68,7 +68,7 @@ class Reading:
     def __init__(self, deltas: Sequence[str], how: Options) -> None:
         parser = Parser(**how)
         self.deltas = deltas
-        self._fed = [(delta, parser.feed(delta), parser.held) for delta in deltas]
+        self._fed = [(delta, parser.feed(delta), parser.pending) for delta in deltas]
         self._last = parser.close()
         self.stopped = parser.stopped
 
@@ -158,7 +158,7 @@ def deltas_are_only_batching(case: Case) -> None:
         if step.delta:
             single = next(each for each in alone if each.fed == step.fed)
             assert coalesce(single.events) == coalesce(step.events), f"behind {step.fed!r}"
-            assert single.held == step.held, f"behind {step.fed!r}"
+            assert single.pending == step.pending, f"behind {step.fed!r}"
 
 
 def conservation(case: Case) -> None:
@@ -299,7 +299,7 @@ def traits(reading: Reading) -> list[str]:
         events = step.events
         if held and any(isinstance(each, Text) for each in step.new):
             found.add("a released candidate")
-        held = step.held
+        held = step.pending
     if any(isinstance(each, Call) for each in events):
         found.add("a committed call")
     codes = {each.code for each in events if isinstance(each, Error | Warning)} & MALFORMED

@@ -131,13 +131,13 @@ def test_text_is_released_at_the_character_that_decides(text: str, decides: str)
 
     assert decides == text[at]
     for index, step in enumerate(states):
-        assert step.held == (text[: index + 1] if index < at else step.held)
+        assert step.pending == (text[: index + 1] if index < at else step.pending)
     assert [text[: at + 1]] == brief(states[at].new)
 
 
 def test_the_quotation_mark_commits() -> None:
     """Before it there is a candidate; from it on, the interface knows that a call is being written."""
-    told = [(step.delta, [type(event).__name__ for event in step.new], step.held) for step in steps('a ###: { "x')]
+    told = [(step.delta, [type(event).__name__ for event in step.new], step.pending) for step in steps('a ###: { "x')]
 
     assert ('"', ["Thinking"], "") == told[-2]
     assert all(names == [] for _, names, _ in told[2:-2])

@@ -122,7 +122,7 @@ def test_text(text: str) -> None:
 def test_the_first_character_of_the_body_commits() -> None:
     """Before it there is a candidate, and the line feed before the tag is part of it."""
     told = [
-        (step.delta, [type(event).__name__ for event in step.new], step.held)
+        (step.delta, [type(event).__name__ for event in step.new], step.pending)
         for step in steps("a\n<tool_call>\n{", dialects=HERMES)
     ]
 
@@ -140,7 +140,7 @@ def test_text_is_released_at_the_character_that_decides(text: str, decides: str)
 
     assert decides == last.delta
     assert [] == [event for step in before for event in step.new]
-    assert ([text], "") == (brief(last.new), last.held)
+    assert ([text], "") == (brief(last.new), last.pending)
 
 
 @together(

@@ -194,7 +194,7 @@ def test_what_can_only_become_markdown_is_shown_at_once() -> None:
     taken = [*steps(text, dialects=TAUGHT_DIALECTS)]
 
     assert [*text[:-1]] == [each for step in taken for each in brief(step.new)]
-    assert "~" == taken[-1].held
+    assert "~" == taken[-1].pending
 
 
 def test_a_line_feed_is_held_where_it_may_belong_to_an_opener() -> None:
@@ -208,7 +208,7 @@ def test_a_line_feed_is_held_where_it_may_belong_to_an_opener() -> None:
         "c ~~ `d` 1. 2)\n": "\n",
         "- e\n": "\n",
     }
-    held = [step.held for step in steps("".join(lines))]
+    held = [step.pending for step in steps("".join(lines))]
     behind = [end - 1 for end in accumulate(map(len, lines))]
 
     assert [*lines.values()] == [held[at] for at in behind]

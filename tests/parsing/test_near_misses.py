@@ -148,12 +148,12 @@ def test_nothing_is_held_back_for_it(text: str) -> None:
 
     mute = {"dialects": [bare(hash_marker()), bare(tilde_fence())], "limits": Limits(calls=32)}
     watched = [
-        (step.held, "".join(e.text for e in step.new if isinstance(e, Text)))
+        (step.pending, "".join(e.text for e in step.new if isinstance(e, Text)))
         for step in steps(text, tools=TOOLS, dialects=BOTH)
     ]
 
     assert watched == [
-        (step.held, "".join(e.text for e in step.new if isinstance(e, Text))) for step in steps(text, **mute)
+        (step.pending, "".join(e.text for e in step.new if isinstance(e, Text))) for step in steps(text, **mute)
     ]
 
 

@@ -77,9 +77,9 @@ def test_close_releases_what_is_held_and_ends() -> None:
     parser = Parser()
     parser.feed("a ###:")
 
-    assert "###:" == parser.held
+    assert "###:" == parser.pending
     assert [Text("###:")] == parser.close()
-    assert "" == parser.held
+    assert "" == parser.pending
     assert [] == parser.close()
 
 
@@ -109,7 +109,7 @@ def test_reset_begins_a_new_turn(text: str, closed: bool, options: dict[str, Any
     parser.reset()
     parser.reset()
 
-    assert ("", [], [], False) == (parser.held, parser.calls, parser.errors, parser.stopped)
+    assert ("", [], [], False) == (parser.pending, parser.calls, parser.errors, parser.stopped)
     following = f"<think>a</think> {F} b ###"
     assert coalesce(parse(following, **options).events) == coalesce(parser.feed(following) + parser.close())
 

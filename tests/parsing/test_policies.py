@@ -154,7 +154,7 @@ def test_stop_decides_at_the_first_character_that_begins_no_call(able: str, deci
         stopped.append(parser.stopped)
 
     assert [False, True] == stopped
-    assert "" == parser.held
+    assert "" == parser.pending
 
 
 def test_a_parser_that_has_stopped_holds_nothing() -> None:
@@ -163,7 +163,7 @@ def test_a_parser_that_has_stopped_holds_nothing() -> None:
     parser.feed('###:{"name":"f"} and ###')
 
     assert parser.stopped
-    assert "" == parser.held
+    assert "" == parser.pending
 
 
 # trim

@@ -179,7 +179,7 @@ def test_each_stretch_has_its_own_warning() -> None:
 
 def test_reasoning_is_shown_as_it_comes() -> None:
     """Only what can still close it is held back."""
-    told = [(step.held, brief(step.new)) for step in steps("<think>a</b</think>c")]
+    told = [(step.pending, brief(step.new)) for step in steps("<think>a</b</think>c")]
     shown = [held for held, _ in told]
 
     assert ["<", "<t", "<th", "<thi", "<thin", "<think", "", "", "<", "</", ""] == shown[:11]

@@ -168,7 +168,7 @@ def test_text_is_released_at_the_character_that_decides(text: str, decides: str)
 
     assert decides == text[at]
     assert [text[: at + 1]] == brief([*steps(text)][at].new)
-    assert "" == [*steps(text)][at].held
+    assert "" == [*steps(text)][at].pending
 
 
 def test_indentation_is_shown_immediately() -> None:
@@ -180,7 +180,7 @@ def test_indentation_is_shown_immediately() -> None:
 
 def test_the_line_end_commits() -> None:
     """Before it there is a candidate; from it on, the interface knows that a call is being written."""
-    told = [(step.delta, len(step.new), step.held) for step in steps("~~~tool_call \r\n")]
+    told = [(step.delta, len(step.new), step.pending) for step in steps("~~~tool_call \r\n")]
 
     assert ("\n", 1, "") == told[-1]
     assert ("\r", 0, "~~~tool_call \r") == told[-2]

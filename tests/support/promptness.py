@@ -40,11 +40,11 @@ def assert_steps_prompt(read: Iterable[FeedStep], **options: Any) -> None:
         found += new
         said += sum(len(piece.text) for piece in new)
         behind = step.fed[said:]
-        pending = behind.removesuffix(step.held)
-        assert behind == pending + step.held
-        assert len(step.held) < LONGEST_MARKER
-        if step.held:
-            assert _may_be_held(step.held, found, pending, options), f"held for nothing: {step.held!r}"
+        pending = behind.removesuffix(step.pending)
+        assert behind == pending + step.pending
+        assert len(step.pending) < LONGEST_MARKER
+        if step.pending:
+            assert _may_be_held(step.pending, found, pending, options), f"held for nothing: {step.pending!r}"
         elif pending and transparent:
             assert _is_hidden(pending, step.events, options), f"neither shown nor held: {pending!r}"
         if len(step.delta) == 1 and announced:

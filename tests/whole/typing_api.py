@@ -222,7 +222,7 @@ def read(deltas: Sequence[str]) -> ParseResult:
     assert_type(parser.close(), list[UIEvent])
     assert_type(parser.calls, list[ToolCall])
     assert_type(parser.errors, list[Error])
-    assert_type(parser.held, str)
+    assert_type(parser.pending, str)
     Parser("auto", call_deltas=True, reasoning="anywhere", limits=Limits(call=1_000))
     Parser(["hash_marker", tilde_fence(in_code="call")], in_reasoning=True)
     Parser((), None, False, True)
