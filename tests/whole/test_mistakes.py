@@ -97,7 +97,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: ToolStream(sources.text("a"), tools=[DEFINITION]),
         *(TypeError, "Write `tool(function, name=…, parameters=SCHEMA)`"),
     ),
-    "bytes as a text": (lambda: parse(b"abc"), TypeError, "and not bytes: decode bytes, or let `streamtools.sources`"),  # type: ignore[arg-type]
+    "bytes as a text": (lambda: parse(b"abc"), TypeError, "got bytes: decode bytes, or let `streamtools.sources`"),  # type: ignore[arg-type]
     "bytes as a delta": (lambda: parse([b"abc"]), TypeError, "a delta must be a str, got bytes: decode bytes"),  # type: ignore[list-item]
     "nothing as a delta": (lambda: Parser().feed(None), TypeError, "a delta must be a str, got NoneType"),  # type: ignore[arg-type]
     "a request that was not awaited": (lambda: sources.openai(create()), UnreadableSource, "await it first"),
