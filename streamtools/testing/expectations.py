@@ -173,7 +173,7 @@ class _Row(NamedTuple):
 
 def _align(expected: Sequence[Any], actual: Sequence[Event]) -> list[_Row]:
     """Return both side by side. The part between two `...` is aligned with the first events that match it."""
-    gaps = [at for at, each in enumerate(expected) if each is ...]
+    gaps = [index for index, item in enumerate(expected) if item is ...]
     if not gaps:
         return _compare(expected, actual)
     rows = _compare(expected[: gaps[0]], actual[: gaps[0]])
