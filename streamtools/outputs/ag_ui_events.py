@@ -23,7 +23,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.events import Done, Error, Partial
-from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, OpenCall
+from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall
 from streamtools.outputs.signatures import Signature, call_signature
 from streamtools.outputs.sse import encode_part, present, to_json
 
@@ -114,7 +114,7 @@ class AGUIEncoder(FrontEndEncoder):
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
         return encode_part("TOOL_CALL_ARGS", toolCallId=call_id, delta=text)
 
-    def _write_call(self, call: ToolCall, open_call: OpenCall) -> bytes:
+    def _write_call(self, call: ToolCall, open_call: SentCall) -> bytes:
         written = b"" if open_call.has_deltas else self._write_call_delta(call.id, to_json(call.arguments).decode())
         written += self._write_signature("tool-call", call.id, call_signature(call, self._provider_format))
         return written + encode_part("TOOL_CALL_END", toolCallId=call.id)
@@ -150,13 +150,13 @@ class AGUIEncoder(FrontEndEncoder):
         pointer = "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in (self._state, *path))
         return encode_part("STATE_DELTA", delta=[{"op": op, "path": pointer, "value": value}])
 
-    def _write_progress(self, open_call: OpenCall, data: Any) -> bytes:
+    def _write_progress(self, open_call: SentCall, data: Any) -> bytes:
         return encode_part("CUSTOM", name="tool-progress", value={"toolCallId": open_call.id, "progress": data})
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
         return self._write_tool_message(call.id, result if isinstance(result, str) else to_json(result).decode())
 
-    def _write_call_error(self, error: Error, open_call: OpenCall | None) -> bytes:
+    def _write_call_error(self, error: Error, open_call: SentCall | None) -> bytes:
         assert error.call_id is not None
         written = b""
         if open_call is None:

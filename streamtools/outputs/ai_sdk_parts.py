@@ -27,7 +27,7 @@ from typing import Any, Literal, TypeAlias
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, check_word
 from streamtools.events import Call, Done, Error, Partial, Start, UIEvent, Usage
-from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, OpenCall
+from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall
 from streamtools.outputs.signatures import Signature, call_signature
 from streamtools.outputs.sse import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
 
@@ -120,7 +120,7 @@ class AISDKEncoder(FrontEndEncoder):
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
         return encode_part("tool-input-delta", toolCallId=call_id, inputTextDelta=text)
 
-    def _write_call(self, call: ToolCall, open_call: OpenCall) -> bytes:
+    def _write_call(self, call: ToolCall, open_call: SentCall) -> bytes:
         signature = call_signature(call, self._provider_format)
         return encode_part(
             "tool-input-available",
@@ -153,7 +153,7 @@ class AISDKEncoder(FrontEndEncoder):
         data = {"path": partial.path, "value": partial.value, "complete": partial.complete}
         return encode_part("data-partial", data=data, transient=True)  # for `onData`; the message has the text
 
-    def _write_progress(self, open_call: OpenCall, data: Any) -> bytes:
+    def _write_progress(self, open_call: SentCall, data: Any) -> bytes:
         if self._preliminary:
             return self._write_output(open_call.id, open_call.name, output=data, preliminary=True)
         reported = {"toolCallId": open_call.id, "progress": data}
@@ -162,7 +162,7 @@ class AISDKEncoder(FrontEndEncoder):
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
         return self._write_output(call.id, call.name, output=result)
 
-    def _write_call_error(self, error: Error, open_call: OpenCall | None) -> bytes:
+    def _write_call_error(self, error: Error, open_call: SentCall | None) -> bytes:
         if open_call is not None and open_call.complete:
             if error.code is Code.TOOL_DENIED and not open_call.allowed and self._target > 5:
                 if open_call.id in self._questions:

@@ -33,7 +33,7 @@ UNNAMED = "unknown"
 
 
 @dataclass
-class OpenCall:
+class SentCall:
     """A call that has not ended, as the reader knows it."""
 
     id: str
@@ -74,7 +74,7 @@ class FrontEndEncoder(ABC):
         self._channel: Channel | None = None  # of the open block
         self._blocks = 0
         self._white_space: dict[Channel, str] = {}  # waits for a visible character
-        self._calls: dict[str, OpenCall] = {}
+        self._calls: dict[str, SentCall] = {}
         self._known_calls = {known_calls} if isinstance(known_calls, str) else set(known_calls)
         self._questions: dict[str, events.ApprovalRequested] = {}
         self._failure: events.Error | None = None
@@ -205,7 +205,7 @@ class FrontEndEncoder(ABC):
         if call_id in self._calls:
             return b""
         written = self._begin() + self._end_block()
-        self._calls[call_id] = OpenCall(call_id, name)
+        self._calls[call_id] = SentCall(call_id, name)
         return written + self._write_call_start(call_id, name)
 
     def _add_to_call(self, call_id: str, text: str) -> bytes:
@@ -221,7 +221,7 @@ class FrontEndEncoder(ABC):
         if open_call is not None and open_call.complete:
             return b""
         if call.id in self._known_calls:
-            self._calls[call.id] = OpenCall(call.id, call.name, complete=True)
+            self._calls[call.id] = SentCall(call.id, call.name, complete=True)
             return self._begin()
         written = self._start_call(call.id, call.name)
         open_call = self._calls[call.id]
@@ -232,7 +232,7 @@ class FrontEndEncoder(ABC):
         assert error.call_id is not None
         open_call = self._calls.pop(error.call_id, None)
         if open_call is None and error.call is not None and error.call_id in self._known_calls:
-            open_call = OpenCall(error.call_id, error.call.name, complete=True)
+            open_call = SentCall(error.call_id, error.call.name, complete=True)
         written = self._begin() + (self._end_block() if open_call is None else b"")
         return written + self._write_call_error(error, open_call)
 
@@ -281,7 +281,7 @@ class FrontEndEncoder(ABC):
     def _write_call_delta(self, call_id: str, text: str) -> bytes: ...
 
     @abstractmethod
-    def _write_call(self, call: ToolCall, open_call: OpenCall) -> bytes:
+    def _write_call(self, call: ToolCall, open_call: SentCall) -> bytes:
         """Return the rest of a call that has started."""
 
     def _write_question(self, call: ToolCall) -> bytes:
@@ -301,13 +301,13 @@ class FrontEndEncoder(ABC):
         return b""
 
     @abstractmethod
-    def _write_progress(self, open_call: OpenCall, data: Any) -> bytes: ...
+    def _write_progress(self, open_call: SentCall, data: Any) -> bytes: ...
 
     @abstractmethod
     def _write_result(self, call: ToolCall, result: Any) -> bytes: ...
 
     @abstractmethod
-    def _write_call_error(self, error: events.Error, open_call: OpenCall | None) -> bytes:
+    def _write_call_error(self, error: events.Error, open_call: SentCall | None) -> bytes:
         """Return the end of a call without a result. `open_call` is None if the reader does not know the call."""
 
     def _write_usage(self, usage: events.Usage) -> bytes:
