@@ -192,10 +192,6 @@ async def test_runs() -> None:
             assert 204 == (await client.delete(f"/chat/{run}")).status_code
             rest = read_frames(await response.aread())
         assert seen + rest == read_frames((await client.get(f"/chat/{run}")).content)
-        assert seen + rest == (await client.get(f"/chat/{run}/stream")).json()
-        assert 404 == (await client.get(f"/chat/{run}/stream", headers=BOB)).status_code
-        refused = await client.put(f"/chat/{run}/stream")
-        assert (405, {"GET", "HEAD"}) == (refused.status_code, {*refused.headers["allow"].split(", ")})
     assert "cancelled" == rest[-1]["reason"]
 
 
