@@ -1,4 +1,4 @@
-"""What a terminal shows: the few sequences that the transcript writes, and a fault for any other."""
+"""A terminal screen that obeys the few escape sequences that the transcript writes, and rejects all others."""
 
 from __future__ import annotations
 
@@ -10,31 +10,21 @@ _PIECE = re.compile(r"\x1b\[(\??[0-9;]*)([A-Za-z])|[\s\S]")
 
 
 class Screen:
-    """A terminal of so many columns and rows. `rows` are all of them from the first, those that are scrolled away too.
-
-    `altered` are those of them of which a character that could be read has been replaced by another, or erased.
-    """
+    """A screen of `width` columns and `height` rows. `rows` also has the rows that are scrolled away."""
 
     def __init__(self, width: int, height: int) -> None:
         self._width, self._height = width, height
         self._cells: list[list[str]] = [[]]
         self._row = self._column = 0
-        self.altered: set[int] = set()
 
     @property
     def rows(self) -> list[str]:
-        """What is written in each row."""
+        """The text of each row."""
         return ["".join(row) for row in self._cells]
 
     def feed(self, written: str) -> None:
-        """Obey what is written."""
-        first = max(0, len(self._cells) - self._height)  # those above cannot be reached
-        before = ["".join(row) for row in self._cells[first:]]
         for piece in _PIECE.finditer(written.replace("\r\n", "\n")):
             self._obey(piece[0], piece[1], piece[2])
-        for number, row in enumerate(before, first):
-            if number >= len(self._cells) or not "".join(self._cells[number]).startswith(row):
-                self.altered.add(number)
 
     def _obey(self, text: str, count: str | None, code: str | None) -> None:
         match code:
