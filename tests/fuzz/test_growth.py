@@ -133,7 +133,7 @@ def open_calls_are_read_again(patch: pytest.MonkeyPatch) -> None:
             if not text.startswith("{") or native_calls.is_cut(text):
                 call.fault = call.fault or Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
 
-    patch.setattr(NativeCalls, "lose", lose)
+    patch.setattr(NativeCalls, "mark_gap", lose)
 
 
 def _end_doubtful(calls: dict[Any, OpenCall], place: object, events: list[SourceEvent]) -> None:
