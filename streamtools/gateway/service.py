@@ -101,11 +101,11 @@ def app(
     The `options` are parameters of `Rewrite`; `api` is its `upstream`. An existing `rewrite` replaces them. `key` is
     sent to the upstream instead of the client's key. Clients then have to send `client_key`, which is never passed on.
     Without it only clients on this machine are answered. `hosts` are the names of the gateway besides `localhost` and
-    IP addresses. Pages of other `origins` may send requests. `record` is the path of a recording, without keys, of the
-    upstream's requests and answers. `max_body` limits the bytes of a request, `max_running` the requests at a time.
-    `timeout` limits the silence of the upstream in seconds, and `longest` a whole answer. `keep_alive` and
-    `send_timeout` are those of `event_stream_response`. `drain` is the time that answers get when the server ends.
-    Raises ValueError for a value that is not allowed, and OSError for a recording that cannot be written.
+    IP addresses. Pages of other `origins` may send requests. `record` is the path of a recording of the upstream's
+    answers, without keys and without the bodies of requests. `max_body` limits the bytes of a request, `max_running`
+    the requests at a time. `timeout` limits the silence of the upstream in seconds, and `longest` a whole answer.
+    `keep_alive` and `send_timeout` are those of `event_stream_response`. `drain` is the time that answers get when the
+    server ends. Raises ValueError for a value that is not allowed, and OSError for a recording that cannot be written.
     """
     rewrite = rewrite or Rewrite(upstream=api, **options)
     url = httpx.URL(upstream)
