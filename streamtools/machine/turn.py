@@ -98,8 +98,8 @@ class Turn:
 
     def feed_text(self, text: str) -> list[UIEvent]:
         """Read a delta of text."""
-        self._room -= len(text)
-        if self._room >= 0 or self._begin_block():
+        self._room = room = self._room - len(text)
+        if room >= 0 or self._begin_block():
             self._deltas.append(text)
         parse = self._parse  # as a local variable: a method call looks the attribute up in the class first
         return parse(text)
