@@ -275,15 +275,15 @@ class ReasoningText:
         """Read text. Returns the text after the closing tag, or from a run of calls on, or None."""
         text, pending, rest = self.pending + delta, "", None
         if self._opening is not None:
-            behind = self._opening.match(text, 0, ended)
-            if behind is None:
+            tag_end = self._opening.match(text, 0, ended)
+            if tag_end is None:
                 self.pending = text
                 return None
-            self._opening, self._opened = None, behind is not False
-            self.leaves = self._closing.leaves if self._watch is None and not behind else always
-            if behind and self._keep_markup:
-                self._output.add(Markup, text[:behind])
-            text = text[behind or 0 :]
+            self._opening, self._opened = None, tag_end is not False
+            self.leaves = self._closing.leaves if self._watch is None and not tag_end else always
+            if tag_end and self._keep_markup:
+                self._output.add(Markup, text[:tag_end])
+            text = text[tag_end or 0 :]
         if self._opened and text:
             self._opened = False
             self.leaves = self._closing.leaves if self._watch is None else always
