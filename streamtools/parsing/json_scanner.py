@@ -66,38 +66,6 @@ OPEN, ENDED, BROKEN, DEEP, LINE = ScanState  # an attribute of an enumeration is
 class JsonScanner:
     """Scans one JSON object or array, for every cut of its text."""
 
-    __slots__ = (
-        "_beyond",
-        "_calls",
-        "_escape",
-        "_expects",
-        "_field",
-        "_first",
-        "_has_arguments",
-        "_inside",
-        "_leaves",
-        "_limit",
-        "_lines",
-        "_named",
-        "_numeric",
-        "_patterns",
-        "_stack",
-        "_word",
-        "escaped",
-        "facts",
-        "in_string",
-        "kept",
-        "key",
-        "leaves",
-        "members",
-        "outer",
-        "over_line",
-        "passes",
-        "string_begin",
-        "want",
-        "wanted_depth",
-    )
-
     def __init__(self, *, depth: int, lines: bool = False) -> None:
         """Allow `depth` levels of nesting. With `lines`, return at line feeds in strings."""
         self._limit, self._lines = depth, lines
@@ -446,8 +414,6 @@ class JsonScanner:
 
 class Arguments(JsonScanner):
     """Scans the arguments of a call whose name stands elsewhere: a JSON object, or a string that holds one."""
-
-    __slots__ = ()
 
     def begin_value(self, first: str, depth: int, place: int) -> bool:
         """Record the object or the string. Other values are not arguments."""

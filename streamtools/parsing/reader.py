@@ -142,26 +142,6 @@ class Reader:
     a limit, only the end of the text is kept, and the grammar goes on only to find the end of the span.
     """
 
-    __slots__ = (
-        "_limit",
-        "_max_received",
-        "_previous",
-        "_skipped_from",
-        "at",
-        "base",
-        "before_closing",
-        "ended",
-        "kept_from",
-        "leaves",
-        "marker",
-        "parts",
-        "room",
-        "stores",
-        "take",
-        "text",
-        "waits",
-    )
-
     def __init__(self, marker: str, limit: int) -> None:
         """Begin after `marker`. At most `limit` characters are kept, but always the marker."""
         self.marker = marker

@@ -48,19 +48,6 @@ _milestone = re.compile(r'\\(?:.|\Z)|\n[ \t\r]{0,256}(?:(\n)|(\Z))|[\n"{}\[\]]',
 class Span(Reader):
     """A hidden section of text, read by the grammar of one dialect: its text, and the calls in it."""
 
-    __slots__ = (
-        "_broken",
-        "_output",
-        "_state",
-        "call_id",
-        "calls",
-        "declared",
-        "depth",
-        "finished",
-        "scanner",
-        "several_lines",
-    )
-
     def __init__(
         self,
         marker: str,
