@@ -1,4 +1,4 @@
-"""Test a backend that streams: replayed recordings, expected events, and laws for custom dialects, ledgers and logs.
+"""Test a backend that streams: replayed recordings, expected events, and laws for custom dialects.
 
 Installing streamtools gives pytest the fixture and the marker `recording`. This package is what tests import. It needs
 the extra `test` (pytest and hypothesis), which is imported when it is used.
@@ -9,8 +9,6 @@ from __future__ import annotations
 from streamtools.testing.expectations import Expected, assert_events, read_events
 from streamtools.testing.fixture import RecordingFixture, every_cut
 from streamtools.testing.laws import assert_laws
-from streamtools.testing.ledger_laws import assert_ledger_laws
-from streamtools.testing.log_laws import assert_log_laws
 from streamtools.testing.network import NetworkBlocked
 
 __all__ = [
@@ -19,8 +17,6 @@ __all__ = [
     "RecordingFixture",
     "assert_events",
     "assert_laws",
-    "assert_ledger_laws",
-    "assert_log_laws",
     "every_cut",
     "read_events",
 ]

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
+from conformance.log_laws import assert_log_laws
 from streamtools import ApprovalOptions, ToolStream, chat
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import DecisionRefused, RunNotFound, TooManyRuns
@@ -18,7 +19,6 @@ from streamtools.events import Done, ProviderCompleted, Text, UIEvent
 from streamtools.outputs import validate
 from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
 from streamtools.serving.memory_log import MemoryReader
-from streamtools.testing import assert_log_laws
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
 from tests.support.approvals import ANN, QUESTION, Bank, calls

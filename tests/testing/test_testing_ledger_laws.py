@@ -11,8 +11,8 @@ import anyio.lowlevel
 import pytest
 from msgspec.structs import replace
 
+from conformance.ledger_laws import assert_ledger_laws
 from streamtools.calls import ToolCall
-from streamtools.testing import assert_ledger_laws
 from streamtools.tools import Claim, Entry, MemoryLedger, ToolOutcome
 from streamtools.tools.ledger import NO_LEASE, call_key
 from tests.support.cases import together

@@ -21,11 +21,10 @@ from typing import Any
 import pytest
 import structlog.testing
 
+from conformance.ledger_laws import MakeLedger, assert_ledger_laws
 from streamtools import RunnerOptions, Tool, ToolError, ToolOutcome, ToolStream, sources, tool
 from streamtools.calls import ToolCall
 from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
-from streamtools.testing import assert_ledger_laws
-from streamtools.testing.ledger_laws import MakeLedger
 from streamtools.tools import CallLedger, Claim, MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger
 from streamtools.tools.ledger import NO_LEASE, Entry
 from tests.support.cases import cases

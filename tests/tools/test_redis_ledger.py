@@ -11,12 +11,13 @@ from typing import Any
 import anyio
 import pytest
 
+from conformance.ledger_laws import assert_ledger_laws
+from conformance.log_laws import assert_log_laws
 from streamtools import RunnerOptions, ToolStream
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, ClosedError
 from streamtools.events import NativeToolCall, ProviderCompleted
 from streamtools.runs import RedisStore, Runs
-from streamtools.testing import assert_ledger_laws, assert_log_laws
 from streamtools.tools import Claim, RedisLedger
 from streamtools.tools.at_most_once import DRIVEN_RUN
 from streamtools.tools.redis_client import open_client

@@ -80,7 +80,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "apps": (),
     "testing": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine"),
-        *("recording", "recording.event_replay", "runs"),
+        *("recording", "recording.event_replay"),
     },
     # the doors
     "__init__": {
@@ -128,7 +128,7 @@ MAY_USE: dict[str, Collection[str]] = {
         *("anyio", "httpx", "httpx_sse", "msgspec", "structlog", "uvicorn"),
         *("markdown_it", "prompt_toolkit", "rich"),
     },
-    "testing": {"anyio", "httpx", "hypothesis", "msgspec", "pytest"},
+    "testing": {"httpx", "hypothesis", "msgspec", "pytest"},
     "__init__": (),
     "__main__": (),
 }

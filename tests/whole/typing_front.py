@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
+from conformance.ledger_laws import assert_ledger_laws
 from streamtools import (
     ApprovalOptions,
     RunnerOptions,
@@ -36,7 +37,7 @@ from streamtools.history import Message, read_messages, write_messages
 from streamtools.outputs import asgi
 from streamtools.recording import RecordingTransport, ReplayTransport, VirtualClock, record
 from streamtools.runs import Attachment, MemoryEventLog, Run, Runs
-from streamtools.testing import assert_events, assert_laws, assert_ledger_laws, read_events
+from streamtools.testing import assert_events, assert_laws, read_events
 from streamtools.tools import (
     Answer,
     Approve,

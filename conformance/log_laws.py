@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
 
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, Start, Text, UIEvent, Warning
-
-if TYPE_CHECKING:
-    from streamtools.runs import EventLog
+from streamtools.runs import EventLog
 
 _TIMEOUT_S = 30.0  # a log that has lost an event would wait forever
 _KEY = "ann/run%201"
