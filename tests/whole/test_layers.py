@@ -111,7 +111,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "machine": {"msgspec"},
     "history": {"msgspec"},
     "stream": {"anyio", "msgspec"},
-    "conversation.models": {"anyio", "botocore", "httpx", "msgspec"},
+    "conversation.models": {"anyio", "botocore", "httpx", "msgspec", "tenacity"},
     "conversation": {"anyio", "msgspec"},
     "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},

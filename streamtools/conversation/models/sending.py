@@ -11,7 +11,6 @@ the first byte, and a silence of that length after it is a dead connection. Each
 from __future__ import annotations
 
 import math
-import random
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -25,6 +24,7 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 import anyio.to_thread
 import msgspec
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_exponential, wait_random
 
 from streamtools import observing
 from streamtools.errors import StreamToolsError
@@ -196,12 +196,15 @@ class Sending:
         await self._close()
 
     async def _send(self) -> ModelResponse | SourceError:
-        attempt = await self._attempt()
-        for number in range(1, self._request.retries + 1):
-            if not attempt.may_retry:
-                break
-            await self._wait_to_retry(attempt, number)
-            attempt = await self._attempt()
+        retrying = AsyncRetrying(
+            sleep=anyio.sleep,
+            stop=stop_after_attempt(1 + self._request.retries),
+            wait=_wait_before_retry,
+            retry=retry_if_result(lambda attempt: attempt.may_retry),
+            before_sleep=self._before_retry,
+            retry_error_callback=_attempt_of,
+        )
+        attempt: Attempt = await retrying(self._attempt)
         answer, whole = attempt.answer, self._request.whole
         if whole is not None and isinstance(answer, ModelResponse) and answer.status_code in _RESPONSE_UNKNOWN:
             log.info("whole_history_sent", status=answer.status_code)
@@ -265,17 +268,14 @@ class Sending:
         message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(self._request.url)
         return SourceError(message, status=response.status_code, url=url)
 
-    async def _wait_to_retry(self, failed: Attempt, number: int) -> None:
-        """Close the response of a failed attempt, and wait before the next."""
-        wait = failed.retry_after
-        if wait is None:
-            wait = min(BACKOFF * 2 ** (number - 1), LONGEST_BACKOFF) + random.uniform(0, BACKOFF)  # noqa: S311  # no secret
-        status = failed.answer.status_code if isinstance(failed.answer, ModelResponse) else None
-        log.info("request_sent_again", attempt=number, status=status, wait=round(wait, 3))
+    async def _before_retry(self, state: RetryCallState) -> None:
+        """Close the response of a failed attempt."""
+        answer = _attempt_of(state).answer
+        status = answer.status_code if isinstance(answer, ModelResponse) else None
+        log.info("request_sent_again", attempt=state.attempt_number, status=status, wait=round(state.upcoming_sleep, 3))
         if (observed := observing.observed_run()) is not None:
             observed.request_retried()
         await self._drop_response()
-        await anyio.sleep(wait)
 
     async def _drop_response(self) -> None:
         response, self._response = self._response, None
@@ -303,6 +303,19 @@ def _ssl_context() -> Any:
     import httpx
 
     return httpx.create_ssl_context()
+
+
+def _attempt_of(state: RetryCallState) -> Attempt:
+    assert state.outcome is not None
+    attempt: Attempt = state.outcome.result()
+    return attempt
+
+
+def _wait_before_retry(state: RetryCallState) -> float:
+    if (retry_after := _attempt_of(state).retry_after) is not None:
+        return retry_after
+    backoff = wait_exponential(multiplier=BACKOFF, max=LONGEST_BACKOFF) + wait_random(max=BACKOFF)
+    return backoff(state)
 
 
 def _refused(response: ModelResponse) -> Attempt:
