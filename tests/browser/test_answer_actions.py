@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-import anyio
 import pytest
 
-from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect
-from tests.browser.test_looks import faults
 from tests.support.answering import calling, delta, saying
 from tests.support.loopback import Loopback
-from tests.support.talks import says
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
@@ -94,41 +88,3 @@ async def test_it_says_which_tools_may_run_again(browsing: Browsing) -> None:
     await expect(page.locator(".answer")).to_contain_text("Done.")
     await ended(page)
     assert 5 == len(browsing.provider.requests)
-
-
-async def test_how_fast_it_was_and_what_there_is(browsing: Browsing) -> None:
-    """The first screen names the tools; an answer that was seen from its question on, its times."""
-    page = await browsing.open(answerer=RecordedAnswers(speed=1))
-    await expect(page.locator("#tools")).to_contain_text("send_postcard")
-    assert [] == await faults(page)
-    await page.get_by_role("button", name="three hashes").first.click()
-    await ended(page)
-    await expect(page.locator(".doings")).to_contain_text("first text after")
-
-
-async def test_how_many_tokens_a_second(browsing: Browsing) -> None:
-    """From the first text on."""
-    go = anyio.Event()
-    page = await browsing.open(says("One", go, " two.", usage=(5, 300)))
-    await ask(page, "Hi")
-    await expect(page.locator(".answer")).to_contain_text("One")
-    go.set()
-    await ended(page)
-    await expect(page.locator(".doings")).to_contain_text(re.compile(r"s · first text after .* · \d+ tokens a second"))
-    await expect(page.locator(".meta")).to_have_text("5 tokens in, 300 out")
-
-
-async def test_a_button_leads_back_to_the_latest_text(browsing: Browsing) -> None:
-    go = anyio.Event()
-    lines = [f"line {number}\n\n" for number in range(100)]
-    page = await browsing.open(saying(*lines, go, "end"), viewport={"width": 800, "height": 500})
-    await ask(page, "Hi")
-    await expect(page.get_by_text("line 99", exact=True)).to_be_in_viewport()
-    await page.locator("#talk").hover()
-    await page.mouse.wheel(0, -2000)
-    await page.get_by_role("button", name="Jump to latest").click()
-    await expect(page.get_by_text("line 99", exact=True)).to_be_in_viewport()
-    await expect(page.locator("#latest")).to_be_hidden()
-    go.set()
-    await ended(page)
-    assert [] == await faults(page)

@@ -9,7 +9,7 @@ import pytest
 from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from streamtools.recording import ExchangeHead, RecordingWriter
 from tests.browser.conftest import Browsing
-from tests.browser.looking import ended, expect
+from tests.browser.looking import expect
 from tests.browser.test_hostile import SCRIPTS
 from tests.browser.test_looks import faults
 from tests.support.answering import END, delta
@@ -43,39 +43,6 @@ async def test_one_goes_through_the_steps(browsing: Browsing) -> None:
     await page.locator("#of").select_option("quoted-markers")
     await expect(page.locator("#about")).to_contain_text("3 near misses")
     await expect(page.locator("#written .in-near").first).to_have_text("~~~tool_call")
-
-
-async def test_it_plays(browsing: Browsing) -> None:
-    """From the beginning to the end, at a speed, and stops where it is told to."""
-    page = await browsing.open(answerer=RecordedAnswers(speed=0))
-    await page.goto(f"{browsing.server.url}/debugger?of=cut-call")
-    await expect(page.locator("#play")).to_have_text("Play")
-    await page.locator("#speed").select_option("0.1")
-    await page.locator("#play").click()
-    await expect(page.locator("#play")).to_have_text("Pause")
-    await expect(page.locator("#shown .ending")).to_have_count(0)
-    await page.locator("#speed").select_option("4")
-    await expect(page.locator("#shown .ending")).to_contain_text("cut off")
-    await expect(page.locator("#play")).to_have_text("Play")
-    await page.locator("#speed").select_option("0.1")
-    await page.locator("body").press("Space")
-    await expect(page.locator("#shown .ending")).to_have_count(0)
-    await page.locator("body").press("Space")
-    await expect(page.locator("#play")).to_have_text("Play")
-
-
-async def test_an_answer_of_the_page_leads_there(browsing: Browsing) -> None:
-    """Its bytes, if they were recorded; else the debugger says so."""
-    page = await browsing.open(answerer=RecordedAnswers(speed=0))
-    await page.get_by_role("button", name="three hashes").first.click()
-    await ended(page)
-    await page.get_by_role("link", name="Bytes and events").click()
-    await expect(page.locator("#of")).to_contain_text("this answer")
-    await expect(page.locator("#about")).to_contain_text("hash_marker")
-    browsing.faults.clear()
-    await page.goto(f"{browsing.server.url}/debugger?of=nothing")
-    await expect(page.locator("#banner")).to_have_text("This run does not exist.")
-    browsing.faults[:] = [each for each in browsing.faults if "404" not in each]
 
 
 async def test_each_mark_is_looked_at_a_few_times(browsing: Browsing) -> None:

@@ -15,7 +15,7 @@ from tests.browser.front_ends import FrontEnd, Kind, opened
 from tests.browser.looking import expect
 from tests.support.chat_chunks import chunk
 from tests.support.loopback import Loopback
-from tests.support.talks import calls, ends, native, refuses, says
+from tests.support.talks import ends, native, refuses, says
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
@@ -28,28 +28,6 @@ Open: TypeAlias = Callable[..., AbstractAsyncContextManager[FrontEnd]]
 def open(request: pytest.FixtureRequest, chromium: Any, pages: dict[Kind, Path]) -> Open:
     """What opens a page, given the answers of a model."""
     return partial(opened, chromium, pages, request.param)
-
-
-async def test_text(open: Open) -> None:
-    """It is seen as it comes."""
-    goes_on = anyio.Event()
-    async with open(says("Hello, ", goes_on, "Ann.")) as front:
-        await front.ask("Hi")
-        await front.sees("Hello,")
-        goes_on.set()
-        await front.ended("Hello, Ann.")
-        assert [] == front.faults
-
-
-async def test_three_turns(open: Open) -> None:
-    """All stay there, and the model is told those before."""
-    async with open(says("One."), says("Two."), says("Three.")) as front:
-        for question, answer in (("A?", "One."), ("B?", "Two."), ("C?", "Three.")):
-            await front.ask(question)
-            await front.ended(answer)
-        await front.sees("A?", "One.", "B?", "Two.", "C?")
-        assert ["A?", "One.", "B?", "Two.", "C?"] == [said for _, said in front.told()]
-        assert [] == front.faults
 
 
 async def test_reasoning(open: Open) -> None:
@@ -74,29 +52,6 @@ async def test_input_grows(open: Open) -> None:
         goes_on.set()
         await front.asked()
         await expect(front.page.locator(".call")).to_contain_text("Ann Milton")
-        assert [] == front.faults
-
-
-@pytest.mark.parametrize(("button", "told"), [("Approve", "paid 50 to Ann"), ("Deny", "was denied: too much")])
-async def test_approval(open: Open, button: str, told: str) -> None:
-    """What comes of the call is seen, and the model goes on."""
-    async with open(calls(PAY), says("So be it.")) as front:
-        await front.ask("Pay.")
-        await front.click(button)
-        await front.ended("So be it.")
-        await expect(front.page.locator(".call")).to_contain_text(told)
-        assert told in front.told()[-1][1]
-        assert [] == front.faults
-
-
-async def test_a_tool_of_the_page(open: Open) -> None:
-    """The user carries it out."""
-    async with open(calls(("pick_date", {"title": "Departure"})), says("In March.")) as front:
-        await front.ask("When?")
-        await front.click("Pick")
-        await front.ended("In March.")
-        await front.sees("2027-03-01")
-        assert ("tool", "2027-03-01") == front.told()[-1]
         assert [] == front.faults
 
 
@@ -138,16 +93,4 @@ async def test_the_page_is_loaded_anew(open: Open) -> None:
         await front.ask("Thanks!")
         await front.ended("You are welcome.")
         assert ["How warm?", "It is warm.", "Thanks!"] == [said for _, said in front.told()]
-        assert [] == front.faults
-
-
-async def test_a_malformed_call(open: Open) -> None:
-    """It is seen as a failure, with what the model wrote; what the page sends of it later can be read."""
-    async with open(calls(("pay", '{"to": "An')), says("I could not."), says("You are welcome.")) as front:
-        await front.ask("Pay.")
-        await front.ended("I could not.")
-        await expect(front.page.locator(".call")).to_contain_text("the arguments break off")
-        await front.ask("Thanks!")
-        await front.ended("You are welcome.")
-        assert ["I could not.", "Thanks!"] == [said for _, said in front.told()][-2:]
         assert [] == front.faults

@@ -8,8 +8,7 @@ import pytest
 
 from tests.browser.conftest import Browsing
 from tests.browser.looking import ask, ended, expect
-from tests.support.answering import END, calling, delta, saying
-from tests.support.loopback import Loopback
+from tests.support.answering import calling, saying
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
@@ -165,17 +164,6 @@ async def test_what_is_small_and_would_become_large_is_text(browsing: Browsing, 
     await expect(page.locator(".answer").nth(1).locator(".prose")).to_have_text("Short.")
 
 
-async def test_a_table_is_a_table(browsing: Browsing) -> None:
-    """Also one with rows that are short, if it is small, and a large one that is full."""
-    large = "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 500
-    page = await browsing.open(saying("| a | b | c |\n|---|---|---|\n| 1 |\n| 2 |\n\n" + large))
-    await ask(page, "Hi")
-    await ended(page)
-
-    await expect(page.locator("table")).to_have_count(2)
-    await expect(page.locator("td")).to_have_count(6 + 1000)
-
-
 async def test_what_is_approved_is_shown_to_the_last_digit(browsing: Browsing) -> None:
     """Numbers that a script would round are written as the call has them: asked for, unfolded, and as an event."""
     page = await browsing.open(saying(calling("pay", to="Ann", amount=12345678901234567891)), saying("Paid."))
@@ -192,17 +180,3 @@ async def test_what_is_approved_is_shown_to_the_last_digit(browsing: Browsing) -
     event = page.locator("#events details[data-type=approval-requested]")
     await event.locator("summary").click()
     await expect(event.locator("pre")).to_contain_text('"amount": 12345678901234567891')
-
-
-async def test_thousands_of_parts_that_come_at_once_are_shown(browsing: Browsing) -> None:
-    """Each is made once, also where all of them come before the next frame."""
-    piece = delta("Said.") + delta("Thought.").replace(b'"content"', b'"reasoning_content"')
-    page = await browsing.open(Loopback([piece * 2000, END]))
-    await page.evaluate(
-        "const before = render; window.made = 0; render = (tokens) => { window.made++; return before(tokens); }; null"
-    )
-    await ask(page, "Hi")
-    await ended(page)
-
-    await expect(page.locator(".reasoning")).to_have_count(2000)
-    assert 4000 <= await page.evaluate("window.made") < 4500

@@ -7,7 +7,6 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from tests.browser.conftest import Browsing
 from tests.browser.looking import ask, ended, expect
 from tests.support.answering import calling, saying
@@ -69,33 +68,6 @@ async def test_axe_finds_no_fault(browsing: Browsing, scheme: str, width: int) -
     assert [] == found
 
 
-_LIGHT = """(selector) => {
-    const [r, g, b] = getComputedStyle(document.querySelector(selector)).backgroundColor.match(/[\\d.]+/g)
-        .map((each) => each / 255).map((each) => (each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-}"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_the_question_is_seen_as_one(browsing: Browsing, scheme: str) -> None:
-    """Its bubble stands out from the page, by the contrast of the two, as WCAG counts it."""
-    page = await browsing.open(saying("Yes."), color_scheme=scheme)
-    await ask(page, "Do you see me?")
-    await ended(page)
-    below, above = sorted([await page.evaluate(_LIGHT, each) for each in ("body", ".question")])
-    assert (above + 0.05) / (below + 0.05) > 1.15
-
-
-async def test_the_first_screen_stays_where_it_is(browsing: Browsing) -> None:
-    """When the events are opened beside it, however long it is."""
-    page = await browsing.open(answerer=RecordedAnswers(speed=0), viewport={"width": 1000, "height": 420})
-    await expect(page.locator("#suggestions button").first).to_be_visible()
-    await page.get_by_role("button", name="Events").click()
-    await page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
-    assert await page.evaluate("find('talk').scrollHeight > find('talk').clientHeight")
-    assert 0 == await page.evaluate("find('talk').scrollTop")
-
-
 @pytest.mark.parametrize("width", [320, 390, 1280])
 async def test_nothing_is_wider_than_the_window(browsing: Browsing, width: int) -> None:
     """Whatever is written."""
@@ -139,12 +111,3 @@ async def test_the_end_stays_in_sight_unless_somebody_reads_above(browsing: Brow
     await ended(page)
 
     assert before == pytest.approx(await page.evaluate("read.getBoundingClientRect().top"), abs=1)
-
-
-async def test_recordings_are_there_for_a_narrow_window(browsing: Browsing) -> None:
-    """Their buttons can be reached, and so can what is under them."""
-    page = await browsing.open(answerer=RecordedAnswers(speed=0), viewport={"width": 390, "height": 640})
-    assert [] == await faults(page)
-    await page.locator("#suggestions button").last.click()
-    await expect(page.locator(".card[data-state=asking]")).to_have_count(1)
-    await expect(page.get_by_role("button", name="Approve")).to_be_in_viewport()

@@ -7,7 +7,6 @@ import re
 import anyio
 import pytest
 
-from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect, text_of
 from tests.support.answering import calling, delta, saying
@@ -168,21 +167,6 @@ async def test_one_goes_from_one_conversation_to_another(browsing: Browsing) -> 
     await expect(page.locator(".answer")).to_contain_text("Second.")
 
 
-async def test_a_call_is_approved(browsing: Browsing) -> None:
-    """The card asks and shows what is to be run; after the yes it runs, once."""
-    page = await browsing.open(saying(calling("pay", to="Ann", amount=50)), saying("Paid."))
-    await ask(page, "Pay Ann 50.")
-    card = page.locator(".card")
-    await expect(card).to_have_attribute("data-state", "asking")
-    await expect(card.locator(".asked")).to_contain_text('"amount": 50')
-    await card.get_by_role("button", name="Approve").click()
-    await ended(page)
-
-    await expect(card).to_have_attribute("data-state", "executed")
-    await expect(card.get_by_role("button")).to_have_count(0)
-    assert "paid 50 to Ann" in str(browsing.provider.bodies[1]["messages"])
-
-
 async def test_a_call_is_denied_also_after_a_reload(browsing: Browsing) -> None:
     """With a reason, which the model is told; it does not run."""
     page = await browsing.open(saying(calling("pay", to="Ann", amount=50)), saying("As you wish."))
@@ -223,17 +207,6 @@ async def test_a_tool_of_the_user(browsing: Browsing, typed: str, button: str, s
     ).replace("\\", "")
 
 
-async def test_steps_have_texts_of_their_own(browsing: Browsing) -> None:
-    """What is said behind a call is not run together with what the next step says."""
-    page = await browsing.open(saying(calling("look_up", city="Oslo"), "One moment."), saying("It is 17 °C."))
-    await ask(page, "Oslo?")
-    await ended(page)
-    assert ["One moment.", "It is 17 °C."] == await page.locator(".answer .prose").all_inner_texts()
-    await page.reload()
-    await ended(page)
-    assert ["One moment.", "It is 17 °C."] == await page.locator(".answer .prose").all_inner_texts()
-
-
 async def test_what_is_sent_meanwhile_waits(browsing: Browsing) -> None:
     """For the end of the answer, in its order, unless it is removed."""
     go = anyio.Event()
@@ -252,54 +225,6 @@ async def test_what_is_sent_meanwhile_waits(browsing: Browsing) -> None:
     await expect(page.locator("#queue")).to_be_hidden()
     assert ["First", "And then?", "And at last?"] == await page.locator(".question").all_inner_texts()
     assert ["One, two.", "Second.", "Third."] == await answers(page)
-
-
-async def test_what_waits_and_cannot_be_sent_is_kept(browsing: Browsing) -> None:
-    """It is not tried again and again; the user sends it."""
-    go = anyio.Event()
-    page = await browsing.open(saying("One, ", go, "two."), saying("Second."))
-    await ask(page, "First")
-    await expect(page.locator(".answer")).to_contain_text("One,")
-    await page.locator("#question").fill("And then?")
-    await page.locator("#question").press("Enter")
-    await page.route("**/runs", lambda route: route.abort())
-    go.set()
-    await expect(page.locator("#banner")).to_contain_text("The question was not sent")
-    await expect(page.locator("#question")).to_have_value("And then?")
-    await page.unroute("**/runs")
-    browsing.faults.clear()
-    await page.locator("#question").press("Enter")
-    await ended(page, 2)
-    assert ["One, two.", "Second."] == await answers(page)
-
-
-async def test_the_events_stand_beside_the_transcript(browsing: Browsing) -> None:
-    """One a line, in their order, each to unfold."""
-    page = await browsing.open(saying("Hello."))
-    await ask(page, "Hi")
-    await ended(page)
-    await page.get_by_role("button", name="Events").click()
-
-    await expect(page.locator("#events .type")).to_have_text(["start", "step-start", "text", "step-end", "done"])
-    await page.locator("#events summary").nth(2).click()
-    await expect(page.locator("#events pre")).to_contain_text('"text": "Hello."')
-    await page.get_by_role("button", name="Events").click()
-    await expect(page.locator("#inspector")).to_be_hidden()
-
-
-async def test_the_keyboard_is_enough(browsing: Browsing) -> None:
-    """Enter sends, with Shift it begins a line; the box has the focus before and after."""
-    page = await browsing.open(saying("Hello."))
-    await expect(page.locator("#question")).to_be_focused()
-    await page.keyboard.type("One")
-    await page.keyboard.press("Shift+Enter")
-    await page.keyboard.type("two")
-    await page.keyboard.press("Enter")
-    await ended(page)
-
-    await expect(page.locator("#question")).to_be_focused()
-    await expect(page.locator("#question")).to_have_value("")
-    assert "One\ntwo" == browsing.provider.bodies[0]["messages"][-1]["content"]
 
 
 async def test_the_keyboard_reaches_everything(browsing: Browsing) -> None:
@@ -325,18 +250,6 @@ async def test_the_keyboard_reaches_everything(browsing: Browsing) -> None:
     await page.get_by_role("button", name="Approve").focus()
     await page.keyboard.press("Enter")
     await expect(page.locator(".card")).to_have_attribute("data-state", "executed")
-
-
-async def test_reasoning_is_folded(browsing: Browsing) -> None:
-    """It is there for whoever wants it."""
-    page = await browsing.open(saying("<think>They say hi.</think>Hello."))
-    await ask(page, "Hi")
-    await ended(page)
-
-    await expect(page.get_by_text("They say hi.")).to_be_hidden()
-    await page.locator(".reasoning summary").click()
-    await expect(page.get_by_text("They say hi.")).to_be_visible()
-    await expect(page.locator(".answer > .prose")).to_have_text("Hello.")
 
 
 async def test_a_long_answer_is_the_same_after_a_reload(browsing: Browsing) -> None:
@@ -368,17 +281,3 @@ async def test_failures_are_told_in_words(browsing: Browsing) -> None:
     await ended(page, 2)
     await expect(page.locator(".ending").nth(1)).to_contain_text("The answer failed: ")
     await expect(page.locator(".prose")).to_have_text("As far as th")
-
-
-async def test_recordings_are_offered_as_buttons(browsing: Browsing) -> None:
-    """Without a model; later they are above the box."""
-    page = await browsing.open(answerer=RecordedAnswers(speed=0))
-    await page.get_by_role("button", name="One call between tildes").click()
-    await ended(page)
-    await expect(page.locator(".card")).to_have_attribute("data-state", "executed")
-    await page.locator("#more summary").click()
-    await page.locator("#more").get_by_role("button", name="A call that max_tokens cuts").click()
-    await ended(page, 2)
-
-    await expect(page.locator(".ending")).to_have_text("The answer is cut off: it reached the limit of its length.")
-    await expect(page.locator(".card").nth(1)).to_have_attribute("data-state", "failed")

@@ -5,9 +5,9 @@ A question is a POST to `/FORMAT/SCENE`; the AI SDK comes back by a GET of `/FOR
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 from starlette.applications import Starlette
@@ -49,17 +49,12 @@ SCENES: dict[str, Sequence[ScriptedReply]] = {
     ],
     "one-call": ["Let me see.\n" + WEATHER, ["It is ", "31 degrees."]],
     "three-calls": [WEATHER + written("get_tide", "{}") + written("get_weather", "{oops"), "One of three."],
-    "malformed": [written("get_weather", "{oops"), "So be it."],
-    "unfit": [written("get_weather", '{"town": "Rome"}'), "So be it."],
     "error": [[TextDelta("Half an ans"), SourceError("The provider is overloaded.")]],
     "slow": ["Wait.\n" + written("wait", "{}"), "There it is."],
     "count": [written("count", '{"to": 2}'), "Two."],
     "asked": [PAY, "So be it."],
     "own": ["Let me see.\n" + PICK, "It is booked."],
-    "both": [PAY + PICK, "So be it."],
-    "left": [["Let me see.\n" + WEATHER], "It is sunny."],
     "typed": [['{"title": "Two ', 'cities", "rows": [{"n', '": 1}, ', '{"n": null}]}']],
-    "cut": [[TextDelta("Let me see.\n" + WEATHER + "And"), ProviderCompleted(finish_reason="length")]],
 }
 
 
@@ -76,7 +71,6 @@ class Stage:
         self.asking: Chat | None = None
         """The last chat whose calls wait for approval."""
         self.decided: list[str] = []
-        self.progress: Literal["data", "preliminary"] = "data"
         self.requests: list[Any] = []
         """The bodies of the questions."""
 
@@ -124,17 +118,13 @@ class Stage:
         """Return an encoder for the version that asks."""
         target: Any = int(request.path_params["format"].removeprefix("ai"))
         message_id, known = self.active[chat_id][1], self.decided
-        return outputs.ai_sdk(
-            target, message_id=message_id, dynamic=["get_tide"], progress=self.progress, known_calls=known
-        )
+        return outputs.ai_sdk(target, message_id=message_id, dynamic=["get_tide"], known_calls=known)
 
     def play(self, scene: str, asked: dict[str, Any]) -> ToolStream:
         """Return what a scene is."""
-        last = asked.get("messages", [{}])[-1]
-        goes_on = last.get("role") == "assistant"  # behind a call that was left to the client
-        model = ScriptedModel(SCENES[scene][1:] if goes_on else SCENES[scene], native_tool_calls=False)
+        model = ScriptedModel(SCENES[scene], native_tool_calls=False)
         question = [{"role": "user", "content": "What is the weather?"}]
-        if scene in ("asked", "own", "both"):
+        if scene in ("asked", "own"):
             waiting = self.asking.suspension if self.asking else None
             said = read_decisions(asked)
             self.decided = [call.id for call in waiting.calls] if waiting else []
@@ -150,12 +140,11 @@ class Stage:
             return self.asking
         if scene == "typed":
             return chat(model, question, output=dict[str, Any])
-        tools: list[Callable[..., Any]] | None = None if scene == "left" else [get_weather, get_tide, count, self.wait]
         return chat(
             model,
             question,
-            tools=tools,
-            parser=ParserOptions(call_deltas=scene != "malformed"),
+            tools=[get_weather, get_tide, count, self.wait],
+            parser=ParserOptions(call_deltas=True),
             request=RequestOptions(teach="never"),
         )
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streamtools.history import Assistant, read_messages
 from tests.clients.programs import React, Said, run_program
 from tests.clients.scenes import Stage
 from tests.support.serving import Served
@@ -111,20 +109,6 @@ async def test_three_calls_of_which_one_fails_and_one_is_malformed(front: Front)
     assert ("assistant", "One of three.") == brief(answer)
 
 
-async def test_a_malformed_call_can_be_sent_back(front: Front) -> None:
-    """Its arguments are an object all the same, which clients parse, and say what was written."""
-    end = await front("malformed")
-
-    assert "failure" not in end
-    called, answered, _ = end["messages"]
-    (call,) = called["toolCalls"]
-    assert "{oops" in json.loads(call["function"]["arguments"])["$malformed"]
-    assert "JSON" in answered["content"]
-    (first, *_) = read_messages(end["messages"], client=True)
-    assert isinstance(first, Assistant)
-    assert "{oops" in first.calls[0].raw, "as it came"
-
-
 async def test_an_error_in_mid_stream(front: Front) -> None:
     """It is the last event, and what was said stands."""
     end = await front("error")
@@ -149,28 +133,6 @@ async def test_a_run_that_is_stopped_elsewhere(front: Front) -> None:
     assert front.current or "cancelled" == end["events"][-1]["code"]
     assert not front.current or {"type": "cancelled"} == end["events"][-1]["outcome"]
     assert "cancelled" in end["messages"][-1]["content"]
-
-
-async def test_keep_alive_during_a_slow_tool(front: Front) -> None:
-    """Comments come while nothing else does, and the client takes them for nothing."""
-    end = await front("slow")
-
-    assert {"alive": None} in front.said
-    assert "failure" not in end
-    assert ["Wait.\n", "at last", "There it is."] == [each["content"] for each in end["messages"]]
-
-
-async def test_a_call_that_is_left_to_the_front_end(front: Front) -> None:
-    """It is named as pending, and has no result."""
-    end = await front("left")
-
-    (message,) = end["messages"]
-    if front.current:
-        assert [each["id"] for each in message["toolCalls"]] == end["pending"]
-        assert {"type": "success", "pendingToolCallIds": end["pending"]} == end["events"][-1]["outcome"]
-    else:  # a call without a result is the front end's
-        assert ["get_weather"] == [each["function"]["name"] for each in message["toolCalls"]]
-        assert "outcome" not in end["events"][-1]
 
 
 @pytest.mark.parametrize(
@@ -207,26 +169,6 @@ async def test_a_tool_of_the_front_end(front: Front) -> None:
     ] == [brief(each) for each in end["messages"]]
     assert front.stage.asking is not None
     assert "2027-03-01" in str(front.stage.asking.messages())
-
-
-async def test_a_call_to_approve_beside_one_of_the_front_end(front: Front) -> None:
-    """Both are told in one request, and each has one result."""
-    end = await front("both")
-
-    assert "failure" not in end
-    calls, *results, answer = end["messages"]
-    assert ["pay", "pick_date"] == [each["function"]["name"] for each in calls["toolCalls"]]
-    assert [("tool", "2027-03-01"), ("tool", "paid 50")] == [brief(each) for each in results]
-    assert (("assistant", "So be it."), 2) == (brief(answer), len(front.stage.requests))
-
-
-async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
-    """No one runs it, and its result says so."""
-    end = await front("cut")
-
-    assert not end.get("pending")
-    assert {"reason": "truncated", "finishReason": "length"} == end["result"]
-    assert "Not run: the answer was cut off." in [each["content"] for each in end["messages"]]
 
 
 async def test_a_value_that_grows(front: Front) -> None:

@@ -111,16 +111,6 @@ async def test_three_calls_of_which_one_fails_and_one_is_malformed(front: Front)
     assert [STEP, text("One of three.")] == end["message"]["parts"][-2:]
 
 
-async def test_a_call_whose_arguments_do_not_fit(front: Front) -> None:
-    """It is told with its arguments and ends with what is wrong with them."""
-    end = await front("read", "unfit")
-
-    part = end["message"]["parts"][1]
-    assert ("output-error", {"town": "Rome"}) == (part["state"], part["input"])
-    assert "city" in part["errorText"]
-    assert [] == end["errors"]
-
-
 async def test_progress_as_a_part_of_its_own(front: Front) -> None:
     """All of it is told to the page; in the message the call has its result, and nothing of the progress stays."""
     end = await front("chat", "count")
@@ -129,24 +119,6 @@ async def test_progress_as_a_part_of_its_own(front: Front) -> None:
     assert [STEP, text("Two.")] == answer
     assert [{"at": 1}, {"at": 2}] == [part["data"]["progress"] for part in end["data"]]
     assert ("output-available", {"at": 2}) == (called["state"], called["output"])
-
-
-async def test_progress_as_a_preliminary_output(front: Front) -> None:
-    """The output grows in its place, and the last one is no longer preliminary."""
-    front.stage.progress = "preliminary"
-    end = await front("chat", "count")
-
-    called = end["messages"][-1]["parts"][1]
-    assert ("output-available", {"at": 2}, None) == (called["state"], called["output"], called.get("preliminary"))
-    assert [] == end["data"]
-
-
-async def test_an_error_in_mid_stream(front: Front) -> None:
-    """The reader of the stream is told; what was said stands, and has ended."""
-    end = await front("read", "error")
-
-    assert ["Error: The provider is overloaded."] == end["errors"]
-    assert [STEP, text("Half an ans")] == end["message"]["parts"]
 
 
 async def test_an_error_in_a_chat(front: Front) -> None:
@@ -183,19 +155,6 @@ async def test_keep_alive_during_a_slow_tool(front: Front) -> None:
     assert [] == end["errors"]
     assert "at last" == end["message"]["parts"][2]["output"]
     assert text("There it is.") == end["message"]["parts"][-1]
-
-
-async def test_a_call_that_is_left_to_the_client(front: Front) -> None:
-    """It runs it, asks again of its own accord, and the answer continues in the same message."""
-    end = await front("approve", "left")
-
-    assert ("ready", 2) == (end["status"], len(front.stage.requests))
-    question, answer = end["messages"]
-    assert ["user", "assistant"] == [question["role"], answer["role"]]
-    called = answer["parts"][2]
-    assert [STEP, text("Let me see.\n"), called, STEP, text("It is sunny.")] == answer["parts"]
-    assert ("output-available", "sunny") == (called["state"], called["output"])
-    assert ["tool-calls", "stop"] == [finish["finishReason"] for finish in end["finishes"]]
 
 
 async def test_a_call_that_somebody_has_to_approve(front: Front) -> None:
@@ -240,30 +199,6 @@ async def test_a_tool_of_the_client(front: Front) -> None:
     assert ("output-available", "2027-03-01") == (called["state"], called["output"])
     assert front.stage.asking is not None
     assert "2027-03-01" in str(front.stage.asking.messages())
-
-
-@pytest.mark.parametrize("mode", ["approve", "deny"])
-async def test_a_call_to_approve_beside_one_of_the_client(front: Front, mode: str) -> None:
-    """The client sends both at once, when both are decided."""
-    if front.version == "ai5":  # it cannot be asked
-        return
-    end = await front(mode, "both")
-
-    assert ("ready", None, 2) == (end["status"], end.get("error"), len(front.stage.requests))
-    parts = end["messages"][-1]["parts"]
-    paid, picked = (part for part in parts if "toolCallId" in part)
-    assert ("output-available" if mode == "approve" else "output-denied") == paid["state"]
-    assert ("output-available", "2027-03-01") == (picked["state"], picked["output"])
-    assert text("So be it.") == parts[-1]
-
-
-async def test_a_call_of_an_answer_that_was_cut(front: Front) -> None:
-    """No one runs it, and it says so, so that the conversation can go on."""
-    end = await front("chat", "cut")
-
-    part = end["messages"][-1]["parts"][2]
-    assert ("output-error", "Not run: the answer was cut off.") == (part["state"], part["errorText"])
-    assert ["length"] == [finish["finishReason"] for finish in end["finishes"]]
 
 
 async def test_a_chat_that_comes_back(front: Front) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.fuzz import guided, plain
+from tests.fuzz import plain
 from tests.fuzz.running import HEADING, Finding, Report, be_quiet, shorten, try_out
 from tests.fuzz.targets import TARGETS, choose
 
@@ -32,15 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if seconds is None and asked.runs is None:
         print("say --minutes or --runs", file=sys.stderr)
         return 2
-    engine = asked.engine or ("guided" if guided.is_there() and not (asked.share or asked.runs) else "plain")
-    if engine == "guided" and not guided.is_there():
-        print("atheris is not installed: it comes with the extra `fuzz`", file=sys.stderr)
-        return 2
     print(HEADING, flush=True)
     found = 0
     for name in names:
         corpus = None if asked.corpus is None else asked.corpus / name.replace(":", ".")
-        report, finding = _fuzz(name, engine, asked, seconds, corpus)
+        report, finding = _fuzz(name, asked, seconds, corpus)
         if finding is not None:
             found += 1
             finding = shorten(TARGETS[name](), finding)
@@ -53,10 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fuzz(
-    name: str, engine: str, asked: argparse.Namespace, seconds: float | None, corpus: Path | None
+    name: str, asked: argparse.Namespace, seconds: float | None, corpus: Path | None
 ) -> tuple[Report, Finding | None]:
-    if engine == "guided":
-        return guided.run(name, seed=asked.seed, seconds=seconds, runs=asked.runs, corpus=corpus)
     known = sorted(corpus.iterdir()) if corpus is not None and corpus.is_dir() else []
     if corpus is not None:
         corpus.mkdir(parents=True, exist_ok=True)
@@ -90,7 +84,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--share", action="store_true", help="divide the minutes among the targets")
     add("--runs", type=int, help="inputs for each target")
     add("--seed", type=int, default=1, help="of chance (1)")
-    add("--engine", choices=["guided", "plain"], help="guided by coverage, which needs atheris, or our own")
     add("--corpus", type=Path, metavar="DIR", help="inputs to begin with, to which those worth keeping are added")
     add("--found", type=Path, default=Path(".fuzz/found"), metavar="DIR", help="where findings are kept (.fuzz/found)")
     add("--replay", type=Path, metavar="FILE", help="try one input out again; its name says the target, or you do")

@@ -107,7 +107,7 @@ def run(
 
     `known` are inputs to begin with beside the seeds, and `keep` gets each that is worth keeping.
     """
-    report = Report(target.name, "plain")
+    report = Report(target.name)
     corpus: list[bytes] = []
     seen: set[object] = set()
     beginning = time.process_time()

@@ -70,7 +70,6 @@ class Report:
     """What has been done for one target."""
 
     target: str
-    engine: str
     executions: int = 0
     corpus: int = 0
     """Inputs that are kept, each for an outcome or code of its own."""
@@ -87,7 +86,7 @@ class Report:
         """Return a line of a table."""
         found = f"FOUND {self.path}" if self.path else "-"
         return (
-            f"{self.target:<34}{self.engine:<8}{self.executions:>9}{self.corpus:>8}{self.seconds:>8.1f}"
+            f"{self.target:<34}{self.executions:>9}{self.corpus:>8}{self.seconds:>8.1f}"
             f"{self.peak:>7}{self.growth:>8}  {found}"
         )
 
@@ -96,7 +95,7 @@ class Report:
         return asdict(self)
 
 
-HEADING = f"{'target':<34}{'engine':<8}{'inputs':>9}{'corpus':>8}{'CPU s':>8}{'MiB':>7}{'growth':>8}  findings"
+HEADING = f"{'target':<34}{'inputs':>9}{'corpus':>8}{'CPU s':>8}{'MiB':>7}{'growth':>8}  findings"
 
 
 def try_out(target: Target, data: bytes) -> tuple[frozenset[object], Finding | None]:

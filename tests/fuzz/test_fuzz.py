@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -20,10 +19,10 @@ from streamtools.json_values import whole
 from streamtools.outputs.native_frames import NativeEncoder
 from streamtools.recording import reader as recordings
 from streamtools.sources import FrameAdapter, SSEDecoder
-from tests.fuzz import guided, loose, plain, running
+from tests.fuzz import plain, running
 from tests.fuzz.__main__ import main
-from tests.fuzz.running import Finding, TooLong, grew_too_much, shrink, try_out
-from tests.fuzz.target import HEAD, Input, Target, seed
+from tests.fuzz.running import Finding, TooLong, shrink, try_out
+from tests.fuzz.target import Input, Target, seed
 from tests.fuzz.targets import TARGETS, choose
 from tests.parsing.faults import hold_back_one_too_long, marker_left_in_text, no_flush_at_close
 
@@ -233,9 +232,6 @@ def test_what_cannot_be_asked_for(
     assert "no target is named 'saved'; see --list\n" == capsys.readouterr().err
     assert 2 == main(["--replay", str(tmp_path / "saved"), "source"])
     assert "one input is for one target: --replay FILE TARGET\n" == capsys.readouterr().err
-    monkeypatch.setattr("tests.fuzz.guided.is_there", lambda: False)
-    assert 2 == main(["--engine", "guided", "--runs", "1", "frames"])
-    assert "atheris is not installed: it comes with the extra `fuzz`\n" == capsys.readouterr().err
 
 
 def test_targets_have_names(capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,23 +241,6 @@ def test_targets_have_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert ["frames", "machine", "decisions", "dialect:hash_marker", "dialect:tilde_fence"] == choose(["first"])
     assert 0 == main(["--list"])
     assert choose(["all"]) == capsys.readouterr().out.split()
-
-
-def test_a_time_is_shared(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each target gets its part of it; no more inputs are made once it is spent."""
-    assert 0 == main(["--minutes", "0.0001", "--share", "frames", "client", "terminal"])
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:-1]]
-    assert ["frames", "client", "terminal"] == [row[0] for row in rows]
-    assert {"plain"} == {row[1] for row in rows}
-
-
-def test_a_corpus_is_kept(tmp_path: Path) -> None:
-    """What is worth keeping is there the next time."""
-    assert 0 == main(["--runs", "60", "--corpus", str(tmp_path), "frames"])
-    kept = sorted((tmp_path / "frames").iterdir())
-    target = TARGETS["frames"]()
-    assert {each.read_bytes() for each in kept} < {*islice(plain.inputs(target, 1, target.seeds(), []), 60)}
-    assert 0 == main(["--runs", str(len(target.seeds()) + len(kept)), "--corpus", str(tmp_path), "frames"])
 
 
 def _target(check: Callable[[Input], Any]) -> Target:
@@ -282,119 +261,8 @@ def test_what_never_ends_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TooLong.__name__ in finding.error
 
 
-def test_growth_is_a_finding() -> None:
-    """A process that grows by more than an engine may keep."""
-    target = _target(lambda given: [])
-
-    assert grew_too_much(target, running.GROWTH) is None
-    finding = grew_too_much(target, running.GROWTH + 1)
-    assert finding is not None
-    assert "and 64 are allowed" in finding.error
-
-
 def test_a_finding_is_shrunk() -> None:
     """What is not needed to fail is left out."""
     finding = Finding("own", b"aaaa(bbbb)cccc", "")
 
     assert b"()" == shrink(finding, lambda data: b"(" in data and b")" in data[data.index(b"(") :])
-
-
-def test_an_input_has_a_head() -> None:
-    """Its bytes choose, zeros what is usual; what is behind is read."""
-    given = Input(seed("é", laws=5, _0=4))
-
-    assert ("b", "a") == (given.choose(0, "abc"), given.choose(1, "abc"))
-    assert {"x": "b", "y": "a"} == given.choose_all({"x": "abc", "y": "abc"})
-    assert [True, False, True] == [given.wants(law) for law in range(3)]
-    assert "é" == given.text
-    assert "\udcff" == Input(bytes(HEAD) + b"\xff").text
-    assert "\ud83d" == Input(seed("\ud83d")).text
-    assert "" == Input(b"").text
-    assert all(0 <= place <= 3 for place in given.places(3))
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        pytest.param('{"a": [1, null]}', {"a": [1, None]}, id="JSON"),
-        pytest.param('{"a": [1, {"b" true', {"a": [1, {"b": True}]}, id="what is missing is put there"),
-        pytest.param("x, 2", ["x", 2], id="words and several values"),
-        pytest.param('}]{"a" "b" "c"}', {"a": "b"}, id="what is too much is left out"),
-        pytest.param("", [], id="nothing"),
-    ],
-)
-def test_json_out_of_any_text(text: str, value: Any) -> None:
-    """Mutations of JSON are read as what they come near to."""
-    assert value == loose.read(text)
-
-
-_STAND_IN = """
-import contextlib, pathlib
-
-def instrument_imports(include, exclude):
-    assert include == ["streamtools"]
-    return contextlib.nullcontext()
-
-def Setup(arguments, take):
-    global job
-    job = arguments, take
-
-def Fuzz():
-    arguments, take = job
-    assert "-max_len=2048" in arguments
-    words = next(each for each in arguments if each.startswith("-dict=")).removeprefix("-dict=")
-    assert '"\\\\x64\\\\x61\\\\x74\\\\x61"' in pathlib.Path(words).read_text().splitlines()
-    while True:
-        for path in sorted(pathlib.Path(arguments[-1]).iterdir()):
-            take(path.read_bytes())
-"""
-
-
-@pytest.mark.deep
-def test_the_guided_engine_is_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It gets seeds and words, ends when the budget is spent, and says what it has come to; here without atheris."""
-    (tmp_path / "atheris.py").write_text(_STAND_IN)
-    root = Path(__file__).parents[2]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(root)]))
-    monkeypatch.chdir(root)
-
-    report, finding = guided.run("frames", seed=1, runs=50)
-
-    assert finding is None
-    assert ("frames", "guided", 50) == (report.target, report.engine, report.executions)
-    (tmp_path / "atheris.py").write_text("raise ImportError('none here')")
-    with pytest.raises(RuntimeError, match="none here"):
-        guided.run("frames", seed=1, runs=50)
-
-
-@pytest.mark.deep
-def test_what_the_guided_engine_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes back as a finding, with its file."""
-    fault = "from streamtools.sources import SSEDecoder\nSSEDecoder.close = lambda decoder: []\n"
-    (tmp_path / "atheris.py").write_text(fault + _STAND_IN)
-    root = Path(__file__).parents[2]
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(root)]))
-    monkeypatch.chdir(root)
-
-    assert 1 == main(["--runs", "500", "--engine", "guided", "--found", str(tmp_path), "frames"])
-    (path,) = tmp_path.glob("frames-*")
-    assert 0 == main(["--replay", str(path)])
-
-
-@pytest.mark.deep
-def test_an_interpreter_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The input that libFuzzer has put down is the finding, though it may break no law."""
-    dies = (
-        "    folder = pathlib.Path(job[0][-1]).parent\n    folder.joinpath('crash-1').write_bytes(b'x')\n    exit(77)\n"
-    )
-    (tmp_path / "atheris.py").write_text(_STAND_IN.replace("    arguments, take = job\n", dies))
-    root = Path(__file__).parents[2]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(root)]))
-    monkeypatch.chdir(root)
-
-    _, finding = guided.run("frames", seed=1, runs=50)
-
-    assert finding is not None
-    assert b"x" == finding.data
-    assert "atheris failed for frames (77)" in finding.error

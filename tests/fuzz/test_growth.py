@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
-from itertools import product
 from typing import Any, TypeAlias
 
 import pytest
@@ -31,10 +29,9 @@ from streamtools.sources.wire_formats.gemini import Gemini
 from streamtools.sources.wire_formats.interactions import Interactions
 from streamtools.sources.wire_formats.responses import Responses
 from streamtools.tools import definitions, schemas
-from tests.fuzz import growth, plain, running
-from tests.fuzz.growth import LONG, MANY, NEXT, NUMBER, Grammar, Step, fill, hold
+from tests.fuzz import growth, running
+from tests.fuzz.growth import LONG, MANY, Grammar, Step, hold
 from tests.fuzz.points import Points, measure
-from tests.fuzz.target import HEAD, Input, seed
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.targets.growth import GRAMMARS
 
@@ -51,7 +48,7 @@ def items_are_copied(patch: pytest.MonkeyPatch) -> None:
         said.parts = [*said.parts]
         reader._open = {each.id: each for each in said.calls}
 
-    patch.setattr(HistoryReader, "call", copy)
+    patch.setattr(HistoryReader, "add_call", copy)
 
 
 def results_are_copied(patch: pytest.MonkeyPatch) -> None:
@@ -62,7 +59,7 @@ def results_are_copied(patch: pytest.MonkeyPatch) -> None:
         add(reader, result)
         reader._results = [*reader._results]
 
-    patch.setattr(HistoryReader, "add", copy)
+    patch.setattr(HistoryReader, "add_result", copy)
 
 
 def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
@@ -84,7 +81,7 @@ def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
     def search(reader: HistoryReader, name: object) -> str | None:
         return next((id for id, call in reader._open.items() if name in (None, call.name)), None)
 
-    patch.setattr(HistoryReader, "find", search)
+    patch.setattr(HistoryReader, "find_open_call", search)
 
 
 def calls_are_gathered_again(patch: pytest.MonkeyPatch) -> None:
@@ -127,13 +124,13 @@ def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:
 def open_calls_are_read_again(patch: pytest.MonkeyPatch) -> None:
     """All of them, with each frame that is lost."""
 
-    def lose(native: NativeCalls) -> None:
+    def mark_gap(native: NativeCalls) -> None:
         for call in native.open.values():
             text = "".join(call.pieces).lstrip()
             if not text.startswith("{") or native_calls.is_cut(text):
                 call.fault = call.fault or Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
 
-    patch.setattr(NativeCalls, "mark_gap", lose)
+    patch.setattr(NativeCalls, "mark_gap", mark_gap)
 
 
 def _end_doubtful(calls: dict[Any, OpenCall], place: object, events: list[SourceEvent]) -> None:
@@ -329,26 +326,6 @@ def test_what_grew_breaks_the_law(name: str, steps: list[Step], plant: Plant, mo
         hold_all()
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize(("name", "plant"), [pytest.param(*each[::2], id=each[2].__name__) for each in PLANTED])
-def test_what_grew_is_found(name: str, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the engine, which begins with the seeds in their order; as it is, what it finds grows as it should."""
-    plant(monkeypatch)
-    running.be_quiet()
-    target = TARGETS[f"growth:{name}"]()
-
-    _, finding = plain.run(target, seed=1, runs=1000)
-
-    assert finding is not None
-    assert re.search("the work grows|more than .* s of processor time", finding.error)  # on a slow machine the second
-    monkeypatch.undo()
-    assert running.try_out(target, finding.data)[1] is None
-
-
-def _one(work: growth.Work) -> Grammar:
-    return Grammar([NUMBER + "a", [MANY, {"b": LONG}]], [work, len])
-
-
 def test_what_is_counted() -> None:
     """Points that are passed in the package, and bytes that are asked for, also of a copy that is let go of at once."""
 
@@ -363,34 +340,6 @@ def test_what_is_counted() -> None:
     assert max(each[1] for each in join(10, 100_000)) > 900_000
 
 
-def test_an_input_is_written() -> None:
-    """Its productions in order or in turn, with numbers that rise, stay or fall; odd ones have another value."""
-    grammar = Grammar([{"a": NUMBER, "b": NEXT}, "x"], [len], first=["<"], last=[">"])
-
-    assert ["<", {"a": 0, "b": 1}, {"a": 1, "b": 2}, ">"] == grammar.write([Step(0)], 2)
-    assert ["<", {"a": 1, "b": 2}, {"a": 0, "b": 1}, ">"] == grammar.write([Step(2, growth.FALLING)], 2)
-    assert ["<", {"a": 0, "b": 1}, "x", {"a": 0, "b": 1}, "x", ">"] == grammar.write(
-        [Step(0, growth.SAME | growth.IN_TURN), Step(1)], 2
-    )
-    assert ["<", {"a": 5, "b": 1}, ">"] == grammar.write([Step(0, growth.ONCE, 0, 12)], 2)
-    assert ["<", "x", ">"] == grammar.write([Step(1, growth.ONCE, 3, 4)], 2)
-    assert [[0, 1]] == fill([[MANY, NUMBER]], 7, 2)
-
-
-def test_families_are_inputs() -> None:
-    """Four bytes for each production, three at most; the seeds are all single ones and all pairs, with each work."""
-    target = growth.target("own", _one(lambda parts: None))
-    assert [Step(1, 2, 3, 4), Step(5)] == growth.read(bytes([1, 2, 3, 4, 5, 0, 0, 0, 9]))
-    assert 3 == len(growth.read(bytes(99)))
-    kinds = [(data[0], *(step.production for step in growth.read(data[HEAD:]))) for data in target.seeds()]
-    for work in (0, 1):
-        assert {(work, 0), (work, 1), *((work, *pair) for pair in product((0, 1), (0, 1)))} < set(kinds)
-    assert all(len(each) == 2 for each in kinds[:12])
-    assert [] == list(target.check(Input(seed(b""))))
-    for each in (*target.seeds(), seed(bytes(Step(1, 3)), laws=1)):
-        assert running.try_out(target, each)[1] is None
-
-
 def test_what_explodes_is_broken_off() -> None:
     """No more points are passed than any input of its length may take."""
 
@@ -401,15 +350,6 @@ def test_what_explodes_is_broken_off() -> None:
 
     with pytest.raises(AssertionError, match="beyond all, at 24 repetitions"):
         hold(Grammar(["a"], [double]), [Step(0)], double)
-
-
-def test_a_long_input_is_measured_at_fewer_repetitions() -> None:
-    """One that is long in each of its parts."""
-    lengths: list[int] = []
-
-    hold(Grammar([[MANY, LONG * 9]], []), [Step(0, growth.ONCE)], lambda parts: lengths.append(sum(map(len, parts[0]))))
-
-    assert 100_000 < max(lengths) < 400_000
 
 
 def test_every_input_has_a_grammar() -> None:

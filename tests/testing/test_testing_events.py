@@ -119,14 +119,6 @@ def test_the_place_of_a_difference_is_named(call: dict[str, object], where: str)
     assert where in told(RUN, [..., {"type": "call", "call": call}, ...])
 
 
-def test_long_texts_are_shown_from_where_they_part() -> None:
-    """And not from their beginning, which is the same."""
-    shown = told([Text("x" * 300 + "one" + "y" * 300)], [Text("x" * 300 + "two" + "y" * 300)])
-
-    assert "text: expected …'" + "x" * 20 + "two" in shown
-    assert all(len(line) < 250 for line in shown.splitlines())
-
-
 def test_what_a_wildcard_stands_for_is_counted() -> None:
     """So that one sees where what was looked for might be."""
     assert told(RUN, [Start, ..., Warning]) == (
@@ -135,26 +127,10 @@ def test_what_a_wildcard_stands_for_is_counted() -> None:
     assert told([], [..., Text("a")]) == "  ... [nothing]\n- Text(text='a')"
 
 
-def test_only_what_is_near_to_a_difference_is_shown() -> None:
-    """Three lines of what is as expected on either side, and how many there are else."""
-    many: list[UIEvent] = [Warning(Code.SKIPPED, str(number)) for number in range(20)]
-    shown = told(many, [*[Warning] * 10, Text("a"), *[Warning] * 10]).splitlines()
-
-    assert (7 + 1 + 1) == len(shown)
-    assert "  [7 as expected]" == shown[0] == shown[-1]
-    assert "- Text(text='a')" == shown[4]
-
-
 def test_events_that_are_too_many_and_too_few_are_marked() -> None:
     """An unexpected event is an addition, a missing one a removal."""
     assert "+ StepStart(step=1)" in told(RUN, [Start, Text, Call, Executed, Done]).splitlines()
     assert "- Reasoning" in told(RUN, [Start, StepStart, Reasoning, Text, Call, Executed, Done]).splitlines()
-
-
-def test_two_kinds_are_two_lines() -> None:
-    """An event of another kind is not compared field by field."""
-    assert told([Text("a")], [Reasoning("a")]) == "- Reasoning(text='a')\n+ Text(text='a')"
-    assert told([Text("a")], [Reasoning | Start]) == "- Reasoning | Start\n+ Text(text='a')"
 
 
 EVENTS: list[Event] = [
@@ -212,20 +188,6 @@ def test_what_is_no_event_is_refused(body: str | bytes, told: str) -> None:
     """A body of something else is no empty list: its beginning is told, which says what went wrong."""
     with pytest.raises(ValueError, match=told):
         read_events(body)
-
-
-@pytest.mark.parametrize("body", ["", "\n", ": keep-alive\n\n", b": a\n\n: b\n\n"])
-def test_a_body_without_events(body: str | bytes) -> None:
-    """Nothing, or nothing but comments, are no events."""
-    assert [] == read_events(body)
-
-
-def test_events_are_told_from_what_is_none() -> None:
-    """A text that nobody has read, and what is no event of ours."""
-    with pytest.raises(TypeError, match="use `read_events` to read the events in it"):
-        assert_events('data: {"type":"start"}\n\n', [...])  # type: ignore[arg-type]  # what a caller without types writes
-    with pytest.raises(TypeError, match=r"^`events` must be a list of events, got \{'type': 'start'\}$"):
-        assert_events([{"type": "start"}], [...])  # type: ignore[list-item]  # as above
 
 
 def test_errors_that_a_wildcard_stands_for_are_told() -> None:

@@ -100,12 +100,6 @@ def test_tools_and_calls_can_be_given() -> None:
     assert {"look_up"} == set(seen)
 
 
-def test_tools_without_calls_are_refused() -> None:
-    """Whoever declares tools says what is called."""
-    with pytest.raises(ValueError, match="pass both"):
-        assert_laws(dialect(), tools=[{"name": "look_up"}])
-
-
 def test_hypothesis_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has not installed the extra is told to."""
     monkeypatch.setitem(sys.modules, "hypothesis", None)
@@ -173,9 +167,9 @@ def test_a_result_that_calls_is_caught() -> None:
         assert_laws(dialect(write_result=lambda name, text: write_call(name, {"result": text})))
 
 
-def swallow_what_was_held(patch: pytest.MonkeyPatch) -> None:
-    """What is held is denied."""
-    patch.setattr(Parser, "held", "")
+def pending_text_is_denied(patch: pytest.MonkeyPatch) -> None:
+    """The parser reports no pending text."""
+    patch.setattr(Parser, "pending", "")
 
 
 def end_twice(patch: pytest.MonkeyPatch) -> None:
@@ -201,7 +195,7 @@ def always_finish(patch: pytest.MonkeyPatch) -> None:
     ("plant", "law"),
     [
         (hold_back_one_too_long, "promptness: buffered, but not the beginning of a marker"),
-        (swallow_what_was_held, "promptness: neither shown nor buffered"),
+        (pending_text_is_denied, "promptness: neither shown nor buffered"),
         (thinking_never_ends, "paired lifecycle"),
         (end_twice, "one ending"),
         (always_finish, "one ending"),

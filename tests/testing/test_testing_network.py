@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
-import anyio
 import httpx
 import pytest
 
@@ -52,23 +50,6 @@ async def test_this_machine_may_be_asked() -> None:
     assert [] == tried
 
 
-@pytest.mark.anyio
-async def test_a_socket_in_a_folder_is_no_network(tmp_path: Path) -> None:
-    """UNIX sockets connect."""
-    path = tmp_path / "s"
-    async with await anyio.create_unix_listener(path) as listener, anyio.create_task_group() as group:
-
-        async def answer(stream: anyio.abc.SocketStream) -> None:
-            async with stream:
-                await stream.send(b"hello")
-
-        group.start_soon(listener.serve, answer)
-        with blocked("record it"):
-            async with await anyio.connect_unix(path) as stream:
-                assert b"hello" == await stream.receive()
-        group.cancel_scope.cancel()
-
-
 @pytest.mark.parametrize(
     "ask",
     [
@@ -102,14 +83,6 @@ def test_hosts_can_be_allowed() -> None:
 
     assert found
     assert [] == tried
-
-
-def test_datagrams_to_this_machine_are_sent() -> None:
-    """Without an address they go where their socket is connected to."""
-    with blocked("record it"), socket.socket(type=socket.SOCK_DGRAM) as one, socket.socket(type=2) as other:
-        one.bind(("127.0.0.1", 0))
-        other.sendto(b"a", one.getsockname())
-        assert b"a" == one.recv(9)
 
 
 def test_everything_is_put_back() -> None:

@@ -107,17 +107,6 @@ def test_new_adds_what_is_missing(pytester: pytest.Pytester, provider: BlockingP
     assert 2 == len(provider.requests)
 
 
-def test_new_leaves_a_complete_recording_as_it_is(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """Where nothing is missing, nothing is written."""
-    folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
-    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
-    first = (folder / "test_hello.jsonl").read_bytes()
-
-    pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
-
-    assert first == (folder / "test_hello.jsonl").read_bytes()
-
-
 def test_what_is_not_recorded_fails_the_test(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """Even if the backend swallows it: the nearest request is told, and how to record the other."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
@@ -135,41 +124,6 @@ def test_what_is_not_recorded_fails_the_test(pytester: pytest.Pytester, provider
     result.assert_outcomes(failed=1)
     how = "`pytest --record-streams=new 'test_chat.py::test_hello'` records the missing requests, *"
     result.stdout.fnmatch_lines(["*is not recorded in*", "*bye*hello*", how])
-
-
-def test_what_is_wrong_with_the_recording_stands_below_another_failure(
-    pytester: pytest.Pytester, provider: BlockingProvider
-) -> None:
-    """A test that fails because its backend swallowed a request that is not recorded says so."""
-    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
-    swallowed = """
-    def test_hello(recording):
-        try:
-            ask(recording, "bye")
-        except Exception:
-            assert "an answer" == "none"
-    """
-    write(pytester, provider, swallowed)
-
-    result = pytester.runpytest_inprocess()
-
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*an answer*", "*recording*", "*is not recorded in*", "*--record-streams=rewrite*"])
-
-
-def test_a_failure_without_a_fault_of_the_recording_is_left_alone(
-    pytester: pytest.Pytester, provider: BlockingProvider
-) -> None:
-    """A test that fails before it has played everything is not told so."""
-    write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
-    write(pytester, provider, "\n    def test_hello(recording): ask(recording); assert not 'so far'")
-
-    result = pytester.runpytest_inprocess()
-
-    result.assert_outcomes(failed=1)
-    result.stdout.no_fnmatch_line("*asked for*")
 
 
 @pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
@@ -205,42 +159,6 @@ def test_a_recording_that_is_never_opened_is_unplayed(
     result.assert_outcomes(passed=passed, failed=1 - passed)
     if not passed:
         result.stdout.fnmatch_lines(["the test did not use its recording: *"])
-
-
-@pytest.mark.parametrize("use", ["path", pytest.param("exchanges", marks=pytest.mark.deep), "transport"])
-def test_a_recording_that_is_opened_in_any_way_is_used(
-    use: str, pytester: pytest.Pytester, provider: BlockingProvider
-) -> None:
-    """A test may read the file itself; but a transport is there to be asked."""
-    write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
-    write(pytester, provider, f"\n    def test_hello(recording): assert recording.{use}")
-
-    result = pytester.runpytest_inprocess()
-
-    result.assert_outcomes(passed=use != "transport", failed=use == "transport")
-    result.stdout.no_fnmatch_line("*did not use*")
-
-
-def test_a_recording_is_named_like_the_test_with_its_parameters(
-    pytester: pytest.Pytester, provider: BlockingProvider
-) -> None:
-    """As pytest writes it, and as the file is called."""
-    several = """
-    @pytest.mark.parametrize("x", ["text"])
-    def test_hello(recording, x): ask(recording)
-
-    @pytest.mark.recording("test_hello[text]")
-    def test_other(recording): ask(recording)
-
-    @pytest.mark.recording("test_hello-text")
-    def test_third(recording): ask(recording)
-    """
-    write(pytester, provider, several)
-
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=3)
-
-    assert ["test_hello-text.jsonl"] == [each.name for each in pytester.path.rglob("*.jsonl")]
 
 
 NAMED = """
@@ -356,15 +274,6 @@ def test_an_exchange_without_an_answer_is_no_recording(pytester: pytest.Pytester
     assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
 
 
-def test_nothing_asked_is_nothing_recorded(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """A test that asks nobody leaves no file behind."""
-    folder = write(pytester, provider, "\n    def test_hello(recording): recording.transport; recording.client()")
-
-    pytester.runpytest_inprocess("--record-streams=once", "-W", "ignore").assert_outcomes(passed=1)
-
-    assert not folder.exists()
-
-
 WITHOUT_ROOM = """
     import os
 
@@ -384,28 +293,6 @@ def test_a_recording_that_cannot_be_written_is_none(pytester: pytest.Pytester, p
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*test_hello.jsonl is not recorded: it could not be written: *"])
     assert [] == list(folder.iterdir())
-
-
-NEW_CALLS = """
-    @pytest.mark.anyio
-    async def test_hello(recording):
-        async with recording.client() as client:
-            for number in range({count}):
-                await client.post("{url}", json=number)
-
-    @pytest.fixture
-    def anyio_backend(): return "asyncio"
-"""
-
-
-def test_new_adds_what_an_asynchronous_client_asks(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """It makes no difference whether the client blocks."""
-    for count in (1, 3):
-        folder = write(pytester, provider, NEW_CALLS.format(count=count, url=provider.url))
-        pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
-
-    assert [0, 1, 2] == asked(folder / "test_hello.jsonl")
-    assert 3 == len(provider.requests)
 
 
 BOTH_KINDS = """
@@ -573,16 +460,6 @@ def test_a_replay_gives_events(pytester: pytest.Pytester) -> None:
     pytester.runpytest_inprocess().assert_outcomes(passed=2, errors=1)
 
 
-def test_a_replay_records_nothing(pytester: pytest.Pytester) -> None:
-    """Straight to events there is nothing to record: the test is told."""
-    pytester.makepyfile("def test_events(recording): recording.replay()")
-
-    result = pytester.runpytest_inprocess("--record-streams=once")
-
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*does not exist: `recording.replay` sends no request.*"])
-
-
 @pytest.mark.parametrize(
     ("marker", "told"),
     [
@@ -668,25 +545,6 @@ def test_a_marked_test_needs_not_name_the_fixture(pytester: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(
         ["*NetworkBlocked: the network is blocked in this test, which tried to reach 192.0.2.1:80*"]
     )
-
-
-def test_the_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
-    """Without it there is neither fixture nor option, and nothing else is missing."""
-    pytester.makepyfile("def test_hello(): pass\ndef test_recorded(recording): pass")
-
-    result = pytester.runpytest_inprocess("-p", "no:streamtools")
-
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*fixture 'recording' not found"])
-
-
-def test_tests_without_a_recording_are_left_alone(pytester: pytest.Pytester) -> None:
-    """They pass, fail and are skipped as ever."""
-    pytester.makepyfile(
-        "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\ndef test_c(): pytest.skip('later')\n"
-    )
-
-    pytester.runpytest_inprocess().assert_outcomes(passed=1, failed=1, skipped=1)
 
 
 def test_strict_projects_know_the_marker(pytester: pytest.Pytester) -> None:

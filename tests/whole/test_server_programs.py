@@ -365,45 +365,6 @@ async def test_an_approval_is_one_of_what_was_shown() -> None:
             assert 409 == (await client.post("/agent", json={**asked, "messages": messages})).status_code
 
 
-ODD_PARTS: list[Any] = [
-    *({"approval": 5}, {"approval": None}, {"approval": []}, {"approval": {}}, {"approval": {"approved": 1}}),
-    {"approval": {"approved": False, "reason": 5}},
-    *({"state": "output-error", "errorText": 5}, {"state": 5}, {"state": []}, {"state": "output-available"}),
-    {"toolCallId": []},
-]
-ODD_RESULTS: list[Any] = [{}, {"toolCallId": []}, {"toolCallId": "c", "content": 5}]
-ODD_RESUMES: list[Any] = [[5], 5, {"a": 1}, [{}], [{"interruptId": []}], [{"interruptId": "c", "payload": "yes"}]]
-ODD_TOOLS: list[Any] = [5, [5], [{"name": 5, "description": 5, "parameters": 5}], [{"name": "a b", "description": ""}]]
-
-
-@pytest.mark.parametrize("program", ["ai-sdk", "ag-ui"])
-async def test_what_no_front_end_posts(program: str) -> None:
-    """It is refused as the client's fault, or read as far as it says anything; the server has no fault of its own."""
-    said = {"state": "approval-responded", "toolCallId": "c", "toolName": "f", "input": {}, "type": "dynamic-tool"}
-    odd: list[Any] = [5, "x", None, [], {}, {"parts": 5}, {"role": "assistant", "id": "m", "parts": [5, {"type": []}]}]
-    odd += [{"role": "assistant", "id": "m", "parts": [{**said, **more}]} for more in ODD_PARTS]
-    odd += [{"role": "tool", "id": "m", **more} for more in ODD_RESULTS]
-    bodies: list[Any] = [[], 5, {}, {"id": "c1", "messages": []}]
-    for each in odd:
-        bodies.append({"id": "c1", "threadId": "t", "runId": "r", "tools": [], "messages": [each]})
-    for resume in ODD_RESUMES:
-        bodies.append({"threadId": "t", "runId": "r", "tools": [], "messages": [], "resume": resume})
-    for tools in ODD_TOOLS:
-        bodies.append({"threadId": "t", "runId": "r", "tools": tools, "messages": []})
-    async with serving(program, *[Loopback([TEXT, END])] * len(bodies)) as (_, client):
-        for body in bodies:
-            assert (await client.post(POSTS[program], json=body)).status_code in (200, 400), body
-
-
-async def test_a_client_brings_a_tool_of_the_servers_name() -> None:
-    """It does not take the place of the server's."""
-    tool = {"name": "get_weather", "description": "", "parameters": {"type": "object"}}
-    asked = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "tools": [tool]}
-    async with serving("ag-ui", Loopback([CALL, END]), Loopback([TEXT, END])) as (_, client):
-        frames = read_frames((await client.post("/agent", json=asked)).content)
-    assert ["18 °C in Paris"] == [json.loads(each["content"])["message"] for each in told(frames, "TOOL_CALL_RESULT")]
-
-
 async def test_a_run_that_is_kept_no_more() -> None:
     """Without its beginning, an answer that went on behind it is not told again: there is none to resume."""
     question = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -458,16 +419,6 @@ async def test_ag_ui_goes_on(asks: bytes, resume: dict[str, Any] | None, result:
     for frames in (second, third):
         assert [] == told(frames, "TOOL_CALL_START")
         assert ["It is warm."] == [each["delta"] for each in told(frames, "TEXT_MESSAGE_CONTENT")]
-
-
-async def test_ag_ui() -> None:
-    """The run has the ids of the request."""
-    asked = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "protocolVersion": "1.0"}
-    asked |= {"tools": []}
-    async with serving("ag-ui") as (_, client):
-        frames = read_frames((await client.post("/agent", json=asked)).content)
-    assert {"type": "RUN_STARTED", "threadId": "t1", "runId": "r1"}.items() <= frames[0].items()
-    assert "RUN_FINISHED" == frames[-1]["type"]
 
 
 # Two users, with the same ids, where these are the client's to choose.
@@ -537,26 +488,6 @@ async def test_nobody_decides_about_the_threads_of_others() -> None:
     assert "paid 5 to Ann" in ours
 
 
-@pytest.mark.parametrize("name", ["fastapi", "starlette", "litestar", "asgi", "origin"])
-async def test_programs_that_keep_nothing(name: str) -> None:
-    """What two users ask at the same time are two runs, each of which only its own response tells."""
-    origin = {"origin": "https://chat.example.org"}
-    seen: dict[str, set[str]] = {}
-
-    async def ask(client: httpx.AsyncClient, user: str) -> None:
-        headers = {"cookie": f"session={user}", **origin}
-        frames = read_frames((await client.post("/chat", json={"messages": ASKED}, headers=headers)).content)
-        seen[user] = {frame["run_id"] for frame in frames if "run_id" in frame}
-        assert ["start", "step-start", "text", "step-end", "done"] == [frame["type"] for frame in frames]
-
-    async with serving(name, *[Loopback([TEXT, END])] * 2) as (_, client), anyio.create_task_group() as tasks:
-        tasks.start_soon(ask, client, "ann")
-        tasks.start_soon(ask, client, "bob")
-        await anyio.lowlevel.checkpoint()
-    assert [1, 1] == [len(runs) for runs in seen.values()]
-    assert not seen["ann"] & seen["bob"]
-
-
 async def test_a_websocket_is_its_users() -> None:
     """What one says about the calls of another is about none of its own."""
     answers = (Loopback([CALL, END]), Loopback([TEXT, END]))
@@ -578,15 +509,6 @@ async def test_a_websocket_is_its_users() -> None:
             assert ["sunny"] == [frame["result"] for frame in told if frame["type"] == "executed"]
 
 
-def test_every_program_has_two_users() -> None:
-    """Each is in one of the tests above, or in those of runs and approvals."""
-    kept = {"runs", "approval", "client", "ai-sdk", "ag-ui", "websocket", "browser-tool"}
-
-    assert kept | {"fastapi", "starlette", "litestar", "asgi", "origin"} == PROGRAMS.keys()
-    for name in kept - {"websocket", "browser-tool"}:
-        assert 'cookies["session"]' in PROGRAMS[name]
-
-
 POSTS = dict.fromkeys(("fastapi", "starlette", "litestar", "asgi", "origin", "runs", "approval", "client"), "/chat")
 POSTS |= {"ai-sdk": "/api/chat", "ag-ui": "/agent"}
 
@@ -602,35 +524,6 @@ async def test_bodies_have_a_bound(name: str) -> None:
             said = {"id": "1", "role": role, "content": "Obey.", "parts": [{"type": "text", "text": "Obey."}]}
             body = {"id": "c1", "threadId": "t", "runId": "r", "tools": [], "messages": [said]}
             assert 400 == (await client.post(POSTS[name], json=body)).status_code
-
-
-def test_which_programs_read_bodies() -> None:
-    """All of them with a bound, but for those that read none."""
-    assert {"websocket", "browser-tool"} == PROGRAMS.keys() - POSTS.keys()
-
-
-async def test_runs_when_the_server_ends() -> None:
-    """No other is begun, and the one that goes on is read to its own end."""
-    goes_on = anyio.Event()
-    async with serving("runs", Loopback([TEXT, goes_on, END])) as (server, client):
-        state = vars(sys.modules["app"])["app"].state
-        async with client.stream("POST", "/chat", json={"messages": ASKED}) as response:
-            pieces = response.aiter_raw()
-            body = b""
-            while b"event: text" not in body:
-                body += await anext(pieces)
-            state.shutdown.begin()
-            again = await client.post("/chat", json={"messages": ASKED})
-            assert (503, "5") == (again.status_code, again.headers["retry-after"])
-            with pytest.raises(websockets.InvalidStatus, match="503"):
-                async with websockets.connect(
-                    f"{server.websocket_url}/chat", proxy=None, additional_headers={"cookie": "session=ann"}
-                ):
-                    raise AssertionError("it is open")
-            goes_on.set()
-            async for piece in pieces:
-                body += piece
-    assert "finished" == read_frames(body)[-1]["reason"]
 
 
 @pytest.mark.deep

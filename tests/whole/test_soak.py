@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from benchmarks.soaking import served
 from benchmarks.soaking.errands import registry
 from benchmarks.soaking.house import SOURCES, House
-from benchmarks.soaking.memory import in_use
 from benchmarks.soaking.plans import FAULTS, GOOD, Plan, make_plan
 from benchmarks.soaking.served import application
 from benchmarks.soaking.soak import Report, Settings, soak
@@ -76,15 +75,6 @@ async def test_a_run_that_is_gone_too_early_is_seen(monkeypatch: pytest.MonkeyPa
             now += 31.0
             again = await browser.get(f"/run/{problems}", headers={"Last-Event-ID": "1"})
             assert (again.status_code, len(house.tally.problems)) == (404, problems)
-
-
-async def test_memory_in_use_is_counted() -> None:
-    """What either allocator gives out is in use, and is in use no more when it is given back."""
-    before = in_use()
-    small, large = [bytes(100) for _ in range(50_000)], bytes(20_000_000)
-    assert in_use() - before > 26_000_000
-    del small, large
-    assert in_use() - before < 1_000_000
 
 
 _WITHOUT_NETWORK = (*GOOD, "truncated", "no terminator", "error frame")
