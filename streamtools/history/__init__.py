@@ -22,8 +22,7 @@ from streamtools.history.parts import (
     Thought,
     User,
 )
-from streamtools.history.provider_view import without_reasoning
-from streamtools.history.reasoning_fields import ReasoningField, SendReasoning
+from streamtools.history.provider_view import ReasoningField, SendReasoning, without_reasoning
 from streamtools.history.writing import system_prompt
 from streamtools.loading import load_later
 

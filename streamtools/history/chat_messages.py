@@ -17,7 +17,7 @@ from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, read_part, without
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
-from streamtools.history.reasoning_fields import FIELDS, fields_of, text_of
+from streamtools.history.provider_view import FIELDS, fields_of, text_of
 from streamtools.history.writing import arguments_text, beside, beside_call, in_order
 from streamtools.json_values import compact, writable
 

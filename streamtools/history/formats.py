@@ -19,8 +19,13 @@ from streamtools.history.content import read_content, text_in
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.pairing import Unanswered, pair_results
 from streamtools.history.parts import Assistant, Message, Origin, ProviderItem, Results, System, User
-from streamtools.history.provider_view import view_for, with_valid_names
-from streamtools.history.reasoning_fields import ReasoningField, SendReasoning, select_reasoning
+from streamtools.history.provider_view import (
+    ReasoningField,
+    SendReasoning,
+    select_reasoning,
+    view_for,
+    with_valid_names,
+)
 from streamtools.json_values import writable
 from streamtools.parsing.dialects import Dialect
 

@@ -19,7 +19,7 @@ from streamtools.serving.run import Run
 from streamtools.stream.driver import Driver, Startable
 from streamtools.stream.reading import close
 from streamtools.stream.tool_stream import ToolStream
-from streamtools.tools.decisions import Decidable
+from streamtools.tools.approvals import Decidable
 
 _CLOSE_TIMEOUT_S = 30.0  # a `ToolStream` closes its source within a shorter limit
 

@@ -27,10 +27,9 @@ from streamtools.stream.collector import Collector
 from streamtools.stream.driver import Driver, Startable
 from streamtools.stream.reading import close, read_into
 from streamtools.stream.result import TurnResult
+from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
 from streamtools.tools.at_most_once import DRIVEN_RUN
-from streamtools.tools.decisions import Answer, Approve, Decidable, Decision, Deny, Question
 from streamtools.tools.failures import is_failure
-from streamtools.tools.suspension import Suspension
 
 log = Logger(__name__)
 

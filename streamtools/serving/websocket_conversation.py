@@ -29,7 +29,7 @@ from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
 from streamtools.serving.websockets import AnyWebSocket, Socket, SocketSink
-from streamtools.tools.decisions import Decidable
+from streamtools.tools.approvals import Decidable
 
 _log = Logger(__name__)
 

@@ -10,11 +10,10 @@ from streamtools.calls import ToolChoice
 from streamtools.errors import check_word, did_you_mean
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import Options, ParserKeywords, ParserOptions
-from streamtools.tools.decisions import Decision
+from streamtools.tools.approvals import Decision, Suspension
 from streamtools.tools.guards import Guards, GuardTracker
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
-from streamtools.tools.suspension import Suspension
 
 if TYPE_CHECKING:
     from streamtools.rules.rule import Rule

@@ -24,10 +24,9 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralising import restore
 from streamtools.tools import ToolOutcome
-from streamtools.tools.approvals import Approvals
+from streamtools.tools.approvals import Approvals, Resumption, Suspension
 from streamtools.tools.guards import GuardTracker
 from streamtools.tools.runner import Runner, Send
-from streamtools.tools.suspension import Resumption, Suspension
 
 _id_of = attrgetter("id")
 

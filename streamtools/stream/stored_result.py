@@ -31,8 +31,8 @@ from streamtools.history.parts import (
 from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects
 from streamtools.stream.result import TurnResult
 from streamtools.tools import ToolOutcome
+from streamtools.tools.approvals import Suspension
 from streamtools.tools.results import write
-from streamtools.tools.suspension import Suspension
 
 
 class StoredEnd(NamedTuple):

@@ -23,8 +23,8 @@ from streamtools.stream.event_pipeline import EventPipeline
 from streamtools.stream.observation import Observation
 from streamtools.stream.reading import EventSource, read_into
 from streamtools.stream.step_runner import StepRunner
+from streamtools.tools.approvals import Resumption
 from streamtools.tools.guards import Stop
-from streamtools.tools.suspension import Resumption
 
 if TYPE_CHECKING:  # few runs have these stages, and importing them takes time
     from streamtools.stream.argument_rules import ArgumentRules

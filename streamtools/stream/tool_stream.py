@@ -41,14 +41,12 @@ from streamtools.stream.result import TurnResult
 from streamtools.stream.step_runner import StepRunner
 from streamtools.stream.stream_run import StreamRun
 from streamtools.tools import ToolRegistry
-from streamtools.tools.approvals import Approvals
-from streamtools.tools.decisions import Decidable, Decision, Question
+from streamtools.tools.approvals import Approvals, Decidable, Decision, Question, Suspension, read_resumption
 from streamtools.tools.failures import is_stray
 from streamtools.tools.guards import Guards, GuardTracker
+from streamtools.tools.invocation import Threads
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import Runner
-from streamtools.tools.suspension import Suspension, read_resumption
-from streamtools.tools.threads import Threads
 from streamtools.tools.tool_choice import check_choice, parse_choice
 
 LEFT_ELSEWHERE = (

@@ -1,9 +1,9 @@
 """Tools: their definition, the decisions about their calls, and their execution.
 
-- `tool` makes a `Tool` of a function; `signature`, `docstrings` and `schemas` read the function.
+- `tool` makes a `Tool` of a function; `functions`, `signature` and `schemas` read the function.
 - `registry` holds tools by name; `definitions` writes them for each provider; `mcp` reads those of an MCP server.
-- `tool_choice`, `guards` and `approvals` decide which calls run; `decisions` and `suspension` are their data.
-- `runner` executes calls. It uses `execution`, `invocation`, `threads` and `context`, and returns `results`.
+- `tool_choice`, `guards` and `approvals` decide which calls run.
+- `runner` executes calls. It uses `execution`, `invocation` and `context`, and returns `results`.
 - `at_most_once` records each call in a `ledger`, of which there are several implementations.
 """
 
@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from streamtools.calls import ToolChoice
 from streamtools.loading import load_later
+from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
 from streamtools.tools.context import ToolContext
-from streamtools.tools.decisions import Answer, Approve, Decidable, Decision, Deny, Question
 from streamtools.tools.guards import Guards
 from streamtools.tools.ledger import CallLedger, Claim, Entry
 from streamtools.tools.memory_ledger import MemoryLedger
 from streamtools.tools.registry import ToolRegistry
 from streamtools.tools.results import ToolError, ToolOutcome, ToolResult
-from streamtools.tools.suspension import Suspension
 from streamtools.tools.tool import Tool, ToolOptions, tool
 
 if TYPE_CHECKING:

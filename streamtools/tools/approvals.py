@@ -1,10 +1,16 @@
-"""Decides whether a call may run, and waits for the decisions of approvers and front ends.
+"""Approvals: questions about calls, the decisions about them, and runs that are suspended until they are decided.
+
+A call may run, must not run, or has been executed elsewhere. A question is answered once, about exactly the call that
+was shown: its id, its tool and its arguments. A question that expires counts as denied.
+
+A run that ends with open questions is stored as a `Suspension`. It is JSON: the calls as they were made, the question
+about each, and their run. Another process can resume from it. Store it where no one else can write, because whoever
+changes a call there changes what runs.
 
 `need_of` says what a call needs before it runs. The rule fails closed: a tool with `trust="native"` or `"approved"`
 does not run a call that the model may have quoted from its input. Only native calls, and calls under a marker with a
-nonce, are certainly the model's own. A `requires_approval` function that raises counts as True.
-
-`Approvals` asks, and returns the decisions of one run.
+nonce, are certainly the model's own. A `requires_approval` function that raises counts as True. `Approvals` asks, and
+returns the decisions of one run.
 """
 
 from __future__ import annotations
@@ -14,19 +20,205 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import anyio
+import msgspec
+from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused, ToolInputError
 from streamtools.logs import Logger
-from streamtools.tools.decisions import EXPIRED, Approve, Decision, Deny, Question, ask
 from streamtools.tools.failures import is_failure
-from streamtools.tools.suspension import Resumption
+from streamtools.tools.ledger import CallLedger
 from streamtools.tools.tool import Tool
 
 log = Logger(__name__)
+
+EXPIRED = "nobody answered in time"
+"""The reason of the denial when a question expires."""
+
+
+class Approve(msgspec.Struct, frozen=True, tag_field="decision", tag="approve"):
+    """The call may run. With a `digest`, only if it is the digest of the call that was shown."""
+
+    digest: str | None = None
+
+
+class Deny(msgspec.Struct, frozen=True, tag_field="decision", tag="deny"):
+    """The call must not run. The model reads the `reason`."""
+
+    reason: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, tag_field="decision", tag="answer"):
+    """The call was executed elsewhere, with this `result`, or failed there with this `error`."""
+
+    result: Any = None
+    error: str | None = None
+
+
+Decision: TypeAlias = Approve | Deny | Answer
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A question about a call: whether it may run (`approval`), or what its result is.
+
+    `digest` is that of the call as it was shown. `expires` and `asked` are in seconds since 1970; None means never, and
+    an unknown time.
+    """
+
+    call: ToolCall
+    digest: str
+    approval: bool
+    expires: float | None = None
+    asked: float | None = None
+
+    def judge(self, decision: Decision, now: float) -> Decision:
+        """Return the decision as it counts: a late one is a denial. Raises `DecisionRefused` for one that does not fit.
+
+        >>> call = ToolCall(id="call_1", name="pay", arguments={"sum": 5}, dialect="native")
+        >>> question = ask(call, approval=True, expires=100.0)
+        >>> question.judge(Approve(), now=99.0), question.judge(Approve(), now=100.0)
+        (Approve(digest=None), Deny(reason='nobody answered in time'))
+        """
+        self.check(decision)
+        return Deny(EXPIRED) if self.is_late(now) else decision
+
+    def check(self, decision: Decision) -> None:
+        """Raise `DecisionRefused` for a decision of another kind, or about a different call."""
+        shown = f"call {self.call.id!r} of tool {self.call.name!r}"
+        if isinstance(decision, Answer) == self.approval and not isinstance(decision, Deny):
+            expected = "Approve or Deny" if self.approval else "Answer or Deny"
+            raise DecisionRefused(f"{shown} waits for {expected}, got {type(decision).__name__}")
+        changed = self.call.digest != self.digest
+        if isinstance(decision, Approve) and (changed or decision.digest not in (None, self.digest)):
+            raise DecisionRefused(f"{shown} is not the call that was shown: its arguments differ; show it again")
+
+    def is_late(self, now: float) -> bool:
+        """Return whether the question has expired."""
+        return self.expires is not None and now >= self.expires
+
+    def within(self, keep: float) -> Question:
+        """Return the question with an expiry before a ledger deletes its call, `keep` seconds after it was asked.
+
+        >>> call = ToolCall(id="call_1", name="pay", arguments={"sum": 5}, dialect="native")
+        >>> ask(call, approval=True, expires=None, asked=100.0).within(60.0).expires
+        160.0
+        """
+        if self.asked is None and self.expires is not None:
+            return self
+        last = (self.asked or 0.0) + keep  # without a time it may be arbitrarily old
+        return replace(self, expires=last if self.expires is None else min(self.expires, last))
+
+
+def ask(call: ToolCall, *, approval: bool, expires: float | None, asked: float | None = None) -> Question:
+    """Return a question about a call as it is now."""
+    return Question(call=call, digest=call.digest, approval=approval, expires=expires, asked=asked)
+
+
+@runtime_checkable
+class Decidable(Protocol):
+    """A source of questions that takes decisions: a `ToolStream`, a chat, or a run of one."""
+
+    @property
+    def questions(self) -> list[Question]:
+        """The open questions, in the order in which they were asked."""
+
+    def decide(self, call_id: str, decision: Decision) -> None:
+        """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this decision."""
+
+    def approve(self, call_id: str, *, digest: str | None = None) -> None:
+        """Let a waiting call run; with a `digest`, only if it is that of the call. Raises `DecisionRefused`."""
+        self.decide(call_id, Approve(digest))
+
+    def deny(self, call_id: str, reason: str = "") -> None:
+        """Refuse a waiting call. The model reads the reason. Raises `DecisionRefused`."""
+        self.decide(call_id, Deny(reason))
+
+    def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> None:
+        """Deliver the result of a call that was executed elsewhere, or its `error`. Raises `DecisionRefused`."""
+        self.decide(call_id, Answer(result, error))
+
+
+def read_decisions(decisions: Mapping[str, Decision | bool]) -> dict[str, Decision]:
+    """Return decisions by call id; True approves and False denies. Raises ValueError for other values."""
+    read: dict[str, Decision] = {}
+    for call_id, given in decisions.items():
+        decision = {True: Approve(), False: Deny()}[given] if isinstance(given, bool) else given
+        if not isinstance(decision, Approve | Deny | Answer):
+            allowed = "Approve, Deny, Answer, True or False"
+            raise ValueError(f"the decision about call {call_id!r} must be {allowed}, got {given!r}")
+        read[call_id] = decision
+    return read
+
+
+class Suspension(msgspec.Struct, frozen=True, kw_only=True):
+    """The open questions of a run: `run_id` is the run that made the calls, `trace` its `traceparent`."""
+
+    run_id: str
+    questions: list[Question]
+    version: Literal[1] = 1
+    trace: str = ""
+
+    def __post_init__(self) -> None:
+        if len({call.id for call in self.calls}) < len(self.questions):
+            raise ValueError("a suspension must not hold two questions about one call")
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls of the questions, in order."""
+        return [question.call for question in self.questions]
+
+    def to_json(self) -> str:
+        """Return one line of JSON."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_json(cls, data: str | bytes) -> Suspension:
+        """Return the suspension that `to_json` wrote. Raises ValueError for anything else."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except RecursionError:
+            raise ValueError("the JSON of the suspension is nested too deeply") from None
+
+
+class Resumption(NamedTuple):
+    """The start of a resumed run: the `questions` of the run `run_id` and their `decisions`, by call id."""
+
+    run_id: str
+    questions: Mapping[str, Question]
+    decisions: Mapping[str, Decision]
+    trace: str = ""
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls of the questions, in order."""
+        return [question.call for question in self.questions.values()]
+
+
+def read_resumption(
+    resume: Suspension | str | None, decisions: Mapping[str, Decision | bool] | None, ledger: CallLedger | None
+) -> Resumption | None:
+    """Check the arguments `resume` and `decisions` of a run. Returns None if there is nothing to resume.
+
+    A question expires before the ledger may delete its call. Raises ValueError for anything but a suspension, and for
+    one without a ledger; `DecisionRefused` for a decision that fits no question.
+    """
+    if resume is not None and ledger is None:
+        raise ValueError("resume= needs a ledger, so that no call runs twice: pass ledger=SQLiteLedger(path)")
+    if not isinstance(resume, Suspension | str | None):
+        raise ValueError(f"resume must be a Suspension or its JSON, got {resume!r}")
+    suspension = Suspension.from_json(resume) if isinstance(resume, str) else resume
+    open_questions = suspension.questions if suspension else []
+    questions = {each.call.id: each.within(ledger.keep) if ledger else each for each in open_questions}
+    given = read_decisions(decisions or {})
+    for call_id, decision in given.items():
+        if call_id not in questions:
+            raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision")
+        questions[call_id].check(decision)
+    return Resumption(suspension.run_id, questions, given, suspension.trace) if suspension else None
+
 
 DECISION_TIMEOUT = 300.0
 """Seconds that a run waits for a decision by default."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolCallFailed, ToolFailed, ToolOutputError
 from streamtools.events import UIEvent, Warning
+from streamtools.tools.invocation import Thread
 from streamtools.tools.results import ToolOutcome, Written
-from streamtools.tools.threads import Thread
 from streamtools.tools.tool import Tool
 
 _EXCERPT_LENGTH = 1000  # characters of a result that is too long for the model

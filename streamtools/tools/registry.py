@@ -15,9 +15,8 @@ from streamtools.calls import NATIVE, new_call_id, read_arguments
 from streamtools.errors import Code, ToolInputError, UnknownTool
 from streamtools.json_values import Rejected
 from streamtools.logs import Logger
-from streamtools.tools.approvals import Approvals
+from streamtools.tools.approvals import Approvals, Deny
 from streamtools.tools.context import ToolContext, discard
-from streamtools.tools.decisions import Deny
 from streamtools.tools.definitions import (
     DefinitionFormat,
     has_foreign_schema,

@@ -31,17 +31,15 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolCallFailed, ToolFailed
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent
 from streamtools.logs import Logger
-from streamtools.tools.approvals import Approvals, Need, need_of
+from streamtools.tools.approvals import Answer, Approvals, Approve, Deny, Need, Question, need_of
 from streamtools.tools.at_most_once import run_once
 from streamtools.tools.context import ToolContext
-from streamtools.tools.decisions import Answer, Approve, Deny, Question
 from streamtools.tools.execution import Execution
 from streamtools.tools.failures import is_failure
-from streamtools.tools.invocation import TIMEOUT, invoke, write_answer
+from streamtools.tools.invocation import TIMEOUT, Thread, Threads, invoke, write_answer
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.memory_ledger import MemoryLedger
 from streamtools.tools.results import ToolError, ToolOutcome
-from streamtools.tools.threads import Thread, Threads
 from streamtools.tools.tool import Tool
 
 log = Logger(__name__)

@@ -36,8 +36,7 @@ from pydantic_core import from_json
 from streamtools.errors import Code
 from streamtools.json_values import Rejected
 from streamtools.tools.context import ToolContext
-from streamtools.tools.docstrings import read_docstring
-from streamtools.tools.functions import body_of, is_unbound_method, parameters_of
+from streamtools.tools.functions import body_of, is_unbound_method, parameters_of, read_docstring
 from streamtools.tools.results import ToolResult
 from streamtools.tools.schemas import JsonSchema, complete, snapshot
 

@@ -31,8 +31,7 @@ from streamtools.errors import ToolInputError, ToolOutputError
 from streamtools.json_values import Rejected
 from streamtools.limits import TOOL_NAME
 from streamtools.logs import Logger
-from streamtools.tools.docstrings import read_docstring
-from streamtools.tools.functions import body_of, is_unbound_method, without_partials
+from streamtools.tools.functions import body_of, is_unbound_method, read_docstring, without_partials
 from streamtools.tools.results import Written, write
 from streamtools.tools.schemas import schema_of_parameters
 

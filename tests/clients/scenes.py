@@ -24,7 +24,7 @@ from streamtools.runs import Run, Runs
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools import Answer as Result
 from streamtools.tools import Approve, Deny, MemoryLedger
-from streamtools.tools.decisions import Decision
+from streamtools.tools.approvals import Decision
 
 STOP = ProviderCompleted(finish_reason="stop")
 

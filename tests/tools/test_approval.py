@@ -15,7 +15,7 @@ from streamtools.conversation import Chat
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import ApprovalRequested, UIEvent
 from streamtools.tools import MemoryLedger, Tool
-from streamtools.tools.decisions import Answer, Approve
+from streamtools.tools.approvals import Answer, Approve
 from tests.support.approvals import ANN, Bank, Held, block, calls, hold
 from tests.support.cases import together
 from tests.support.options import grouped

@@ -10,7 +10,7 @@ from streamtools.conversation import Chat
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import ApprovalRequested, Executing, UIEvent
 from streamtools.tools import MemoryLedger, Tool, tool
-from streamtools.tools.decisions import Answer, Deny
+from streamtools.tools.approvals import Answer, Deny
 from tests.support.approvals import Bank, Held, calls, hold
 from tests.support.cases import together
 

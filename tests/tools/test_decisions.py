@@ -11,9 +11,17 @@ import pytest
 
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused
-from streamtools.tools.approvals import Approvals
-from streamtools.tools.decisions import Answer, Approve, Decision, Deny, Question, ask, read_decisions
-from streamtools.tools.suspension import Suspension
+from streamtools.tools.approvals import (
+    Answer,
+    Approvals,
+    Approve,
+    Decision,
+    Deny,
+    Question,
+    Suspension,
+    ask,
+    read_decisions,
+)
 
 PAY = ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 5}, dialect="native")
 LATE = Deny("nobody answered in time")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamtools.tools.docstrings import Documentation, read_docstring
+from streamtools.tools.functions import Documentation, read_docstring
 from tests.support.cases import together
 
 GOOGLE = """Look it up.

@@ -17,10 +17,9 @@ from streamtools.errors import Code
 from streamtools.events import FollowUp, UIEvent
 from streamtools.outputs import validate
 from streamtools.tools import MemoryLedger, Tool, ToolError, at_most_once
-from streamtools.tools.decisions import Deny, ask
+from streamtools.tools.approvals import Deny, Suspension, ask
 from streamtools.tools.guards import Guards
 from streamtools.tools.results import ToolOutcome
-from streamtools.tools.suspension import Suspension
 from tests.support.approvals import ANN, Bank, Held, block, calls
 from tests.support.approvals import hold as hold_unchecked
 from tests.tools.test_mcp import Server, listed

@@ -35,7 +35,7 @@ from streamtools.errors import Code
 from streamtools.recording import RecordingTransport
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, Suspension, ToolRegistry
-from streamtools.tools.decisions import Decision
+from streamtools.tools.approvals import Decision
 
 if TYPE_CHECKING:  # needs rich, which is optional
     from streamtools.apps.cli.transcript import Transcript

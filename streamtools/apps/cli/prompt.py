@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from streamtools.apps.cli.printable import one_line, printable
 from streamtools.tools import Answer, Approve, Deny, Suspension
-from streamtools.tools.decisions import Decision
+from streamtools.tools.approvals import Decision
 
 if TYPE_CHECKING:  # optional packages
     from prompt_toolkit.key_binding import KeyPressEvent
