@@ -1,9 +1,8 @@
 """Find the exchanges of a file, or of all recordings in a directory. Only their heads are kept in memory.
 
-A file can also be a raw capture: the output of `curl -N` (server-sent events, or Ollama's lines), or event payloads,
-one JSON value per line, as the AI SDK stores them in `chunks.txt`. Payloads are recognized by the first line, which
-must be the first event of a provider's stream. A raw capture has no times, no cuts and no end. It is replayed as
-blocks at time 0 with a normal end. The terminator in the stream shows whether it was complete.
+A file can also be a raw capture: the output of `curl -N` (server-sent events, or Ollama's lines). A raw capture has no
+times, no cuts and no end. It is replayed as blocks at time 0 with a normal end. The terminator in the stream shows
+whether it was complete.
 """
 
 from __future__ import annotations
@@ -14,29 +13,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from streamtools.errors import RecordingError
 from streamtools.recording import reader
 from streamtools.recording.format import Chunk, EndKind, ExchangeHead, RecordedRequest, Recording, StreamEnd
-from streamtools.recording.reader import BOM, READ_SIZE, Chunks, ExchangePlace, LineReader, OpenRecording, PathLike
+from streamtools.recording.reader import READ_SIZE, Chunks, ExchangePlace, LineReader, OpenRecording, PathLike
 from streamtools.recording.redaction import redact_request
 from streamtools.recording.scrubbing import KnownSecrets, Secret, know
 
 _SSE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?::|(?:data|event|id|retry)(?:[:\r\n]|\Z))")
 _OLLAMA_LINE = re.compile(rb'[\r\n]*\{(?=[^\n]*"done":)(?![^\n]*"streamtools":)')
-
-_FIRST_TYPES = {
-    "message_start",
-    "response.created",
-    "response.queued",
-    "response.in_progress",
-    "start",
-    "start-step",
-}
-_OWN_EVENT_KEYS = {"seq", "run_id"}  # our own events share some types with the AI SDK, and are not a provider's stream
 
 DETECT = "detect"
 """The source of a stream whose wire format is detected when the stream is read."""
@@ -58,10 +44,6 @@ def open_stream_file(path: PathLike, *, strict: bool = True) -> OpenRecording:
     if b"\0" not in start and (_SSE.match(start) or _OLLAMA_LINE.match(start)):
         blocks = iter(lambda: file.read1(READ_SIZE), b"")
         return OpenCapture(name, ExchangeHead(source=DETECT), _capture_chunks(blocks), file)
-    if _is_first_payload(start.lstrip(b"\r\n").partition(b"\n")[0]):
-        payloads = (line.removeprefix(BOM).strip() for line in iter(LineReader(name, file).next, None))
-        frames = (b"data: %b\n\n" % payload for payload in payloads)
-        return OpenCapture(name, ExchangeHead(source=DETECT), _capture_chunks(frames), file)
     return reader.open_exchange_at(LineReader(name, file), strict=strict)
 
 
@@ -75,22 +57,6 @@ def _capture_chunks(pieces: Iterator[bytes]) -> Chunks:
     for data in pieces:
         yield Chunk(0.0, data)
     return StreamEnd("end", 0.0)
-
-
-def _is_first_payload(line: bytes) -> bool:
-    """Return whether a line is the payload of the first event of a provider's stream."""
-    try:
-        value: Any = msgspec.json.decode(line.removeprefix(BOM))
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(value, dict) or _OWN_EVENT_KEYS & value.keys():
-        return False
-    return (
-        isinstance(value.get("choices"), list)
-        or isinstance(value.get("candidates"), list)
-        or value.get("event_type") == "interaction.created"
-        or (isinstance(value.get("type"), str) and value["type"] in _FIRST_TYPES)
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,10 +83,6 @@ def _by_frame(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         yield Chunk(at, bytes(rest))
 
 
-GARBAGE = b'\xff\x00"}\x1b{\xc3\x28\xfe'
-"""Inserted by `garbage_at`: invalid UTF-8, a null byte, an escape, and a quote that breaks JSON."""
-
-
 class VirtualClock:
     """A clock for replays without waiting: a replay advances it to the time of each chunk.
 
@@ -112,12 +108,9 @@ class PlaybackOptions(TypedDict, total=False):
     speed: float
     cut: Cut
     clock: VirtualClock | None
-    drip: float | None
     cut_after: int | None
     reset_after: int | None
     stall_after: int | None
-    garbage_at: int | None
-    garbage: bytes
     read_timeout: float | None
 
 
@@ -135,49 +128,32 @@ class Playback:
     """Where the bytes are cut, see `recut`."""
     clock: VirtualClock | None = None
     """A clock that is advanced by the recorded times, instead of waiting."""
-    drip: float | None = None
-    """The maximum number of bytes a second. A piece arrives when its last byte does."""
     cut_after: int | None = None
     """The response ends after so many bytes, as if it were complete."""
     reset_after: int | None = None
     """The connection breaks after so many bytes."""
     stall_after: int | None = None
     """No more bytes arrive after so many, until the reader's timeout expires, or it is cancelled or closed."""
-    garbage_at: int | None = None
-    """The byte offset at which `garbage` is inserted."""
-    garbage: bytes = GARBAGE
     read_timeout: float | None = None
     """Seconds that a reader waits for bytes before TimeoutError. `ReplayTransport` uses the timeout of the client."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.speed < math.inf:
             raise ValueError(f"speed must be 0 or a positive factor, got {self.speed!r}")
-        for name in ("drip", "read_timeout"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} must be a positive number, got {value!r}")
-        for name in (*_ENDINGS, "garbage_at"):
+        if self.read_timeout is not None and not self.read_timeout > 0:
+            raise ValueError(f"read_timeout must be a positive number, got {self.read_timeout!r}")
+        for name in _ENDINGS:
             value = getattr(self, name)
             if value is not None and not (type(value) is int and value >= 0):
                 raise ValueError(f"{name} must be a number of bytes from 0, got {value!r}")
         endings = [name for name in _ENDINGS if getattr(self, name) is not None]
         if len(endings) > 1:
             raise ValueError(f"use only one of {' and '.join(endings)}: both end the stream")
-        if endings and self.garbage_at is not None and self.garbage_at > getattr(self, endings[0]):
-            raise ValueError(f"garbage_at is after {endings[0]}, where the stream has ended")
 
     @property
     def ending(self) -> tuple[str, int] | None:
         """The fault that ends the stream, and its place in bytes."""
         return next(((name, place) for name in _ENDINGS if (place := getattr(self, name)) is not None), None)
-
-    @property
-    def has_fault(self) -> bool:
-        return self.ending is not None or self.garbage_at is not None
-
-    @property
-    def inserted_bytes(self) -> int:
-        return 0 if self.garbage_at is None else len(self.garbage)
 
 
 _ENDINGS = ("cut_after", "reset_after", "stall_after")
@@ -185,41 +161,23 @@ PLAYBACK_OPTIONS = frozenset(field.name for field in fields(Playback))
 
 
 def inject_fault(chunks: Iterable[Chunk], playback: Playback, name: str) -> Iterator[Chunk]:
-    """Yield the chunks with the fault of `playback`. Nothing is read after the place where it ends the stream.
+    """Yield the chunks up to the fault of `playback`. Nothing is read after its place.
 
     Raises RecordingError if the place is not reached. `name` is the recording, for the message.
     """
-    if playback.garbage_at is not None:
-        chunks = _insert(chunks, playback.garbage_at, playback.garbage, name)
-    if playback.ending is not None:
-        chunks = _stop(chunks, *playback.ending, playback.inserted_bytes, name)
-    return iter(chunks)
-
-
-def _insert(chunks: Iterable[Chunk], place: int, garbage: bytes, name: str) -> Iterator[Chunk]:
-    """Yield the chunks with `garbage` before the byte at `place`, or after the last byte."""
-    count, at = 0, 0.0
-    for at, data in chunks:
-        split, count = place - count, count + len(data)
-        yield Chunk(at, data[:split] + garbage + data[split:] if 0 <= split < len(data) else data)
-    if count < place:
-        raise RecordingError(unreached_fault(name, "garbage_at", place, count))
-    if count == place:
-        yield Chunk(at, garbage)
-
-
-def _stop(chunks: Iterable[Chunk], fault: str, place: int, inserted: int, name: str) -> Iterator[Chunk]:
-    """Yield the first `place` bytes, and the inserted bytes among them."""
-    count, limit = 0, place + inserted
-    if not limit:
+    if playback.ending is None:
+        yield from chunks
         return
-    for at, data in chunks:
-        if count + len(data) >= limit:
-            yield Chunk(at, data[: limit - count])
+    fault, place = playback.ending
+    count = 0
+    for at, data in chunks if place else ():
+        if count + len(data) >= place:
+            yield Chunk(at, data[: place - count])
             return
         count += len(data)
         yield Chunk(at, data)
-    raise RecordingError(unreached_fault(name, fault, place, count - inserted))
+    if place:
+        raise RecordingError(unreached_fault(name, fault, place, count))
 
 
 def unreached_fault(name: str, fault: str, place: int, size: int) -> str:
@@ -255,7 +213,7 @@ class ReplayBytes:
         self._piece: Chunk | None = None
         self._read_bytes = 0
         self._since_checkpoint = _CHECKPOINT_BYTES
-        time_options = (playback.clock, playback.drip, playback.stall_after)
+        time_options = (playback.clock, playback.stall_after)
         self._is_timed = playback.speed > 0 or any(option is not None for option in time_options)
         self._started_at: float | None = None
         self._closed_event: anyio.Event | None = None  # for a read that waits forever
@@ -320,11 +278,8 @@ class ReplayBytes:
 
     def missed(self) -> tuple[str, int] | None:
         """Return the fault that was not reached, with its place, or None."""
-        playback = self.playback
-        if playback.garbage_at is not None and self._read_bytes <= playback.garbage_at:
-            return "garbage_at", playback.garbage_at
-        ending = playback.ending
-        return None if ending is None or self._read_bytes >= ending[1] + playback.inserted_bytes else ending
+        ending = self.playback.ending
+        return None if ending is None or self._read_bytes >= ending[1] else ending
 
     def _peek(self) -> Chunk | None:
         """Return the next piece without taking it, or None at the end."""
@@ -363,10 +318,9 @@ class ReplayBytes:
         if piece is None and self._ends_silent:
             return math.inf
         playback, end = self.playback, self.recording.end
-        at, data = piece or (end.at if end and playback.ending is None else 0, b"")
+        at = piece.at if piece is not None else end.at if end and playback.ending is None else 0
         speed = playback.speed or (0 if playback.clock is None else 1)
-        recorded = at / 1000 / speed if speed else 0.0
-        return recorded if playback.drip is None else max(recorded, (self._read_bytes + len(data)) / playback.drip)
+        return at / 1000 / speed if speed else 0.0
 
     def _take(self, piece: Chunk | None, is_late: bool) -> bytes | None:
         """Return the bytes of the piece, or None at the end. Raises the exception of another end."""

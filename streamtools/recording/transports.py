@@ -266,7 +266,7 @@ class ReplayTransport(Transport):
         except BaseException:
             opened.close()
             raise
-        if body.playback.has_fault:
+        if body.playback.ending is not None:
             self._with_faults.append((exchange, body))
         self._open_bodies = {*(other for other in self._open_bodies if not other.closed), body}
         return exchange, body

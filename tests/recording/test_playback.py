@@ -29,7 +29,7 @@ from streamtools.recording import (
     recut,
     shipped,
 )
-from streamtools.recording.playback import GARBAGE, PLAYBACK_OPTIONS, inject_fault
+from streamtools.recording.playback import PLAYBACK_OPTIONS, inject_fault
 from tests.recording.test_event_replay import ANSWER, write
 from tests.recording.test_replay_bytes import FRAMES, STREAM, collect, recording
 from tests.support.options import grouped
@@ -53,16 +53,7 @@ def test_a_fault_ends_the_stream_at_its_place(place: int, cut: Cut, fault: str) 
     assert STREAM[:place] == spoiled(cut, **{fault: place})
 
 
-@given(places, places, cuts)
-def test_garbage_is_inserted_at_its_place(place: int, end: int, cut: Cut) -> None:
-    """It stands before the byte at its place, and moves no other fault."""
-    assert STREAM[:place] + GARBAGE + STREAM[place:] == spoiled(cut, garbage_at=place)
-    assert STREAM[:place] + b"?" + STREAM[place:] == spoiled(cut, garbage_at=place, garbage=b"?")
-    if place <= end:
-        assert STREAM[:place] + GARBAGE + STREAM[place:end] == spoiled(cut, garbage_at=place, cut_after=end)
-
-
-@pytest.mark.parametrize("fault", ["cut_after", "reset_after", "stall_after", "garbage_at"])
+@pytest.mark.parametrize("fault", ["cut_after", "reset_after", "stall_after"])
 def test_a_place_that_is_not_reached(fault: str) -> None:
     """A fault that never comes is told: a test that waits for it would pass for the wrong reason."""
     size = len(STREAM)
@@ -73,12 +64,10 @@ def test_a_place_that_is_not_reached(fault: str) -> None:
 
 WRONG: dict[str, tuple[PlaybackOptions, str]] = {
     "no speed": ({"speed": -1}, "speed must be 0 or a positive factor, got -1"),
-    "no bytes a second": ({"drip": 0}, "drip must be a positive number, got 0"),
     "no time": ({"read_timeout": -1}, "read_timeout must be a positive number, got -1"),
     "before the beginning": ({"cut_after": -1}, "cut_after must be a number of bytes from 0, got -1"),
-    "no place": ({"garbage_at": True}, "garbage_at must be a number of bytes from 0, got True"),
+    "no place": ({"stall_after": True}, "stall_after must be a number of bytes from 0, got True"),
     "two ends": ({"cut_after": 1, "stall_after": 1}, "use only one of cut_after and stall_after: both end the stream"),
-    "garbage behind the end": ({"reset_after": 1, "garbage_at": 2}, "garbage_at is after reset_after"),
 }
 
 
@@ -110,8 +99,7 @@ def test_a_virtual_clock_goes_forward() -> None:
         ({}, [0, 1, 2, 3]),
         ({"speed": 2}, [0, 0.5, 1, 1.5]),
         ({"cut": "whole"}, [2, 3]),
-        ({"drip": 1}, [1, 3, 6, 6]),
-        ({"drip": 2, "reset_after": 3}, [0.5, 1.5]),
+        ({"reset_after": 3}, [0, 1]),
     ],
 )
 async def test_times_on_a_virtual_clock(options: PlaybackOptions, times: list[float]) -> None:
@@ -245,12 +233,12 @@ async def test_a_fault_that_a_replay_does_not_reach(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_every_replay_of_shipped_recordings_is_the_same() -> None:
-    """Dripping, in recorded times of a virtual clock, cut at random: the events are equal."""
+    """In recorded times of a virtual clock, cut at random: the events are equal."""
     for name, path in shipped().items():
         expected = coalesce(await replay(path))
         ways: list[PlaybackOptions] = [
             {"clock": VirtualClock()},
-            {"clock": VirtualClock(), "drip": 20, "cut": "frame"},
+            {"clock": VirtualClock(), "cut": "frame"},
             {"clock": VirtualClock(), "speed": 3, "cut": 1},
         ]
         for way in ways:

@@ -89,13 +89,6 @@ def stream(name: str) -> Stream:
     return Stream(data, found.start(), found.end())
 
 
-def frame_at(data: bytes, place: int) -> bytes:
-    """Return the frame, with the blank line behind it, in which a byte that is inserted at `place` comes to stand."""
-    start = data.rfind(b"\n\n", 0, place) + 2 if b"\n\n" in data[:place] else 0
-    stop = data.find(b"\n\n", place)
-    return data[start : stop + 2] if stop >= 0 else data[start:]
-
-
 @pytest.fixture
 def anyio_backend() -> str:
     """One event loop: what is tested here is what comes of the bytes."""
@@ -127,28 +120,3 @@ async def test_a_stream_that_ends_too_early(name: str, fault: str) -> None:
             assert len(told.text) - shown < len("~~~tool_call\n"), (
                 "only the beginning of a marker is shown in its place"
             )
-
-
-@every_recording
-async def test_garbage_in_a_stream(name: str) -> None:
-    """A frame that is damaged is told to be, and nothing else changes: of the calls only those run that are whole.
-
-    Where the frame with the finish reason is lost, nobody knows how the turn ended, and no call is run.
-    """
-    whole, recorded = await play(name), stream(name)
-    for place in recorded.places:
-        told = await play(name, garbage_at=place)
-        ended = recorded.data.find(b"data: [DONE]") + len(b"data: [DONE")  # behind it nothing counts
-        assert told.warned == (place < ended), place
-        assert set(told.executed) <= set(whole.executed), place
-        assert not told.faults, place
-        if recorded.start - 1 <= place <= recorded.stop + 1:  # in a blank line it makes one frame of two
-            assert ("finished", "other", []) == (told.reason, told.finish, told.executed), place
-        else:
-            assert (whole.reason, whole.finish, 0) == (told.reason, told.finish, told.pending), place
-        if (frame := frame_at(recorded.data, place)) and not _holds_text(frame):
-            assert whole.text == told.text, place
-
-
-def _holds_text(frame: bytes) -> bool:
-    return b'"content":"' in frame

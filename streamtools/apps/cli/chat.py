@@ -24,14 +24,12 @@ import anyio
 import httpx
 
 from streamtools import RunnerOptions
-from streamtools.apps.cli.conversation_file import create_conversation, read_conversation, replace_conversation
+from streamtools.apps.cli.conversation_file import read_conversation, replace_conversation
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
 from streamtools.apps.cli.model_options import CommandModel, command_errors, import_tools, proxy_for
-from streamtools.apps.cli.printable import one_line
 from streamtools.apps.cli.prompt import Prompt, decide, no_echo
 from streamtools.apps.cli.views import JsonLines, View, open_recording_file, open_transcript
 from streamtools.conversation import Assistant, Message, System, User
-from streamtools.errors import Code
 from streamtools.recording import RecordingTransport
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, Suspension, ToolRegistry
@@ -45,13 +43,9 @@ _COMMANDS = {
     "/help": "list the commands",
     "/model": "NAME: show the model, or switch to another one",
     "/tools": "list the tools, and which of them ask first",
-    "/retry": "ask the last question again",
     "/raw": "switch between rendered and raw calls and Markdown",
-    "/save": "FILE: save the conversation to a new file, as OpenAI's messages",
-    "/load": "FILE: continue a saved conversation, or messages of any provider",
     _QUIT: "end the chat",
 }
-_FILE_COMMANDS = ("/save", "/load")
 _KEYS_HELP = "Alt-Enter, or \\ at the line end, begins a new line. ↑ finds earlier questions. Tab completes commands."
 
 _FRAME_S = 1 / 20
@@ -103,7 +97,6 @@ class _ChatSession:
         self._history: list[Message] = self._model.system_messages
         self._saved_messages: list[Any] = []  # the conversation as OpenAI's messages
         self._suspension: Suspension | None = None
-        self._last_question: tuple[str, list[Message], list[str]] | None = None  # with the history, and the tools run
         self.greeting = f"{self._model.label}. Ctrl-C stops an answer, {_QUIT} ends the chat, /help lists commands."
         self.decide: Callable[[Suspension], dict[str, Decision]] | None = None
         """Asks the user about pending calls. Without it, they stay pending."""
@@ -116,12 +109,10 @@ class _ChatSession:
     def _open_conversation_file(self, path: str) -> None:
         if not Path(path).absolute().parent.is_dir():
             raise CommandError(f"--continue: the folder of {path} does not exist")
-        try:
-            self._load(path)
-        except FileNotFoundError:
-            pass  # the first answer creates it
-        except CommandError as error:
-            raise CommandError(f"--continue: {error}") from None
+        with contextlib.suppress(FileNotFoundError):  # the first answer creates it
+            self._saved_messages, messages = read_conversation(path)
+            has_system = any(isinstance(message, System) for message in messages)
+            self._history = messages if has_system else [*self._history, *messages]
         self.greeting += f" The conversation is saved in {path}."
 
     @property
@@ -134,17 +125,13 @@ class _ChatSession:
 
     def answer(self, question: str) -> int:
         """Show the answer to a question, and return its exit status."""
-        history = self._history
-        result = self._run_turn([*history, User(question)], {})
-        executed = _executed_tools(result)
+        result = self._run_turn([*self._history, User(question)], {})
         while self.decide is not None and (suspension := self._suspension) is not None:
             try:
                 decisions = self.decide(suspension)
             except KeyboardInterrupt:  # stops the answer, not the chat
                 break
             result = self._run_turn(self._history, {"resume": suspension, "approvals": decisions})
-            executed += _executed_tools(result)
-        self._last_question = question, history, executed
         status = self._errors.report_result(self._model.label, result)
         if (fault := self._recording_fault) is not None:
             raise CommandError(f"the recording cannot be written: {reason_of(fault)}", status=1)
@@ -155,8 +142,8 @@ class _ChatSession:
                 raise CommandError(f"--continue: {path} cannot be written: {reason_of(error)}", status=1) from None
         return status
 
-    def run_command(self, line: str, screen: Transcript, prompt: Prompt) -> str | None:
-        """Run a slash command. Returns a question if the command asks one."""
+    def run_command(self, line: str, screen: Transcript, prompt: Prompt) -> None:
+        """Run a slash command."""
         name, _, argument = line.partition(" ")
         argument = argument.strip()
         match name:
@@ -179,44 +166,8 @@ class _ChatSession:
             case "/raw":
                 screen.raw = not screen.raw
                 screen.remark(f"Calls and Markdown are {'raw' if screen.raw else 'rendered'}.")
-            case "/save" if argument:
-                screen.remark(self._save(argument))
-            case "/load" if argument:
-                screen.remark(self._load_or_explain(argument))
-            case "/retry" if self._last_question is not None:
-                question, history, executed = self._last_question
-                if executed and not prompt.confirm(f"{one_line(', '.join(executed))} may run again. Ask again?"):
-                    return None
-                self._history = history
-                return question
             case _:
-                screen.remark("Unknown command, or its argument is missing. /help lists the commands.")
-        return None
-
-    def _save(self, path: str) -> str:
-        if not self._saved_messages:
-            return "There is nothing to save: no question has been answered."
-        try:
-            create_conversation(path, self._saved_messages)
-        except (OSError, ValueError) as error:  # ValueError: a null character in the path
-            return f"It cannot be saved: {reason_of(error)}."
-        return f"Saved in {path}."
-
-    def _load_or_explain(self, path: str) -> str:
-        try:
-            self._load(path)
-        except FileNotFoundError:
-            return f"There is no file {path}."
-        except CommandError as error:
-            return f"{error}."
-        return f"Continuing the conversation in {path}."
-
-    def _load(self, path: str) -> None:
-        """Continue the conversation in a file. Raises FileNotFoundError and CommandError."""
-        raw_messages, messages = read_conversation(path)
-        has_system = any(isinstance(message, System) for message in messages)
-        self._history = messages if has_system else [*self._model.system_messages, *messages]
-        self._saved_messages, self._last_question = raw_messages, None
+                screen.remark("Unknown command. /help lists the commands.")
 
     def _run_turn(self, history: list[Message], resume_options: dict[str, Any]) -> TurnResult:
         with self.while_answering():
@@ -303,11 +254,6 @@ def _cancelled_by_ctrl_c(scope: anyio.CancelScope) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _executed_tools(result: TurnResult) -> list[str]:
-    """Return the names of the tools that were started."""
-    return [outcome.call.name for outcome in result.outcomes if outcome.error is not Code.TOOL_DENIED]
-
-
 def _questions(session: _ChatSession, output: TextIO) -> Iterator[str]:
     """Yield questions until the user quits. A prompt and commands exist only on a terminal."""
     if sys.stdin is None:
@@ -323,7 +269,7 @@ def _questions(session: _ChatSession, output: TextIO) -> Iterator[str]:
 
 
 def _prompted_questions(session: _ChatSession, screen: Transcript, output: TextIO) -> Iterator[str]:
-    prompt = Prompt(output, tuple(_COMMANDS), _FILE_COMMANDS)
+    prompt = Prompt(output, tuple(_COMMANDS))
     prompt.add_to_history(session.questions)
     screen.remark(session.greeting)
     session.decide = partial(decide, screen=screen, prompt=prompt)
@@ -334,8 +280,8 @@ def _prompted_questions(session: _ChatSession, screen: Transcript, output: TextI
         line = prompt.read_question()
         if line is None or line.strip() == _QUIT:
             return
-        question: str | None = line.strip()
-        if question and question.startswith("/"):
-            question = session.run_command(question, screen, prompt)
-        if question:
+        question = line.strip()
+        if question.startswith("/"):
+            session.run_command(question, screen, prompt)
+        elif question:
             yield question

@@ -1,4 +1,4 @@
-"""A conversation in a JSON file. `/save` and `--continue` write OpenAI's messages; any provider's can be read."""
+"""The file of `--continue`. OpenAI's messages are written, and messages of any provider are read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,15 +28,9 @@ def read_conversation(path: str) -> tuple[list[Any], list[Message]]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise CommandError(f"{path}: it cannot be read: {reason_of(error)}") from None
+        raise CommandError(f"--continue: {path}: it cannot be read: {reason_of(error)}") from None
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"{path}: it is not a conversation: {one_line(str(error))}") from None
-
-
-def create_conversation(path: str, messages: list[Any]) -> None:
-    """Write the messages to a new file that only its owner can read. Raises OSError if the file exists."""
-    with open(path, "x", opener=partial(os.open, mode=0o600), **_ENCODING) as file:
-        json.dump(messages, file, ensure_ascii=False, indent=2)
+        raise CommandError(f"--continue: {path}: it is not a conversation: {one_line(str(error))}") from None
 
 
 def replace_conversation(path: str, messages: list[Any]) -> None:

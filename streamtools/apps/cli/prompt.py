@@ -25,27 +25,24 @@ PROMPT = "❯ "
 
 
 class Prompt:
-    """Reads multi-line questions, with history and completion of `commands`, and one-line answers.
+    """Reads multi-line questions, with history and completion of `commands`, and one-line answers."""
 
-    Arguments of `file_commands` are completed as file names.
-    """
-
-    def __init__(self, output: TextIO, commands: Sequence[str] = (), file_commands: Sequence[str] = ()) -> None:
+    def __init__(self, output: TextIO, commands: Sequence[str] = ()) -> None:
         self._output = output
         self.can_edit = _has_cursor(output)
         """Whether prompt_toolkit reads the lines, so that a question can have several."""
         if self.can_edit:
             try:
-                self._open_sessions(commands, file_commands)
+                self._open_sessions(commands)
             except ImportError:
                 self.can_edit = False
         if not self.can_edit:
             with contextlib.suppress(ImportError):
                 import readline  # noqa: F401 - gives `input` line editing and a history
 
-    def _open_sessions(self, commands: Sequence[str], file_commands: Sequence[str]) -> None:
+    def _open_sessions(self, commands: Sequence[str]) -> None:
         from prompt_toolkit import PromptSession
-        from prompt_toolkit.completion import NestedCompleter, PathCompleter
+        from prompt_toolkit.completion import WordCompleter
         from prompt_toolkit.history import DummyHistory
         from prompt_toolkit.input import create_input
         from prompt_toolkit.output import create_output
@@ -54,9 +51,7 @@ class Prompt:
         self._questions: PromptSession[str] = PromptSession(
             multiline=True,
             prompt_continuation=" " * len(PROMPT),
-            completer=NestedCompleter.from_nested_dict(
-                {name: PathCompleter(expanduser=True) if name in file_commands else None for name in commands}
-            ),
+            completer=WordCompleter(commands, sentence=True),
             complete_while_typing=False,
             key_bindings=_key_bindings(),
             **streams,
