@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +220,7 @@ def test_names_are_not_looked_up_in_the_old_way() -> None:
     """A name that is looked up has left the machine; its own and those that are allowed may be."""
     with blocked("record it", allow=["127.0.0.2"]) as tried:
         for look_up in (socket.gethostbyname, socket.gethostbyname_ex):
-            with pytest.raises(NetworkBlocked, match=r"it asked for provider\.invalid: record it"):
+            with pytest.raises(NetworkBlocked, match=r"tried to reach provider\.invalid: record it"):
                 look_up("provider.invalid")
         assert "127.0.0.1" == socket.gethostbyname("localhost")
         assert ["127.0.0.2"] == socket.gethostbyname_ex("127.0.0.2")[2]
@@ -244,25 +243,3 @@ def test_one_event_too_many_in_a_long_run() -> None:
         with pytest.raises(AssertionError) as caught:
             assert_events(came, [*came[:at], Raw("odd"), *came[at:]])
         assert ["- Raw(data='odd')"] == [line for line in str(caught.value).split("\n") if line[:1] in "+-"]
-
-
-def test_long_runs_that_have_little_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Are compared as far as that has an end: an event that comes too late is another one, and still shown."""
-    monkeypatch.setattr("streamtools.testing.expectations._AHEAD", 10)
-    for many in (28, 3, 98):
-        expected: list[UIEvent] = [Raw("first"), *long_run(many), Raw("last")]
-        with pytest.raises(AssertionError) as caught:
-            assert_events(long_run(40), expected)
-        marks = Counter(line[0] for line in str(caught.value).split("\n")[1:] if line[0] in "+-")
-        assert {"-": 2 + max(0, many - 40), "+": max(0, 40 - many)} == {"-": marks["-"], "+": marks["+"]}
-    with pytest.raises(AssertionError, match=r"\n- Raw\(data='late'\)\n"):
-        assert_events([*long_run(20), Raw("late")], [Raw("late"), *long_run(20)])
-
-
-def test_long_runs_with_gaps_are_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long they are: what stands for any number of events may stand for all that comes behind."""
-    monkeypatch.setattr("streamtools.testing.expectations._AHEAD", 10)
-    came = long_run(40)
-    assert_events(came, [..., *came[10:30], ...])
-    with pytest.raises(AssertionError, match=r"Raw\(data='odd'\)"):
-        assert_events(came, [..., *came[10:30], Raw("odd"), ...])
