@@ -6,20 +6,19 @@ need not know its type. Dialects are stored by id. A custom dialect is left out;
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
-from streamtools.events import DoneReason, Error, Usage, Warning
 from streamtools.history.parts import (
     Assistant,
     CallResult,
     Message,
     Origin,
-    Part,
     ProviderItem,
     Results,
     Step,
@@ -30,9 +29,15 @@ from streamtools.history.parts import (
 )
 from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects
 from streamtools.stream.result import TurnResult
-from streamtools.tools import ToolOutcome
-from streamtools.tools.approvals import Suspension
 from streamtools.tools.results import write
+from streamtools.tools.approvals import Suspension
+
+_Kind = Literal["TextPart", "Thought", "ToolCall", "ProviderItem", "System", "User", "Results", "other"]
+_KINDS: dict[str, Any] = dict(
+    zip(get_args(_Kind), (TextPart, Thought, ToolCall, ProviderItem, System, User, Results, Any), strict=True)
+)
+_Tagged = tuple[_Kind, Any]
+"""The name of a class in `_KINDS`, and an object of this class."""
 
 
 class StoredEnd(NamedTuple):
@@ -43,62 +48,26 @@ class StoredEnd(NamedTuple):
     history: list[Any]
 
 
-class _Part(msgspec.Struct, omit_defaults=True):
-    text: TextPart | None = None
-    thought: Thought | None = None
-    call: ToolCall | None = None
-    item: ProviderItem | None = None
+class _Answer(NamedTuple):
+    """An `Assistant` message."""
 
-
-class _Said(msgspec.Struct, omit_defaults=True):
-    parts: list[_Part]
-    in_text: list[ToolCall] = []
-    origin: Origin = Origin()
-    response_id: str | None = None
-
-
-class _Step(msgspec.Struct, omit_defaults=True):
-    said: _Said
-    results: list[CallResult] = []
-    response_id: str | None = None
-
-
-class _Message(msgspec.Struct, omit_defaults=True):
-    system: str | None = None
-    user: str | list[dict[str, Any]] | None = None
-    own: ProviderItem | None = None  # of either
-    said: _Said | None = None
-    results: list[CallResult] | None = None
-    other: Any = None
+    parts: list[_Tagged]
+    in_text: list[ToolCall]
+    origin: Origin
+    response_id: str | None
 
 
 class _Stored(msgspec.Struct, omit_defaults=True):
-    text: str = ""
-    reasoning: str = ""
-    calls: list[ToolCall] = []
-    outcomes: list[ToolOutcome] = []
-    errors: list[Error] = []
-    warnings: list[Warning] = []
-    pending: list[ToolCall] = []
-    usage: Usage | None = None
-    usage_by_model: dict[str, Usage] = {}
-    reason: DoneReason | None = None
-    finish_reason: str | None = None
-    conversation_id: str | None = None
-    response_id: str | None = None
-    model: str | None = None
-    output: Any = None
-    resumed: list[ToolCall] = []
-    steps: list[_Step] = []
+    result: dict[str, Any]
+    steps: list[tuple[_Answer, list[CallResult], str | None]] = []
     dialects: list[str] = []
     suspension: Suspension | None = None
-    history: list[_Message] = []
+    history: list[_Answer | dict[_Kind, Any]] = []
 
 
-_MEMBERS: dict[type[Part], str] = {TextPart: "text", Thought: "thought", ToolCall: "call", ProviderItem: "item"}
-_PLAIN = (
-    *("text", "reasoning", "calls", "outcomes", "errors", "warnings", "pending", "usage", "usage_by_model", "reason"),
-    *("finish_reason", "conversation_id", "response_id", "model", "resumed"),
+_PLAIN = [field.name for field in fields(TurnResult) if field.name not in ("output", "steps", "dialects")]
+_Plain: Any = msgspec.defstruct(
+    "_Plain", [(name, kind) for name, kind in get_type_hints(TurnResult).items() if name in _PLAIN]
 )
 _encode = msgspec.json.Encoder(enc_hook=repr).encode  # a custom handler may return values that JSON cannot hold
 _decode = msgspec.json.Decoder(_Stored).decode
@@ -106,14 +75,18 @@ _decode = msgspec.json.Decoder(_Stored).decode
 
 def store(result: TurnResult, suspension: Suspension | None = None, history: Iterable[Any] = ()) -> bytes:
     """Return the end of a run as JSON. Raises ValueError for invalid text, such as half a surrogate pair."""
-    outcomes = [replace(outcome, exception=None) for outcome in result.outcomes]
+    plain = {name: getattr(result, name) for name in _PLAIN}
+    plain["outcomes"] = [replace(outcome, exception=None) for outcome in result.outcomes]
+    try:
+        plain["output"] = write(result.output).value
+    except Exception:  # a custom type that cannot be written; the text is stored
+        plain["output"] = None
     stored = _Stored(
-        **{name: getattr(result, name) for name in _PLAIN} | {"outcomes": outcomes},
-        output=_plain(result.output),
-        steps=[_Step(_take_apart(step.said), step.results, step.response_id) for step in result.steps],
-        dialects=[dialect.id for dialect in result.dialects],
-        suspension=suspension,
-        history=[_write(message) for message in history],
+        plain,
+        [(_write_answer(step.said), step.results, step.response_id) for step in result.steps],
+        [dialect.id for dialect in result.dialects],
+        suspension,
+        [_write_message(message) for message in history],
     )
     return _encode(stored)
 
@@ -121,54 +94,39 @@ def store(result: TurnResult, suspension: Suspension | None = None, history: Ite
 def read(data: bytes) -> StoredEnd:
     """Return the end of a run that `store` wrote. Raises ValueError for anything else."""
     stored = _decode(data)
+    plain = msgspec.convert(stored.result, _Plain)
     result = TurnResult(
-        output=stored.output,
-        **{name: getattr(stored, name) for name in _PLAIN},
-        steps=[Step(_put_together(step.said), step.results, step.response_id) for step in stored.steps],
+        **{name: getattr(plain, name) for name in _PLAIN},
+        output=stored.result["output"],
+        steps=[Step(_read_answer(answer), results, id) for answer, results, id in stored.steps],
         dialects=_dialects_of(stored.dialects),
     )
-    return StoredEnd(result, stored.suspension, [_read(message) for message in stored.history])
+    return StoredEnd(result, stored.suspension, [_read_message(message) for message in stored.history])
 
 
-def _plain(output: Any) -> Any:
-    try:
-        return write(output).value
-    except Exception:  # a custom type that cannot be written; the text is stored
-        return None
+def _write_answer(message: Assistant) -> _Answer:
+    parts: list[Any] = [(type(part).__name__, part) for part in message.parts]
+    return _Answer(parts, list(message.in_text), message.origin, message.response_id)
 
 
-def _take_apart(said: Assistant) -> _Said:
-    parts: Iterator[dict[str, Any]] = ({_MEMBERS[type(part)]: part} for part in said.parts)
-    return _Said([_Part(**part) for part in parts], list(said.in_text), said.origin, said.response_id)
+def _read_answer(answer: _Answer) -> Assistant:
+    parts, in_text, origin, response_id = answer
+    read_parts = [msgspec.convert(data, _KINDS[kind]) for kind, data in parts]
+    return Assistant(parts=read_parts, in_text=in_text, origin=origin, response_id=response_id)
 
 
-def _put_together(said: _Said) -> Assistant:
-    found = (part.text or part.thought or part.call or part.item for part in said.parts)
-    parts = [part for part in found if part is not None]
-    return Assistant(parts=parts, in_text=said.in_text, origin=said.origin, response_id=said.response_id)
+def _write_message(message: Message | Any) -> Any:
+    if isinstance(message, Assistant):
+        return _write_answer(message)
+    name = type(message).__name__
+    return {name if name in _KINDS else "other": message}
 
 
-def _write(message: Message | Any) -> _Message:
-    match message:
-        case System(text, own):
-            return _Message(system=text, own=own)
-        case User(content, own):
-            return _Message(user=content, own=own)
-        case Assistant():
-            return _Message(said=_take_apart(message))
-        case Results(results):
-            return _Message(results=list(results))
-    return _Message(other=message)
-
-
-def _read(message: _Message) -> Any:
-    if message.said is not None:
-        return _put_together(message.said)
-    if message.results is not None:
-        return Results(tuple(message.results))
-    if message.user is not None:
-        return User(message.user, message.own)
-    return message.other if message.system is None else System(message.system, message.own)
+def _read_message(message: _Answer | dict[_Kind, Any]) -> Any:
+    if isinstance(message, dict):
+        ((kind, data),) = message.items()
+        return msgspec.convert(data, _KINDS[kind])
+    return _read_answer(message)
 
 
 def _dialects_of(ids: list[str]) -> tuple[Dialect, ...]:

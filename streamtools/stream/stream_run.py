@@ -159,7 +159,7 @@ class StreamRun:
                     events += feed(source_event)
                     if machine.runnable or (steps.running and machine.awaits_outcomes):
                         emit(events)
-                        return run_calls(rest)
+                        return run_calls([*rest])
                     if machine.ended_step is not None:
                         steps.check_limits()
             except BaseException:
@@ -167,22 +167,11 @@ class StreamRun:
                 raise
             return wait() if emit(events) else machine.stopped
 
-        async def run_calls(rest: Iterator[SourceEvent]) -> bool:
-            events: list[UIEvent] = []
-            try:
-                await self.wait_for_approval()
-                emit(await steps.run_calls(tools, self.send))
-                for source_event in rest:
-                    events += feed(source_event)
-                    if machine.runnable or (steps.running and machine.awaits_outcomes):
-                        emit(events)
-                        events = []
-                        await self.wait_for_approval()
-                        emit(await steps.run_calls(tools, self.send))
-                    elif machine.ended_step is not None:
-                        steps.check_limits()
-            finally:
-                emit(events)
+        async def run_calls(rest: list[SourceEvent]) -> bool:
+            await self.wait_for_approval()
+            emit(await steps.run_calls(tools, self.send))
+            if (needs_no_more := take(rest)) not in (True, False):
+                await needs_no_more  # type: ignore[misc]
             return await wait()
 
         async def wait() -> bool:
