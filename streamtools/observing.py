@@ -125,16 +125,3 @@ def count(name: str, by: int = 1) -> None:
     """Count something outside of a run: `readers` (-1 for one that leaves), `resumes` and `fenced_appends`."""
     if _Installed.observer is not None:
         _Installed.observer.count(name, by)
-
-
-__all__ = [
-    "ObservedRun",
-    "Observer",
-    "Redactor",
-    "begin",
-    "count",
-    "install",
-    "observed_run",
-    "surrounding",
-    "tool_runs",
-]

@@ -36,13 +36,6 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
         except UnicodeEncodeError:
             return _encode(writable(msgspec.to_builtins(self))).decode()
 
-    def _weigh(self) -> int:
-        """Return the approximate size in bytes of an event without `text`."""
-        try:
-            return EMPTY_EVENT + size_of(self.to_json())
-        except Exception:  # data of a tool or an SDK that JSON cannot hold
-            return _UNKNOWN_SIZE
-
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def validate(value: Any) -> Any:
@@ -99,20 +92,16 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def weigh(event: Event) -> int:
     """Return the approximate size of an event in bytes, from its text or else its JSON."""
     text = getattr(event, "text", None)
-    if type(text) is str:
-        return EMPTY_EVENT + size_of(text) + len(getattr(event, "signature", None) or "")
-    return event._weigh()
+    try:
+        size = size_of(text if type(text) is str else event.to_json())
+    except Exception:  # data of a tool or an SDK that JSON cannot hold
+        return _UNKNOWN_SIZE
+    return EMPTY_EVENT + size + len(getattr(event, "signature", None) or "")
 
 
 def size_of(text: str) -> int:
     """Return the memory that a text takes, in bytes: one per character for ASCII, up to four for others."""
     return len(text) if text.isascii() else text.__sizeof__()
-
-
-def is_large(event: Event) -> bool:
-    """Return whether an event is counted by itself."""
-    text = getattr(event, "text", None)
-    return len(text) > LARGE if type(text) is str else event._weigh() > LARGE + EMPTY_EVENT
 
 
 def batch_length(events: Iterable[Event]) -> int:

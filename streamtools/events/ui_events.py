@@ -10,9 +10,8 @@ import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events.event import EMPTY_EVENT, LARGE, Event, RuledEvent, Usage, schema_of
+from streamtools.events.event import LARGE, Event, RuledEvent, Usage, schema_of
 
-_CONTAINERS = (dict, list)
 _DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # in the message of a near miss
 
 DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
@@ -106,15 +105,6 @@ class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=Tr
     complete: bool = False
     seq: int = 0
     call_id: str | None = None
-
-    def _weigh(self) -> int:
-        value = self.value
-        if type(value) in _CONTAINERS and value:  # not created by this library
-            return Event._weigh(self)
-        size: int = EMPTY_EVENT + value.__sizeof__()  # its JSON would be slow, for each delta
-        for part in self.path:
-            size += part.__sizeof__()
-        return size
 
     @property
     def instance(self) -> Any:

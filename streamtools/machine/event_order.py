@@ -7,11 +7,11 @@ call. docs/events.md describes both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from collections.abc import Iterable
+from typing import Any
 
 from streamtools.errors import EventOrderError
-from streamtools.events import UIEvent, ui_events
+from streamtools.events import UI_EVENTS, UIEvent, ui_events
 
 _BEGUN, _NAMED, _WHOLE, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDED = (
     "is being written",
@@ -36,6 +36,18 @@ _LIFE: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
     ui_events.Executed: ((_RUNNING,), _ENDED, "only a running tool returns a result, once"),
 }
 """The events of a call: the states in which each may happen, the state after it, and the rule."""
+
+_OF_RUNS = (
+    ui_events.Start
+    | ui_events.StepStart
+    | ui_events.StepEnd
+    | ui_events.StepSuperseded
+    | ui_events.UsageReport
+    | ui_events.FollowUp
+    | ui_events.Done
+)
+_OF_RUNS |= ui_events.ApprovalRequested | ui_events.Executing | ui_events.Progress | ui_events.Executed
+_NEEDS_WARNING = "if a call turned out to be text, a warning follows"
 
 
 def validate(events: Iterable[UIEvent], *, run: bool = True) -> None:
@@ -73,31 +85,32 @@ class Grammar:
         """Read an event. Raises `EventOrderError`, with the place and the rule, if it is not allowed here."""
         self._place += 1
         self._event = event
-        read = _READERS.get(type(event))
-        if read is None:
-            self._refuse("it is no UI event")
-        if self._done:
-            self._refuse("nothing follows done")
+        self._require(isinstance(event, UI_EVENTS), "it is no UI event")
+        self._require(not self._done, "nothing follows done")
         self._number(event.seq)
         if not isinstance(event, ui_events.Call):
             self._resumes = isinstance(event, ui_events.StepStart) and self._step == 0
-        if self._run and (self._place == 1) != isinstance(event, ui_events.Start):
-            self._refuse("a run begins with one start")
-        if self._needs_warning and not isinstance(event, ui_events.Warning):
-            self._refuse("if a call turned out to be text, a warning follows")
+        self._require(
+            not self._run or (self._place == 1) == isinstance(event, ui_events.Start), "a run begins with one start"
+        )
+        self._require(not self._needs_warning or isinstance(event, ui_events.Warning), _NEEDS_WARNING)
         self._needs_warning = False
-        if not self._run and isinstance(event, _OF_RUNS):
-            self._refuse("a parser reports nothing of runs and tools")
-        read(self, event)
+        self._require(self._run or not isinstance(event, _OF_RUNS), "a parser reports nothing of runs and tools")
+        if type(event) in _LIFE:
+            self._read_life(event)
+        elif isinstance(event, ui_events.Thinking):
+            self._read_thinking(event)
+        elif isinstance(event, ui_events.Error):
+            self._read_error(event)
+        else:
+            self._read_run(event)
 
     def close(self) -> None:
         """Check the end of the events. Raises `EventOrderError` if a run, a step or a call is still open."""
         self._event = None
-        if self._needs_warning:
-            self._refuse("if a call turned out to be text, a warning follows")
+        self._require(not self._needs_warning, _NEEDS_WARNING)
         if self._run:
-            if not self._done:
-                self._refuse("a run ends with done")
+            self._require(self._done, "a run ends with done")
         else:
             self._check_written("the text ends")
 
@@ -105,92 +118,72 @@ class Grammar:
 
     def _number(self, seq: int) -> None:
         if self._place == 1:
-            self._seq = seq
-            if self._run and seq not in (0, 1):
-                self._refuse("the numbers of a run begin with 1 or are all 0")
-        elif self._seq == 0 != seq or seq != self._seq + (self._seq > 0):
-            self._refuse(f"numbers rise by one, and {self._seq} was before")
+            self._require(not self._run or seq in (0, 1), "the numbers of a run begin with 1 or are all 0")
         else:
-            self._seq = seq
+            follows = self._seq + (self._seq > 0)
+            self._require(seq == follows, f"numbers rise by one, and {self._seq} was before")
+        self._seq = seq
 
-    def _read_anywhere(self, event: UIEvent) -> None:
-        """Accept `start` (whose place has been checked), `warning` and `raw` in any state."""
-
-    def _read_step_start(self, event: ui_events.StepStart) -> None:
-        if self._open:
-            self._refuse(f"step {self._step} has not ended")
-        if self._failed:
-            self._refuse("no step begins after the error that ends the run")
-        if event.step != self._step + 1:
-            self._refuse(f"steps are numbered from 1, and the last was {self._step}")
-        self._step += 1
-        self._open, self._over, self._continues = True, False, False
-
-    def _read_step_end(self, event: ui_events.StepEnd) -> None:
-        self._check_open()
-        if event.step != self._step:
-            self._refuse(f"the step that ends is {self._step}")
-        self._check_written("the step ends")
-        for call_id, state in self._calls.items():
-            if state == _RUNNING:
-                self._refuse(f"{call_id} {state}, and executions precede the end of their step")
-        self._calls = dict.fromkeys(self._calls, _LEFT)
-        self._open = False
-
-    def _read_superseded(self, event: ui_events.StepSuperseded) -> None:
-        if self._open or event.step != self._step or self._continues or self._calls:
-            self._refuse("the step that has just ended may be superseded if none of its calls is left")
-
-    def _read_content(self, event: UIEvent) -> None:
-        self._check_open()
-        if self._failed or self._over:
-            self._refuse("the answer is complete or has failed")
-
-    def _read_usage(self, event: ui_events.UsageReport) -> None:
-        if not self._step:
-            self._refuse("usage belongs to a step, and no step has begun")
-        self._over = True
-
-    def _read_follow_up(self, event: ui_events.FollowUp) -> None:
-        if self._open or not self._step or self._continues or self._failed:
-            self._refuse("one follow-up may come between two steps")
-        self._continues = True
-
-    def _read_done(self, event: ui_events.Done) -> None:
-        if self._open:
-            self._refuse(f"step {self._step} has not ended")
-        if self._waits:
-            self._refuse("the thinking has not ended")
-        if self._failed != (event.reason == "failed"):
-            self._refuse("a run has an error without a call exactly if it fails")
-        pending = [call.id for call in event.pending]
-        if sorted(pending) != sorted(self._calls):
-            self._refuse(f"pending must be the calls that did not run: {', '.join(self._calls) or 'none'}")
-        self._done = True
+    def _read_run(self, event: UIEvent) -> None:
+        match event:
+            case ui_events.StepStart(step):
+                self._require(not self._open, f"step {self._step} has not ended")
+                self._require(not self._failed, "no step begins after the error that ends the run")
+                numbered = f"steps are numbered from 1, and the last was {self._step}"
+                self._require(step == self._step + 1, numbered)
+                self._step += 1
+                self._open, self._over, self._continues = True, False, False
+            case ui_events.StepEnd(step):
+                self._check_open()
+                self._require(step == self._step, f"the step that ends is {self._step}")
+                self._check_written("the step ends")
+                for call_id, state in self._calls.items():
+                    before = f"{call_id} {state}, and executions precede the end of their step"
+                    self._require(state != _RUNNING, before)
+                self._calls = dict.fromkeys(self._calls, _LEFT)
+                self._open = False
+            case ui_events.StepSuperseded(step):
+                has_just_ended = step == self._step and not (self._open or self._continues or self._calls)
+                rule = "the step that has just ended may be superseded if none of its calls is left"
+                self._require(has_just_ended, rule)
+            case ui_events.UsageReport():
+                self._require(self._step > 0, "usage belongs to a step, and no step has begun")
+                self._over = True
+            case ui_events.FollowUp():
+                is_between = self._step and not (self._open or self._continues or self._failed)
+                self._require(is_between, "one follow-up may come between two steps")
+                self._continues = True
+            case ui_events.Done(reason, pending=pending):
+                self._require(not self._open, f"step {self._step} has not ended")
+                self._require(not self._waits, "the thinking has not ended")
+                fails = "a run has an error without a call exactly if it fails"
+                self._require(self._failed == (reason == "failed"), fails)
+                rule = f"pending must be the calls that did not run: {', '.join(self._calls) or 'none'}"
+                self._require(sorted(call.id for call in pending) == sorted(self._calls), rule)
+                self._done = True
+            case ui_events.Start() | ui_events.Warning() | ui_events.Raw():
+                pass
+            case _:
+                self._check_answering()
 
     # The calls.
 
     def _read_thinking(self, event: ui_events.Thinking) -> None:
         call_id = event.call_id
         if call_id is None:
-            if event.active == self._waits:
-                self._refuse("thinking begins before it ends")
+            self._require(event.active != self._waits, "thinking begins before it ends")
             self._waits = event.active
         elif event.active:
-            self._read_content(event)
-            if call_id in self._ids:
-                self._refuse("the id of a call is unique")
+            self._check_answering()
+            self._require(call_id not in self._ids, "the id of a call is unique")
             self._ids.add(call_id)
             self._calls[call_id] = _BEGUN
         else:
             state = self._state(call_id)
-            if state == _WHOLE:
-                self._calls[call_id] = _COMPLETE
-            elif state in (_BEGUN, _MALFORMED):
-                self._needs_warning = state == _BEGUN
-                del self._calls[call_id]
-            else:
-                self._refuse(f"thinking ends when the written text is a call, an error or text, and {call_id} {state}")
+            rule = f"thinking ends when the written text is a call, an error or text, and {call_id} {state}"
+            self._require(state in (_WHOLE, _BEGUN, _MALFORMED), rule)
+            self._needs_warning = state == _BEGUN
+            self._move(call_id, _COMPLETE if state == _WHOLE else _ENDED)
 
     def _read_life(self, event: Any) -> None:
         allowed, following, rule = _LIFE[type(event)]
@@ -201,79 +194,50 @@ class Grammar:
             self._ids.add(call_id)
             self._over = True  # the model has no answer in this step
             following = _COMPLETE
-        elif state not in allowed:
-            self._refuse(f"{rule}, and {call_id} {state}")
+        else:
+            self._require(state in allowed, f"{rule}, and {call_id} {state}")
         self._move(call_id, following)
 
     def _read_error(self, event: ui_events.Error) -> None:
-        call_id = event.call_id
+        call_id, call = event.call_id, event.call
         if call_id is None:
-            if self._failed:
-                self._refuse("a run fails once")
-            if event.call is not None:
-                self._refuse("an error with a call has the id of the call")
+            self._require(not self._failed, "a run fails once")
+        else:
+            self._check_open()
+        self._require(call is None or call.id == call_id, "an error with a call has the id of the call")
+        if call_id is None:
             self._failed = True
             return
-        self._check_open()
         state = self._state(call_id)
-        if event.call is None:
-            if state not in (_BEGUN, _NAMED):
-                self._refuse(f"a call is malformed while it is being written, and {call_id} {state}")
+        if call is None:
+            rule = f"a call is malformed while it is being written, and {call_id} {state}"
+            self._require(state in (_BEGUN, _NAMED), rule)
             self._move(call_id, _MALFORMED)
         else:
-            if event.call.id != call_id:
-                self._refuse("an error with a call has the id of the call")
-            if state not in (_COMPLETE, _ASKED, _RUNNING):
-                self._refuse(f"a complete call ends once, in its step, and {call_id} {state}")
+            rule = f"a complete call ends once, in its step, and {call_id} {state}"
+            self._require(state in (_COMPLETE, _ASKED, _RUNNING), rule)
             self._move(call_id, _ENDED)
 
     def _state(self, call_id: str) -> str:
         return self._calls.get(call_id, _ENDED if call_id in self._ids else "has not begun")
 
     def _move(self, call_id: str, state: str) -> None:
+        self._calls[call_id] = state
         if state == _ENDED:
             del self._calls[call_id]
-        else:
-            self._calls[call_id] = state
 
     def _check_open(self) -> None:
-        if not self._open:
-            self._refuse("it belongs into a step, and no step has begun" if not self._step else "no step is open")
+        rule = "no step is open" if self._step else "it belongs into a step, and no step has begun"
+        self._require(self._open, rule)
+
+    def _check_answering(self) -> None:
+        self._check_open()
+        self._require(not (self._failed or self._over), "the answer is complete or has failed")
 
     def _check_written(self, what: str) -> None:
         for call_id, state in self._calls.items():
-            if state in _WRITTEN:
-                self._refuse(f"{what}, and {call_id} {state}")
+            self._require(state not in _WRITTEN, f"{what}, and {call_id} {state}")
 
-    def _refuse(self, rule: str) -> NoReturn:
-        raise EventOrderError(self._place, self._event, rule)
-
-
-_OF_RUNS = (
-    ui_events.Start,
-    ui_events.StepStart,
-    ui_events.StepEnd,
-    ui_events.StepSuperseded,
-    ui_events.UsageReport,
-    ui_events.FollowUp,
-    ui_events.ApprovalRequested,
-    ui_events.Executing,
-    ui_events.Progress,
-    ui_events.Executed,
-    ui_events.Done,
-)
-_READERS: dict[type[Any], Callable[[Grammar, Any], None]] = {
-    **dict.fromkeys((ui_events.Start, ui_events.Warning, ui_events.Raw), Grammar._read_anywhere),
-    **dict.fromkeys((ui_events.Text, ui_events.Reasoning, ui_events.RuledReasoning), Grammar._read_content),
-    **dict.fromkeys((ui_events.Matched, ui_events.Markup), Grammar._read_content),
-    **dict.fromkeys((ui_events.Partial, ui_events.ValidPartial), Grammar._read_content),
-    **dict.fromkeys(_LIFE, Grammar._read_life),
-    ui_events.StepStart: Grammar._read_step_start,
-    ui_events.StepEnd: Grammar._read_step_end,
-    ui_events.StepSuperseded: Grammar._read_superseded,
-    ui_events.UsageReport: Grammar._read_usage,
-    ui_events.FollowUp: Grammar._read_follow_up,
-    ui_events.Thinking: Grammar._read_thinking,
-    ui_events.Error: Grammar._read_error,
-    ui_events.Done: Grammar._read_done,
-}
+    def _require(self, condition: object, rule: str) -> None:
+        if not condition:
+            raise EventOrderError(self._place, self._event, rule)

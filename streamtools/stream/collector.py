@@ -31,7 +31,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.events.event import LARGE, is_large, weigh
+from streamtools.events.event import LARGE, weigh
 from streamtools.events.ui_events import RuledReasoning, ValidPartial
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Step
 from streamtools.json_values import Draft
@@ -42,11 +42,12 @@ from streamtools.stream.step_parts import StepParts, TextPieces
 from streamtools.tools import ToolOutcome
 
 BATCH = 256
-"""Events that are collected together, which costs less. A large event is collected immediately."""
+"""Events that are collected together, which costs less. An event that may be large is collected immediately."""
 MAX_WARNINGS = 1000
 """Warnings of a run that the result keeps. The events hold all of them."""
 _COLLECTED = {Reasoning, RuledReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}  # besides text
 _COLLECTED |= {StepEnd, StepSuperseded, Partial, ValidPartial, Done}
+_MAY_BE_LARGE = {Call, Error, Raw, Matched, Warning}
 
 
 class Collector:
@@ -98,7 +99,7 @@ class Collector:
         new = self._new
         new += events
         for event in events:
-            if is_large(event) if type(event) is not Text else len(event.text) > LARGE:
+            if len(event.text) > LARGE if isinstance(event, Text | Reasoning) else type(event) in _MAY_BE_LARGE:
                 self.collect()
                 return events
         if len(new) >= BATCH:

@@ -3,8 +3,8 @@
 `put` never waits, so events keep their order and a cancelled run loses none. The writer then calls `wait_for_room`: a
 slow consumer slows the provider. A cancelled read takes no event and ends no other read.
 
-The buffer is bounded in events and in bytes. Events that are read are not subtracted from the bytes: the bytes are
-counted again when they seem to reach the limit.
+The buffer is bounded in events and in bytes. Events that are read are not subtracted from the bytes. When the bytes
+seem to reach the limit, they are counted again after half of the events have been read.
 """
 
 from __future__ import annotations
@@ -60,25 +60,16 @@ class EventBuffer:
             finally:
                 self._waiting -= 1
         event = self._events.popleft()
-        if not self._events:
-            self._bytes = 0
-        if self._room is not None:
+        if self._room is not None or not self._events:
             self._give_room()
         return event
 
     def take_ready(self) -> Sequence[UIEvent]:
         """Return the events that `get` would not wait for, up to a limit of bytes."""
-        if not (events := self._events):
-            return ()
-        if self._bytes > BATCH_BYTES or self._room is not None:
-            taken = [events.popleft() for _ in range(batch_length(events))]
-        else:
-            taken = [*events]
-            events.clear()
-        if not events:
-            self._bytes = 0
-        if self._room is not None:
-            self._give_room()
+        events = self._events
+        count = batch_length(events) if self._bytes > BATCH_BYTES else len(events)
+        taken = [events.popleft() for _ in range(count)]
+        self._give_room()
         return taken
 
     def put(self, events: Sequence[UIEvent]) -> bool:
@@ -94,18 +85,11 @@ class EventBuffer:
         return self._bytes >= MAX_BYTES or len(buffered) >= MAX_EVENTS
 
     async def wait_for_room(self) -> None:
-        """If the buffer is full, wait until half of it has been read."""
-        while True:
-            if self._bytes >= MAX_BYTES:
-                self._bytes, self._resume_at = self._measure_half()
-            elif len(self._events) >= MAX_EVENTS:
-                self._resume_at = MAX_EVENTS // 2
-            else:
-                return
-            if len(self._events) > self._resume_at:
-                if self._room is None:
-                    self._room = anyio.Event()
-                await self._room.wait()
+        """If the buffer is full, wait until half of its events have been read."""
+        while self._bytes >= MAX_BYTES or len(self._events) >= MAX_EVENTS:
+            self._resume_at = len(self._events) // 2
+            self._room = self._room or anyio.Event()
+            await self._room.wait()
 
     def close(self) -> None:
         """Add no more events, and wake all readers."""
@@ -122,20 +106,14 @@ class EventBuffer:
             error, self._error = self._error, None
             raise error
 
-    def _measure_half(self) -> tuple[int, int]:
-        """Return the bytes and the number of the last events that fill half of the buffer."""
-        total = 0
-        for count, event in enumerate(reversed(self._events)):
-            size = weigh(event)
-            if total + size > MAX_BYTES // 2 or count == MAX_EVENTS // 2:
-                return total, count
-            total += size
-        return total, len(self._events)
-
     def _give_room(self) -> None:
+        """Count the bytes again if the writer may continue, and wake it."""
         if self._room is not None and len(self._events) <= self._resume_at:
+            self._bytes = sum(map(weigh, self._events))
             self._room.set()
             self._room = None
+        elif not self._events:
+            self._bytes = 0
 
     def _wake(self) -> None:
         """Wake all waiting readers that have not been woken. A reader that is cancelled after that wakes one too many

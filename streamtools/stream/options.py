@@ -97,7 +97,8 @@ class TextOptions:
     rules_in_reasoning: bool = False
     """Whether the rules apply to reasoning too, separately from the text."""
     rules_in_arguments: bool = False
-    """Whether events show the arguments of calls as the rules leave them. Tools get the original arguments."""
+    """Whether events show the arguments of calls as the rules leave them. Tools get the original arguments. There
+    are no `call-delta` events."""
     judge: TextJudge | None = None
     """A `TextJudge`, which approves text before it is shown. When it refuses, the run stops and no call runs."""
     history: Literal["as_written", "as_shown"] = "as_written"

@@ -1,14 +1,14 @@
-"""One run: its machine, step runner, pipeline and buffer, connected.
+"""One run: its machine, step runner, stages and buffer, connected.
 
-A delta passes `StreamRun.read` (from the source), the machine, the pipeline, and the buffer, where the consumer reads
+A delta passes `StreamRun.read` (from the source), the machine, the stages, and the buffer, where the consumer reads
 it. `ToolStream` owns the task that calls `read`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,7 +19,6 @@ from streamtools.events import Progress, SourceError, SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.stream.collector import Collector
 from streamtools.stream.event_buffer import EventBuffer
-from streamtools.stream.event_pipeline import EventPipeline
 from streamtools.stream.observation import Observation
 from streamtools.stream.reading import EventSource, read_into
 from streamtools.stream.step_runner import StepRunner
@@ -29,6 +28,13 @@ from streamtools.tools.guards import Stop
 if TYPE_CHECKING:  # few runs have these stages, and importing them takes time
     from streamtools.stream.argument_rules import ArgumentRules
     from streamtools.stream.text_judge import JudgeStage
+
+
+class EventStage(Protocol):
+    """Sees or changes events between the machine and the buffer: judge, telemetry, collector, rules in arguments."""
+
+    def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
+        """Return the events for the next stage. A stage may hold events back and return them from a later call."""
 
 
 class StreamRun:
@@ -53,7 +59,7 @@ class StreamRun:
         self._judge = judge
         self._argument_rules = argument_rules
         self._observation: Observation | None = None
-        self._pipeline = EventPipeline(judge, collector, argument_rules)
+        self._stages: list[EventStage] = [stage for stage in (judge, collector, argument_rules) if stage is not None]
         self._scope: anyio.CancelScope | None = None  # cancelled when the run has to stop
         self._stop_reason: Stop = "time_limit"
 
@@ -64,7 +70,7 @@ class StreamRun:
         observed = observing.begin(self.machine.run_id, self.machine, resumed)
         if observed is not None:
             self._observation = Observation(observed)
-            self._pipeline = EventPipeline(self._judge, self._observation, self.collector, self._argument_rules)
+            self._stages.insert(self._stages.index(self.collector), self._observation)
         self.emit(self.machine.start())
         return observing.surrounding(observed)
 
@@ -79,8 +85,13 @@ class StreamRun:
     # Events on their way to the consumer.
 
     def emit(self, events: Sequence[UIEvent]) -> bool:
-        """Pass events through the pipeline to the buffer. Return whether the source has to wait."""
-        must_wait = self.buffer.put(self._pipeline.take(events))
+        """Pass events through the stages to the buffer. Return whether the source has to wait.
+
+        No events only release those that a stage holds back.
+        """
+        for stage in self._stages:
+            events = stage.take(events)
+        must_wait = self.buffer.put(events)
         return must_wait or self.collector.is_too_large or (self._judge is not None and self._judge.is_behind)
 
     async def send(self, event: UIEvent) -> None:
@@ -170,8 +181,8 @@ class StreamRun:
         async def run_calls(rest: list[SourceEvent]) -> bool:
             await self.wait_for_approval()
             emit(await steps.run_calls(tools, self.send))
-            if (needs_no_more := take(rest)) not in (True, False):
-                await needs_no_more  # type: ignore[misc]
+            if not isinstance(outcome := take(rest), bool):
+                await outcome
             return await wait()
 
         async def wait() -> bool:

@@ -10,6 +10,7 @@ The iterator is a class: the event loop would close an asynchronous generator in
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Never, Self
@@ -112,6 +113,8 @@ class ToolStream(Decidable):
                 "a text judge may refuse a turn before its calls run; write execute='completed', not 'eager'"
             )
         approvals = ApprovalOptions.of(approvals)
+        if text.rules_in_arguments:
+            parser = replace(parser, call_deltas=False)  # rules read whole strings
         answer = OutputOptions.of(output)
         registry = ToolRegistry.of(tools if tools is not None else ())
         wish = parse_choice(tool_choice)

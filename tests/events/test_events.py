@@ -59,7 +59,7 @@ from streamtools.events import (
     read_source_event,
     read_ui_event,
 )
-from streamtools.events.event import LARGE, is_large, weigh
+from streamtools.events.event import LARGE
 from streamtools.events.ui_events import small_text_of
 from tests.support.cases import together
 
@@ -331,21 +331,6 @@ def test_coalescing_again_changes_nothing(events: list[UIEvent]) -> None:
 
 
 # seq
-
-
-def test_the_weight_of_a_partial() -> None:
-    """From its value and path, never less than its JSON."""
-    at: list[str | int] = [0, "name"]
-    values: list[Any] = ["", "x" * 9000, "é" * 9000, "🙂" * 9000, True, None, 1.5, -3, 10**4000, {}, []]
-    for value in values:
-        paths: list[list[str | int]] = [[], at, ["k" * 9000], ["🙂" * 9000, 10**300]]
-        for path in paths:
-            event = Partial(path, value, True)
-            held = value.__sizeof__() + sum(each.__sizeof__() for each in path)
-            assert weigh(event) >= held, (str(value)[:20], str(path)[:20])
-            assert is_large(event) or held <= LARGE, (str(value)[:20], str(path)[:20])
-    assert not is_large(Partial(at, "some"))
-    assert weigh(Partial(at, {"a": "x" * 9000})) > 9000
 
 
 def test_a_row_of_small_texts_is_one_text() -> None:

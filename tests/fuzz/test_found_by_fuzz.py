@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import json
 
-import anyio
 import pytest
 
-from streamtools import ParserOptions, TextOptions, ToolStream, rules
 from streamtools.conversation.decision import read_decision
-from streamtools.events import CallDelta, ProviderCompleted, SourceEvent, ToolCallDelta, ToolCallStart
-from streamtools.stream.argument_rules import _ShownText
 from tests.support.cases import together
-from tests.support.stories import Script
 
 
 @pytest.mark.parametrize("hostile", ['{"tos":[{', "[1, x ", "{ ", '{"a": "b" c ', '["\n{'])
@@ -43,23 +38,3 @@ def test_a_decision_of_any_length_is_read_whole(length: int, end: str) -> None:
         written = '{"tool":"f","arguments":{"a":' + json.dumps(arguments["a"]) + f',"b":{end}}}}}'
 
         assert arguments == read_decision(f"So: {written} is it.").calls[0].arguments
-
-
-@pytest.mark.parametrize("broken", ['{"a": "b\\u\\ud8', '{"a": "b\\q"}', '{"a": "b\\uzz', '{a": "b"}'])
-def test_arguments_that_are_no_json_are_shown_up_to_there(broken: str) -> None:
-    """However they are cut, where rules read them."""
-    found = [rules.remove("secret")]
-    written: list[SourceEvent] = [ToolCallStart("0", "id", "f"), *(ToolCallDelta("0", each) for each in broken)]
-
-    async def shown() -> str:
-        async with ToolStream(
-            Script([*written, ProviderCompleted()]),
-            text=TextOptions(rules=found, rules_in_arguments=True),
-            parser=ParserOptions(call_deltas=True),
-            native_tool_calls=True,
-        ) as events:
-            return "".join([event.text async for event in events if isinstance(event, CallDelta)])
-
-    whole = _ShownText(found).feed(broken)
-    assert broken.startswith(whole) != broken.endswith(whole)
-    assert whole == anyio.run(shown)

@@ -52,7 +52,6 @@ from streamtools.events import (
 from streamtools.history import Assistant, Thought
 from streamtools.outputs import FORMATS
 from streamtools.runs import Runs
-from streamtools.stream.argument_rules import ArgumentRules
 from streamtools.testing.laws import cut
 from tests.machine.test_machine_laws import run
 from tests.rules.test_text_guard import CALL, RULES, feed
@@ -165,39 +164,6 @@ def test_a_thought_may_end_the_run(rule: rules.Rule, reason: str) -> None:
 
 # Arguments.
 
-_values = st.recursive(
-    st.sampled_from([SECRET, f"a {SECRET} b", "a@b", "secret", "\u00e9\U0001f600@x.org", 'q"\\/\n', "", 4, None, True]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["k", SECRET, '"']), inner, max_size=2),
-    max_leaves=6,
-)
-
-
-@given(_values, st.lists(st.integers(0, 200), max_size=8), st.booleans(), st.sampled_from([None, 1]))
-def test_the_pieces_of_arguments_are_the_json_of_what_is_shown(
-    value: Any, at: list[int], plain: bool, indent: Any
-) -> None:
-    """However they are cut, and whatever their strings are escaped with."""
-    found = [*EMAIL, rules.replace("secret", "…"), rules.mark("a")]
-    written = json.dumps({"value": value}, ensure_ascii=not plain, indent=indent).replace("@", r"\u0040" if at else "@")
-    shown = ArgumentRules(found)
-    came = [shown.show(CallDelta("c", piece)) for piece in cut(written, at)]
-    text = "".join(event.text for event in came if isinstance(event, CallDelta))
-    call = next(iter(parse('###:{"name": "f", "arguments": ' + written + "}", text_rules=()).calls))
-    event = shown.show(Call(call))
-
-    assert isinstance(event, Call)
-    assert json.loads(text) == event.call.arguments
-    assert "bob" not in text + event.to_json()
-    assert "secret" not in text + event.to_json()
-
-
-def test_a_character_may_be_written_as_two_halves() -> None:
-    """Or as one of them, which is none."""
-    for text in (r'{"a": "\ud83d\ude00@x.org \ud83d"}', r'{"a": "\ud83d"}', r'{"a": "\ude00\ud83d\ud83d\ude00"}'):
-        shown = ArgumentRules([rules.remove("x")])
-        came = "".join(getattr(shown.show(CallDelta("c", each)), "text", "") for each in text)
-        assert json.loads(text.replace("x", "")) == json.loads(came)
-
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("history", ["as_written", "as_shown"])
@@ -232,7 +198,7 @@ async def test_arguments_are_shown_as_rules_leave_them(history: Any, native: boo
 
     assert [SECRET] == ran
     assert "bob" not in told
-    assert '{"to": "[email]"}' in "".join(e.text for e in events if isinstance(e, CallDelta))
+    assert not [event for event in events if isinstance(event, CallDelta)]
     assert [{"to": "[email]"}] == [e.call.arguments for e in events if isinstance(e, Executing)][:1]
     grown = [e.value for e in events if isinstance(e, Partial) and e.path == ["to"] and isinstance(e.value, str)]
     assert "[email]" == "".join(grown)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, Literal
 
 from msgspec.structs import force_setattr
@@ -12,8 +10,6 @@ from msgspec.structs import force_setattr
 from streamtools import Parser, coalesce, rules
 from streamtools.events import Text, UIEvent
 from streamtools.parsing.segments import SegmentBuffer, _joined
-from streamtools.rules import shown
-from streamtools.stream.argument_rules import _ShownText
 from streamtools.stream.text_judge import Gate, Piece, TextJudge
 from tests.fuzz.target import Input, Target, encode, pieces, seeds
 
@@ -76,33 +72,6 @@ def check_judge(given: Input) -> Iterator[object]:
     yield tuple(min(len(piece.text), 50) // 10 for piece in asked[:3])
 
 
-def check_shown_arguments(given: Input) -> Iterator[object]:
-    """Show the JSON of arguments."""
-    text = given.text
-    clean = _ShownText(RULES).feed(text)
-    for size in _SIZES:
-        reader = _ShownText(RULES)
-        assert clean == "".join(map(reader.feed, pieces(text, size))), "it depends on the cut"
-    assert not any(each in clean for each in ("secret", "ab")), "a match is shown"
-    try:
-        value = json.loads(text, strict=False, parse_constant=_refuse, object_pairs_hook=tuple)
-    except (ValueError, RecursionError):
-        yield "no JSON", bool(clean)
-        return
-    assert _clean(value) == json.loads(clean, strict=False, object_pairs_hook=tuple), "another value is shown"
-    yield type(value), clean == text
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(word)
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return shown(RULES, value)
-    return type(value)(map(_clean, value)) if isinstance(value, list | tuple) else value
-
-
 def check_pace(given: Input) -> Iterator[object]:
     """Show one text in whole words or graphemes."""
     text = given.text
@@ -128,16 +97,9 @@ def _use_gate(texts: list[str]) -> None:
     _judged([[Text(each)] for each in texts], TextJudge(lambda text, before: True, context=50), late=True)
 
 
-def _feed(make: Callable[[], Any], texts: list[str]) -> None:
-    reader = make()
-    for each in texts:
-        reader.feed(each)
-
-
-USES: dict[str, Callable[[list[str]], None]] = {
+USES: dict[str, Callable[[list[str]], object]] = {
     "judge": _use_gate,
-    "shown arguments": partial(_feed, partial(_ShownText, RULES)),
-    "words": partial(_feed, partial(SegmentBuffer, words=True)),
+    "words": lambda texts: [*map(SegmentBuffer(words=True).feed, texts)],
 }
 
 
@@ -154,20 +116,6 @@ def make_judge() -> Target:
     return Target("judge", check_judge, lambda: list(seeds(bodies, _JUDGED)), [encode(word) for word in words])
 
 
-def make_shown_arguments() -> Target:
-    """Return the target of arguments as they are shown."""
-    bodies = [
-        '{"secret": "a\\u0062 \\ud83d\\ude00", "b": [1, null]}',
-        '{"to": "bob@a.test"}',
-        '"sec\\u0072et',
-        "{a: b}",
-    ]
-    words = ["secret", "\\u0061b", "\\ud83d", "\\ude00", '"', "\\", "@a.test", "sk-", "[", "]", ", ", "{", "}", "1e5"]
-    return Target(
-        "shown_arguments", check_shown_arguments, lambda: list(seeds(bodies, {})), [encode(word) for word in words]
-    )
-
-
 def make_pace() -> Target:
     """Return the target of paces."""
     bodies = [
@@ -180,5 +128,5 @@ def make_pace() -> Target:
     return Target("pace", check_pace, lambda: list(seeds(bodies, _PACES)), [encode(word) for word in words])
 
 
-MAKE = {"judge": make_judge, "shown_arguments": make_shown_arguments, "pace": make_pace}
+MAKE = {"judge": make_judge, "pace": make_pace}
 """What makes each target."""
