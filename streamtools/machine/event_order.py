@@ -37,16 +37,8 @@ _LIFE: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
 }
 """The events of a call: the states in which each may happen, the state after it, and the rule."""
 
-_OF_RUNS = (
-    ui_events.Start
-    | ui_events.StepStart
-    | ui_events.StepEnd
-    | ui_events.StepSuperseded
-    | ui_events.UsageReport
-    | ui_events.FollowUp
-    | ui_events.Done
-)
-_OF_RUNS |= ui_events.ApprovalRequested | ui_events.Executing | ui_events.Progress | ui_events.Executed
+_OF_RUNS = ("start", "step-start", "step-end", "step-superseded", "usage", "follow-up", "done")
+_OF_TOOLS = ("approval-requested", "executing", "progress", "executed")
 _NEEDS_WARNING = "if a call turned out to be text, a warning follows"
 
 
@@ -95,7 +87,7 @@ class Grammar:
         )
         self._require(not self._needs_warning or isinstance(event, ui_events.Warning), _NEEDS_WARNING)
         self._needs_warning = False
-        self._require(self._run or not isinstance(event, _OF_RUNS), "a parser reports nothing of runs and tools")
+        self._require(self._run or event.type not in _OF_RUNS + _OF_TOOLS, "a parser reports nothing of runs and tools")
         if type(event) in _LIFE:
             self._read_life(event)
         elif isinstance(event, ui_events.Thinking):
