@@ -29,8 +29,8 @@ from streamtools.history.parts import (
 )
 from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects
 from streamtools.stream.result import TurnResult
-from streamtools.tools.results import write
 from streamtools.tools.approvals import Suspension
+from streamtools.tools.results import write
 
 _Kind = Literal["TextPart", "Thought", "ToolCall", "ProviderItem", "System", "User", "Results", "other"]
 _KINDS: dict[str, Any] = dict(
