@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streamtools.history.content import Content, encrypted, given, read_content, text_in
+from streamtools.history.content import Content, encrypted, given, part_of_url, read_content, text_in
 from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
 from streamtools.history.parts import ProviderItem, Thought, User
 from streamtools.json_values import Rejected, decode_json
@@ -109,9 +109,4 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     url = f"data:{media};base64,{data}" if data else given(holder, "url") or given(holder, "value")
     if kind == "text" or not url:
         return {"type": "text", "text": given(part, "text")}
-    if kind == "image" or media.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": url}}
-    name = given(part, "filename")
-    if url.startswith("data:"):
-        return {"type": "file", "file": {**({"filename": name} if name else {}), "file_data": url}}
-    return {"type": "text", "text": f"[{name or media or kind}: {url}]"}
+    return part_of_url(url, "image/" if kind == "image" else media or kind, given(part, "filename"))

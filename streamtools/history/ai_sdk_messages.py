@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.history.content import encrypted, given
+from streamtools.history.content import encrypted, given, part_of_url
 from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
 from streamtools.history.pairing import NOT_RUN
 from streamtools.history.parts import CallResult, ProviderItem, Thought, User, fault_of
@@ -22,7 +22,6 @@ from streamtools.json_values import compact, fits, writable
 from streamtools.limits import DEFAULT_LIMITS
 
 _ROLES = ("system", "user", "assistant")
-_INCOMPLETE = ("input-streaming", "partial-call")  # the second in version 4
 _FORMATS = {name: name for name in ("anthropic", "bedrock", "interactions", "cohere", "ollama")}
 _FORMATS |= {"openai": "responses", "azure": "responses", "google": "gemini", "vertex": "gemini"}
 _FORMATS |= {"openaiCompatible": "openai", "openrouter": "openai"}
@@ -61,18 +60,8 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a part for the model, or None for data and sources, which are for the interface."""
     if part.get("type") == "text":
         return {"type": "text", "text": given(part, "text")}
-    url, kind = given(part, "url"), given(part, "mediaType") or given(part, "mimeType")
-    if part.get("type") != "file" or not url:
-        return None
-    if kind.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": url}}
-    named = {"filename": name} if (name := given(part, "filename")) else {}
-    if url.startswith("data:"):
-        return {"type": "file", "file": {**named, "file_data": url}}
-    return {
-        "type": "text",
-        "text": f"[{given(part, 'filename') or kind}: {url}]",
-    }  # for a tool
+    url = given(part, "url") if part.get("type") == "file" else ""
+    return part_of_url(url, given(part, "mediaType"), given(part, "filename")) if url else None
 
 
 class _UIStep:
@@ -93,9 +82,6 @@ class _UIStep:
             self._read_reasoning(part)
         elif kind.startswith("tool-") or kind == "dynamic-tool":
             name = given(part, "toolName") if kind == "dynamic-tool" else kind.removeprefix("tool-")
-            invocation = part.get("toolInvocation")  # of version 4
-            if isinstance(invocation, Mapping):
-                name, part = given(invocation, "toolName"), {"input": invocation.get("args"), **invocation}
             self._read_call(name, part)
 
     def end(self) -> None:
@@ -106,7 +92,7 @@ class _UIStep:
                 self._reader.add_result(result)
 
     def _read_reasoning(self, part: Mapping[str, Any]) -> None:
-        text = given(part, "text") or given(part, "reasoning")
+        text = given(part, "text")
         format, held = self._metadata(part, "providerMetadata")
         if hidden := given(held, "redactedData"):
             self._said.add_thought("", hidden, redacted=True)
@@ -127,7 +113,7 @@ class _UIStep:
 
     def _read_call(self, name: str, part: Mapping[str, Any]) -> None:
         state, id = given(part, "state"), given(part, "toolCallId")
-        if state in _INCOMPLETE or not id or id in self._ids or part.get("providerExecuted") is True:
+        if state == "input-streaming" or not id or id in self._ids or part.get("providerExecuted") is True:
             return
         self._ids.add(id)
         _, held = self._metadata(part, "callProviderMetadata")
@@ -142,8 +128,8 @@ class _UIStep:
 def _result(call: ToolCall, state: str, part: Mapping[str, Any]) -> CallResult | None:
     """Return the result of a call, or None if it has not run, even if it was approved."""
     approval = part.get("approval")
-    if state in ("output-available", "result") and part.get("preliminary") is not True:
-        output = part.get("output", part.get("result"))
+    if state == "output-available" and part.get("preliminary") is not True:
+        output = part.get("output")
         if not isinstance(output, str):
             output = compact(writable(output)) if fits(output, DEFAULT_LIMITS.depth) else "{}"
         return CallResult(NATIVE, call.name, output, call.id)

@@ -126,6 +126,15 @@ def file_of(kind: str, data: str, name: str = "") -> dict[str, Any]:
     return {"type": "file", "file": {**named, "file_data": f"data:{kind};base64,{data}"}}
 
 
+def part_of_url(url: str, kind: str, name: str = "") -> dict[str, Any]:
+    """Return an image (`kind` is a media type), a file with its data, or a text that names the file at another URL."""
+    if kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    if url.startswith("data:"):
+        return {"type": "file", "file": {**({"filename": name} if name else {}), "file_data": url}}
+    return {"type": "text", "text": f"[{name or kind}: {url}]"}
+
+
 def _with_rest(part: Mapping[str, Any], image: dict[str, Any]) -> dict[str, Any]:
     rest = without(part, "source", "image_url", "detail")  # such as cache control
     return rest | {"type": "image_url", "image_url": image}

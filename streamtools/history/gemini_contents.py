@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, file_of, given, read_part, without, write_parts
+from streamtools.history.content import Content, data_of, given, part_of_url, read_part, without, write_parts
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.history.writing import beside, beside_call, in_order
@@ -78,10 +78,8 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
     held = part.get("inlineData") or part.get("inline_data")
     kind, data = given(held, "mimeType") or given(held, "mime_type"), given(held, "data")
     own = {} if part == {"inlineData": {"mimeType": kind, "data": data}} else {FORMAT: dict(part)}
-    if data and kind.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}, **own}
-    if data and kind.startswith(("application/", "text/")):
-        return file_of(kind, data) | own
+    if data and kind.startswith(("image/", "application/", "text/")):
+        return part_of_url(f"data:{kind};base64,{data}", kind) | own
     return read_part(part)
 
 

@@ -3,7 +3,7 @@
 - `tool` makes a `Tool` of a function; `functions`, `signature` and `schemas` read the function.
 - `registry` holds tools by name; `definitions` writes them for each provider; `mcp` reads those of an MCP server.
 - `tool_choice`, `guards` and `approvals` decide which calls run.
-- `runner` executes calls. It uses `execution`, `invocation` and `context`, and returns `results`.
+- `runner` executes calls. It uses `invocation` and `context`, and returns `results`.
 - `at_most_once` records each call in a `ledger`, of which there are several implementations.
 """
 

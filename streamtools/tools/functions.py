@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise, takewhile
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 
@@ -39,19 +39,12 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return [parameter for parameter in parameters if parameter.name not in bound]
 
 
-_PARAMETER_SECTION = re.compile("(other )?parameters|params|(keyword )?(args|arguments)|attributes")
+_PARAMETERS = re.compile("(other )?parameters|params|(keyword )?(args|arguments)|attributes")
 _SECTION = re.compile(
-    f"{_PARAMETER_SECTION.pattern}|returns?|yields?|receives|raises?|except|exceptions|warns|examples?|notes?|warnings?"
-    "|todo|references|see also|methods"
+    f"({_PARAMETERS.pattern}|returns?|yields?|receives|raises?|except|exceptions|warns|examples?|notes?|warnings?"
+    "|todo|references|see also|methods):"
 )
-_UNDERLINE = re.compile(r"-{3,}\s*")
-_FIELD = re.compile(
-    r":(param|parameter|arg|argument|key|keyword|attr|ivar|var|type|vartype|returns?|rtype|raises?|except|exception"
-    r"|yields?|ytype|meta)(?:\s+([^:]+))?:(?:\s+(.*))?$"
-)
-_PARAMETER_FIELDS = {"param", "parameter", "arg", "argument", "key", "keyword", "attr", "ivar", "var"}
-_GOOGLE = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")
-_NUMPY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")
 _LIST_ITEM = re.compile(r"\s|[-*+•] |\d+[.)] ")
 
 
@@ -63,7 +56,9 @@ class Documentation(NamedTuple):
 
 
 def read_docstring(text: str | None) -> Documentation:
-    """Parse a docstring. Without one, all is empty.
+    """Parse a docstring in Google's style. The text before the first section or doctest is the description.
+
+    A line that describes no parameter is ignored. Without a docstring, all is empty.
 
     >>> read_docstring("Look it up.\\n\\nArgs:\\n    city: Where,\\n        in English.")
     Documentation(description='Look it up.', parameters={'city': 'Where, in English.'})
@@ -72,57 +67,35 @@ def read_docstring(text: str | None) -> Documentation:
     starts = [at for at in range(len(lines)) if _starts_section(lines, at)]
     parameters: dict[str, str] = {}
     for start, end in pairwise([*starts, len(lines)]):
-        for name, described in _read_section(lines[start], lines[start + 1 : end]):
-            if description := " ".join(" ".join(described).split()):
-                parameters.setdefault(name, description)
+        if _PARAMETERS.match(lines[start].lower()):
+            for name, described in _entries(lines[start + 1 : end]):
+                if description := " ".join(" ".join(described).split()):
+                    parameters.setdefault(name, description)
     return Documentation(_join_lines(lines[: starts[0] if starts else None]), parameters)
 
 
 def _starts_section(lines: Sequence[str], at: int) -> bool:
-    line = lines[at]
-    if line.startswith((" ", "\t")) or not line:
-        return False
-    if line.startswith(">>>") or _FIELD.match(line):
-        return True
-    title = line.rstrip().lower()
-    if _SECTION.fullmatch(title):
-        return at + 1 < len(lines) and _UNDERLINE.fullmatch(lines[at + 1]) is not None
-    if not title.endswith(":") or not _SECTION.fullmatch(title[:-1]):
-        return False
-    below = next((line for line in lines[at + 1 :] if line.strip()), "")
-    return below.startswith((" ", "\t"))
+    first = next(filter(str.strip, lines[at + 1 :]), "")
+    return lines[at].startswith(">>>") or (
+        first.startswith(" ") and _SECTION.fullmatch(lines[at].rstrip().lower()) is not None
+    )
 
 
-def _read_section(head: str, lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the name of each parameter that a section describes, with the lines of its description."""
-    title = head.rstrip().lower()
-    if field := _FIELD.match(head):
-        kind, named, rest = field.groups()
-        if kind in _PARAMETER_FIELDS and named:  # a type may precede the name
-            yield named.split()[-1].lstrip("*"), [rest or "", *takewhile(str.strip, lines)]
-    elif _PARAMETER_SECTION.fullmatch(title):
-        for names, text in _entries(lines[1:], _NUMPY, ""):
-            for name in names.split(","):
-                yield name.strip().lstrip("*"), text[1:]
-    elif _PARAMETER_SECTION.fullmatch(title.removesuffix(":")):
-        body = [line.expandtabs() for line in lines]
-        depth = next(len(line) - len(line.lstrip()) for line in body if line.strip())
-        yield from _entries(body, _GOOGLE, " " * depth)
-
-
-def _entries(body: Sequence[str], form: re.Pattern[str], indent: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each entry at `indent`, with its text and the lines below it that are indented further."""
-    name, text = "", list[str]()
-    for line in body:
+def _entries(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the name of each described parameter, with the lines of its description, which are indented further."""
+    first = next(filter(str.strip, lines))
+    indent = first[: len(first) - len(first.lstrip())]
+    entries, text = list[tuple[str, list[str]]](), list[str]()
+    for line in lines:
         if line.strip() and not line.startswith(indent + " "):
-            if name:
-                yield name, text
-            match = form.match(line.removeprefix(indent)) if line.startswith(indent) else None
-            name, text = (match[1], [match[2] or "" if form is _GOOGLE else ""]) if match else ("", [])
-        elif name:
+            match = _ENTRY.match(line.removeprefix(indent)) if line.startswith(indent) else None
+            text = []
+            if match:
+                text = [match[2] or ""]
+                entries.append((match[1], text))
+        else:
             text.append(line)
-    if name:
-        yield name, text
+    return entries
 
 
 def _join_lines(lines: Sequence[str]) -> str:

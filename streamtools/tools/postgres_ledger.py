@@ -18,8 +18,7 @@ from typing import Any, Self, TypeVar
 import anyio
 import anyio.to_thread
 
-from streamtools.tools.ledger import taken_over
-from streamtools.tools.sql_ledger import SQLLedger, Transaction, run_transaction
+from streamtools.tools.sql_ledger import TABLES, SQLLedger, Transaction, run_transaction
 
 try:
     import psycopg
@@ -34,33 +33,6 @@ T = TypeVar("T")
 _CONNECT_TIMEOUT_S = 10  # also how long an abandoned thread may take to connect
 
 _CREATE_LOCK = 7237970109966541  # an arbitrary advisory lock
-_TABLES = """
-CREATE SCHEMA IF NOT EXISTS {schema};
-CREATE TABLE {at}calls (
-    scope text COLLATE "C" NOT NULL,
-    key text COLLATE "C" NOT NULL,
-    owner text NOT NULL,
-    call bytea NOT NULL,
-    holder text NOT NULL,
-    held float8 NOT NULL,
-    until float8 NOT NULL,
-    began float8 NOT NULL,
-    ended float8,
-    outcome bytea,
-    PRIMARY KEY (scope, key)
-);
-CREATE INDEX calls_ended ON {at}calls (ended);
-CREATE INDEX calls_began ON {at}calls (began, scope, key);
-CREATE TABLE {at}runs (scope text PRIMARY KEY, epoch int8 NOT NULL, since float8 NOT NULL);
-CREATE INDEX runs_since ON {at}runs (since);
-"""
-_DELETE_OLD_RUNS = """
-DELETE FROM {at}runs WHERE scope IN (SELECT scope FROM {at}runs WHERE since <= ?1 {free})
-"""
-_RAISE_EPOCH = """
-INSERT INTO {at}runs AS known VALUES (?1, ?2, ?3)
-ON CONFLICT (scope) DO UPDATE SET epoch = EXCLUDED.epoch, since = EXCLUDED.since WHERE known.epoch <= EXCLUDED.epoch
-"""
 _NOW = """
 SELECT COALESCE(?1, extract(epoch FROM clock_timestamp()))::float8,
     set_config('idle_in_transaction_session_timeout', ?2, true),
@@ -122,13 +94,6 @@ class PostgresLedger(SQLLedger):
     def _sql(self, statement: str) -> str:
         return super()._sql(statement).replace("?", "$")
 
-    def _raise_epoch(self, scope: str, epoch: int) -> Transaction[None]:
-        now = yield from self._now()
-        yield self._sql(_DELETE_OLD_RUNS), (now - self.keep,)
-        _, count = yield self._sql(_RAISE_EPOCH), (scope, epoch, now)
-        if not count:
-            raise taken_over()
-
     def _now(self) -> Transaction[float]:
         moment = None if self._clock is None else self._clock()
         rows, _ = yield self._sql(_NOW), (moment, str(max(1, round(self.lease * 1000))))
@@ -180,7 +145,8 @@ class PostgresLedger(SQLLedger):
             if not (yield exists)[0]:
                 yield "SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,)  # one process creates the tables
                 if not (yield exists)[0]:
-                    yield _TABLES.format(at=self._at, schema=self._at[:-1]), None
+                    schema = f"CREATE SCHEMA IF NOT EXISTS {self._at[:-1]};"
+                    yield schema + TABLES.format(at=self._at, text='text COLLATE "C"'), None
         done = yield from work()
         self._has_tables.set()
         return done

@@ -13,7 +13,17 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from streamtools.calls import ToolCall
-from streamtools.tools.ledger import CLOCK_SLACK, NO_LEASE, Claim, Entry, OwnerViews, call_key, encode, read_entry
+from streamtools.tools.ledger import (
+    CLOCK_SLACK,
+    NO_LEASE,
+    Claim,
+    Entry,
+    OwnerViews,
+    call_key,
+    encode,
+    read_entry,
+    taken_over,
+)
 from streamtools.tools.results import ToolOutcome
 
 T = TypeVar("T")
@@ -21,6 +31,32 @@ T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
 Transaction: TypeAlias = Generator[tuple[str, Sequence[Any] | None], tuple[list[Row], int], T]
 
+TABLES = """
+CREATE TABLE {at}calls (
+    scope {text} NOT NULL,
+    key {text} NOT NULL,
+    owner text NOT NULL,
+    call bytea NOT NULL,
+    holder text NOT NULL,
+    held float8 NOT NULL,
+    until float8 NOT NULL,
+    began float8 NOT NULL,
+    ended float8,
+    outcome bytea,
+    PRIMARY KEY (scope, key)
+);
+CREATE INDEX calls_ended ON {at}calls (ended);
+CREATE INDEX calls_began ON {at}calls (began, scope, key);
+CREATE TABLE {at}runs (scope text PRIMARY KEY, epoch int8 NOT NULL, since float8 NOT NULL);
+CREATE INDEX runs_since ON {at}runs (since);
+"""
+"""The tables. `{text}` is a text that is ordered by its bytes."""
+
+_DELETE_OLD_RUNS = "DELETE FROM {at}runs WHERE scope IN (SELECT scope FROM {at}runs WHERE since <= ?1 {free})"
+_RAISE_EPOCH = """
+INSERT INTO {at}runs AS known VALUES (?1, ?2, ?3)
+ON CONFLICT (scope) DO UPDATE SET epoch = EXCLUDED.epoch, since = EXCLUDED.since WHERE known.epoch <= EXCLUDED.epoch
+"""
 _SELECT = "SELECT * FROM {at}calls WHERE scope = ?1 AND key = ?2 {held}"
 _INSERT = "INSERT INTO {at}calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, NULL)"
 _RENEW = "UPDATE {at}calls SET held = ?4 WHERE scope = ?1 AND key = ?2 AND holder = ?3 AND ended IS NULL"
@@ -141,7 +177,11 @@ class SQLLedger(OwnerViews):
 
     def _raise_epoch(self, scope: str, epoch: int) -> Transaction[None]:
         """Record the epoch of a run, and lock the run. Raises `CallRefused` if the run has a later epoch."""
-        raise NotImplementedError
+        now = yield from self._now()
+        yield self._sql(_DELETE_OLD_RUNS), (now - self.keep,)
+        _, count = yield self._sql(_RAISE_EPOCH), (scope, epoch, now)
+        if not count:
+            raise taken_over()
 
     def _now(self) -> Transaction[float]:
         """Return the current time, in seconds since 1970."""

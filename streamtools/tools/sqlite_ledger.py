@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import anyio.to_thread
 
-from streamtools.tools.ledger import taken_over
-from streamtools.tools.sql_ledger import SQLLedger, Transaction, run_transaction
+from streamtools.tools.sql_ledger import TABLES, SQLLedger, Transaction, run_transaction
 
 if TYPE_CHECKING:
     import sqlite3  # slow to import, and most processes do not need it
@@ -30,24 +29,6 @@ _FIRST_PAUSE_S = 0.005  # between two attempts at a locked file; each pause doub
 _LONGEST_PAUSE_S = 0.1
 
 _VERSION = 1
-_TABLES = """
-CREATE TABLE calls (
-    scope TEXT NOT NULL,
-    key TEXT NOT NULL,
-    owner TEXT NOT NULL,
-    call BLOB NOT NULL,
-    holder TEXT NOT NULL,
-    held REAL NOT NULL,
-    until REAL NOT NULL,
-    began REAL NOT NULL,
-    ended REAL,
-    outcome BLOB,
-    PRIMARY KEY (scope, key)
-) WITHOUT ROWID;
-CREATE INDEX calls_ended ON calls (ended);
-CREATE TABLE runs (scope TEXT PRIMARY KEY, epoch INTEGER NOT NULL, since REAL NOT NULL) WITHOUT ROWID;
-PRAGMA user_version = 1;
-"""
 
 
 class SQLiteLedger(SQLLedger):
@@ -80,16 +61,6 @@ class SQLiteLedger(SQLLedger):
         """Close the file, for all owners. May be called again."""
         with self._lock:
             self._connection.close()
-
-    def _raise_epoch(self, scope: str, epoch: int) -> Transaction[None]:
-        rows, _ = yield "SELECT epoch FROM runs WHERE scope = ?1", (scope,)
-        known = rows[0][0] if rows else 0
-        if epoch < known:
-            raise taken_over()
-        if epoch > known:
-            now = self._clock()
-            yield "DELETE FROM runs WHERE since <= ?1", (now - self.keep,)
-            yield "INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3)", (scope, epoch, now)
 
     def _now(self) -> Transaction[float]:
         yield from ()
@@ -156,8 +127,9 @@ def _set_up(db: sqlite3.Connection) -> None:
         if not _version(db):  # no other process was quicker
             if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
                 raise ValueError("the file is a ledger of an earlier version; use a new file")
-            for statement in _TABLES.split(";"):
+            for statement in TABLES.format(at="", text="text").split(";"):
                 db.execute(statement)
+            db.execute(f"PRAGMA user_version = {_VERSION}")
         db.execute("COMMIT")
     if _version(db) != _VERSION:
         raise ValueError(f"the file is a ledger of version {_version(db)}, expected version {_VERSION}; use a new file")

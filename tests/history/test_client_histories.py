@@ -95,13 +95,6 @@ STATES: dict[str, tuple[dict[str, Any], CallResult | None]] = {
         part("output-denied"),
         answer("the call of tool 'f' was denied", is_error=True),
     ),
-    "version 4": (
-        {
-            "type": "tool-invocation",
-            "toolInvocation": {"state": "result", "toolCallId": "c", "toolName": "f", "args": {"a": 1}, "result": "x"},
-        },
-        answer("x"),
-    ),
 }
 
 

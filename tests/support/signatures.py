@@ -165,27 +165,6 @@ def google(city: str, days: Annotated[int, Field(description="From the type.")] 
     """
 
 
-def numpy(city: str, lon: float, lat: float) -> None:
-    """Tell the weather.
-
-    Parameters
-    ----------
-    city : str
-        Where.
-    lon, lat : float
-        In degrees.
-    """
-
-
-def sphinx(city: str, days: int = 1) -> None:
-    """Tell the weather.
-
-    :param city: Where.
-    :param int days: How many.
-    :returns: The weather.
-    """
-
-
 def of(*required: str, **properties: Schema) -> Schema:
     """The schema of an object that takes nothing else."""
     whole: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
@@ -334,23 +313,6 @@ SIGNATURES: list[tuple[Callable[..., Any], Schema]] = [
             unit={**ref("Unit"), "description": "Of the answer."},
         )
         | {"$defs": {"Unit": UNIT}},
-    ),
-    (
-        numpy,
-        of(
-            "city",
-            "lon",
-            "lat",
-            city={**STRING, "description": "Where."},
-            lon={"type": "number", "description": "In degrees."},
-            lat={"type": "number", "description": "In degrees."},
-        ),
-    ),
-    (
-        sphinx,
-        of(
-            "city", city={**STRING, "description": "Where."}, days={**INTEGER, "default": 1, "description": "How many."}
-        ),
     ),
 ]
 """Each with its schema."""
