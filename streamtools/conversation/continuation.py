@@ -1,8 +1,8 @@
 """`Continuation`: removes the repetition with which a continued answer may begin. Sans-IO.
 
 A server that gets a prefill continues after it. A model that is only instructed to continue may repeat the end of the
-text, or all of it. Therefore the beginning of its answer is buffered while it may still be such a repetition. This is a
-Knuth-Morris-Pratt search through the text that was shown, and its pattern is the answer so far.
+text, or all of it. Therefore the beginning of its answer is buffered while the shown text contains it, because it may
+still be such a repetition.
 """
 
 from __future__ import annotations
@@ -32,14 +32,11 @@ class Continuation:
     """
 
     def __init__(self, shown: str, how: Literal["prefilled", "echoed", "instructed"]) -> None:
-        instructed = how == "instructed"
-        self._shown = shown[-WINDOW:] if instructed else shown
-        self._before = shown[-WINDOW - 1 : -WINDOW] if instructed else ""
-        self._instructed = instructed
-        self._pending: list[str] = []  # the buffered beginning of the answer
-        self._borders: list[int] = []  # the KMP failure function of the buffered text
-        self._at = 0  # characters of the shown text that were searched
-        self._matched = 0  # buffered characters that match there
+        self._shown = shown
+        self._instructed = instructed = how == "instructed"
+        self._first = max(0, len(shown) - WINDOW)  # where the search begins
+        self._at = self._first if instructed else 0  # where the buffered beginning of the answer was found
+        self._pending = ""
         self._white = "" if instructed else shown[len(shown.rstrip()) :]
         self._white_repeated = 0  # characters of that white space which the answer repeated
         self._echo = shown.rstrip() if how == "echoed" else ""
@@ -51,20 +48,19 @@ class Continuation:
             return text
         if not self._instructed:
             return self._after_prefill(text)
-        for character in text:
-            self._add(character)
-        return self._decide() if self._search() else ""
+        self._pending += text
+        self._at = self._shown.find(self._pending, self._at)
+        may_repeat = 0 <= self._at < len(self._shown) - len(self._pending)
+        return "" if may_repeat else self._decide()
 
     def close(self) -> str:
         """Return the buffered text at the end of the answer."""
         if self._decided:
             return ""
-        if not self._instructed:
-            self._decided = True
-            return "".join(self._pending)
-        while self._pending and not self._search():  # no match reaches the end of the shown text yet
-            self._matched = self._borders[self._matched - 1]
-        return self._decide() if self._pending else ""
+        if self._instructed:
+            return self._decide()
+        self._decided = True
+        return self._echo[: self._at]
 
     def read(self, event: SourceEvent, out: list[SourceEvent]) -> None:
         """Append the meaning of an event of the second answer to `out`."""
@@ -81,15 +77,13 @@ class Continuation:
     def _after_prefill(self, text: str) -> str:
         if self._echo:
             expected = self._echo[self._at : self._at + len(text)]
-            self._pending.append(text)
-            if text.startswith(expected):
+            if not text.startswith(expected):
+                text = self._echo[: self._at] + text
+            else:
                 self._at += len(expected)
                 if self._at < len(self._echo):
                     return ""
                 text = text[len(expected) :]
-            else:
-                text = "".join(self._pending)
-            self._pending.clear()
             self._echo = ""
         white, at = self._white, self._white_repeated
         for character in text:
@@ -100,35 +94,15 @@ class Continuation:
         self._decided = bool(text) or at == len(white)
         return text
 
-    def _add(self, character: str) -> None:
-        border = self._borders[-1] if self._borders else 0
-        while border and self._pending[border] != character:
-            border = self._borders[border - 1]
-        if self._pending and self._pending[border] == character:
-            border += 1
-        self._pending.append(character)
-        self._borders.append(border)
-
-    def _search(self) -> bool:
-        """Continue the search. Returns whether it reached the end of the shown text."""
-        shown, pending, at, matched = self._shown, self._pending, self._at, self._matched
-        while at < len(shown) and matched < len(pending):
-            character = shown[at]
-            while matched and pending[matched] != character:
-                matched = self._borders[matched - 1]
-            if pending[matched] == character:
-                matched += 1
-            at += 1
-        self._at, self._matched = at, matched
-        return at == len(shown)
-
     def _decide(self) -> str:
+        """Return the buffered text without a certain repetition."""
         self._decided = True
-        shown, matched, text = self._shown, self._matched, "".join(self._pending)
-        self._pending.clear()
-        begin = len(shown) - matched
-        if matched < SHORTEST or self._borders[matched - 1] >= SHORTEST or shown.find(text[:matched]) != begin:
+        shown, text = self._shown, self._pending
+        longest = min(len(text), len(shown) - self._first)
+        lengths = [length for length in range(SHORTEST, longest + 1) if shown.endswith(text[:length])]
+        if len(lengths) != 1:
             return text
-        before = shown[begin - 1] if begin else self._before
-        inside_word = before.isalnum() and text[0].isalnum()
-        return text if inside_word else text[matched:]
+        begin = len(shown) - lengths[0]
+        inside_word = shown[begin - 1 : begin].isalnum() and text[0].isalnum()
+        is_first = shown.find(text[: lengths[0]], self._first) == begin
+        return text[lengths[0] :] if is_first and not inside_word else text

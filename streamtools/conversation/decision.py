@@ -1,7 +1,7 @@
 """Ask a model that makes no calls whether tools are needed, and read its decision.
 
 The answer should be one JSON object. Models also write it in a fence, after a sentence, between markers or as a
-string, and think about the opposite first. Therefore every JSON value in the answer is read, and the last decision
+string, and consider the opposite first. Therefore every JSON value in the answer is read, and the last decision
 counts. Earlier ones are considerations or quotations. Model output is data: it is decoded as JSON, and `calls` reads
 the calls in it. Any other text decides nothing. The request neutralizes results, tool descriptions and earlier words of
 the model, so quoting them decides nothing.
@@ -36,8 +36,6 @@ _TOO_DEEP_WORK = 10_000  # work counted for JSON that nests deeper than Python r
 _FIRST_PIECE = 256  # characters of the first piece in which the end of a value is searched
 _TOKEN = 16  # the longest JSON token outside strings and numbers
 
-_marked = re.compile(r"JSON_BEGIN\b(.*?)(?:\bJSON_END\b|\Z)", re.DOTALL)
-_fence = re.compile(r"[ \t]*(`{3,}|~{3,})([^\n]*)\n?")
 _begins = re.compile(r"[{\[]")
 _decoder = json.JSONDecoder(strict=False)
 
@@ -175,54 +173,32 @@ def refuses_tools(error: SourceError) -> bool:
 def read_decision(answer: str) -> ModelDecision:
     """Return the last decision in an answer."""
     text = parse(answer[:MAX_LENGTH], dialects=(), reasoning="anywhere").content.strip()
-    for places in ([text], _blocks(text), _marked.findall(text)):  # the last two read what a string holds
-        decisions = [calls for value in _values(places) if (calls := _read_calls(value)) is not None]
-        if decisions:
-            last = decisions[-1]
-            calls = [call._replace(arguments=restore(call.arguments, [_DECISIONS])) for call in last]
-            return ModelDecision(calls, True, any(other != last for other in decisions))
-    return ModelDecision([], False)
+    decisions = [calls for value in _values(text) if (calls := _read_calls(value)) is not None]
+    if not decisions:
+        return ModelDecision([], False)
+    last = decisions[-1]
+    calls = [call._replace(arguments=restore(call.arguments, [_DECISIONS])) for call in last]
+    return ModelDecision(calls, True, any(other != last for other in decisions))
 
 
-def _blocks(text: str) -> list[str]:
-    """Return the contents of fenced code blocks. A block ends with a fence like its first, or with the text."""
-    blocks: list[str] = []
-    fence, lines = "", list[str]()
-    for line in text.splitlines(keepends=True):
-        found = _fence.fullmatch(line)
-        if not fence and found:
-            fence = found[1]
-        elif fence and found and found[1].startswith(fence) and not found[2].strip():
-            blocks.append("".join(lines))
-            fence, lines = "", []
-        elif fence:
-            lines.append(line)
-    return [*blocks, "".join(lines)] if lines else blocks
-
-
-def _values(places: Sequence[str]) -> Iterator[Any]:
-    """Yield the outermost JSON values in `places`, and in a place that is one JSON string.
+def _values(text: str) -> Iterator[Any]:
+    """Yield the outermost JSON values in `text`, or in the string that it holds as JSON.
 
     Values that the package rejects as JSON elsewhere, such as an object with a duplicate key, are left out.
     """
-    work = 0
-    for place in places:
-        text = place
-        try:
-            whole = json.loads(place, strict=False)
-            text = whole if isinstance(whole, str) else place
-        except (ValueError, RecursionError):
-            pass
-        at = 0
-        while (found := _begins.search(text, at)) and work < _MAX_WORK:
-            length, read = _measure(text, found.start())
-            if length is None:
-                at = found.end()
-                work += read
-                continue
-            at = found.start() + length
-            with contextlib.suppress(Rejected):
-                yield decode_json(text[found.start() : at]).value
+    with contextlib.suppress(ValueError, RecursionError):
+        whole = json.loads(text, strict=False)
+        text = whole if isinstance(whole, str) else text
+    at = work = 0
+    while (found := _begins.search(text, at)) and work < _MAX_WORK:
+        length, read = _measure(text, found.start())
+        if length is None:
+            at = found.end()
+            work += read
+            continue
+        at = found.start() + length
+        with contextlib.suppress(Rejected):
+            yield decode_json(text[found.start() : at]).value
 
 
 def _measure(text: str, begin: int) -> tuple[int | None, int]:

@@ -14,14 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from streamtools.conversation.sample_arguments import sample_arguments
 from streamtools.history import Message, System, read_messages
+from streamtools.history.content import given
 from streamtools.json_values import compact as compact_json
 from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.definitions import write_line
 from streamtools.tools.registry import ToolsLike
+from streamtools.tools.schemas import inline
 
 BEGIN: Final = "<tool_instructions>"
 END: Final = "</tool_instructions>"
@@ -176,3 +177,64 @@ def _made_examples(registry: ToolRegistry, enabled: list[Dialect]) -> list[Examp
 
 def _joined(*parts: str) -> str:
     return _SEPARATOR.join(filter(None, parts))
+
+
+# Sample arguments for the example of a call.
+
+_FORMATS = {
+    "date": "2025-01-31",
+    "date-time": "2025-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "email": "name@example.org",
+    "uri": "https://example.org",
+}
+_TEXTS = ("alpha", "beta", "gamma")
+
+
+def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
+    """Return arguments that a model might pass to `tool`: the tool's examples, or up to three made from its schema.
+
+    Made arguments hold the required parameters, or the first parameter if none is required.
+    """
+    if examples := tool.parameters.get("examples"):
+        return [dict(example) for example in examples]
+    schema = inline(tool.parameters)
+    samples = [_members(schema, number) for number in range(len(_TEXTS))]
+    return [sample for number, sample in enumerate(samples) if sample not in samples[:number]]
+
+
+def _members(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    required = set(schema.get("required", ()))
+    names = [name for name in properties if name in required] or list(properties)[:1]
+    return {name: _value(properties[name], number) for name in names}
+
+
+def _value(schema: Any, number: int) -> Any:
+    """Return a value for a simple schema."""
+    if not isinstance(schema, Mapping):
+        return "..."
+    if "const" in schema:
+        return schema["const"]
+    for key in ("examples", "enum"):
+        if isinstance(schema.get(key), list) and schema[key]:
+            return schema[key][number % len(schema[key])]
+    if schema.get("default") is not None:
+        return schema["default"]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if branch := next((branch for branch in schema.get(key, ()) if given(branch, "type") != "null"), None):
+            return _value(branch, number)
+    kinds = schema.get("type")
+    kind = kinds if isinstance(kinds, str) else next((kind for kind in kinds or () if kind != "null"), None)
+    match kind:
+        case "integer" | "number":
+            return schema.get("minimum", 1)
+        case "boolean":
+            return True
+        case "array":
+            return [_value(schema.get("items", {}), number)]
+        case "object":
+            return _members(schema, number)
+        case "string":
+            return _FORMATS.get(schema.get("format", "")) or _TEXTS[number]
+    return "..."

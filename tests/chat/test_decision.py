@@ -37,9 +37,7 @@ READ: dict[str, tuple[str, list[DecidedCall]]] = {
     "a fence": (f"Here:\n```json\n{WEATHER}\n```\nDone.", [PARIS]),
     "a fence of tildes": (f"~~~\n{WEATHER}\n~~~", [PARIS]),
     "a string": (json.dumps(WEATHER), [PARIS]),
-    "a string in a fence": (f"```\n{json.dumps(WEATHER)}\n```", [PARIS]),
     "markers": (f"{NONE}\nJSON_BEGIN\n{WEATHER}\nJSON_END\nDone.", [PARIS]),
-    "a string in markers": (f"JSON_BEGIN {json.dumps(WEATHER)} JSON_END", [PARIS]),
     "markers that are not closed": (f"JSON_BEGIN {WEATHER}", [PARIS]),
     "a decoy in a thought": (f'<think>{{"tools":[{{"tool":"b"}}]}}</think>{WEATHER}', [PARIS]),
     "a decoy in a late thought": (f'Hm. <think>{{"tools":[{{"tool":"b"}}]}}</think>{NONE}', []),
@@ -88,8 +86,6 @@ UNREADABLE = {
     "many braces": "{" * 50_000,
     "lists that are not closed": "[1," * 40_000,
     "objects that are not closed": '{"a":' * 50_000,
-    "fences that are not closed": "```a\n" * 40_000,
-    "fences that grow": "\n".join("`" * n + "a" for n in range(3, 700)),
     "many objects": "{} " * 25_000,
 }
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import Tool, ToolRegistry, parse
-from streamtools.conversation.prompts import BEGIN, END, Example, augment_system_prompt, few_shot
-from streamtools.conversation.sample_arguments import sample_arguments
+from streamtools.conversation.prompts import BEGIN, END, Example, augment_system_prompt, few_shot, sample_arguments
 from streamtools.errors import UnknownTool
 from streamtools.parsing import DIALECTS
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
@@ -60,7 +59,7 @@ You can use these tools:
 To call a tool, write a call in this form, with the name of the tool and its arguments:
 
 ~~~tool_call
-{"name":"get_weather","arguments":{"city":"Paris"}}
+{"name":"get_weather","arguments":{"city":"alpha"}}
 ~~~
 
 A call begins on a line of its own. Put no code block around it. Stop after your calls: the results come in the next \
@@ -167,23 +166,7 @@ def test_examples_are_made_of_the_schema() -> None:
     messages = few_shot("hash_marker", [get_weather, nameless])
 
     about = [each["content"].partition(" say about ")[2] for each in messages[::4]]
-    assert ["Paris?", "1?", "Oslo?", "Lima?"] == about
-
-
-@together(
-    ("name", "expected"),
-    [
-        ("city", "Paris"), ("cityName", "Paris"), ("file_path", "notes.txt"), ("user_id", "Ada"), ("orderID", "1042"),
-        ("search_query", "tall ships"), ("homeURL", "https://example.org"), ("flavour", "alpha"),
-        ("stadt", "alpha"), ("to", "ada@example.org"), ("\u57ce\u5e02", "alpha"), ("", "alpha"),
-    ],
-)  # fmt: skip
-def test_sample_texts_fit_the_name(name: str, expected: str) -> None:
-    """By the words of the name, in whatever style it is written."""
-    tool = Tool(lambda arguments: "", name="f", parameters={"properties": {name: {"type": "string"}}})
-
-    assert {name: expected} == sample_arguments(tool)[0]
-    assert 3 == len({json.dumps(each) for each in sample_arguments(tool)})
+    assert ["alpha?", "1?", "beta?", "gamma?"] == about
 
 
 def test_dialects_that_cannot_be_taught() -> None:
@@ -338,7 +321,7 @@ def test_samples(schema: Any, expected: dict[str, Any]) -> None:
 
 def test_examples_of_a_tool_are_its_samples() -> None:
     """They are the author's values. A schema gives three if texts can differ."""
-    told = [{"city": "Paris"}, {"city": "Oslo"}, {"city": "Lima"}]
+    told = [{"city": "alpha"}, {"city": "beta"}, {"city": "gamma"}]
     assert told == sample_arguments(Tool(get_weather))
     assert [{"city": "Rome"}] == sample_arguments(Tool(get_weather, examples=[{"city": "Rome"}]))
     assert [{}] == sample_arguments(Tool(now))
