@@ -8,7 +8,6 @@ refused request has no `request`: its `head` is set from the start, and `close` 
 from __future__ import annotations
 
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +51,7 @@ _STREAM_BEGINNINGS = (b"data:", b"event:", b":")
 _NOT_JSON = SourceError("the upstream's answer is neither JSON nor a stream", Code.STREAM_INTERRUPTED, cause="no_json")
 
 
-class Exchange(ABC):
+class Exchange:
     """One request and its answer. It raises nothing, whatever client and upstream send."""
 
     client: Client
@@ -67,17 +66,16 @@ class Exchange(ABC):
     may_fail = False
     """Whether another upstream is asked if this one fails."""
 
-    @abstractmethod
     def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         """Read status and headers of the upstream's response."""
 
-    @abstractmethod
     def feed(self, chunk: bytes) -> bytes:
         """Return the client's bytes for bytes of the upstream's body, without its content encoding."""
+        return chunk
 
-    @abstractmethod
     def close(self, cause: str | None = None) -> bytes:
         """Return the end of the client's body. `cause` is a word if the upstream's body broke off."""
+        return b""
 
     def is_long(self) -> bool:
         """Return whether `close` may read or write too much for an event loop."""
@@ -95,12 +93,6 @@ class PassThrough(Exchange):
         self.request = None
         self.head = ResponseHead(status, end_to_end(headers))
 
-    def feed(self, chunk: bytes) -> bytes:
-        return chunk
-
-    def close(self, cause: str | None = None) -> bytes:
-        return b""
-
 
 class RefusedExchange(Exchange):
     """A request that is refused without asking the upstream."""
@@ -109,12 +101,6 @@ class RefusedExchange(Exchange):
         self.client = client
         self.head = ResponseHead(400, [("content-type", JSON)])
         self._body = error_body(client, 400, error.message, error.param)
-
-    def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
-        """Ignore a response: there is no request."""
-
-    def feed(self, chunk: bytes) -> bytes:
-        return b""
 
     def close(self, cause: str | None = None) -> bytes:
         return self._body
@@ -329,8 +315,7 @@ class RewrittenExchange(Exchange):
 
     def _end_answer(self) -> bytes:
         """Return the end of the answer, or the part of it before the next decision of the judge."""
-        undecided = self.judge is not None and self.judge.gate.ended
-        if undecided:
+        if self.judge is not None and self.judge.gate.ended:
             return b""
         sent = b""
         if not self._answer_closed:

@@ -70,20 +70,8 @@ class Metrics:
             lines.extend(f"{name}{labels} {value:g}" for labels, value in samples)
 
         family("running", "gauge", "Requests that are being answered.", [("", self.running)])
-        counters: tuple[tuple[str, str, tuple[str, ...], Counter[Any]], ...] = (
-            ("requests", "Requests that were answered.", ("kind", "status"), self.requests),
-            ("calls", "Calls, by dialect.", ("dialect",), self.calls),
-            ("cut_calls", "Calls in which an answer ended.", ("dialect",), self.cut_calls),
-            ("near_misses", "Texts that look like a call but are not.", ("dialect",), self.near_misses),
-            ("errors", "Errors in answers.", ("code", "dialect"), self.errors),
-            ("rule_matches", "Matches of text rules.", ("rule",), self.rule_matches),
-        )
-        for name, about, label_names, counter in counters:
-            samples: list[tuple[str, float]] = []
-            for key, count in sorted(counter.items()):
-                if count:
-                    values = map(str, key if isinstance(key, tuple) else (key,))
-                    samples.append((_labels(**dict(zip(label_names, values, strict=True))), count))
+        for name, (about, label_names, counter) in self._counters().items():
+            samples = [(_labels(label_names, key), count) for key, count in sorted(counter.items()) if count]
             family(f"{name}_total", "counter", about, samples)
         family("leaks_prevented_total", "counter", "Spans kept from readers.", [("", self.leaks_prevented)])
         name = "first_token_seconds"
@@ -91,11 +79,22 @@ class Metrics:
         total = 0
         for bound in _BUCKETS:
             total += self._first_tokens[bound]
-            labels = _labels(le="+Inf" if bound == float("inf") else f"{bound:g}")
+            labels = _labels(("le",), "+Inf" if bound == float("inf") else f"{bound:g}")
             lines.append(f"streamtools_gateway_{name}_bucket{labels} {total:g}")
         lines.append(f"streamtools_gateway_{name}_sum {self._first_token_seconds:g}")
         lines.append(f"streamtools_gateway_{name}_count {total}")
         return "\n".join(lines) + "\n"
+
+    def _counters(self) -> dict[str, tuple[str, tuple[str, ...], Counter[Any]]]:
+        """Return a description, the names of the labels and the counter, by the name of the metric."""
+        return {
+            "requests": ("Requests that were answered.", ("kind", "status"), self.requests),
+            "calls": ("Calls, by dialect.", ("dialect",), self.calls),
+            "cut_calls": ("Calls in which an answer ended.", ("dialect",), self.cut_calls),
+            "near_misses": ("Texts that look like a call but are not.", ("dialect",), self.near_misses),
+            "errors": ("Errors in answers.", ("code", "dialect"), self.errors),
+            "rule_matches": ("Matches of text rules.", ("rule",), self.rule_matches),
+        }
 
     def page(self, upstream: str) -> str:
         """Return the status page, which reloads itself without a script."""
@@ -103,16 +102,13 @@ class Metrics:
         rows: list[tuple[str, str]] = [
             ("upstream", upstream),
             ("being answered", str(self.running)),
-            *(
-                (f"requests: {kind}, status {status}", str(count))
-                for (kind, status), count in sorted(self.requests.items())
-            ),
             ("time to first token, mean", f"{self._first_token_seconds / answers:.3f} s" if answers else "–"),
-            *((f"calls: {dialect}", str(count)) for dialect, count in sorted(self.calls.items())),
-            ("near misses", str(self.near_misses.total())),
             ("leaks prevented", str(self.leaks_prevented)),
-            *((f"errors: {code} {dialect}", str(count)) for (code, dialect), count in sorted(self.errors.items())),
         ]
+        for name, (_, _, counter) in self._counters().items():
+            for key, count in sorted(counter.items()):
+                label = key if isinstance(key, str) else ", ".join(map(str, key))
+                rows.append((f"{name.replace('_', ' ')}: {label}", str(count)))
         cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows)
         return (
             '<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
@@ -120,13 +116,12 @@ class Metrics:
         )
 
 
-def _labels(**labels: str) -> str:
-    """Return labels with the escapes of the format.
+def _labels(names: tuple[str, ...], key: object) -> str:
+    """Return labels with the escapes of the format. `key` holds a value for each name.
 
-    >>> _labels(dialect='a"b')
+    >>> _labels(("dialect",), 'a"b')
     '{dialect="a\\\\"b"}'
     """
-    escaped = {
-        name: value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"") for name, value in labels.items()
-    }
-    return "{" + ",".join(f'{name}="{value}"' for name, value in escaped.items()) + "}"
+    values = map(str, key if isinstance(key, tuple) else (key,))
+    escaped = (value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"") for value in values)
+    return "{" + ",".join(f'{name}="{value}"' for name, value in zip(names, escaped, strict=True)) + "}"

@@ -39,7 +39,7 @@ class FallbackUpstream:
     """
 
     url: str
-    key: str | None = None
+    key: str | None = field(default=None, repr=False)
     model: str | None = None
     prefill: PrefillServer = ""
 
@@ -54,9 +54,6 @@ class FallbackUpstream:
         """Return the headers of a request to this upstream: with its own key, and no client's."""
         kept = [(name, value) for name, value in given if name.lower() in _HEADERS_FOR_FALLBACKS]
         return kept if self.key is None else [*kept, ("authorization", f"Bearer {self.key}")]
-
-    def __repr__(self) -> str:
-        return f"FallbackUpstream(url={self.url!r})"
 
 
 class RewriteOptions(TypedDict, total=False):

@@ -96,7 +96,7 @@ class ToolCallTransport(Transport):
         first = await ask(exchange.request)
         body: _ClientBody = stream_class(_ClientBody, library)(exchange, first, ask, library.TransportError, blocking)
         try:
-            while exchange.head is None and (piece := next(body, b"") if blocking else await anext(body, b"")):
+            while exchange.head is None and (piece := await anext(body, b"")):
                 body.ahead.append(piece)
         except BaseException:
             await body.leave()
@@ -175,8 +175,7 @@ async def _close(response: Any, blocking: bool) -> None:
 class _ClientBody:
     """The client's body, made while the bodies of the upstream are read, one after the other.
 
-    For a `blocking` client the same coroutines run without waiting. Each kind of client has its own loop, because a
-    coroutine for each chunk would cost a blocking client a fifth more.
+    For a `blocking` client the same coroutines run without waiting.
     """
 
     _exchange: Exchange
@@ -199,40 +198,29 @@ class _ClientBody:
 
     __aiter__ = __iter__
 
+    def __next__(self) -> bytes:
+        try:
+            return run_without_waiting(self.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
     async def __anext__(self) -> bytes:
         if self.ahead and self._exchange.head is not None:
             return self.ahead.pop(0)
         while (chunks := self._chunks) is not None:
             try:
-                piece = self._exchange.feed(await anext(chunks))
-            except (StopAsyncIteration, self._broken) as error:
-                piece = await self._end_by(error)
+                piece = self._exchange.feed(next(chunks) if self._blocking else await anext(chunks))
+            except (StopIteration, StopAsyncIteration):
+                piece = await self._end()
+            except self._broken:
+                if self._exchange.head is None and not self._exchange.may_fail:  # the SDK may retry
+                    raise
+                piece = await self._end("transport")
             if self._exchange.judge is not None and self._chunks is chunks:
                 piece += await self._decide(chunks)
             if piece:
                 return piece
         raise StopAsyncIteration
-
-    def __next__(self) -> bytes:
-        if self.ahead and self._exchange.head is not None:
-            return self.ahead.pop(0)
-        while (chunks := self._chunks) is not None:
-            try:
-                piece = self._exchange.feed(next(chunks))
-            except (StopIteration, self._broken) as error:
-                piece = run_without_waiting(self._end_by(error))
-            if self._exchange.judge is not None and self._chunks is chunks:
-                piece += run_without_waiting(self._decide(chunks))
-            if piece:
-                return piece
-        raise StopIteration
-
-    async def _end_by(self, error: Exception) -> bytes:
-        if isinstance(error, StopIteration | StopAsyncIteration):
-            return await self._end()
-        if self._exchange.head is None and not self._exchange.may_fail:  # the SDK may retry
-            raise error
-        return await self._end("transport")
 
     async def _decide(self, chunks: Any) -> bytes:
         """Let the judge decide. Returns the bytes that may leave, with the end of the answer if text was refused."""
