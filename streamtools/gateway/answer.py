@@ -105,10 +105,6 @@ class ClientAnswer:
             self._machine.refuse_text()
         return written
 
-    def write_logprobs(self, logprobs: dict[str, Any]) -> bytes:
-        encoder = self._open_encoder()
-        return encoder.write_logprobs(logprobs) if isinstance(encoder, OpenAIEncoder) else b""
-
     @property
     def stopped(self) -> bool:
         """Whether a stop rule has ended the text."""
@@ -139,17 +135,14 @@ class ClientAnswer:
         self._continues = True
         self._malformed_before, self._malformed = self._malformed, []
 
-    def _open_encoder(self) -> Encoder:
-        if self._encoder is None:
-            self._encoder = self.make_encoder()
-        return self._encoder
-
     def _write(self, events: list[UIEvent]) -> bytes:
         if self.judge is not None:
             events = self.judge.gate.take(events)
         if not events:
             return b""
-        encode = self._open_encoder().encode
+        if self._encoder is None:
+            self._encoder = self.make_encoder()
+        encode = self._encoder.encode
         if self.watch is not None:
             for event in events:
                 if type(event) is not Text:

@@ -150,9 +150,6 @@ def _read_responses(body: Body) -> ClientRequest:
             raise InvalidRequest(f"`{name}` is not supported: nothing is stored between requests. {advice}", name)
     common = _common_fields("responses", body, "responses")
     items = body.get("input")
-    _check_one_text(body)
-    if isinstance(body.get("include"), list) and "message.output_text.logprobs" in body["include"]:
-        raise InvalidRequest(_NO_LOGPROBS, "include")
     options = _passed_options(body, _RESPONSES) | _renamed(body, max_output_tokens="max_tokens")
     effort = body.get("reasoning")
     if isinstance(effort, dict) and effort.get("effort"):
@@ -186,7 +183,6 @@ _RUN_BY_PROVIDER = ("mcp_servers", "container")
 def _read_anthropic(body: Body) -> ClientRequest:
     if not isinstance(body.get("max_tokens"), int):
         raise InvalidRequest("`max_tokens` is required and must be an integer.", "max_tokens")
-    _check_one_text(body)
     for name in _RUN_BY_PROVIDER:
         if body.get(name):
             raise InvalidRequest(f"`{name}` is run by the provider, which is not called. Run it as a tool.", name)
@@ -245,18 +241,6 @@ def _renamed(body: Body, *same: str, **renamed: str) -> Body:
     """Return members of a body under their names in chat completions."""
     names = {**dict.fromkeys(same), **renamed}
     return {(other or name): body[name] for name, other in names.items() if body.get(name) is not None}
-
-
-_NO_LOGPROBS = "This format has no log probabilities. Use chat completions, or leave them out."
-
-
-def _check_one_text(body: Body) -> None:
-    """Raise `InvalidRequest` for options whose answer this format cannot hold."""
-    if (n := body.get("n")) not in (None, 1):
-        raise InvalidRequest(f"`n` must be 1, got {n!r}. Send several requests instead.", "n")
-    for name in ("logprobs", "top_logprobs"):
-        if body.get(name):
-            raise InvalidRequest(_NO_LOGPROBS, name)
 
 
 def _passed_options(body: Body, known: set[str]) -> Body:

@@ -8,7 +8,7 @@ refused request has no `request`: its `head` is set from the start, and `close` 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,10 +35,9 @@ from streamtools.gateway.upstream_requests import (
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.non_streaming import error_body, join_stream
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS
-from streamtools.sources import SSEDecoder, adapter
+from streamtools.sources import adapter
 from streamtools.sources.adapter import decode, interrupted
 from streamtools.sources.finished import finished
-from streamtools.sources.frames import Frame, Framed
 from streamtools.sources.provider_terms import read_fault
 from streamtools.stream.long_work import IN_THREAD
 
@@ -131,7 +130,6 @@ class RewrittenExchange(Exchange):
         self._client_request, self._plan = force_call(request, plan, settings.upstream)
         self._failover = AnswerFailover(settings) if settings.fallbacks else None
         self.judge = None if settings.text_judge is None else AnswerJudge(settings.text_judge, self._release)
-        self._with_logprobs = settings.upstream != "ollama" and request.options.get("logprobs") is True
         self._tries = 0  # how often the model was asked again
         self._more: list[dict[str, Any]] = []  # messages after the history
         self._said: list[str] = []  # text of the model in this try
@@ -161,7 +159,6 @@ class RewrittenExchange(Exchange):
         self._status, self._failed = status, not 200 <= status < 300
         self._reads_whole = self._failed or not streamed or declared.startswith(JSON)
         self._adapter = adapter("ollama" if settings.upstream == "ollama" else "openai", settings.limits)
-        self._frames = SSEDecoder(settings.limits.frame)  # for log probabilities
         if streamed and not self._failed and self.head is None:
             own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
             names = {name for name, _ in own}
@@ -177,7 +174,7 @@ class RewrittenExchange(Exchange):
             if len(self._body) <= self._settings.limits.frame:
                 self._body += chunk
             return b""
-        return self._read_stream(chunk)
+        return self._send(self._adapter.feed(chunk))
 
     def close(self, cause: str | None = None) -> bytes:
         if self._upstream_ended or self.complete:
@@ -195,19 +192,11 @@ class RewrittenExchange(Exchange):
         if self._failed:  # the model was asked again, and what it said before counts
             sent = self._send([read_fault(None).event()])
         else:
-            sent = self._read_whole(cause) if self._reads_whole else self._end_stream(cause)
+            sent = self._read_whole(cause) if self._reads_whole else self._send(self._adapter.close(cause))
         if self._failover is not None and self._failover.has_failed:
             return sent + self._fail_over(self._failover)
         self._upstream_ended = True
         return sent + self._end_answer()
-
-    def _read_stream(self, chunk: bytes) -> bytes:
-        if self._with_logprobs:
-            return self._send_with_logprobs(self._frames.feed(chunk))
-        return self._send(self._adapter.feed(chunk))
-
-    def _end_stream(self, cause: str | None) -> bytes:
-        return self._send_with_logprobs(self._frames.close()) + self._send(self._adapter.close(cause))
 
     def _read_whole(self, cause: str | None) -> bytes:
         """Return what is sent for an answer that arrived as one body."""
@@ -216,19 +205,19 @@ class RewrittenExchange(Exchange):
             value = decode(body)
         except ValueError:
             if body.lstrip().startswith(_STREAM_BEGINNINGS) or self._settings.upstream == "ollama":
-                return self._read_stream(body) + self._end_stream(cause)
+                return self._send(self._adapter.feed(body)) + self._send(self._adapter.close(cause))
             return self._send([interrupted(cause) if cause else _NOT_JSON])
         if not isinstance(value, dict) or value.get("error"):
             return self._send([read_fault(value).event()])
         id, model = (name if isinstance(name := value.get(key), str) else None for key in ("id", "model"))
         self._identity = id, model
-        return self._send(finished(value, limits)) + self._send_logprobs(value)
+        return self._send(finished(value, limits))
 
     # The client's answer.
 
     def _make_answer(self) -> ClientAnswer:
         settings, request, plan = self._settings, self._client_request, self._plan
-        asks_again = settings.ask_again > 0 and not self._with_logprobs
+        asks_again = settings.ask_again > 0
         calls_at_end = asks_again or self._failover is not None or self.judge is not None
         calls_whole = self._neutralised or calls_at_end
         drops_calls = request.choice.mode == "none" and plan.taught is not None
@@ -273,7 +262,7 @@ class RewrittenExchange(Exchange):
         return prefix + (TEXT_CALL_ID if self._plan.dialects else "") + secrets.token_hex(9)
 
     def _send(self, events: list[SourceEvent]) -> bytes:
-        if self._failover is not None and not self._with_logprobs:
+        if self._failover is not None:
             may_continue = self._bytes_left >= 0 and not self._answer.stopped
             events = self._failover.read(events, may_continue=may_continue)
         return self._answer_events(events)
@@ -284,19 +273,6 @@ class RewrittenExchange(Exchange):
         if self._settings.ask_again:
             self._said += (event.text for event in events if isinstance(event, TextDelta))
         return self._stream_or_keep(self._answer.feed(events))
-
-    def _send_with_logprobs(self, frames: Iterable[Framed]) -> bytes:
-        parts = []
-        for frame in frames:
-            parts.append(self._send(self._adapter.feed_frames([frame])))
-            if isinstance(frame, Frame):
-                parts.append(self._send_logprobs(_json_or_none(frame.data)))
-        return b"".join(parts)
-
-    def _send_logprobs(self, answer: object) -> bytes:
-        """Send the log probabilities of the first choice, which no source event holds."""
-        logprobs = _logprobs_in(answer) if self._with_logprobs else None
-        return b"" if logprobs is None else self._stream_or_keep(self._answer.write_logprobs(logprobs))
 
     def _stream_or_keep(self, written: bytes) -> bytes:
         """Return bytes that are sent now; none if the client wants one body."""
@@ -415,7 +391,7 @@ class Rewrite(Settings):
             plan = make_plan(mode_of(self.mode, request.model), self.dialects, request, host)
             if same_api and not (plan.dialects or plan.taught or reads_text or self.fallbacks):
                 return PassThrough(client, "chat/completions", body)
-            refused = _unsupported_option(request, reads_text)
+            refused = _unsupported_option(request.body)
             if refused is None:
                 return RewrittenExchange(self, request, plan, host=host, watch=watch, request_size=len(body))
         except (InvalidRequest, ValueError, RecursionError) as error:
@@ -426,30 +402,15 @@ class Rewrite(Settings):
         return RefusedExchange(client, refused)
 
 
-def _unsupported_option(request: ClientRequest, reads_text: bool) -> InvalidRequest | None:
+def _unsupported_option(body: Mapping[str, Any]) -> InvalidRequest | None:
     """Return the error for an option that a rewritten answer cannot honor."""
-    n = request.options.get("n")
+    n, include = body.get("n"), body.get("include")
     if isinstance(n, int) and n > 1:
         return InvalidRequest(f"`n` must be 1 where answers are rewritten, got {n}. Send several requests.", "n")
-    for name in ("logprobs", "top_logprobs"):
-        if reads_text and request.options.get(name):
-            message = f"`{name}` would reveal text that rules or a judge keep back. Leave it out."
-            return InvalidRequest(message, name)
-    return None
-
-
-def _json_or_none(data: bytes) -> object:
-    try:
-        return decode(data)
-    except ValueError:
-        return None
-
-
-def _logprobs_in(answer: object) -> dict[str, Any] | None:
-    """Return the log probabilities of the first choice in a chunk or a whole answer."""
-    choices = answer.get("choices") if isinstance(answer, dict) else None
-    for place, choice in enumerate(choices if isinstance(choices, list) else ()):
-        if isinstance(choice, dict) and choice.get("index", place) == 0:
-            logprobs = choice.get("logprobs")
-            return logprobs if isinstance(logprobs, dict) else None
+    names = [name for name in ("logprobs", "top_logprobs") if body.get(name)]
+    if isinstance(include, list) and "message.output_text.logprobs" in include:
+        names.append("include")
+    if names:
+        message = "Rewritten answers have no log probabilities. Leave them out, or ask the upstream directly."
+        return InvalidRequest(message, names[0])
     return None

@@ -20,7 +20,6 @@ from streamtools.conversation.models.providers import OLLAMA_OPTIONS
 from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt, few_shot
 from streamtools.gateway.client_requests import (
     ClientRequest,
-    InvalidRequest,
     as_tools,
     cached,
     definitions_of,
@@ -202,9 +201,6 @@ def _tools(request: ClientRequest) -> dict[str, Any]:
 
 def _ollama_members(request: ClientRequest, body: dict[str, Any]) -> dict[str, Any]:
     """Return the other members of a request to Ollama, which has no `tool_choice` and nests its options."""
-    for name in ("logprobs", "top_logprobs"):
-        if request.options.get(name):
-            raise InvalidRequest(f"`{name}` is not supported by the upstream, which speaks Ollama's API.", name)
     separate = ("response_format", "stream_options", "reasoning_effort", "n", "logprobs", "top_logprobs")
     options = {key: value for key, value in request.options.items() if key not in separate}
     if (effort := request.options.get("reasoning_effort")) is not None:

@@ -86,15 +86,12 @@ def _join_chunks(chunks: list[Body]) -> Body:
             choice = choices.setdefault(index, {"index": index, "message": {"role": "assistant", "content": None}})
             _add_delta(choice["message"], delta["delta"], texts)
             choice["finish_reason"] = delta["finish_reason"]
-            if logprobs := delta.get("logprobs"):
-                known = choice.setdefault("logprobs", {"content": [], "refusal": None})
-                known["content"] += logprobs.get("content") or []
     texts.join()
     for choice in choices.values():
         message = choice["message"]
         message["content"] = message["content"] or (None if "tool_calls" in message else "")
         message.setdefault("refusal", None)
-        choice.setdefault("logprobs", None)
+        choice["logprobs"] = None
     head = {name: value for name, value in chunks[0].items() if name not in ("choices", "usage")}
     whole = {**head, "object": "chat.completion", "choices": [choices[index] for index in sorted(choices)]}
     return whole | ({"usage": usage} if usage else {})

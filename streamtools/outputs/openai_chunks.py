@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from streamtools import events
@@ -19,9 +19,9 @@ class OpenAIEncoder(CompletionEncoder):
     A client receives the calls that it has to run: those that are pending at the end. With `call_deltas`, it receives
     each call while the model writes it. That is for runs whose tools are all the client's, because a sent call cannot
     be withdrawn when it runs here, is superseded or is forbidden. `include_usage` is that of the request's
-    `stream_options`. `id`, `created` (seconds since 1970) and `system_fingerprint` are those of the provider's answer,
-    or generated. `custom` names tools that take a text: their calls are sent when complete.
-    The texts of several steps become one, with blank lines between them.
+    `stream_options`. `id` and `created` (seconds since 1970) are those of the provider's answer, or generated. `custom`
+    names tools that take a text: their calls are sent when complete. The texts of several steps become one, with blank
+    lines between them.
     """
 
     def __init__(
@@ -32,7 +32,6 @@ class OpenAIEncoder(CompletionEncoder):
         call_deltas: bool = False,
         id: str | None = None,
         created: int | None = None,
-        system_fingerprint: str | None = None,
         custom: Collection[str] = (),
     ) -> None:
         super().__init__(call_deltas=call_deltas, custom=custom)
@@ -41,18 +40,12 @@ class OpenAIEncoder(CompletionEncoder):
             "object": "chat.completion.chunk",
             "created": int(time.time()) if created is None else created,
             "model": model,
-            **present(system_fingerprint=system_fingerprint),
         }
         self._prefix = b"data: " + to_json(self._head)[:-1] + b',"choices":[{"index":0,"delta":'
         # `finish_reason` is the only member that the schema requires in each choice, even if it is null.
         self._suffix = b',"finish_reason":null}]}\n\n'
         self._text_prefix, self._text_suffix = self._prefix + b'{"content":', b"}" + self._suffix
         self._include_usage = include_usage
-
-    def write_logprobs(self, logprobs: Mapping[str, Any]) -> bytes:
-        """Return the chunk with the log probabilities of the text before it."""
-        choice = {"index": 0, "delta": {}, "logprobs": logprobs, "finish_reason": None}
-        return self._begin() + encode_json({**self._head, "choices": [choice]})
 
     def _write_start(self) -> bytes:
         return self._write_delta({"role": "assistant", "content": ""})

@@ -322,28 +322,6 @@ def test_custom_tools_hold_a_text() -> None:
     assert "~~~tool_result run\n1" in sent(begin("responses", asked))["messages"][-1]["content"]
 
 
-def test_log_probabilities_pass_with_their_text() -> None:
-    text = 'So.\n~~~tool_call\n{"name": "get_time", "arguments": {"city": "x"}}\n~~~'
-    logprobs: dict[str, Any] = {
-        "content": [{"token": "So.", "logprob": -0.1, "bytes": None, "top_logprobs": []}],
-        "refusal": None,
-    }
-    frames = stream([text[at : at + 5] for at in range(0, len(text), 5)]).split(b"\n\n")
-    frames[1] = frames[1].replace(b'"index": 0', b'"index": 0, "logprobs": ' + json.dumps(logprobs).encode())
-    upstream = b"\n\n".join(frames)
-    asked = request("openai", logprobs=True)
-    body = answer(begin("openai", asked), [upstream[at : at + 7] for at in range(0, len(upstream), 7)])
-    events = [json.loads(frame[6:]) for frame in body.split(b"\n\n") if frame and not frame.endswith(b"[DONE]")]
-    choices = [choice for event in events for choice in event["choices"]]
-    assert [choice["logprobs"] for choice in choices if choice.get("logprobs")] == [logprobs]
-    assert choices[-1]["finish_reason"] == "tool_calls"
-    answered = json.loads(whole(text))
-    answered["choices"][0]["logprobs"] = logprobs
-    asked["stream"] = False
-    (choice,) = json.loads(answer(begin("openai", asked), json.dumps(answered).encode()))["choices"]
-    assert (choice["finish_reason"], choice["logprobs"]) == ("tool_calls", logprobs)
-
-
 def test_several_choices_are_refused_where_the_answer_is_rewritten() -> None:
     several = request("openai", n=2)
     by_rules: dict[str, Any] = {"mode": "native", "text_rules": [rules.email()]}
@@ -394,11 +372,11 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "no max_tokens": ("anthropic", {"messages": [{"role": "user", "content": ""}]}, "max_tokens"),
     "functions": ("openai", {"functions": [{}]}, "`tools`"),
     "a spoken answer": ("openai", {"modalities": ["text", "audio"]}, "`modalities`"),
-    "several responses": ("responses", {"n": 2}, "several requests"),
-    "several messages": ("anthropic", {"max_tokens": 1, "n": 2}, "several requests"),
-    "log probabilities": ("responses", {"top_logprobs": 3}, "no log probabilities"),
-    "log probabilities inside": ("responses", {"include": ["message.output_text.logprobs"]}, "no log probabilities"),
-    "log probabilities of a message": ("anthropic", {"max_tokens": 1, "logprobs": True}, "no log probabilities"),
+    "several responses": ("responses", request("responses", n=2), "several requests"),
+    "several messages": ("anthropic", request("anthropic", n=2), "several requests"),
+    "log probabilities": ("responses", request("responses", top_logprobs=3), "have no log prob"),
+    "log probabilities inside": (
+        "responses", request("responses", include=["message.output_text.logprobs"]), "have no log prob"),
     "a server of tools": ("anthropic", {"max_tokens": 1, "mcp_servers": [{"type": "url"}]}, "Run it as a tool"),
     "previous_response_id": ("responses", {"previous_response_id": "resp_1"}, "in `input`"),
     "conversation": ("responses", {"conversation": "c"}, "in `input`"),
@@ -460,8 +438,6 @@ def test_instructions_replace_options_that_ollama_lacks(streamed: bool) -> None:
     wish = "none but these in your answer: get_time. Your answer has to call a tool. Make one call at most."
     assert written["messages"][-1]["content"].endswith(wish)
     assert (written["think"], written.keys() & {"n", "tool_choice", "reasoning_effort"}) == (False, set())
-    refused = refusal("openai", request("openai", streamed=streamed, logprobs=True), upstream="ollama")
-    assert refused == (400, "`logprobs` is not supported by the upstream, which speaks Ollama's API.")
 
 
 def test_refusals_say_what_to_do() -> None:

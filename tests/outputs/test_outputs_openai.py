@@ -49,9 +49,9 @@ def ending(reason: Any, finish: str | None, *pending: int) -> list[UIEvent]:
 
 def test_the_bytes_of_a_short_answer() -> None:
     """Role, text, reason and end. The schema requires the only null, `finish_reason`."""
-    encoder = outputs.openai(model="m", id="chatcmpl-1", created=1785000000, system_fingerprint="fp")
+    encoder = outputs.openai(model="m", id="chatcmpl-1", created=1785000000)
     head = b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1785000000,"model":"m",'
-    head += b'"system_fingerprint":"fp","choices":[{"index":0,"delta":'
+    head += b'"choices":[{"index":0,"delta":'
 
     assert [encoder.encode(event) for event in told(Start("r"), StepStart(1), Text("Hi"), *STOP)] == [
         head + b'{"role":"assistant","content":""},"finish_reason":null}]}\n\n',
@@ -70,7 +70,6 @@ def test_id_and_time_are_made() -> None:
     assert chunks[0]["id"] != chunks[1]["id"]
     assert chunks[0]["created"] > 1_700_000_000
     assert "streamtools" == chunks[0]["model"]
-    assert "system_fingerprint" not in chunks[0]
 
 
 def test_reasoning_is_told_beside_the_text() -> None:
