@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streamtools.recording import ExchangeHead, RecordingWriter
+from streamtools.recording import ExchangeHead
+from streamtools.recording.writer import RecordingWriter
 
 BLOCK = """## A heading of the {}th part
 

@@ -4,60 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamtools.recording.exchanges import DETECT, RecordedExchange, open_stream_file, read_stream_file
-from streamtools.recording.format import (
-    VERSION,
-    Chunk,
-    EndKind,
-    ExchangeHead,
-    RecordedRequest,
-    RecordedResponse,
-    Recording,
-    StreamEnd,
-)
-from streamtools.recording.matching import Match
-from streamtools.recording.playback import Cut, Playback, PlaybackOptions, ReplayBytes, VirtualClock, recut
-from streamtools.recording.reader import OpenRecording, open_recording, read_recording, read_recordings
-from streamtools.recording.recorder import Edit, RecordedStream, record
-from streamtools.recording.redaction import describe_request, describe_response
+from streamtools.recording.exchanges import RecordedExchange
+from streamtools.recording.format import ExchangeHead, RecordedRequest, Recording
+from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes, VirtualClock
+from streamtools.recording.reader import read_recording, read_recordings
+from streamtools.recording.recorder import record
 from streamtools.recording.scrubbing import Secret
 from streamtools.recording.transports import RecordingTransport, ReplayTransport
-from streamtools.recording.writer import RecordingTarget, RecordingWriter
 
 __all__ = [
-    "DETECT",
-    "VERSION",
-    "Chunk",
-    "Cut",
-    "Edit",
-    "EndKind",
     "ExchangeHead",
-    "Match",
-    "OpenRecording",
     "Playback",
     "PlaybackOptions",
     "RecordedExchange",
     "RecordedRequest",
-    "RecordedResponse",
-    "RecordedStream",
     "Recording",
-    "RecordingTarget",
     "RecordingTransport",
-    "RecordingWriter",
     "ReplayBytes",
     "ReplayTransport",
     "Secret",
-    "StreamEnd",
     "VirtualClock",
-    "describe_request",
-    "describe_response",
-    "open_recording",
-    "open_stream_file",
     "read_recording",
     "read_recordings",
-    "read_stream_file",
     "record",
-    "recut",
     "shipped",
 ]
 

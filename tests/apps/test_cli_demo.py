@@ -9,18 +9,9 @@ import pytest
 
 from streamtools.apps.cli import main
 from streamtools.apps.cli.demo import FEATURED
-from streamtools.recording import (
-    Chunk,
-    EndKind,
-    ExchangeHead,
-    RecordedRequest,
-    RecordedResponse,
-    Recording,
-    RecordingWriter,
-    StreamEnd,
-    read_recording,
-    shipped,
-)
+from streamtools.recording import ExchangeHead, RecordedRequest, Recording, read_recording, shipped
+from streamtools.recording.format import Chunk, EndKind, RecordedResponse, StreamEnd
+from streamtools.recording.writer import RecordingWriter
 
 _BODY = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "stream": True}
 

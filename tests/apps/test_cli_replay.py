@@ -19,7 +19,9 @@ from streamtools.apps.cli import replay as replay_command
 from streamtools.apps.cli.demo import TOOLS
 from streamtools.errors import ToolFailed
 from streamtools.events import UIEvent, read_ui_event
-from streamtools.recording import EndKind, ExchangeHead, RecordingWriter, shipped
+from streamtools.recording import ExchangeHead, shipped
+from streamtools.recording.format import EndKind
+from streamtools.recording.writer import RecordingWriter
 from tests.support.command import run
 from tests.support.options import grouped
 

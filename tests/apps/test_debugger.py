@@ -16,16 +16,11 @@ from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from streamtools.apps.web.dissection import MAX_STEPS, Dissection, TooManySteps, dissect
 from streamtools.errors import RecordingError
 from streamtools.events import read_ui_event
-from streamtools.recording import (
-    Chunk,
-    Cut,
-    ExchangeHead,
-    RecordingWriter,
-    StreamEnd,
-    open_stream_file,
-    read_recording,
-    shipped,
-)
+from streamtools.recording import ExchangeHead, read_recording, shipped
+from streamtools.recording.exchanges import open_stream_file
+from streamtools.recording.format import Chunk, StreamEnd
+from streamtools.recording.playback import Cut
+from streamtools.recording.writer import RecordingWriter
 from tests.apps.test_cli_bad_input import complaint
 from tests.apps.test_cli_chat import serving
 from tests.apps.test_serve import serve, started

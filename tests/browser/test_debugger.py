@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from streamtools.apps.cli.recorded_answers import RecordedAnswers
-from streamtools.recording import ExchangeHead, RecordingWriter
+from streamtools.recording import ExchangeHead
+from streamtools.recording.writer import RecordingWriter
 from tests.browser.conftest import Browsing
 from tests.browser.looking import expect
 from tests.browser.test_hostile import SCRIPTS

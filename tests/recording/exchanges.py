@@ -8,14 +8,9 @@ from typing import Any
 
 import httpx
 
-from streamtools.recording import (
-    EndKind,
-    ExchangeHead,
-    RecordedRequest,
-    RecordedResponse,
-    RecordingWriter,
-    ReplayTransport,
-)
+from streamtools.recording import ExchangeHead, RecordedRequest, ReplayTransport
+from streamtools.recording.format import EndKind, RecordedResponse
+from streamtools.recording.writer import RecordingWriter
 
 URL = "https://api.example.org/v1/chat/completions"
 ANSWERED = RecordedResponse(status=200, headers={"content-type": "text/event-stream", "x-request-id": "r1"})

@@ -18,7 +18,10 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from streamtools.recording import EndKind, ExchangeHead, RecordingWriter, describe_request, describe_response
+from streamtools.recording import ExchangeHead
+from streamtools.recording.format import EndKind
+from streamtools.recording.redaction import describe_request, describe_response
+from streamtools.recording.writer import RecordingWriter
 
 Shots = tuple[tuple[str, str], ...]
 

@@ -17,19 +17,9 @@ from msgspec import structs
 from streamtools import coalesce, replay
 from streamtools.errors import RecordingError
 from streamtools.events import Done, Error, Text
-from streamtools.recording import (
-    Chunk,
-    Cut,
-    Playback,
-    PlaybackOptions,
-    Recording,
-    ReplayBytes,
-    StreamEnd,
-    VirtualClock,
-    recut,
-    shipped,
-)
-from streamtools.recording.playback import PLAYBACK_OPTIONS, inject_fault
+from streamtools.recording import Playback, PlaybackOptions, Recording, ReplayBytes, VirtualClock, shipped
+from streamtools.recording.format import Chunk, StreamEnd
+from streamtools.recording.playback import PLAYBACK_OPTIONS, Cut, inject_fault, recut
 from tests.recording.test_event_replay import ANSWER, write
 from tests.recording.test_replay_bytes import FRAMES, STREAM, collect, recording
 from tests.support.options import grouped

@@ -15,23 +15,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamtools.errors import ClosedError, RecordingError
-from streamtools.recording import (
-    Chunk,
-    EndKind,
-    ExchangeHead,
-    RecordedRequest,
-    RecordedResponse,
-    Recording,
-    RecordingWriter,
-    StreamEnd,
-    open_recording,
-    open_stream_file,
-    read_recording,
-    read_recordings,
-    read_stream_file,
-    shipped,
-)
+from streamtools.recording import ExchangeHead, RecordedRequest, Recording, read_recording, read_recordings, shipped
 from streamtools.recording import reader as lines_module
+from streamtools.recording.exchanges import open_stream_file, read_stream_file
+from streamtools.recording.format import Chunk, EndKind, RecordedResponse, StreamEnd
+from streamtools.recording.reader import open_recording
+from streamtools.recording.writer import RecordingWriter
 
 HEAD = ExchangeHead(
     source="openai",

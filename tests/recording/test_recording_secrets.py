@@ -10,20 +10,11 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from streamtools.recording import (
-    Chunk,
-    ExchangeHead,
-    RecordedRequest,
-    RecordedResponse,
-    RecordingTransport,
-    RecordingWriter,
-    Secret,
-    describe_request,
-    describe_response,
-    read_recording,
-)
+from streamtools.recording import ExchangeHead, RecordedRequest, RecordingTransport, Secret, read_recording
+from streamtools.recording.format import Chunk, RecordedResponse
 from streamtools.recording.recorder import ExchangeFile
-from streamtools.recording.redaction import redact_head, redact_text
+from streamtools.recording.redaction import describe_request, describe_response, redact_head, redact_text
+from streamtools.recording.writer import RecordingWriter
 from tests.recording.test_recording_transport import Pieces, answering, in_memory
 from tests.support.loops import ONE_LOOP
 from tests.support.planted import KEYS, core, found

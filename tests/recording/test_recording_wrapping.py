@@ -12,7 +12,8 @@ import pytest
 from httpx_sse import aconnect_sse
 
 from streamtools import ToolStream, sources
-from streamtools.recording import Recording, RecordingTransport, StreamEnd, read_recording, read_recordings, record
+from streamtools.recording import Recording, RecordingTransport, read_recording, read_recordings, record
+from streamtools.recording.format import StreamEnd
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio

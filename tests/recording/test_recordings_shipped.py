@@ -13,7 +13,8 @@ import pytest
 from streamtools import StreamMachine, coalesce, replay, sources
 from streamtools.errors import Code
 from streamtools.events import Call, Done, Error, Executed, Reasoning, Text, UIEvent, Warning
-from streamtools.recording import Cut, Recording, read_recording, recut, shipped
+from streamtools.recording import Recording, read_recording, shipped
+from streamtools.recording.playback import Cut, recut
 from tests.families import MARKERS
 from tests.support.cases import cases
 from tests.support.options import grouped

@@ -11,16 +11,15 @@ import httpx
 import pytest
 
 from streamtools.errors import UnrecordedRequest
-from streamtools.recording import (
-    RecordedRequest,
-    RecordedResponse,
-    RecordingTransport,
-    ReplayTransport,
+from streamtools.recording import RecordedRequest, RecordingTransport, ReplayTransport, read_recording
+from streamtools.recording.format import RecordedResponse
+from streamtools.recording.redaction import (
+    credentials_in,
     describe_request,
     describe_response,
-    read_recording,
+    keep_headers,
+    redact_url,
 )
-from streamtools.recording.redaction import credentials_in, keep_headers, redact_url
 from tests.support.cases import together
 
 SECRET = "Zq7fLw2mXc9vRk4tBn8s"  # of no known format

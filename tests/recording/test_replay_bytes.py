@@ -14,18 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.errors import RecordingError
-from streamtools.recording import (
-    Chunk,
-    Cut,
-    EndKind,
-    ExchangeHead,
-    Recording,
-    RecordingWriter,
-    ReplayBytes,
-    StreamEnd,
-    open_recording,
-    recut,
-)
+from streamtools.recording import ExchangeHead, Recording, ReplayBytes
+from streamtools.recording.format import Chunk, EndKind, StreamEnd
+from streamtools.recording.playback import Cut, recut
+from streamtools.recording.reader import open_recording
+from streamtools.recording.writer import RecordingWriter
 
 HEAD = ExchangeHead(source="openai")
 FRAMES = (b"data: a\n\n", b": b\r\n\r\n", b"data: c\r\r", b"data: d\r\ndata: e\n\r\n", b"data: [DONE]")

@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from streamtools.errors import UnrecordedRequest
-from streamtools.recording import RecordedRequest, ReplayTransport, describe_request
+from streamtools.recording import RecordedRequest, ReplayTransport
+from streamtools.recording.redaction import describe_request
 from tests.recording.exchanges import URL, ask, post, post_blocking, request, write
 
 SAME: dict[str, tuple[RecordedRequest, dict[str, Any]]] = {

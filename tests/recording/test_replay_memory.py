@@ -14,17 +14,9 @@ import anyio
 import httpx
 import pytest
 
-from streamtools.recording import (
-    Chunk,
-    ExchangeHead,
-    RecordedRequest,
-    RecordedResponse,
-    ReplayBytes,
-    ReplayTransport,
-    StreamEnd,
-    open_recording,
-)
-from streamtools.recording.format import encode_chunk, encode_end, encode_head
+from streamtools.recording import ExchangeHead, RecordedRequest, ReplayBytes, ReplayTransport
+from streamtools.recording.format import Chunk, RecordedResponse, StreamEnd, encode_chunk, encode_end, encode_head
+from streamtools.recording.reader import open_recording
 
 pytestmark = pytest.mark.deep
 

@@ -11,14 +11,8 @@ import httpx
 import pytest
 
 from streamtools.errors import RecordingError, UnrecordedRequest
-from streamtools.recording import (
-    EndKind,
-    PlaybackOptions,
-    RecordedExchange,
-    RecordedResponse,
-    ReplayTransport,
-    VirtualClock,
-)
+from streamtools.recording import PlaybackOptions, RecordedExchange, ReplayTransport, VirtualClock
+from streamtools.recording.format import EndKind, RecordedResponse
 from tests.recording.exchanges import ANSWERED, URL, ask, post, post_blocking, request, write
 from tests.recording.test_event_replay import ANSWER
 

@@ -17,7 +17,8 @@ import pytest
 
 from streamtools import ToolStream
 from streamtools.events import NativeToolCall, ProviderCompleted
-from streamtools.recording import ExchangeHead, RecordingTransport, RecordingWriter, record
+from streamtools.recording import ExchangeHead, RecordingTransport, record
+from streamtools.recording.writer import RecordingWriter
 from tests.support.stories import Script
 
 pytestmark = pytest.mark.anyio
