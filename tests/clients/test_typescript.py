@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from streamtools import ParserOptions, outputs
-from streamtools.events import CallDelta, Error, Executed, Raw, Reasoning, Text, UIEvent
-from streamtools.outputs.provider_files import files_of
+from streamtools.events import CallDelta, Error, Executed, Reasoning, Text, UIEvent
 from streamtools.recording import shipped
 from streamtools.recording.event_replay import replay
 from tests.clients.programs import run_program
@@ -99,29 +98,6 @@ async def test_runs_are_reduced_to_what_they_have_come_to(folder: Path) -> None:
                 assert part["call"]["arguments"] == json.loads(part["written"])
         assert run[-1].type == "done"
         assert turn["state"] == json.loads(run[-1].to_json())["reason"]
-
-
-MADE: list[Any] = [
-    *({"inlineData": {"mimeType": "image/png", "data": "aGk="}}, {"groundingMetadata": {}}, None, "image", [1]),
-    {"choices": [{"delta": {"images": [{"image_url": {"url": "https://a.example/x.png"}}, {"image_url": {}}]}}]},
-    *({"choices": 5}, {"choices": [{"delta": {"images": [{"image_url": {"url": "javascript:alert(1)"}}]}}]}),
-    *({"images": ["/9j/aGk=", "", 5, None]}, {"type": "image_generation_call", "result": "UklGaGk="}),
-    *({"type": "image_generation_call", "result": None}, {"type": "image_generation_call", "result": ""}),
-    {"type": "model_output", "content": [{"type": "image", "data": "aGk=", "mime_type": "image/webp"}, {"text": "?"}]},
-    *({"image": {"format": "gif", "source": {"bytes": "aGk="}}}, {"image": "?"}),
-    {"type": "file", "url": "data:audio/wav;base64,aGk=", "mediaType": "audio/wav"},
-]
-
-
-async def test_files_that_providers_send(folder: Path) -> None:
-    """They are those that Python finds, as parts of the turn."""
-    runs: list[list[UIEvent]] = [[Raw(data, seq=1)] for data in MADE]
-    told = await run_program(
-        folder, *("typescript.mjs", "", "", "reduce"), given={"bodies": [], "runs": [_plain(run) for run in runs]}
-    )
-    found = [[part["url"] for part in turn["parts"]] for turn in told["turns"]]
-    assert [[url for _, url in files_of(data)] for data in MADE] == found
-    assert [1, 1, 1, 1, 1, 1, 1] == [len(each) for each in found if each]
 
 
 def _plain(run: list[UIEvent]) -> list[Any]:

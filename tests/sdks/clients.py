@@ -1,15 +1,14 @@
-"""Each way in which an SDK hands out a stream, as a context that gives what is to be read and closes it in the end.
+"""Each way in which an SDK returns a stream, as a context manager that yields the stream and closes the client.
 
-The SDKs are imported where they are used: whoever has none of them can still collect these tests, and deselect them.
+The functions import the SDKs, so that these tests can be collected without them.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
-
-Ask = Callable[[str], AbstractAsyncContextManager[Any]]
 
 ASKED: list[Any] = [{"role": "user", "content": "?"}]
 
@@ -56,155 +55,87 @@ def gemini_client(url: str) -> Any:
     return genai.Client(api_key="x", http_options={"base_url": url})
 
 
-@asynccontextmanager
-async def chat(url: str) -> AsyncIterator[Any]:
-    async with openai_async(url) as client:
-        yield await client.chat.completions.create(model="m", messages=ASKED, stream=True)
-
-
-@asynccontextmanager
-async def chat_objects(url: str) -> AsyncIterator[Any]:
-    async with chat(url) as stream:
-        yield aiter(stream)
-
-
-@asynccontextmanager
-async def chat_sync(url: str) -> AsyncIterator[Any]:
-    with openai_client(url) as client:
-        yield client.chat.completions.create(model="m", messages=ASKED, stream=True)
-
-
-@asynccontextmanager
-async def chat_helper(url: str) -> AsyncIterator[Any]:
-    async with openai_async(url) as client, client.chat.completions.stream(model="m", messages=ASKED) as stream:
-        yield stream
-
-
-@asynccontextmanager
-async def chat_helper_sync(url: str) -> AsyncIterator[Any]:
-    with openai_client(url) as client, client.chat.completions.stream(model="m", messages=ASKED) as stream:
-        yield stream
-
-
-@asynccontextmanager
-async def responses(url: str) -> AsyncIterator[Any]:
-    async with openai_async(url) as client:
-        yield await client.responses.create(model="m", input="?", stream=True)
-
-
-@asynccontextmanager
-async def responses_objects(url: str) -> AsyncIterator[Any]:
-    async with responses(url) as stream:
-        yield aiter(stream)
-
-
-@asynccontextmanager
-async def responses_sync(url: str) -> AsyncIterator[Any]:
-    with openai_client(url) as client:
-        yield client.responses.create(model="m", input="?", stream=True)
-
-
-@asynccontextmanager
-async def responses_helper(url: str) -> AsyncIterator[Any]:
-    async with openai_async(url) as client, client.responses.stream(model="m", input="?") as stream:
-        yield stream
-
-
-@asynccontextmanager
-async def responses_helper_sync(url: str) -> AsyncIterator[Any]:
-    with openai_client(url) as client, client.responses.stream(model="m", input="?") as stream:
-        yield stream
-
-
-@asynccontextmanager
-async def messages(url: str) -> AsyncIterator[Any]:
-    async with anthropic_async(url) as client:
-        yield await client.messages.create(model="m", max_tokens=9, messages=ASKED, stream=True)
-
-
-@asynccontextmanager
-async def messages_objects(url: str) -> AsyncIterator[Any]:
-    async with messages(url) as stream:
-        yield aiter(stream)
-
-
-@asynccontextmanager
-async def messages_sync(url: str) -> AsyncIterator[Any]:
-    with anthropic_client(url) as client:
-        yield client.messages.create(model="m", max_tokens=9, messages=ASKED, stream=True)
-
-
-@asynccontextmanager
-async def messages_helper(url: str) -> AsyncIterator[Any]:
-    asked = {"model": "m", "max_tokens": 9, "messages": ASKED}
-    async with anthropic_async(url) as client, client.messages.stream(**asked) as stream:
-        yield stream
-
-
-@asynccontextmanager
-async def messages_helper_objects(url: str) -> AsyncIterator[Any]:
-    async with messages_helper(url) as stream:
-        yield aiter(stream)
-
-
-@asynccontextmanager
-async def messages_helper_sync(url: str) -> AsyncIterator[Any]:
-    asked = {"model": "m", "max_tokens": 9, "messages": ASKED}
-    with anthropic_client(url) as client, client.messages.stream(**asked) as stream:
-        yield stream
-
-
-@asynccontextmanager
-async def ollama_chat(url: str) -> AsyncIterator[Any]:
-    async with ollama_async(url) as client:
-        yield await client.chat(model="m", messages=ASKED, stream=True)
-
-
-@asynccontextmanager
-async def ollama_chat_sync(url: str) -> AsyncIterator[Any]:
-    with ollama_client(url) as client:
-        yield client.chat(model="m", messages=ASKED, stream=True)
-
-
-@asynccontextmanager
-async def gemini(url: str) -> AsyncIterator[Any]:
-    async with gemini_client(url).aio as client:
-        yield await client.models.generate_content_stream(model="m", contents="?")
-
-
-@asynccontextmanager
-async def gemini_sync(url: str) -> AsyncIterator[Any]:
-    with gemini_client(url) as client:
-        yield client.models.generate_content_stream(model="m", contents="?")
+async def _enter(stack: AsyncExitStack, context: Any) -> Any:
+    if hasattr(context, "__aenter__"):
+        return await stack.enter_async_context(context)
+    return stack.enter_context(context)
 
 
 class Way(NamedTuple):
-    """One way of asking: what comes of it is read by the adapter `name`."""
+    """One way to request a stream, which the adapter `name` reads."""
 
     name: str
-    ask: Ask
+    make: Callable[[str], Any]
+    request: Callable[[Any], Any]
+    is_helper: bool = False
+    objects: bool = False
     on_trio: bool = True
 
+    @asynccontextmanager
+    async def ask(self, url: str) -> AsyncIterator[Any]:
+        """Yield the stream of the server at `url`."""
+        async with AsyncExitStack() as stack:
+            stream = self.request(await _enter(stack, self.make(url)))
+            if self.is_helper:
+                stream = await _enter(stack, stream)
+            elif inspect.isawaitable(stream):
+                stream = await stream
+            yield aiter(stream) if self.objects else stream
 
-WAYS: dict[str, Way] = {
-    "openai, its bytes": Way("openai", chat),
-    "openai, its objects": Way("openai", chat_objects),
-    "openai, blocking": Way("openai", chat_sync),
-    "openai, the helper": Way("openai", chat_helper),
-    "openai, the blocking helper": Way("openai", chat_helper_sync),
-    "responses, its bytes": Way("responses", responses),
-    "responses, its objects": Way("responses", responses_objects),
-    "responses, blocking": Way("responses", responses_sync),
-    "responses, the helper": Way("responses", responses_helper),
-    "responses, the blocking helper": Way("responses", responses_helper_sync),
-    "anthropic, its bytes": Way("anthropic", messages),
-    "anthropic, its objects": Way("anthropic", messages_objects),
-    "anthropic, blocking": Way("anthropic", messages_sync),
-    "anthropic, bytes of the helper": Way("anthropic", messages_helper),
-    "anthropic, objects of the helper": Way("anthropic", messages_helper_objects),
-    "anthropic, the blocking helper": Way("anthropic", messages_helper_sync),
-    "ollama": Way("ollama", ollama_chat),
-    "ollama, blocking": Way("ollama", ollama_chat_sync),
-    "gemini": Way("gemini", gemini, on_trio=False),  # it wants asyncio
-    "gemini, blocking": Way("gemini", gemini_sync),
+
+def _chat(client: Any) -> Any:
+    return client.chat.completions.create(model="m", messages=ASKED, stream=True)
+
+
+def _chat_helper(client: Any) -> Any:
+    return client.chat.completions.stream(model="m", messages=ASKED)
+
+
+def _responses(client: Any) -> Any:
+    return client.responses.create(model="m", input="?", stream=True)
+
+
+def _responses_helper(client: Any) -> Any:
+    return client.responses.stream(model="m", input="?")
+
+
+def _messages(client: Any) -> Any:
+    return client.messages.create(model="m", max_tokens=9, messages=ASKED, stream=True)
+
+
+def _messages_helper(client: Any) -> Any:
+    return client.messages.stream(model="m", max_tokens=9, messages=ASKED)
+
+
+def _ollama(client: Any) -> Any:
+    return client.chat(model="m", messages=ASKED, stream=True)
+
+
+def _gemini(client: Any) -> Any:
+    return client.models.generate_content_stream(model="m", contents="?")
+
+
+WAYS = {
+    "openai, its bytes": Way("openai", openai_async, _chat),
+    "openai, its objects": Way("openai", openai_async, _chat, objects=True),
+    "openai, blocking": Way("openai", openai_client, _chat),
+    "openai, the helper": Way("openai", openai_async, _chat_helper, is_helper=True),
+    "openai, the blocking helper": Way("openai", openai_client, _chat_helper, is_helper=True),
+    "responses, its bytes": Way("responses", openai_async, _responses),
+    "responses, its objects": Way("responses", openai_async, _responses, objects=True),
+    "responses, blocking": Way("responses", openai_client, _responses),
+    "responses, the helper": Way("responses", openai_async, _responses_helper, is_helper=True),
+    "responses, the blocking helper": Way("responses", openai_client, _responses_helper, is_helper=True),
+    "anthropic, its bytes": Way("anthropic", anthropic_async, _messages),
+    "anthropic, its objects": Way("anthropic", anthropic_async, _messages, objects=True),
+    "anthropic, blocking": Way("anthropic", anthropic_client, _messages),
+    "anthropic, its helper's bytes": Way("anthropic", anthropic_async, _messages_helper, is_helper=True),
+    "anthropic, objects of the helper": Way(
+        "anthropic", anthropic_async, _messages_helper, is_helper=True, objects=True
+    ),
+    "anthropic, the blocking helper": Way("anthropic", anthropic_client, _messages_helper, is_helper=True),
+    "ollama": Way("ollama", ollama_async, _ollama),
+    "ollama, blocking": Way("ollama", ollama_client, _ollama),
+    "gemini": Way("gemini", lambda url: gemini_client(url).aio, _gemini, on_trio=False),  # it requires asyncio
+    "gemini, blocking": Way("gemini", gemini_client, _gemini),
 }

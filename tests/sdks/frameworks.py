@@ -154,12 +154,6 @@ class Agents(Framework):
         return await self._output(self._agent(output_type=City, tools=[]), streamed=streamed)
 
 
-class AgentsOnResponses(Agents):
-    """The same on Responses."""
-
-    model = "OpenAIResponsesModel"
-
-
 class LangChain(Framework):
     """LangChain's agent, and its model alone."""
 

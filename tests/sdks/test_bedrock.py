@@ -13,7 +13,7 @@ import pytest
 from streamtools import tool
 from streamtools.conversation.models import Ask, BedrockConverse
 from streamtools.conversation.models.sending import ModelRequest, Timeouts
-from streamtools.history import System, User, read_messages, write_messages
+from streamtools.history import System, User, read_messages
 from streamtools.tools import ToolChoice
 from tests.sdks.judge import shape_faults
 from tests.support.provider_streams import BY_NAME
@@ -138,19 +138,3 @@ def test_each_member_of_a_request_is_known(session: Any) -> None:
     for choice in ("auto", "required", "tool"):
         body = model.body(Ask(tuple(history), (weather,), ToolChoice(choice, "weather" if choice == "tool" else None)))
         assert [] == shape_faults(shape, {"modelId": "m", **body}, "request")
-
-
-@pytest.mark.parametrize("planted", [
-    {"role": "user", "content": [{"type": "text", "text": "a"}]},
-    {"role": "robot", "content": []},
-    {"role": "user", "content": "a"},
-    {"role": "user", "content": [{"toolResult": {"content": []}}]},
-    {"role": "user", "content": [{"toolResult": {"toolUseId": "t", "content": [{"txt": "a"}]}}]},
-    {"role": "assistant", "content": [{"text": "a", "toolUse": {"toolUseId": "t", "name": "f", "input": {}}}]},
-    {"role": "assistant", "content": [{"reasoningContent": {"reasoningText": {"signature": "s"}}}]},
-])  # fmt: skip
-def test_the_judge_refuses(session: Any, planted: dict[str, Any]) -> None:
-    """What is planted, however deep: else it were none."""
-    shape = session.get_service_model("bedrock-runtime").operation_model("ConverseStream").input_shape
-    messages = [*write_messages(read_messages(TURN), "bedrock"), planted]
-    assert shape_faults(shape, {"modelId": "m", "messages": messages}, "request")

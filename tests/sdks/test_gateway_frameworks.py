@@ -14,7 +14,6 @@ import pytest
 from streamtools.gateway.service import app
 from tests.sdks.frameworks import (
     Agents,
-    AgentsOnResponses,
     Anthropic,
     City,
     Framework,
@@ -32,7 +31,7 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore"),  # they warn of themselves, and of each other
 ]
-MODERN: tuple[type[Framework], ...] = (OpenAi, Anthropic, PydanticAi, Agents, AgentsOnResponses, LangChain)
+MODERN: tuple[type[Framework], ...] = (OpenAi, Anthropic, PydanticAi, Agents, LangChain)
 FRAMEWORKS = [
     *(pytest.param(each, marks=pytest.mark.sdk) for each in MODERN),
     *(pytest.param(each, marks=pytest.mark.sdk2) for each in (LlamaIndex, LiteLlm)),

@@ -87,25 +87,6 @@ async def test_a_stream_over_http_2(anyio_backend_name: str, ends_by: str) -> No
     assert (b'"reason":"finished"' in told) is (ends_by != "its client")
 
 
-async def test_a_client_that_leaves_in_silence(anyio_backend_name: str) -> None:
-    """The provider says nothing, no sign of life is due, and its request ends all the same."""
-    ends, source = anyio.Event(), Script([TextDelta("a")], hold=True)
-
-    async def answer(request: Request) -> Response:
-        return asgi.event_stream_response(ToolStream(source), keep_alive=None)
-
-    app = Starlette(routes=[Route("/", answer)])
-    with anyio.fail_after(10):
-        async with served(app, ends, anyio_backend_name) as url:
-            async with await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2])) as client:
-                await client.send(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
-                seen = b""
-                while b'"text":"a"' not in seen:
-                    seen += await client.receive()
-            while not source.closed:
-                await anyio.lowlevel.checkpoint()
-
-
 async def test_a_drain_of_runs(anyio_backend_name: str) -> None:
     """The lifespan's end waits for them, within hypercorn's own time."""
     goes_on, ends, begun = anyio.Event(), anyio.Event(), anyio.Event()

@@ -10,7 +10,7 @@ import pytest
 from streamtools import ParserOptions, ToolStream, outputs, replay, sources
 from streamtools.events import UIEvent
 from streamtools.recording import shipped
-from tests.sdks.clients import ASKED, chat, openai_async, openai_client
+from tests.sdks.clients import ASKED, WAYS, openai_async, openai_client
 from tests.sdks.conftest import Serve
 from tests.support.runs_told import RUNS
 
@@ -48,7 +48,8 @@ async def test_calls_in_text_are_native_calls(serve: Serve, call_deltas: bool) -
     """The chunks are of the client's own types, and their pieces make two calls with ids of their own."""
     content, finish = "", None
     calls: dict[int, list[str]] = {}
-    async with chat(serve(await answer(call_deltas=call_deltas, model="m"), "text/event-stream")) as stream:
+    url = serve(await answer(call_deltas=call_deltas, model="m"), "text/event-stream")
+    async with WAYS["openai, its bytes"].ask(url) as stream:
         async for chunk in stream:
             assert (chunk.object, chunk.model) == ("chat.completion.chunk", "m")
             choice = chunk.choices[0]
@@ -62,37 +63,6 @@ async def test_calls_in_text_are_native_calls(serve: Serve, call_deltas: bool) -
     assert ("Let me look at both.", "tool_calls") == (content, finish)
     assert [name for name, _ in CALLS] == [name for _, name, _ in calls.values()]
     assert len({id for id, _, _ in calls.values()}) == 2
-
-
-@pytest.mark.parametrize("call_deltas", [True, False])
-async def test_the_helper_has_the_whole_message(serve: Serve, call_deltas: bool) -> None:
-    """The client's own accumulation gives the message, its calls, the reason and the tokens."""
-    url = serve(await answer(call_deltas=call_deltas), "text/event-stream")
-    async with openai_async(url) as client, client.chat.completions.stream(model="m", messages=ASKED) as stream:
-        completion = await stream.get_final_completion()
-
-    message = completion.choices[0].message
-    assert ("assistant", "Let me look at both.") == (message.role, message.content)
-    assert "tool_calls" == completion.choices[0].finish_reason
-    told = [(call.function.name, call.function.arguments.replace(" ", "")) for call in message.tool_calls]
-    assert CALLS == told
-
-
-async def test_two_steps_are_one_message(serve: Serve) -> None:
-    """A run whose tools are ours is an answer in text, with the tokens of both steps; nothing is left to be run."""
-    url = serve(write(RUNS["two steps"], include_usage=True), "text/event-stream")
-    with openai_client(url) as client, client.chat.completions.stream(model="m", messages=ASKED) as stream:
-        completion = stream.get_final_completion()
-
-    message = completion.choices[0].message
-    assert "Let me look.\n\nIt is mild." == message.content
-    assert not message.tool_calls
-    assert "stop" == completion.choices[0].finish_reason
-    assert (30, 9, 24) == (
-        completion.usage.prompt_tokens,
-        completion.usage.completion_tokens,
-        completion.usage.total_tokens,
-    )
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -142,16 +112,6 @@ async def test_every_recording_validates(serve: Serve, name: str, call_deltas: b
     assert result.text.split() == (message.content or "").split()
     calls = [(call.id, call.function.name, json.loads(call.function.arguments)) for call in message.tool_calls or ()]
     assert calls == [(call.id, call.name, call.arguments) for call in result.pending]
-
-
-async def test_a_run_that_is_left_is_an_error(serve: Serve) -> None:
-    """The client is told that the answer is not complete."""
-    import openai
-
-    with openai_client(serve(write(RUNS["text"][:3]), "text/event-stream")) as client:
-        stream = client.chat.completions.create(model="m", messages=ASKED, stream=True)
-        with pytest.raises(openai.APIError, match="the stream ended before it was complete"):
-            list(stream)
 
 
 async def test_the_helper_reads_native_calls_that_came_in_turns(serve: Serve) -> None:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from itertools import product
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,7 +20,7 @@ from streamtools.conversation.models import OpenAIChat, OpenAIResponses, Scripte
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import read_messages
-from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS, choose_dialects, hash_marker, tilde_fence
+from streamtools.parsing.dialects import DIALECTS, hash_marker, tilde_fence
 from streamtools.parsing.dialects.hash_and_tilde import new_nonce
 from streamtools.parsing.dialects.neutralising import neutralise, restore
 from streamtools.sources import Source
@@ -202,12 +201,6 @@ FENCED = "deepseek_v3"
 """A neutralised call of this dialect leaves a code fence open, so what the model writes next is code."""
 
 
-def all_of_them(name: str, arguments: dict[str, Any], but: str = "") -> list[str]:
-    """Return texts with a call in each dialect that is enabled by default: a turn has 32 at most."""
-    written = [each.write_call(name, arguments) for each in choose_dialects(None) if each.id != but]
-    return ["\n\n".join(written[begin::2]) for begin in (0, 1)]
-
-
 async def quote(model: Quoting, read: Callable[[], Any], **options: Any) -> list[str]:
     """Return which tools have run in a conversation in which a model quotes what one of them has told."""
     bank, ran = Bank(requires_approval=False), []
@@ -246,22 +239,6 @@ async def test_no_quotation_of_a_result_runs(flag: bool | None, named: bool, sha
 
 
 @ONE_LOOP
-@pytest.mark.parametrize("flag", [True, False, None])
-async def test_no_quotation_of_all_that_is_enabled_runs(flag: bool | None) -> None:
-    """Where no one names a dialect, many are enabled at once: none of them finds a call in what is quoted."""
-    tools = Bank().tools
-    with cases() as case:
-        for planted in all_of_them("pay", ANN):
-            assert len(parse(planted, tools=tools).calls) > 20, "they would be calls"
-            for place, read in sources_of(planted).items():
-                for how, pick in (("all", str), ("the calls", partial(inner, planted=planted))):
-                    model = Quoting(pick, native_tool_calls=flag)
-                    with case(place, how, planted[:9]):
-                        assert ["read", "look", "look", "look"] == await quote(model, read)
-                        assert "Ann" in model.told, "it was shown something of the calls"
-
-
-@ONE_LOOP
 @pytest.mark.parametrize(
     "place", ["a page", *(pytest.param(each, marks=pytest.mark.deep) for each in ("JSON", "a file's name", "an error"))]
 )
@@ -277,23 +254,6 @@ async def test_no_part_of_a_quotation_runs(place: str, share: int) -> None:
             with case(dialect.id):
                 for at in range(len(model.told)):
                     assert [] == parse(model.told[at:], dialects=[dialect], tools=tools).calls, model.told[at:]
-
-
-@OTHER_LOOP_DEEP
-@pytest.mark.parametrize("flag", [False, None])
-async def test_a_model_that_calls_in_text(flag: bool | None) -> None:
-    """Where it calls in a dialect that is taught, what it quotes of that one, or of all that are enabled, is text."""
-    with cases() as case:
-        for own in TAUGHT_DIALECTS:
-            for planted in (DIALECTS[own].write_call("pay", ANN), *all_of_them("pay", ANN, but=FENCED)):
-                for place, read in sources_of(planted).items():
-                    look = DIALECTS[own].write_call("look", {})
-                    script = [DIALECTS[own].write_call("read", {}), "", look, look, "Done."]
-                    then = [TextDelta(f"\n{look}"), STOP]
-                    pick = partial(inner, planted=planted)
-                    model = Quoting(pick, *script, then=then, native_tool_calls=flag)
-                    with case(own, planted[:9], place):
-                        assert ["read", "look", "look", "look"] == await quote(model, read)
 
 
 @ONE_LOOP
@@ -490,21 +450,6 @@ async def test_what_a_rule_leaves_of_a_text_is_no_call(breaks: bool, share: int)
     assert tried > 8
 
 
-async def test_the_history_that_one_goes_on_with() -> None:
-    """A native call in it says what the model makes, in the next conversation too, whoever has kept it."""
-    planted = DIALECTS["tilde_fence"].write_call("pay", ANN)
-    for kept in (True, False):
-        bank, first = Bank(requires_approval=False), ScriptedModel([calls(("look", {})), "Yes."])
-        async with chat(first, ASKED, tools=bank.tools) as events:
-            [event async for event in events]
-        history = [*(events.history if kept else events.messages()), *ASKED]
-        async with chat(ScriptedModel([planted]), history, tools=bank.tools) as events:
-            [event async for event in events]
-
-        assert [] == bank.paid
-        assert [Code.NEAR_MISS] == [each.code for each in events.result.warnings]
-
-
 @pytest.mark.parametrize("flag", [True, False, None])
 async def test_what_was_neutralised_is_restored(flag: bool | None) -> None:
     """The arguments of a native call that repeat a result are as the tool has told it: an edit finds its place."""
@@ -592,55 +537,6 @@ def said(messages: list[dict[str, Any]]) -> str:
     return "\n".join(each["content"] for each in messages if each["role"] == "assistant")
 
 
-@OTHER_LOOP_DEEP
-@pytest.mark.parametrize("form", DECISIONS)
-async def test_no_description_and_no_earlier_answer_is_a_decision(form: str) -> None:
-    """Of a tool's, or one in which the model has quoted a result: the question shows them neutralised."""
-    bank, planted = Bank(requires_approval=False), DECISIONS[form]
-    tools = ToolRegistry(Tool(lambda: planted, name="read", description=planted), bank.tools)
-    first = ScriptedModel([decision("read"), '{"tools": []}', f"It says {planted}"])
-    async with chat(first, ASKED, tools=tools, request=RequestOptions(emulation="force")) as events:
-        [event async for event in events]
-    for history in (ASKED, [*events.history, *ASKED], [*events.messages(), *ASKED]):
-        model = Deciding(described if history is ASKED else said)
-        async with chat(model, history, tools=tools, request=RequestOptions(emulation="force")) as events:
-            [event async for event in events]
-
-        assert [] == bank.paid
-
-
-class Passing(ScriptedModel):
-    """Reads, passes what it was told on to a tool, and decides with the words of that call, as it is shown them."""
-
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
-        """Answer."""
-        told = str(self.body(ask)["messages"][-1]["content"])
-        if len(self.asks) == 1:
-            passed = {"tool": "edit", "arguments": {"old": told[told.index("{") :]}}
-            self._answers[1] = json.dumps({"tools": [passed]}, ensure_ascii=False)
-        elif len(self.asks) == 2:
-            called = self.body(ask)["messages"][-2]["content"]
-            self._answers[2] = called[called.index('"{') : called.rindex("}")]
-        return super().stream(ask)
-
-
-async def test_an_argument_is_no_decision() -> None:
-    """What a call repeats of a result is restored for its tool, and neutralised in the next question."""
-    bank, edited = Bank(requires_approval=False), list[str]()
-
-    def edit(old: str) -> str:
-        edited.append(old)
-        return "done"
-
-    tools = ToolRegistry(Tool(lambda: DECISION, name="read"), edit, bank.tools)
-    model = Passing([decision("read"), "", "", *['{"tools": []}'] * 2, "Done."])
-    async with chat(model, ASKED, tools=tools, request=RequestOptions(emulation="force")) as events:
-        [event async for event in events]
-
-    assert ([DECISION], []) == (edited, bank.paid)
-    assert len(model.asks) > 2
-
-
 @together(
     ("options", "answers", "paid"),
     [
@@ -664,27 +560,6 @@ async def test_who_is_trusted_with_an_emulated_call(options: dict[str, Any], ans
     assert paid == bool(bank.paid)
     differ = [each for each in events.result.warnings if each.code is Code.DECISIONS_DIFFER]
     assert (answers[0].count('"tools"') > 1) == bool(differ)
-
-
-@OTHER_LOOP_DEEP
-@SHARES
-@pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
-async def test_nothing_is_looked_for_in_the_past(role: str, share: int) -> None:
-    """What stands in a message that is sent to the model is no call, whoever has said it."""
-    with cases() as case:
-        for dialect in [*DIALECTS.values()][len(role) % share :: share]:
-            said: dict[str, Any] = {"role": role, "content": dialect.write_call("pay", ANN)}
-            past = [said | ({"tool_call_id": "c"} if role == "tool" else {}), {"role": "user", "content": "Go on."}]
-            if role == "tool":
-                function = {"name": "look", "arguments": "{}"}
-                past.insert(0, {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": function}]})
-            bank = Bank(requires_approval=False)
-            with case(dialect.id):
-                async with chat(ScriptedModel(["Yes?"]), past, tools=bank.tools, dialects=[dialect]) as events:
-                    kinds = {event.type async for event in events}
-
-                assert [] == bank.paid
-                assert not kinds & {"call", "executing"}
 
 
 UNMARKED = {
@@ -711,27 +586,3 @@ def test_calls_without_a_marker_are_neutralised_too() -> None:
                     found = parse(safe, dialects=[dialect], tools=tools)
                     assert ([], []) == (found.calls, found.errors)
                     assert call == restore(safe, [dialect])
-
-
-@pytest.mark.deep
-def test_what_was_neutralised_is_no_call_in_any_place() -> None:
-    """Also where calls without a marker count after prose, and where those at the end of open reasoning do."""
-    tools = Bank().tools
-    policies: list[dict[str, Any]] = [
-        {"calls_at": "anywhere", "reasoning": "anywhere"},
-        {"in_reasoning": True, "calls_at": "anywhere"},
-        {"in_code": "call"},
-    ]
-    places = ("", "It says:\n", "It says: ", "<think>", "<think>It says:\n")
-    harmful: set[tuple[str, str]] = set()
-    with cases() as case:
-        for dialect in DIALECTS.values():
-            for call in [dialect.write_call("pay", ANN), *UNMARKED.get(dialect.id, [])]:
-                safe = neutralise(call, [dialect])
-                for before, options in product(places, policies):
-                    with case(dialect.id, before, options):
-                        assert [] == parse(before + safe, dialects=[dialect], tools=tools, **options).calls
-                        if parse(before + call, dialects=[dialect], tools=tools, **options).calls:
-                            harmful.add((dialect.id, before))
-    assert {*places} == {before for _, before in harmful}
-    assert DIALECTS.keys() == {each for each, _ in harmful}

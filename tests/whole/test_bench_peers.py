@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import conforming, installing, worker
-from benchmarks.peers.crew import Crew, Missing
+from benchmarks.peers import conforming, installing
 from benchmarks.peers.formats import FORMATS, Call
 from benchmarks.peers.judging import Told, judge
-from benchmarks.peers.measuring import cut_in_many_ways, measure
 from benchmarks.peers.ours import load
 from benchmarks.peers.rows import ROWS, Row
 from benchmarks.peers.streams import CASES, Stream, case, deltas_of, make
-from benchmarks.peers.worker import tell, time_stream
+from benchmarks.peers.worker import tell
 from streamtools.parsing import DIALECTS
 from tests.support.cases import together
 
@@ -40,11 +35,6 @@ def right_answer(number: int = 0) -> list[Told]:
         [number, "args", "a", '"days": 2}'],
         [number, "text", " There."],
     ]
-
-
-def test_right_answer_is_right() -> None:
-    """What was written is found without fault, in whatever pieces."""
-    assert judge(one_call(), right_answer()).right
 
 
 @pytest.mark.parametrize(
@@ -74,31 +64,6 @@ def test_our_rows_are_right_in_every_case(row: Row) -> None:
         assert judge(stream, tell(peer, deltas_of(stream.text, [3] * (len(stream.text) // 3 + 1)))).right, stream.name
 
 
-def test_a_stream_that_would_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A parser is not run to the end of a stream for which its growth leaves no time."""
-    monkeypatch.setattr(worker, "PATIENCE", 0.0)
-    assert "dnf" in time_stream(load("hermes_json"), ["word "] * 2000, limit=0.0, once=True)
-    assert "seconds" in time_stream(load("hermes_json"), ["word "] * 2000, limit=60.0, once=True)
-
-
-def test_our_own_row_runs_in_a_process_of_its_own() -> None:
-    """The crew starts a worker, asks it for times and for what was told, and ends it."""
-    row = next(each for each in OURS if each.choice == "hermes_json")
-    with Crew(ROOT / "no such environment") as crew:
-        (cell,) = measure(crew, [row], "arg_1K", 1, 10.0, small=True).values()
-        cut = cut_in_many_ways(crew, row, 30.0, small=True)
-    assert cell["seconds"] > 0
-    assert {"lost": 0, "leaked": 0, "wrong": 0, "calls": 1} == cell["verdict"]
-    assert not any(each["small"]["faulty"] or each["large"]["faulty"] for each in cut)
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS if row.group in ("peer", "json")], ids=lambda row: row.name)
-def test_a_peer_that_is_not_installed_says_how_to_install_it(row: Row, tmp_path: Path) -> None:
-    """Without its environment, a peer is missing, with the command that brings it."""
-    with Crew(tmp_path) as crew, pytest.raises(Missing, match=r"benchmarks\.peers install|there is no node"):
-        crew.start(row)
-
-
 def test_nothing_else_is_overwritten_by_the_environment(tmp_path: Path) -> None:
     """A folder with something in it that is no virtual environment is left alone."""
     kept = tmp_path / "letter.txt"
@@ -106,26 +71,6 @@ def test_nothing_else_is_overwritten_by_the_environment(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="not empty"):
         installing.install(tmp_path)
     assert "Dear" == kept.read_text(encoding="utf-8")
-
-
-def test_smoke_runs_without_the_peers(tmp_path: Path) -> None:
-    """The whole command, small, prints a line for each missing peer and is content with our rows."""
-    saved = tmp_path / "run.json"
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.bench_peers",
-        "--smoke",
-        "--peers",
-        str(tmp_path),
-        "--save",
-        str(saved),
-    ]
-    command += ["--cases", "prose_10k", "arg_1K", "--only", "Hermes"]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=120)
-    assert 0 == done.returncode, done.stderr
-    assert "not measured: SGLang Hermes: there is no environment" in done.stderr
-    assert {"SGLang Hermes", "vLLM Hermes"} == set(json.loads(saved.read_text(encoding="utf-8"))["missing"])
 
 
 def test_peers_in_the_conformance_suite() -> None:

@@ -16,7 +16,7 @@ from streamtools.parsing.dialects import DIALECTS, MODELS
 from streamtools.sources import ADAPTERS
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
-from tests.support.readme import GUIDES, ROOT, read_blocks
+from tests.support.readme import ROOT, read_blocks
 from tests.support.serving import Served, read_frames
 from tests.whole.test_readme import stream
 
@@ -74,15 +74,6 @@ def test_the_readme_is_read_to_its_end() -> None:
     assert 160 >= len(TEXT.splitlines())
 
 
-def test_its_picture_moves() -> None:
-    """It is an animated PNG, and small enough for a first screen."""
-    (picture,) = re.findall(r"^!\[[^\]]+\]\((\S+)\)$", TEXT, re.MULTILINE)
-    data = (ROOT / picture).read_bytes()
-
-    assert b"acTL" in data[:64]
-    assert len(data) < 1 << 20
-
-
 def test_its_figures_are_those_of_the_pages_behind_them() -> None:
     """What it says in numbers is counted, or stands in the table of the page that it links to."""
     pages = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("conformance", "comparison")}
@@ -100,9 +91,3 @@ def test_its_figures_are_those_of_the_pages_behind_them() -> None:
     assert "1,096 of its 2,281" in TEXT
     assert f"{max(figure for name, figure in prose if name == 'streamtools')} µs for a delta" in TEXT
     assert f"take {peers[0]:.1f} to\n  {peers[-1]:.0f} µs" in TEXT
-
-
-def test_the_guides_are_there() -> None:
-    """Each page whose code is run exists, and stands in the navigation of the site."""
-    for name in GUIDES:
-        assert (ROOT / "docs" / f"{name}.md").exists()

@@ -84,16 +84,6 @@ async def test_where_structlog_is_configured_it_logs_there(caplog: pytest.LogCap
     assert not caplog.records
 
 
-async def test_a_level_that_is_off_costs_no_message(caplog: pytest.LogCaptureFixture) -> None:
-    """The tree of `logging` decides, for all of the library or a part of it."""
-    logging.getLogger("streamtools.tools").setLevel(logging.CRITICAL)
-    try:
-        await call(Tool(look_up))
-    finally:
-        logging.getLogger("streamtools.tools").setLevel(logging.NOTSET)
-    assert not caplog.records
-
-
 class Refused(ToolError):
     """Of the application's own."""
 
@@ -136,17 +126,6 @@ async def test_what_was_raised_is_in_the_outcome_and_told() -> None:
     assert [found["look_up"], found["give"], found["wait"]] == [error for _, error in heard]
     assert found["look_up"] is not None
     assert found["look_up"].__traceback__ is not None
-
-
-async def test_what_hears_of_errors_may_fail(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged, and changes nothing."""
-
-    def hear(call: ToolCall, error: BaseException) -> None:
-        raise LookupError("no such report")
-
-    outcome = await call(Tool(look_up), on_tool_error=hear)
-    assert isinstance(outcome.exception, RuntimeError)
-    assert ["tool_call_failed", "on_tool_error_failed"] == [each.getMessage().split()[0] for each in caplog.records]
 
 
 async def test_a_result_that_cannot_be_written_is_found(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,9 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from streamtools import Parser, Tool, ToolContext, ToolStream, chat, parse, sources
-from streamtools.conversation import AnthropicMessages, OpenAIChat, ScriptedModel, Timeouts
+from streamtools.conversation import AnthropicMessages, OpenAIChat, ScriptedModel
 from streamtools.errors import UnreadableSource
-from streamtools.events import Error, UIEvent
+from streamtools.events import UIEvent
 from tests.support.cases import cases
 from tests.support.loopback import Loopback
 
@@ -160,32 +159,6 @@ def test_parameters_without_a_type(caplog: pytest.LogCaptureFixture) -> None:
     assert "tool='look' parameters=['place', 'soon']" in record.getMessage()
 
 
-def test_texts_of_any_state_are_texts() -> None:
-    """A delta that is none is refused wherever the parser stands, and changes nothing."""
-    text = '<think>a</think>Hi\n###:{"name":"f","arguments":{"a":"b"}} more'
-    for end in range(len(text) + 1):
-        parser = Parser()
-        events = parser.feed(text[:end])
-        with pytest.raises(TypeError, match="a delta must be a str, got int"):
-            parser.feed(7)  # type: ignore[arg-type]
-        events += parser.feed(text[end:]) + parser.close()
-        assert ["f"] == [call.name for call in parser.calls]
-
-
-def test_times_are_taken_as_they_are_known() -> None:
-    """As seconds, as httpx has them, or each apart; None waits."""
-    seconds = Timeouts(connect=30, first_byte=30, between_bytes=30)
-    given: list[tuple[Any, Timeouts]] = [
-        (30, seconds),
-        (httpx.Timeout(30), seconds),
-        (httpx.Timeout(5, read=None), Timeouts(connect=5, first_byte=math.inf, between_bytes=math.inf)),
-        (None, Timeouts(connect=math.inf, first_byte=math.inf, between_bytes=math.inf)),
-        (seconds, seconds),
-    ]
-    assert [times for _, times in given] == [Timeouts.of(each) for each, _ in given]
-    assert OpenAIChat("m", base_url="http://127.0.0.1:1/v1", timeout=30)
-
-
 async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is sent; with a client of one's own, or headers, the key may be there."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
@@ -193,22 +166,3 @@ async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = chat(model, [{"role": "user", "content": "Hi"}])
     with pytest.raises(ValueError, match="has no API key: set ANTHROPIC_API_KEY, or pass api_key"):
         await read(stream)
-
-
-async def test_silence_is_called_silence() -> None:
-    """With the seconds that were waited, of whichever client; a connection that is lost is another thing."""
-    head = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
-    async with Loopback([head], hold=True) as server:
-        async with (
-            httpx.AsyncClient(timeout=0.2, trust_env=False) as client,
-            client.stream("POST", server.url) as response,
-            ToolStream(sources.openai(response)) as events,
-        ):
-            heard = [event async for event in events]
-        model = OpenAIChat("m", base_url=server.url, timeout=Timeouts(between_bytes=0.2), retries=0)
-        async with chat(model, [{"role": "user", "content": "Hi"}]) as events:
-            heard += [event async for event in events]
-    said = (
-        "nothing came from the provider for 0.2 s: `timeout`, of the HTTP client or of the model, is how long to wait"
-    )
-    assert [said, said] == [event.message for event in heard if isinstance(event, Error)]

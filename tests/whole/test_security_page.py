@@ -21,7 +21,6 @@ from streamtools.serving.requests import MAX_TOTAL_BODIES
 from streamtools.stream.event_buffer import MAX_BYTES, MAX_EVENTS
 from streamtools.stream.long_work import IN_THREAD
 from streamtools.tools import MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger, Tool, mcp
-from tests.security.test_s10_template_tokens import FAMILIES
 from tests.support.readme import ROOT, read_blocks, read_tables, write_table
 from tests.whole.test_readme import names, normal, run_code
 
@@ -177,12 +176,6 @@ def test_each_command_selects_tests() -> None:
     assert [] == [each for each in wanted if not any(line.startswith(f"{each}::") for line in selected)]
 
 
-def test_what_the_page_counts() -> None:
-    """The families of templates are those of the tests."""
-    assert "sixteen families" in TEXT
-    assert 16 == len(FAMILIES)
-
-
 def test_programs_for_hosted_models_say_that_their_calls_are_native() -> None:
     """Whoever copies one gets a model that no text makes call."""
     hosted = re.compile(r"sources\.(?:anthropic|gemini|responses)\(|(?:AnthropicMessages|GeminiChat|OpenAIResponses)\(")
@@ -202,9 +195,3 @@ async def test_code_prints_what_the_page_says(names: dict[str, Any], capsys: pyt
         if block.language == "python":
             await run_code(block, names)
             assert normal(block.output or "") == normal(capsys.readouterr().out), f"{PAGE.name}:{block.line}"
-
-
-def test_other_pages_are_there() -> None:
-    """Its links lead to files."""
-    for target in re.findall(r"\]\((\w+\.md)", TEXT):
-        assert (PAGE.parent / target).exists()

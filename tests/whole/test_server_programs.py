@@ -16,7 +16,6 @@ import httpx
 import pytest
 import websockets
 
-from streamtools.runs import log_key
 from tests.support.cases import together
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
@@ -85,14 +84,6 @@ async def test_answers(name: str) -> None:
     assert "text/event-stream" == response.headers["content-type"]
     assert ["start", "step-start", "text", "step-end", "done"] == [frame["type"] for frame in frames]
     assert "It is warm." == frames[2]["text"]
-
-
-async def test_tools() -> None:
-    """They run on the server."""
-    async with serving("fastapi", Loopback([CALL, END]), Loopback([TEXT, END])) as (_, client):
-        response = await client.post("/chat", json={"messages": ASKED})
-    results = [frame["result"] for frame in read_frames(response.content) if frame["type"] == "executed"]
-    assert [{"message": "18 °C in Paris"}] == results
 
 
 async def test_a_websocket() -> None:
@@ -363,21 +354,6 @@ async def test_an_approval_is_one_of_what_was_shown() -> None:
         for more in ({}, {"toolCalls": calls}):
             messages = [*asked["messages"], {**said, **more}]
             assert 409 == (await client.post("/agent", json={**asked, "messages": messages})).status_code
-
-
-async def test_a_run_that_is_kept_no_more() -> None:
-    """Without its beginning, an answer that went on behind it is not told again: there is none to resume."""
-    question = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
-    async with serving("ai-sdk", Loopback([PICK, END]), Loopback([TEXT, END])) as (_, client):
-        first = await post_chat(client, [question])
-        (call,) = told(first, "tool-input-available")
-        said = {**shown(call), "state": "output-available", "output": "2027-03-01"}
-        await post_chat(client, [question, {"id": first[0]["messageId"], "role": "assistant", "parts": [said]}])
-        assert 200 == (await client.get("/api/chat/c1/stream")).status_code
-        runs = vars(sys.modules["app"])["app"].state.runs
-        last = await runs.latest("c1", owner="ann")
-        runs.log.forget(log_key("ann", last.note[2][0].id))
-        assert 204 == (await client.get("/api/chat/c1/stream")).status_code
 
 
 @pytest.mark.parametrize(

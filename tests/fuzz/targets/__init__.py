@@ -15,12 +15,10 @@ from tests.fuzz.targets import (
     frames,
     gateway,
     growth,
-    guards,
     machine,
     recordings,
     sources,
     told,
-    values,
 )
 from tests.support.variants import KNOWN
 
@@ -37,8 +35,6 @@ TARGETS: dict[str, Callable[[], Target]] = {
     **told.MAKE,
     **gateway.MAKE,
     **recordings.MAKE,
-    **values.MAKE,
-    **guards.MAKE,
     **growth.MAKE,
     **{f"dialect:{each}": partial(dialects.make, each) for each in KNOWN if each not in TAUGHT_DIALECTS},
 }

@@ -1,4 +1,4 @@
-"""What others say in JSON: histories, finished responses, frames of a websocket's client, events that were kept.
+"""What others say in JSON: histories, finished responses and frames of a websocket's client.
 
 Each reader raises what it says it raises, and nothing else; and what it has read can be used.
 """
@@ -13,7 +13,6 @@ from typing import Any, get_args
 from streamtools import extract_tool_calls
 from streamtools.calls import ToolCall
 from streamtools.errors import UnreadableSource
-from streamtools.events import read_ui_event
 from streamtools.history import (
     Assistant,
     Format,
@@ -35,7 +34,6 @@ from tests.stream.test_extracting import NOTHING, SHAPES
 from tests.support.exact_histories import EXACT
 from tests.support.history_rules import breaches
 from tests.support.provider_streams import PROVIDERS
-from tests.support.runs_told import RUNS
 
 DIALECTS = (hash_marker(), tilde_fence())
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -191,25 +189,6 @@ def _make_client() -> Target:
     return _make("client", _check_client, frames, words)
 
 
-def _check_kept(given: Input) -> Iterator[object]:
-    """An event that was kept is read or refused, and what is read is written as it was read."""
-    for written in (given.text, json.dumps(loose.read(given.text))):
-        try:
-            event = read_ui_event(written)
-        except (ValueError, RecursionError) as error:
-            yield str(error)[:12]
-            continue
-        assert event == read_ui_event(event.to_json())
-        yield type(event)
-
-
-def _make_kept() -> Target:
-    kept = [json.loads(event.to_json()) for events in RUNS.values() for event in events]
-    unique = {json.dumps(each): each for each in kept}
-    words = [f'"type":"{kind}"' for kind in sorted({str(each["type"]) for each in kept})]
-    return _make("kept", _check_kept, list(unique.values())[:150], words)
-
-
 def _make(name: str, check: Any, values: list[Any], words: list[str]) -> Target:
     bodies = [json.dumps(each) for each in values]
     return Target(name, check, lambda: list(seeds(bodies, {})), [encode(word) for word in (*words, *_WORDS)])
@@ -223,5 +202,5 @@ def _is_json(value: object) -> bool:
     return True
 
 
-MAKE = {"history": _make_history, "finished": _make_finished, "client": _make_client, "kept": _make_kept}
+MAKE = {"history": _make_history, "finished": _make_finished, "client": _make_client}
 """What makes the target of each reader."""

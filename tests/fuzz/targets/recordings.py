@@ -1,4 +1,4 @@
-"""Recordings: files of others, read or refused; and bytes from which keys are overwritten, cut anywhere."""
+"""Recordings: a reader reads or refuses any file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from streamtools.recording import shipped
 from streamtools.recording.exchanges import read_stream_file
 from streamtools.recording.reader import find_exchanges, read_recordings
 from tests.fuzz.target import Input, Target, encode, seeds
-from tests.recording.test_scrubbing import HARMLESS, PLANTED, in_pieces
 from tests.support.provider_streams import PROVIDERS
 
 
@@ -77,39 +76,4 @@ def _make_files() -> Target:
     return Target("recordings", _check_files, lambda: list(seeds(bodies, {})), [encode(word) for word in words])
 
 
-def _check_keys(given: Input) -> Iterator[object]:
-    """Lengths stay, only stars are new, every cut gives the same, and a second time changes nothing.
-
-    A second time without secrets of one's own: where one of them is overwritten, a word may begin that did not.
-    """
-    data = given.body
-    complete = given.choose(0, (True, False))
-    whole = in_pieces(data, [], complete=complete)
-    assert len(data) == len(whole)
-    assert all(new == old or new == ord("*") for old, new in zip(data, whole, strict=True))
-    for cuts in (sorted(given.places(len(data))), range(1, len(data))):
-        assert whole == in_pieces(data, cuts, complete=complete), f"cut at {cuts}"
-    known = in_pieces(data, [], (), complete=complete)
-    assert known == in_pieces(known, [], (), complete=complete)
-    yield complete, whole.count(b"*") // 8, data.count(b"\n") // 4
-
-
-def _make_keys() -> Target:
-    delta = 'data: {"choices":[{"delta":{"content":"%s"}}]}\n\n'
-    bodies = [*PLANTED, *(delta % each[:8] + delta % each[8:] for each in PLANTED), "".join(HARMLESS)]
-    bodies += [provider.body.decode(errors="replace") for provider in PROVIDERS]
-    words = [
-        *PLANTED,
-        *HARMLESS,
-        *(delta % each for each in ("sk-", "a" * 16, "hunter2!")),
-        "%2F",
-        "\\u002d",
-        "event: x\n",
-    ]
-    return Target(
-        "keys", _check_keys, lambda: list(seeds(bodies, {"complete": (True, False)})), [encode(word) for word in words]
-    )
-
-
-MAKE = {"recordings": _make_files, "keys": _make_keys}
-"""What makes each target."""
+MAKE = {"recordings": _make_files}

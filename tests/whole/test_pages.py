@@ -1,0 +1,117 @@
+"""Pages of the documentation: their programs print what the pages say, and their tables match the code."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+from opentelemetry.metrics import NoOpMeter
+
+from streamtools import parse, rules
+from streamtools.conversation.continuation import SHORTEST, WINDOW
+from streamtools.conversation.failover import OnBreak
+from streamtools.conversation.models.prefill import PREFILLS
+from streamtools.history import Format, SendReasoning
+from streamtools.parsing import DIALECTS
+from streamtools.telemetry.instruments import Instruments
+from tests.support.loops import OTHER_LOOP_DEEP
+from tests.support.readme import ROOT, Block, read_blocks
+from tests.whole import dialects_page
+from tests.whole.test_readme import names, normal, run_code, run_program
+
+__all__ = ["names"]  # a fixture
+
+
+def read(page: str) -> str:
+    return (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+
+
+def programs(page: str) -> Iterator[Block]:
+    return (block for block in read_blocks(read(page)) if block.language == "python")
+
+
+@pytest.mark.anyio
+@OTHER_LOOP_DEEP
+@pytest.mark.parametrize("page", ["rules", "permissions", "observability"])
+async def test_asynchronous_code_prints_the_output_of_the_page(
+    page: str, names: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sections share one namespace. Code that starts an event loop runs in its own process."""
+    for block in programs(page):
+        if page == "observability" or "anyio.run(" in block.text:
+            output = await run_program(f"from streamtools import rules\n{block.text}")
+        else:
+            await run_code(block, names)
+            output = capsys.readouterr().out
+        assert normal(block.output or "") == normal(output), f"{page}.md:{block.line}"
+    if "ledger" in names:
+        names["ledger"].close()
+
+
+@pytest.mark.parametrize(
+    ("page", "count", "is_one_program"), [("failover", 2, False), ("histories", 3, True), ("typed-values", 3, True)]
+)
+def test_programs_print_the_output_of_the_page(page: str, count: int, is_one_program: bool) -> None:
+    namespace: dict[str, Any] = {}
+    blocks = list(programs(page))
+    assert count == len(blocks)
+    for block in blocks:
+        namespace = {**(namespace if is_one_program else {}), "__name__": page.replace("-", "_")}
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(block.text, f"{page}.md", "exec", dont_inherit=True), namespace)
+        lines = printed.getvalue().splitlines(keepends=True)
+        assert block.output == "".join(line for line in lines if not line.startswith("20"))  # without log lines
+
+
+def test_the_rules_page_lists_each_rule() -> None:
+    hidden = ("Action", "shown")
+    assert [] == [name for name in rules.__all__ if name not in hidden and f"rules.{name}(" not in read("rules")]
+
+
+def test_the_failover_page_lists_policies_servers_and_bounds() -> None:
+    page = read("failover")
+    for word in (*get_args(OnBreak), *PREFILLS):
+        assert f'`"{word}"`' in page
+    assert f"{SHORTEST} characters" in page
+    assert f"{WINDOW:,} characters" in page
+
+
+def test_the_histories_page_lists_formats_and_choices() -> None:
+    page = read("histories")
+    rows = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")]
+    assert len(get_args(Format)) + 2 + 2 == len(rows)  # two front ends; the head and its rule
+    for word in get_args(SendReasoning):
+        assert f'`"{word}"`' in page
+
+
+class Naming(NoOpMeter):
+    """A meter that records the names of its instruments."""
+
+    def __init__(self) -> None:
+        super().__init__("naming")
+        self.names: set[str] = set()
+
+    def _record(self, name: str, *rest: object, **more: object) -> None:
+        self.names.add(name)
+
+    create_histogram = create_counter = create_up_down_counter = create_observable_gauge = _record  # type: ignore[assignment]
+
+
+def test_the_observability_page_lists_each_metric() -> None:
+    meter = Naming()
+    Instruments(meter, lambda: 0)
+    assert meter.names == set(re.findall(r"^\| `([\w.]+)` \| [^`]", read("observability"), re.MULTILINE))
+
+
+def test_the_pages_of_dialects_and_models_are_current() -> None:
+    """`python -m tests.whole.dialects_page` writes them. A model that repeats them calls no tool."""
+    assert dialects_page.write_page() == read("dialects")
+    assert dialects_page.write_models() == read("models")
+    for page in ("dialects", "models"):
+        assert [] == parse(read(page), dialects="auto").calls
+    for dialect in DIALECTS.values():
+        assert dialects_page.EXAMPLE == dialects_page.read_example(dialect)
