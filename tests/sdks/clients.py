@@ -56,7 +56,7 @@ def gemini_client(url: str) -> Any:
 
 
 async def _enter(stack: AsyncExitStack, context: Any) -> Any:
-    if hasattr(context, "__aenter__"):
+    if hasattr(context, "__aenter__") and "Async" in type(context).__name__:
         return await stack.enter_async_context(context)
     return stack.enter_context(context)
 

@@ -44,7 +44,7 @@ async def test_a_response_of_httpx2(tmp_path: Path) -> None:
         Loopback([STREAM]) as server,
         httpx2.AsyncClient() as client,
         client.stream("POST", server.url, json={"a": 1}) as response,
-        record(response, tmp_path / "a.jsonl") as stream,
+        record(response, tmp_path / "a.jsonl", record_body=True) as stream,
     ):
         assert STREAM == b"".join([data async for data in stream])
     head = read_recording(tmp_path / "a.jsonl").head
