@@ -11,21 +11,13 @@ import pytest
 from streamtools import Emulation, RunnerOptions, chat
 from streamtools.conversation import RequestOptions, ScriptedModel
 from streamtools.conversation.decision import refuses_tools, write_question
-from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import (
     Done,
     Error,
-    NativeToolCall,
-    ProviderCompleted,
     SourceError,
-    SourceUsage,
-    Text,
-    TextDelta,
     Usage,
-    Warning,
 )
-from streamtools.tools import ToolChoice
 from streamtools.tools.tool_choice import parse_choice
 from tests.support.cases import together
 from tests.support.chat_chunks import chunk
@@ -121,14 +113,6 @@ async def test_no_tool_is_needed() -> None:
     assert (Code.EMULATED, "tool calls emulated") == (warning.code, warning.message)
 
 
-async def test_the_first_answer_is_reused() -> None:
-    """With `reuse_upstream_answer` there is no third request."""
-    talked = await talk(says("One", "."), decides(), emulation=REUSE)
-
-    assert [FIRST, DECISION] == talked.bodies
-    assert ["thinking None", *WARNED, "text 'One'", "text '.'", "done finished: stop (stop)"] == talked.shown
-
-
 async def test_force_skips_the_first_request() -> None:
     """One request for calls, two where none are needed."""
     with_calls = await talk(decides(PARIS_CALL), emulation=FORCE, execute="never")
@@ -156,13 +140,6 @@ async def test_tool_choice_none_needs_no_decision(
 
     assert bodies == talked.bodies
     assert [f"text '{answers[-1]}'", "done finished: stop (stop)"] == talked.shown
-
-
-async def test_a_forbidden_call_is_an_error() -> None:
-    """A model that calls against the choice gets an error, and the run does not fail."""
-    talked = await talk(calls(PARIS_CALL), emulation=FALLBACK, tool_choice="none")
-
-    assert ["error n0 tool_choice_violation", "done finished: tool_calls (tool_calls)"] == talked.shown[-2:]
 
 
 WANTED: dict[str, list[tuple[str, Any]]] = {
@@ -215,32 +192,6 @@ async def test_decisions_have_to_satisfy_the_tool_choice(choice: str, wanted: st
 
 # The next turns.
 
-CALLED: list[dict[str, Any]] = [
-    QUESTION,
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "e0", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Paris"}'}}
-        ],
-    },
-    {"role": "tool", "tool_call_id": "e0", "content": '{"celsius":21}'},
-]
-AS_TEXT: list[dict[str, Any]] = [
-    QUESTION,
-    {"role": "assistant", "content": '(called weather with {"city":"Paris"})'},
-    {"role": "user", "content": 'weather: {"celsius":21}'},
-]
-
-
-async def test_results_lead_to_another_decision() -> None:
-    """The requests without tools hold the call and its result as text, so that it need not be made again."""
-    before = copy.deepcopy(CALLED)
-    talked = await talk(says("One."), decides(), says("It is 21 °C."), messages=CALLED, emulation=FALLBACK)
-
-    assert [asked(*CALLED, tools=OFFER), asked(question(), *AS_TEXT), asked(*AS_TEXT)] == talked.bodies
-    assert before == CALLED
-
 
 async def test_each_step_has_its_own_decision() -> None:
     """The caller runs nothing by hand: the call is run, and its result leads to a decision of its own."""
@@ -261,15 +212,6 @@ async def test_each_step_has_its_own_decision() -> None:
     assert ("emulated_7_0", '{"city":"Paris","celsius":21}') == (answered["tool_call_id"], answered["content"])
     assert "emulated_7_0" == called["tool_calls"][0]["id"]
     assert ["system", "user", "assistant", "user"] == [each["role"] for each in talked.bodies[3]["messages"]]
-
-
-async def test_a_forced_choice_applies_to_the_first_step() -> None:
-    """The second decision is free."""
-    talked = await talk(decides(PARIS_CALL), decides(), says("It is 21 °C."), emulation=FORCE, tool_choice="required")
-
-    assert question("required") == talked.bodies[0]["messages"][0]
-    assert question() == talked.bodies[1]["messages"][0]
-    assert "finished" == done(talked).reason
 
 
 # What is decided.
@@ -294,17 +236,6 @@ async def test_an_unreadable_decision_means_no_tools(answer: Loopback) -> None:
 
     assert [Code.EMULATED, Code.DECISION_UNREADABLE] == [each.code for each in talked.chat.result.warnings]
     assert "Two." == talked.chat.result.text
-
-
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [({"city": "Rome"}, {"city": "Rome"}), ('{"city":"Rome"}', {"city": "Rome"}), (None, {}), ("", {})],
-)
-async def test_arguments_in_a_decision(given: Any, read: dict[str, Any]) -> None:
-    """The one rule for arguments holds."""
-    talked = await talk(decides(("weather", given)), emulation=FORCE, execute="never")
-
-    assert [read] == [call.arguments for call in done(talked).pending]
 
 
 async def test_invalid_arguments_in_a_decision() -> None:
@@ -427,15 +358,6 @@ async def test_other_refusals_end_the_run(status: int, message: str, tools: Any)
     talked = await talk(refuses(status, message), tools=tools, emulation=FALLBACK)
 
     assert ["error upstream_error", "done failed: None (None)"] == talked.shown
-
-
-async def test_a_refusal_of_tools_that_were_not_sent() -> None:
-    """A model that is taught to call in its text was sent none."""
-    talked = await talk(
-        refuses(400, "this model does not support tools"), emulation=FALLBACK, model={"native_tool_calls": False}
-    )
-
-    assert "failed" == done(talked).reason
 
 
 @together(
@@ -569,28 +491,6 @@ async def test_usage_includes_all_requests(emulation: Emulation, answers: list[L
     assert 1 == len([line for line in talked.story if line.startswith("usage")])
 
 
-async def test_each_turn_has_its_own_usage() -> None:
-    """Earlier usage is reported with the first turn. Usage after a turn belongs to that turn."""
-    ten, one = Usage(input=10), Usage(input=1)
-    answers: list[ScriptedReply] = [
-        [TextDelta('{"tools":[]}'), ProviderCompleted(usage=ten)],
-        [
-            TextDelta("a"),
-            SourceUsage(one),
-            ProviderCompleted(ends_run=False),
-            TextDelta("b"),
-            ProviderCompleted(usage=one),
-        ],
-    ]
-    async with chat(
-        ScriptedModel(answers), [QUESTION], tools=TOOLS, request=RequestOptions(emulation="force")
-    ) as events:
-        told = [tell(event) async for event in events]
-
-    assert ["usage 11", "usage 1"] == [line for line in told if line.startswith("usage")]
-    assert events.result.usage == Usage(input=12)
-
-
 # Leaving.
 
 
@@ -622,17 +522,3 @@ async def test_leaving_an_unanswered_request(silent: int) -> None:
             await answers[silent].disconnected.wait()
 
     assert "cancelled" == events.result.reason
-
-
-async def test_the_last_request_has_no_tool_choice() -> None:
-    """The last request has no tools, so it has no choice either."""
-    model = ScriptedModel(['{"tools":[]}', [NativeToolCall("0", "clock", id="n0"), ProviderCompleted()]])
-    async with chat(
-        model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="force"), runner=RunnerOptions(execute="never")
-    ) as events:
-        told = [event async for event in events]
-
-    assert ToolChoice() == model.asks[-1].tool_choice
-    assert ["n0"] == [call.id for call in events.result.pending]
-    assert not [event for event in told if isinstance(event, Text)]
-    assert [Code.EMULATED] == [event.code for event in told if isinstance(event, Warning)]

@@ -158,24 +158,6 @@ def get_weather(city: str) -> str:
     return f"rain in {city}"
 
 
-@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.deep)])
-async def test_every_byte_of_a_stream_over_a_network(step: int) -> None:
-    """Wherever the connection breaks, the reader has the whole text once, and the call runs once."""
-    pieces = [WHOLE[at : at + 5] for at in range(0, len(WHOLE), 5)]
-    body = lines(*pieces) + chunk(finish="stop") + DONE
-    second = GoesOn(WHOLE, prefill="vllm")
-    end = len(lines(*pieces))
-
-    for cut in range(0, end, step):
-        async with Loopback([body[:cut]] if cut else [], drop=True) as server:
-            first = OpenAIChat("one", base_url=server.url, api_key="", retries=0)
-            stream = chat(Fallback(first, second), ASK, tools=[get_weather], dialects=["tilde_fence"], max_steps=1)
-            events = await told(stream)
-        assert text_of(events).rstrip() == "One, two, three.", cut
-        assert stream.result.finish_reason == "max_steps"
-        assert [call.arguments for call in stream.result.pending] == [{"city": "Oslo"}]
-
-
 class Again(ScriptedModel):
     """A model that writes a `raw` answer after the shown text."""
 
@@ -310,17 +292,6 @@ async def test_silence_in_mid_stream() -> None:
         events = await told(chat(Fallback(first, GoesOn("Hello there")), ASK))
 
     assert text_of(events) == "Hello there"
-
-
-async def test_an_agent_with_several_turns() -> None:
-    """After the end of a turn that its provider continues, no other model takes over."""
-    turn = ProviderCompleted(finish_reason="stop", ends_run=False)
-    second = ScriptedModel(["never"])
-    stream = chat(Fallback(ScriptedModel([[TextDelta("One."), turn, LOST]]), second), ASK)
-    await told(stream)
-
-    assert stream.result.reason == "failed"
-    assert second.left == 1
 
 
 # Who may show it.

@@ -12,11 +12,9 @@ import pytest
 
 from streamtools import RunnerOptions, ToolStream, tool
 from streamtools.conversation.models import Ask, BedrockConverse, CohereChat
-from streamtools.errors import Code
-from streamtools.events import Done, Error
+from streamtools.events import Done
 from streamtools.history import Assistant, Message, System, User, read_messages
 from streamtools.tools import ToolChoice, ToolRegistry
-from tests.support.event_streams import event, exception
 from tests.support.provider_streams import BY_NAME
 
 HISTORY: tuple[Message, ...] = (System("Be brief."), User("Hi"))
@@ -132,17 +130,6 @@ async def test_the_key_is_a_bearer_token(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "finished" == told[-1].reason
     (said,) = result.messages("bedrock", answer_pending=False)
     assert ["reasoningContent", "text", "toolUse", "toolUse"] == [next(iter(block)) for block in said["content"]]
-
-
-@pytest.mark.anyio
-async def test_an_exception_in_mid_stream() -> None:
-    """It is the error of the run, with its name."""
-    body = event("messageStart", {}) + exception("modelTimeoutException", {"message": "Too slow"})
-    provider = Provider(body, BY_NAME["bedrock"].declared)
-    async with provider.client:
-        told, _ = await ask(bedrock(client=provider.client, api_key="key"))
-    (error,) = [each for each in told if isinstance(each, Error)]
-    assert (Code.UPSTREAM_ERROR, "Too slow (modelTimeoutException)") == (error.code, error.message)
 
 
 @pytest.mark.anyio

@@ -12,7 +12,6 @@ from streamtools.conversation.models import (
     Ask,
     GeminiChat,
     HTTPModel,
-    Model,
     OllamaChat,
     OpenAIChat,
     OpenAIResponses,
@@ -20,7 +19,7 @@ from streamtools.conversation.models import (
     latitude_request,
 )
 from streamtools.conversation.models.providers import ANTHROPIC_MAX_TOKENS
-from streamtools.history import Assistant, CallResult, Message, Results, System, User
+from streamtools.history import Message, System, User
 from streamtools.tools import ToolChoice, ToolRegistry
 from tests.support.cases import together
 
@@ -195,52 +194,12 @@ def test_bodies_are_independent(client: type[HTTPModel]) -> None:
     assert written == repr(model.body(ask))
 
 
-def test_later_options_win() -> None:
-    """Of the model's options and the request's the latter count; None takes out, objects are merged, tools added."""
-    model = OpenAIChat("m", temperature=1, stream_options=None, tools=[{"type": "web_search"}], reasoning={"effort": 1})
-    body = model.body(Ask(HISTORY, TOOLS, options={"temperature": 0, "reasoning": {"summary": "auto"}}))
-
-    assert (0, {"effort": 1, "summary": "auto"}) == (body["temperature"], body["reasoning"])
-    assert [*offered("openai"), {"type": "web_search"}] == body["tools"]
-    assert "stream_options" not in body
-    assert "tools" not in model.body(Ask(HISTORY, TOOLS, options={"tools": None}))
-    assert [{"type": "web_search"}] == model.body(Ask(HISTORY))["tools"]
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_clients_are_models(client: type[HTTPModel]) -> None:
-    """Each client is a `Model`, and says whether it makes native calls."""
-    model: Model = client("m", native_tool_calls=False)
-
-    assert ("m", False) == (model.name, model.native_tool_calls)
-    assert client("m", base_url="http://127.0.0.1:8080/v1").native_tool_calls is None
-
-
 @pytest.mark.parametrize("client", CLIENTS)
 def test_native_calls_at_model_makers(client: type[HTTPModel]) -> None:
     """They make native calls unless the caller says otherwise. Elsewhere it is unknown."""
     expected = None if client is OllamaChat else True
     assert expected is client("m").native_tool_calls
     assert False is client("m", native_tool_calls=False).native_tool_calls
-
-
-@together(
-    ("host", "known"),
-    [
-        ("API.OpenAI.com", True),
-        ("mine.openai.azure.com", True),
-        ("europe-west4-aiplatform.googleapis.com", True),
-        ("api.deepseek.com", True),
-        ("api.groq.com", None),
-        ("openrouter.ai", None),
-        ("api.openai.com.example.org", None),
-        ("notapi.openai.com", None),
-        ("example.org/api.openai.com", None),
-    ],
-)
-def test_hosts_of_model_makers(host: str, known: bool | None) -> None:
-    """The whole name counts, and nothing else of the address."""
-    assert known is OpenAIChat("m", base_url=f"https://{host}/v1").native_tool_calls
 
 
 def test_a_latitude_request() -> None:
@@ -273,20 +232,6 @@ def test_a_latitude_request() -> None:
     } == body
     assert ["messages", "promptPath", "conversationUuid", "todos", "briefs", "media", "toolClients"] == list(body)
     assert body["messages"] is not messages
-
-
-def test_a_latitude_request_of_a_history() -> None:
-    """Our messages are written out, with results in the form of their dialect."""
-    raw = '###:{"toolName":"weather","parameters":{"city":"Rome"}}'
-    answer = CallResult("hash_marker", "weather", '{"temperature":20}', "c")
-    history: list[Any] = [{"role": "user", "content": "Hi"}, Assistant(raw), Results((answer,))]
-    body = latitude_request(history, prompt_path="mine", media=(1,))
-
-    assert {"promptPath": "mine", "media": [1], "toolClients": []} == {
-        key: value for key, value in body.items() if key != "messages"
-    }
-    assert ["Hi", raw] == [message["content"] for message in body["messages"][:2]]
-    assert '###result weather: {"temperature":20}' in body["messages"][2]["content"]
 
 
 def test_ready_tool_clients() -> None:

@@ -61,18 +61,6 @@ async def test_bytes_of_a_format() -> None:
     ]
 
 
-async def test_requests_are_recorded() -> None:
-    """The requests are kept in order; one more than there are answers is the test's fault."""
-    model = ScriptedModel(["a", "b"], native_tool_calls=True)
-    other = Ask((User("And?"),))
-    await answer(model)
-    await answer(model, other)
-
-    assert ([ASK, other], 0, True) == (model.asks, model.left, model.native_tool_calls)
-    with pytest.raises(LookupError, match="the script has 2 answers, and this is request 3"):
-        model.stream(ASK)
-
-
 async def test_answers_that_are_left() -> None:
     """`open` counts the answers that are being read."""
     model = ScriptedModel(["a"])

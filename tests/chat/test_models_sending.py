@@ -15,7 +15,6 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from streamtools import ToolStream
 from streamtools.conversation.models import (
     AnthropicMessages,
     Ask,
@@ -29,7 +28,7 @@ from streamtools.conversation.models import (
 )
 from streamtools.conversation.models.sending import NothingCame
 from streamtools.errors import Code, UnreadableSource
-from streamtools.events import Done, ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import User
 from streamtools.sources import Source
 from tests.support.cases import together
@@ -153,22 +152,6 @@ async def test_headers_of_each_provider(
         assert ("2023-06-01" if client is AnthropicMessages else None) == version
 
 
-@together("client", [OpenAIChat, OpenAIResponses, AnthropicMessages, OllamaChat, GeminiChat])
-async def test_adapter_of_each_provider(client: type[HTTPModel]) -> None:
-    """The answer of each client is read as that of its provider."""
-    lines = {
-        "openai": REST[0],
-        "responses": b'data: {"type":"response.output_text.delta","delta":"b"}\n\n',
-        "anthropic": b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"b"}}\n\n',
-        "ollama": b'{"message":{"content":"b"}}\n',
-        "gemini": b'data: {"candidates":[{"content":{"parts":[{"text":"b"}]}}]}\n\n',
-    }
-    async with Loopback([lines[client.format]]) as server:
-        events = await ask(client("m", base_url=server.url))
-
-    assert TextDelta("b") in events
-
-
 async def test_a_key_from_a_function() -> None:
     """A function returns the key for each request. White space around it is removed."""
     keys = iter(["one", "two\n"])
@@ -262,12 +245,6 @@ async def test_half_of_a_surrogate_pair() -> None:
         await ask(model(server, user="\ud800", stop="ü"))
 
         assert ("\ud800", "ü") == (server.bodies[0]["user"], server.bodies[0]["stop"])
-
-
-def test_options_that_are_not_json() -> None:
-    """They are the caller's fault."""
-    with pytest.raises(TypeError):
-        OpenAIChat("m", seed=object()).stream(ASK)
 
 
 # What comes back.
@@ -415,15 +392,6 @@ async def test_undecodable_bytes() -> None:
 # How long it takes.
 
 
-async def test_first_byte_timeout() -> None:
-    """The time until the first byte is bounded, and such a request is not sent again."""
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        port = listener.extra(anyio.abc.SocketAttribute.local_port)
-        asked = OpenAIChat("m", base_url=f"http://127.0.0.1:{port}", timeout=Timeouts(first_byte=0.05))
-
-        assert says("the provider did not answer within 0.05 s", cause="first_byte") == await ask(asked)
-
-
 async def test_first_byte_timeout_after_the_head() -> None:
     """The head of a response is no first byte: servers send it before the model has begun."""
     async with Loopback(hold=True) as server:
@@ -446,12 +414,6 @@ async def test_between_bytes_timeout() -> None:
     assert isinstance(silence, SourceError)
     assert f"{NothingCame.__module__}.NothingCame" == silence.cause
     assert silence.message.startswith("nothing came from the provider for 0.05 s")
-
-
-async def test_between_bytes_timeout_of_an_error() -> None:
-    """The body of an error has the same limit. Its message is reported."""
-    async with Loopback([b'{"error":"no"}'], status=400, hold=True) as server:
-        assert says("no", 400) == await ask(model(server, timeout=Timeouts(between_bytes=0.05)))
 
 
 # What sends it.
@@ -578,38 +540,3 @@ async def test_the_response_is_closed_by_cancellation(script: list[bytes]) -> No
             tasks.cancel_scope.cancel()
         with anyio.fail_after(10):
             await server.disconnected.wait()
-
-
-async def test_cancellation_between_attempts() -> None:
-    """Between two attempts nothing is open, and a cancellation is heard."""
-    async with Provider(busy(Retry_After="60")) as server:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask, model(server))
-            with anyio.fail_after(10):
-                await server.answers[0].disconnected.wait()
-            tasks.cancel_scope.cancel()
-
-        assert 1 == len(server.requests)
-
-
-async def test_leaving_a_tool_stream() -> None:
-    """Leaving a `ToolStream` in the middle closes the model's response."""
-    async with Loopback([ONE], hold=True) as server:
-        async with model(server).stream(ASK) as source, ToolStream(source) as events:
-            async for event in events:
-                if event.type == "text":
-                    break
-        with anyio.fail_after(10):
-            await server.disconnected.wait()
-
-
-async def test_a_tool_stream_of_an_error() -> None:
-    """An error before the stream begins is the run's error."""
-    async with (
-        Loopback([b'{"error":"no"}'], status=400) as server,
-        model(server).stream(ASK) as source,
-        ToolStream(source) as events,
-    ):
-        seen = [event async for event in events]
-
-    assert ("error", "failed") == (seen[-2].type, seen[-1].reason if isinstance(seen[-1], Done) else None)

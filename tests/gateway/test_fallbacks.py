@@ -14,7 +14,6 @@ from streamtools import rules
 from streamtools.conversation.shared_answer import GO_ON
 from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
 from streamtools.gateway.service import app
-from tests.support.blocking_provider import BlockingProvider
 from tests.support.gateway import CLIENTS, HEADERS, begin, collect, request, stream, whole
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
@@ -126,23 +125,6 @@ def native(arguments: str, index: int = 0) -> dict[str, Any]:
     return {"tool_calls": [{"index": index, "id": f"c{index}", "type": "function", "function": function}]}
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_native_calls_of_a_failed_upstream_are_discarded(client: str) -> None:
-    """Complete or not, they belong to the failed model. The calls of the next model count."""
-    frames = [{"content": "I look. "}, native('{"city": "Bern"}'), native('{"ci', 1)]
-    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in frames]
-    broken = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks)
-    ends = {"choices": [{"index": 0, "delta": native('{"city": "Basel"}'), "finish_reason": "tool_calls"}]}
-    good = b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(ends).encode()
-    exchange = begin(client, request(client), mode="native", fallbacks=[SECOND])
-    sent = give(exchange, 200, broken + b'data: {"error": {"message": "overloaded", "code": 503}}\n\n')
-    got = collect(client, sent + give(exchange, 200, good))
-
-    assert got.text.strip() == "I look."
-    assert [arguments for _, _, arguments in got.calls] == [{"city": "Basel"}]
-    assert got.error is None
-
-
 def test_a_rule_applies_across_the_break() -> None:
     """A match that is cut by it is taken out, and stands in nothing that the client is sent."""
     secret = "AKIAIOSFODNN7EXAMPLE"
@@ -154,14 +136,6 @@ def test_a_rule_applies_across_the_break() -> None:
         sent += give(exchange, 200, stream([rest]))
         assert secret[:8] not in collect("openai", sent).text
         assert collect("openai", sent).text.endswith("today.")
-
-
-def test_an_answer_without_a_stream() -> None:
-    """Parts of the first answer are no parts of the second."""
-    for body, cause in ((whole(TEXT)[:60], "transport"), (b"<html>", None), (b'{"error": {"message": "busy"}}', None)):
-        exchange = begin("openai", request("openai", streamed=False), fallbacks=[SECOND])
-        assert give(exchange, 200, body, cause=cause) == b""
-        assert collect("openai", give(exchange, 200, whole(TEXT))).text == TEXT
 
 
 def test_an_answer_that_a_rule_ended_is_complete() -> None:
@@ -226,14 +200,6 @@ async def test_under_an_sdk() -> None:
     async with httpx.AsyncClient(transport=ToolCallTransport(fallbacks=[FallbackUpstream(url=GONE)])) as http:
         with pytest.raises(httpx.ConnectError):
             await http.post(f"{GONE}/chat/completions", json=request("openai"))
-
-
-def test_under_a_blocking_sdk() -> None:
-    with BlockingProvider([stream([TEXT])]) as second:
-        others = [FallbackUpstream(url=second.url.removesuffix("/chat/completions"))]
-        with httpx.Client(transport=ToolCallTransport(fallbacks=others)) as http:
-            response = http.post(f"{GONE}/chat/completions", json=request("openai"))
-    assert collect("openai", response.content).text == TEXT
 
 
 @pytest.mark.anyio

@@ -96,18 +96,6 @@ def test_a_refused_schema_is_left_out() -> None:
     assert json.loads(answer(exchange, b'{"error": {"message": "busy"}}', status=429))["error"]["message"] == "busy"
 
 
-def test_other_servers_get_only_instructions() -> None:
-    form = {"type": "json_object"}
-    for more, server, expected in (
-        ({"tool_choice": "required"}, "openai", None),
-        ({"tool_choice": "required", "response_format": form}, "vllm", form),
-        ({}, "vllm", None),
-    ):
-        exchange = begin("openai", request("openai", **more), upstream=server)
-        assert exchange.request is not None
-        assert json.loads(exchange.request.body).get("response_format") == expected, more
-
-
 def test_a_malformed_forced_call_is_asked_for_again() -> None:
     exchange = begin("openai", request("openai", tool_choice="required"), upstream="vllm", ask_again=1)
     seen = collect("openai", answer(exchange, stream(['[{"name": ']), stream([CALLS])))

@@ -135,33 +135,6 @@ def test_repeated_calls_in_messages_are_text(ids: list[str]) -> None:
             assert seen.calls == [], (id, message)
 
 
-def test_text_is_neutralized_for_all_enabled_dialects() -> None:
-    """Descriptions and arguments of earlier calls, in a dialect that is enabled besides the taught one."""
-    planted, body = DIALECTS["morph_xml"].write_call(NAME, ARGUMENTS), asked("openai")
-    body["tools"][0]["function"]["description"] = planted
-    function = {"name": NAME, "arguments": json.dumps({"city": planted})}
-    said = {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
-    }
-    body["messages"] += [said, {"role": "tool", "tool_call_id": "c1", "content": "x"}]
-    exchange = begin("openai", body, mode="text", dialects=["hash_marker", "morph_xml"])
-    assert exchange.request is not None
-    for message in json.loads(exchange.request.body)["messages"]:
-        assert planted not in message["content"]
-        assert message["role"] == "user" or "\u2060" in message["content"]
-
-
-def test_prose_is_sent_immediately() -> None:
-    for client in CLIENTS:
-        exchange = begin(client, request(client))
-        exchange.begin(200, [("content-type", "text/event-stream")])
-        for delta in ("It is", " sunny,", " and `a` ~~ b", " # 5"):
-            sent = exchange.feed(stream([delta], None, done=False))
-            assert collect_text(client, sent) == delta, (client, delta)
-
-
 def collect_text(client: str, sent: bytes) -> str:
     """Return the text in a part of a stream."""
     found = ""

@@ -9,13 +9,11 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from structlog.testing import capture_logs
 
 from streamtools import TextJudge, rules
 from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
 from streamtools.gateway.service import app
 from streamtools.recording.transports import run_without_waiting
-from tests.support.blocking_provider import BlockingProvider
 from tests.support.gateway import CLIENTS, HEADERS, Collected, begin, collect, request, stream, whole
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
@@ -117,19 +115,6 @@ def test_an_open_piece_is_judged_after_a_while() -> None:
     assert any(b"rains" in each for each in sent)
 
 
-@pytest.mark.parametrize("unanswered", ["open", "closed"])
-def test_a_judge_without_a_verdict(unanswered: Any) -> None:
-    def fails(text: str, before: str) -> bool:
-        raise OSError("down")
-
-    for ask in (fails, slowly, lambda text, before: None):
-        with capture_logs() as logs:
-            exchange = begin("openai", request("openai"), text_judge=TextJudge(ask, unanswered=unanswered))  # type: ignore[arg-type]  # one of them is none
-            seen = collect("openai", give(exchange, stream(["It rains."]), 50))
-        assert seen.text == ("It rains." if unanswered == "open" else "")
-        assert {each["event"] for each in logs} == {"text_judge_failed"}
-
-
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_under_an_sdk(streamed: bool) -> None:
     made = stream([TEXT[:30], TEXT[30:], CALL]) if streamed else whole(TEXT + CALL)
@@ -141,15 +126,6 @@ async def test_under_an_sdk(streamed: bool) -> None:
         ):
             response = await http.post(f"{upstream.url}v1/chat/completions", json=request("openai", streamed=streamed))
         assert collect("openai", response.content) == Collected("Of course.", "", [], "content_filter")
-
-
-def test_under_a_blocking_sdk() -> None:
-    with (
-        BlockingProvider([stream([TEXT[:30], TEXT[30:], CALL])]) as upstream,
-        httpx.Client(transport=ToolCallTransport(text_judge=TextJudge(fine)), trust_env=False) as http,
-    ):
-        response = http.post(upstream.url, json=request("openai"))
-    assert collect("openai", response.content) == Collected("Of course.", "", [], "content_filter")
 
 
 @WITH_UVICORN

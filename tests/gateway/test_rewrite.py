@@ -85,19 +85,6 @@ def test_a_malformed_call_ends_the_answer_with_an_error(client: str) -> None:
     assert json.loads(told)["error"]["code"] == "duplicate_key"
 
 
-def test_an_unsent_malformed_call_reaches_the_client() -> None:
-    """Its arguments are a text, which no client takes for an object; of Anthropic's forms that is no call."""
-    text = '~~~tool_call\n{"name": "get_weather", "arguments": oops}\n~~~\n'
-    for client in CLIENTS:
-        for streamed in (True, False):
-            made = stream([text]) if streamed else whole(text)
-            seen = collect(client, answer(begin(client, request(client, streamed=streamed)), made))
-            if client == "anthropic":
-                assert (seen.error is not None, seen.calls) == (True, [])
-            else:
-                assert (seen.finish, [type(each[2]) for each in seen.calls]) == ("tool_calls", [str]), client
-
-
 def test_a_malformed_call_is_asked_for_again() -> None:
     """Prose of the first answer stays, that of the second is dropped; good calls are kept, and tokens are added up."""
     first = f"I look.\n{CALL}\n~~~tool_call\n{{oops}}\n~~~\n"
@@ -159,27 +146,6 @@ def test_asking_again_comes_to_an_end() -> None:
     said = json.loads(exchange.request.body)["messages"][-2:]
     assert [each["role"] for each in said] == ["assistant", "user"]
     assert said[0]["content"] == bad
-
-
-def test_a_call_ends_before_the_next_one_begins() -> None:
-    """Also where both stand in one array: to clients, the beginning of one is the end of that before it."""
-    call = '{"name": "get_weather", "arguments": {"city": "Bern"}}'
-    told = stream(f"~~~tool_call\n[{call}, {call}]\n~~~")
-    ends = {
-        "openai": b'"index":1,"id"',
-        "responses": b'"output_index":1,"item"',
-        "anthropic": b'"index":1,"content_block"',
-    }
-    for client, second in ends.items():
-        exchange = begin(client, request(client))
-        exchange.begin(200, HEADERS)
-        before, _, behind = (exchange.feed(told) + exchange.close()).partition(second)
-        seen = collect(client, before + second + behind)
-        assert [each[2] for each in seen.calls] == [{"city": "Bern"}] * 2, client
-        assert b'city\\":\\"Bern' not in before + second + behind, "they are as the model wrote them"
-        first = {"openai": b'"index":0,"function"', "responses": b'"output_index":0', "anthropic": b'"index":0'}[client]
-        assert first in before, client
-        assert (first in behind.partition(b"response.completed")[0]) is False, client
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -13,18 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import ParserOptions, outputs, replay, tool
+from streamtools import outputs
 from streamtools.errors import ClosedError
 from streamtools.events import Done, Text, UIEvent, read_ui_event
 from streamtools.machine.event_order import validate
 from streamtools.outputs import Encoder, make_encoder
 from streamtools.outputs.sse import KEEP_ALIVE
-from streamtools.recording import shipped
 from tests.machine.test_machine_laws import options, rarely, run, sources
 from tests.support.answer_events import check_message, check_responses
 from tests.support.cases import cases
 from tests.support.front_ends import check_ag_ui, check_ai_sdk
-from tests.support.loops import ONE_LOOP
 from tests.support.openai_chunks import read_message
 from tests.support.runs_told import RUNS
 
@@ -156,26 +154,6 @@ def test_any_run_can_be_read(source: Any, options: Any, cancel: bool, idle: bool
     events = run(source, cancel=cancel, idle=idle, **options)
     for row in ENCODERS.values():
         check(row, events[:left])
-
-
-@pytest.mark.parametrize("name", shipped())
-@pytest.mark.parametrize("tools", [True, False])
-@ONE_LOOP
-@pytest.mark.anyio
-async def test_each_recording_can_be_read(name: str, tools: bool) -> None:
-    """A client can read the body of each shipped recording, with and without tools."""
-
-    @tool
-    def get_weather(city: str) -> dict[str, Any]:
-        """Return the weather."""
-        return {"city": city, "celsius": None}
-
-    events = await replay(
-        shipped()[name], tools=[get_weather] if tools else None, parser=ParserOptions(call_deltas=True)
-    )
-
-    for row in ENCODERS.values():
-        check(row, events)
 
 
 @each_encoder

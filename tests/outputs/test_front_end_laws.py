@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import outputs
-from streamtools.errors import ClosedError
-from streamtools.events import Done, Executing, Progress, Reasoning, Text, UIEvent
+from streamtools.events import Executing, Progress, Reasoning, Text, UIEvent
 from streamtools.json_values import whole
 from streamtools.outputs import Encoder
 from tests.machine.test_machine_laws import options, rarely, run, sources
@@ -95,15 +94,4 @@ def test_an_answer_without_a_single_event_is_one_that_failed(name: str) -> None:
     parts = read_body(encoder.close(), done=name == "ai_sdk")
 
     assert "The stream ended before the answer did." in (parts[-1].get("message"), parts[-2].get("errorText"))
-    assert encoder.close() == b""
-
-
-@pytest.mark.parametrize("name", ["ai_sdk", "ag_ui"])
-def test_nothing_is_encoded_behind_the_end(name: str) -> None:
-    """An encoder is for one response."""
-    encoder = outputs.make_encoder(name)
-    encoder.encode(Done("finished", "stop", "stop", []))
-
-    with pytest.raises(ClosedError, match="another response"):
-        encoder.encode(Text("more"))
     assert encoder.close() == b""

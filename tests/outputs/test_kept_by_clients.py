@@ -24,11 +24,10 @@ from streamtools.conversation.models import (
     OpenAIChat,
     OpenAIResponses,
 )
-from streamtools.events import ProviderCompleted, Raw, Reasoning, ReasoningDelta, SourceEvent, StepStart, TextDelta
+from streamtools.events import Raw, Reasoning, StepStart
 from streamtools.history import read_messages, write_messages
 from streamtools.outputs import ag_ui, ai_sdk
 from streamtools.sources import anthropic
-from streamtools.sources import events as ready
 from tests.chat.test_chat_going_back import (
     HIDDEN,
     THINKING,
@@ -257,23 +256,6 @@ async def test_what_was_thought_between_calls_stays_there(protocol: str) -> None
     said, results = write_messages(read_messages(messages), "anthropic")
     assert blocks == said["content"]
     assert ["a", "b"] == [each["tool_use_id"] for each in results["content"]]
-
-
-async def test_whose_turn_it_is() -> None:
-    """A step names the format of its provider. Without it, no signature is sent."""
-    told: list[SourceEvent] = [
-        ReasoningDelta("Hm"),
-        ReasoningDelta("", "s"),
-        TextDelta("Hi"),
-        ProviderCompleted(finish_reason="stop"),
-    ]
-    async with ToolStream(ready(told)) as events:
-        seen = [each async for each in events]
-    assert [None] == [each.format for each in seen if isinstance(each, StepStart)]
-    for encoder in (ai_sdk(), ag_ui()):
-        body = b"".join(map(encoder.encode, seen))
-        assert b'Metadata":{"s' not in body
-        assert b"ENCRYPTED" not in body
 
 
 def test_parts_that_are_signed_on_their_own() -> None:

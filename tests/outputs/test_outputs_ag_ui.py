@@ -54,16 +54,6 @@ def inside(*events: UIEvent, **given: Any) -> list[Part]:
     return told[2:-2]
 
 
-def test_the_response_is_a_stream_of_events() -> None:
-    """It has no header of the AI SDK, and comments keep it alive."""
-    encoder = outputs.ag_ui()
-
-    assert "text/event-stream" == encoder.content_type
-    assert {"cache-control": "no-cache", "x-accel-buffering": "no"} == encoder.headers
-    assert b": keep-alive\n\n" == encoder.keep_alive
-    assert not encoder.resumable
-
-
 def test_a_run_has_the_ids_of_its_request() -> None:
     """Otherwise it has its own. It always declares its version."""
     asked = body(Start("r"), FINISHED, thread_id="t-1", run_id="r-1")
@@ -127,14 +117,6 @@ def test_a_call_from_its_name_to_its_result() -> None:
         Progress("c1", 50),
         Executed(WEATHER, {"degrees": 31}, None, 0.1),
     )
-
-
-def test_arguments_that_were_not_told_in_pieces_come_whole() -> None:
-    """They are JSON text. A text result is sent unchanged."""
-    told = inside(Call(WEATHER), Executed(WEATHER, "31 degrees", None, 0))
-
-    assert ['{"city":"Rome"}'] == [each["delta"] for each in told if each["type"] == "TOOL_CALL_ARGS"]
-    assert "31 degrees" == told[-1]["content"]
 
 
 def test_the_calls_of_one_turn_belong_to_one_message() -> None:
@@ -213,18 +195,6 @@ def test_results_that_the_messages_hold_already(end: UIEvent) -> None:
     told = read_body(b"".join(map(encoder.encode, events)), done=False)
 
     assert ["RUN_STARTED", "RUN_FINISHED"] == [each["type"] for each in told]
-
-
-def test_calls_that_nobody_will_run_have_a_result_that_says_so() -> None:
-    """Calls that were left, and calls that were still being written."""
-    told = body(
-        Start("r"), StepStart(1), Call(WEATHER), CallStart("c2", "time"), Done("truncated", "length", None, [WEATHER])
-    )
-
-    assert ["Not run: the answer was cut off."] * 2 == [
-        each["content"] for each in told if each["type"] == "TOOL_CALL_RESULT"
-    ]
-    assert {"reason": "truncated", "finishReason": "length"} == told[-1]["result"]
 
 
 def test_tokens_are_told_at_the_end() -> None:

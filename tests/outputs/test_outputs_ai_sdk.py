@@ -85,20 +85,6 @@ def test_text_and_reasoning_are_stretches_that_begin_and_end() -> None:
     ] == parts(Text(""), Reasoning("Hm"), Reasoning(""), Text("He"), Text("y\u2028\n"))
 
 
-def test_a_signature_ends_a_block_of_reasoning() -> None:
-    """Two signed blocks are two parts. A signature alone opens no block."""
-    told = parts(
-        Reasoning("a", signature="s"),
-        Reasoning("b"),
-        Reasoning("", signature="t"),
-        Text("c"),
-        Reasoning("", signature="u"),
-        Text("d"),
-    )
-
-    assert ["reasoning-1", "reasoning-2", "text-3"] == [part["id"] for part in told if part["type"].endswith("-start")]
-
-
 def test_white_space_alone_is_no_stretch() -> None:
     """It waits for a visible character, and is dropped without one."""
     told = parts(
@@ -213,14 +199,6 @@ def test_a_malformed_call_is_an_input_error() -> None:
         Error(Code.MISSING_TOOL_NAME, "no name", "c2"),
         dynamic=False,
     )
-
-
-def test_a_call_of_which_the_reader_has_not_heard() -> None:
-    """A late reader gets the whole call with its result or error."""
-    assert ["tool-input-start", "tool-input-available", "tool-output-available", "tool-input-error"] == [
-        part["type"] for part in parts(Executed(WEATHER, 31, None, 0), Error(Code.TOOL_FAILED, "no", "c2", TIME))
-    ]
-    assert {"city": "Rome"} == parts(Error(Code.TOOL_FAILED, "no", "c1", WEATHER))[0]["input"]
 
 
 def test_what_is_for_developers_is_not_sent() -> None:
@@ -405,25 +383,6 @@ def test_tokens_are_metadata_of_the_message() -> None:
     assert [] == parts(UsageReport(first), usage=False)
 
 
-def test_steps_are_parts_of_one_message() -> None:
-    """Each step starts and ends, and ids continue."""
-    told = body(
-        Start("r"),
-        StepStart(1),
-        Text("a"),
-        StepEnd(1, "tool_calls"),
-        StepStart(2),
-        Text("b"),
-        StepEnd(2, "stop"),
-        FINISHED,
-    )
-
-    assert [
-        *("start", "start-step", "text-start", "text-delta", "text-end", "finish-step"),
-        *("start-step", "text-start", "text-delta", "text-end", "finish-step", "finish"),
-    ] == [part["type"] for part in told]
-
-
 def test_the_message_has_the_id_and_the_metadata_that_it_is_given() -> None:
     """They are in its start."""
     told = body(Start("r"), FINISHED, message_id="msg_1", metadata={"model": "m"})
@@ -455,20 +414,6 @@ def test_a_run_that_was_stopped_ends_as_its_last_step_did() -> None:
     told = body(Start("r"), StepStart(1), StepEnd(1, "tool_calls"), Done("stopped", "max_steps", None, []))
 
     assert {"type": "finish", "finishReason": "tool-calls", "messageMetadata": {"stoppedBy": "max_steps"}} == told[-1]
-
-
-def test_calls_that_are_left_for_the_client_stay_available() -> None:
-    """The client adds the output. There is neither a result nor an error."""
-    told = body(
-        Start("r"),
-        StepStart(1),
-        Call(WEATHER),
-        StepEnd(1, "tool_calls"),
-        Done("finished", "tool_calls", None, [WEATHER]),
-    )
-
-    assert ["tool-input-start", "tool-input-available"] == [part["type"] for part in told if "toolCallId" in part]
-    assert "tool-calls" == told[-1]["finishReason"]
 
 
 @pytest.mark.parametrize(

@@ -109,14 +109,6 @@ def test_calls_as_they_are_written() -> None:
     ]
 
 
-def test_calls_as_they_are_written_by_a_stream_that_tells_no_deltas() -> None:
-    """The arguments are sent with the call."""
-    events = told(*START, *written(call(1)), *written(call(2)), *ending("finished", "stop", 1, 2))
-
-    assert [("call_1", "weather", ARGUMENTS), ("call_2", "weather", ARGUMENTS)] == read(events, call_deltas=True).calls
-    assert read(events) == read(events, call_deltas=True)
-
-
 @pytest.mark.parametrize(
     "events",
     [
@@ -138,11 +130,6 @@ def test_calls_that_a_client_must_not_run(events: list[UIEvent]) -> None:
     message = read(told(*START, Text("So."), *events))
 
     assert Message("So.", "", [], "stop", None, None) == message
-
-
-def test_calls_of_earlier_steps_are_no_business_of_the_clients() -> None:
-    """The steps become one message, with a blank line between their texts."""
-    assert Message("Let me look.\n\nIt is mild.", "", [], "stop", None, None) == read(RUNS["two steps"])
 
 
 @pytest.mark.parametrize(
@@ -294,22 +281,6 @@ def test_cuts_of_the_text_change_nothing(items: list[str | int], places: list[in
     pieces = [each for item in items for each in (cut(item, places) if isinstance(item, str) else [item])]
 
     assert read(in_text(*items)) == read(in_text(*pieces))
-
-
-@pytest.mark.anyio
-async def test_from_a_provider_to_a_client() -> None:
-    """Calls in text become native calls, and tools that run here stay hidden."""
-
-    def get_weather(city: str) -> str:
-        """Return the weather."""
-        return "mild"
-
-    body = 'Let me look.\n\n~~~tool_call\n{"toolName": "get_weather", "arguments": {"city": "Bern"}}\n~~~\n'
-    for tools, calls in ((None, [("get_weather", ARGUMENTS)]), ([get_weather], [])):
-        async with ToolStream(sources.text([body]), tools=tools) as stream:
-            message = read([event async for event in stream])
-        assert calls == [(name, arguments) for _, name, arguments in message.calls]
-        assert ("Let me look.", "tool_calls" if calls else "stop") == (message.content, message.finish)
 
 
 def test_a_call_with_no_name_before_it_is_complete() -> None:
