@@ -1,7 +1,7 @@
 """The event log in the memory of one process.
 
-A run is a list of events, and a reader is an index into it. The log does not know its readers. A reader that has read
-everything waits for an event, which the next `append` sets for all of them.
+A run is a list of events, and a reader is an index into it. The log does not know its readers. Readers that have read
+everything wait, and the next `append` wakes all of them.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ class _RunEvents:
         self.dropped = first_seq - 1  # the seq of the last event before it
         self.last = 0  # the seq of the last event
         self.ended = False
-        self._changed: anyio.Event | None = None  # while a reader waits
+        self._changed = anyio.Semaphore(0, fast_acquire=True)  # released once for each reader that waits
+        self._has_waiting = False
 
     def append(self, event: UIEvent) -> None:
         self.events.append(event)
@@ -161,14 +162,14 @@ class _RunEvents:
 
     async def wait(self) -> None:
         """Wait until an event is added or a reader is closed."""
-        if self._changed is None:
-            self._changed = anyio.Event()
-        await self._changed.wait()
+        self._has_waiting = True
+        await self._changed.acquire()
 
     def wake(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+        if self._has_waiting:
+            self._has_waiting = False
+            for _ in range(self._changed.statistics().tasks_waiting):
+                self._changed.release()
 
 
 class MemoryReader:

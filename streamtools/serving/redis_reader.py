@@ -41,7 +41,8 @@ class Feed:
         self.error: Exception | None = None
         self._events: deque[tuple[int, UIEvent]] = deque()
         self._size = 0
-        self._changed: anyio.Event | None = None  # while a reader waits
+        self._changed = anyio.Semaphore(0, fast_acquire=True)  # released once for each reader that waits
+        self._has_waiting = False
 
     def add(self, events: list[tuple[int, UIEvent]], written_by: int) -> None:
         """Add the next events; `written_by` is the owner of the last one."""
@@ -81,14 +82,14 @@ class Feed:
 
     async def wait(self) -> None:
         """Wait until the feed changes."""
-        if self._changed is None:
-            self._changed = anyio.Event()
-        await self._changed.wait()
+        self._has_waiting = True
+        await self._changed.acquire()
 
     def wake(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+        if self._has_waiting:
+            self._has_waiting = False
+            for _ in range(self._changed.statistics().tasks_waiting):
+                self._changed.release()
 
     def fail(self, error: Exception) -> None:
         """Make all readers raise `error`."""

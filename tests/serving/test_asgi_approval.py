@@ -13,7 +13,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 
-from streamtools import ApprovalOptions, RunnerOptions, ToolContext, ToolRegistry, chat
+from streamtools import ApprovalOptions, RunnerOptions, ToolContext, chat
 from streamtools.calls import ToolCall
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.events import UIEvent
@@ -111,36 +111,6 @@ async def test_a_denied_call_does_not_run(kind: str) -> None:
     assert "was denied: too much" in told["content"]
 
 
-async def test_nobody_decides() -> None:
-    """The call is denied after its timeout, and a later decision is refused. The connection stays open."""
-    async with counter(PAY, "Pity.", decision_timeout=0.01) as (counted, server), visiting(server) as client:
-        await ask(client)
-        frames = await hear(client)
-        for approved in (True, False):
-            await decide(client, "n0", approved=approved)
-            (answer,) = await hear(client, "error")
-            assert ("decision_refused", "n0") == (answer["error"]["code"], answer["error"]["call_id"])
-        assert "approval-requested" == (await ask(client))["type"]
-    assert ["tool_denied"] == [each["code"] for each in of(frames, "error")]
-    assert [] == counted.bank.paid
-
-
-async def test_another_call_was_shown() -> None:
-    """The approval is refused, nothing runs, and the question stays open."""
-    async with counter(PAY, "Done.") as (counted, server), visiting(server) as client:
-        event = await ask(client)
-        changed = ToolCall(id="n0", name="pay", arguments={**ANN, "amount": 1}, dialect="native")
-        for wrong in (changed.digest, ""):
-            await decide(client, "n0", approved=True, digest=wrong)
-            (answer,) = await hear(client, "error")
-            assert ("decision_refused", "n0") == (answer["error"]["code"], answer["error"]["call_id"])
-            assert "its arguments differ" in answer["error"]["message"]
-        assert [] == counted.bank.paid
-        await decide(client, "n0", approved=True, digest=event["digest"])
-        await hear(client)
-    assert [("Ann", 5)] == counted.bank.paid
-
-
 async def test_approved_twice() -> None:
     """The tool runs once, and every other approval is refused."""
     async with counter(PAY, "Done.") as (counted, server), visiting(server) as client:
@@ -217,23 +187,6 @@ async def test_a_result_is_no_approval() -> None:
         await decide(client, "n0", approved=False)
         assert "tool_denied" == of(await hear(client), "error")[0]["code"]
     assert ("unknown_call", []) == (refused["error"]["code"], counted.bank.paid)
-
-
-async def test_both_kinds_of_tools_of_the_browser() -> None:
-    """One tool is declared and never runs here; the other runs here and asks the browser."""
-
-    async def look(context: ToolContext[Session]) -> Any:
-        return await context.state.tool_result(context.call_id)
-
-    both = calls(("sign", {"text": "Dear Ann"}), ("look", {}))
-    async with counter(both, "Done.") as (counted, server), visiting(server) as client:
-        counted.tools = ToolRegistry(counted.bank.tools.find("sign"), look)
-        await say(client, {})
-        frames = [frame for _ in range(2) for frame in await hear(client, "executing")]
-        for result, at in ((True, "n1"), ({"page": 1}, "n0")):
-            await say(client, {"tool_result": {"call_id": at, "result": result}})
-        frames += await hear(client)
-    assert {"n0": {"page": 1}, "n1": True} == {each["call"]["id"]: each["result"] for each in of(frames, "executed")}
 
 
 async def test_events_that_are_no_longer_a_stream() -> None:

@@ -17,7 +17,7 @@ from starlette.background import BackgroundTask
 from starlette.requests import HTTPConnection
 
 from streamtools import ToolStream, outputs, sources
-from streamtools.errors import ClosedError, RunNotFound
+from streamtools.errors import RunNotFound
 from streamtools.events import Done, ProviderCompleted, Start, Text, TextDelta, UIEvent
 from streamtools.outputs import asgi
 from streamtools.runs import Runs
@@ -138,17 +138,6 @@ async def test_own_headers_replace() -> None:
 
     assert "no-store" == response.headers["cache-control"]
     assert 1 == len(response.headers.getlist("cache-control"))
-
-
-async def test_first_bytes_come_at_once() -> None:
-    """Headers and the first bytes are sent before the provider answers."""
-    events, source = stream(hold=True)
-    exchange = Exchange()
-    async with answering(event_stream_response(events), exchange):
-        await exchange.has_sent(3)
-        assert ["start"] == [frame["type"] for frame in read_frames(exchange.chunks)]
-        exchange.gone.set()
-    assert 1 == source.closed
 
 
 @pytest.mark.parametrize(
@@ -272,17 +261,6 @@ async def test_what_closes_is_shielded_and_bounded(monkeypatch: pytest.MonkeyPat
     assert ["left", "closed"] == steps
 
 
-async def test_a_server_that_cancels() -> None:
-    """The source is closed, as when uvicorn cancels a request."""
-    events, source = stream(*texts("a"), hold=True)
-    exchange = Exchange(silent=True)
-    async with anyio.create_task_group() as group:
-        group.start_soon(event_stream_response(events), exchange.scope, exchange.receive, exchange.send)
-        await exchange.has_sent(4)
-        group.cancel_scope.cancel()
-    assert (1, "cancelled") == (source.closed, events.result.reason)
-
-
 async def test_a_response_that_is_cancelled_before_it_begins() -> None:
     """Its stream is closed, entered or not."""
     events, source = stream(*texts("a"))
@@ -336,21 +314,6 @@ async def test_a_client_that_takes_nothing(stuck: int) -> None:
     exchange = Exchange(stuck=stuck, silent=True)
     await answer(event_stream_response(events, send_timeout=0.01), exchange)
     assert (stuck, 1) == (len(exchange.sent), source.closed)
-
-
-async def test_a_client_that_does_not_take_the_end() -> None:
-    """A client that stops reading at the last chunk counts as gone after `send_timeout`."""
-    events, source = stream(*texts("a"), [STOP])
-    exchange = Exchange(silent=True)
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        if message.get("more_body") is False:
-            await anyio.sleep_forever()
-        await exchange.send(message)
-
-    with anyio.fail_after(5):
-        await event_stream_response(events, send_timeout=0.01)(exchange.scope, exchange.receive, send)
-    assert (False, 1) == (exchange.ended, source.closed)
 
 
 async def test_a_client_that_takes_no_comment() -> None:
@@ -438,16 +401,6 @@ async def test_a_stream_that_raises_before_the_first_byte() -> None:
     assert ([], ["no such chat"]) == (exchange.sent, [str(error) for error in raised])
 
 
-async def test_a_stream_is_answered_with_once() -> None:
-    """A second response for the same stream raises before it sends anything."""
-    events, _ = stream(*texts("a"), [STOP])
-    await answer(event_stream_response(events), Exchange())
-    exchange, raised = Exchange(), list[Exception]()
-    async with answering(event_stream_response(events), exchange, raised):
-        pass
-    assert ([], [ClosedError]) == (exchange.sent, [type(error) for error in raised])
-
-
 async def test_a_stream_that_raises_in_the_middle() -> None:
     """The encoder ends the body as interrupted, and the server gets the exception."""
 
@@ -465,17 +418,6 @@ async def test_a_stream_that_raises_in_the_middle() -> None:
     assert [LookupError] == [type(error) for error in raised]
     assert exchange.ended
     assert [encoder.close(), b""] == exchange.chunks[-2:]
-
-
-async def test_what_a_source_raises_is_told_and_raised() -> None:
-    """A `ToolStream` reports an event, then raises."""
-    events, _ = stream(*texts("a"), LookupError("gone"))
-    exchange, raised = Exchange(), list[Exception]()
-    async with answering(event_stream_response(events), exchange, raised):
-        pass
-    assert [LookupError] == [type(error) for error in raised]
-    assert exchange.ended
-    assert "failed" == read_frames(exchange.chunks)[-1]["reason"]
 
 
 async def test_what_raises_when_it_is_left() -> None:
@@ -503,19 +445,6 @@ async def test_background_tasks() -> None:
 
     await answer(event_stream_response(events, background=BackgroundTask(note)), Exchange())
     assert ["closed 1"] == done
-
-
-async def test_shutdown_ends_a_stream() -> None:
-    """The stream reports `cancelled`, and the body ends."""
-    shutdown = asgi.Shutdown()
-    events, source = stream(*texts("a"), hold=True)
-    exchange = Exchange()
-    async with answering(event_stream_response(events, shutdown=shutdown), exchange):
-        await exchange.has_sent(4)
-        shutdown.begin()
-    assert shutdown.begun
-    assert "cancelled" == read_frames(exchange.chunks)[-1]["reason"]
-    assert (True, 1) == (exchange.ended, source.closed)
 
 
 @pytest.mark.parametrize("said", [0, 1, 2])
@@ -586,22 +515,6 @@ async def test_a_run_and_a_client_that_goes(on_disconnect: Any, reason: str) -> 
     assert (reason, 1) == (result.reason, source.closed)
 
 
-async def test_a_run_is_read_by_many_and_from_anywhere() -> None:
-    """Each reader gets the events after its position; without a position, all events."""
-    events, _ = stream(*texts("a", "b"), [STOP])
-    async with Runs() as runs:
-        run = await runs.start(events, owner="ann")
-        for options, first in [({}, 1), ({"after": 3}, 4), ({"after": 3, "format": "ai_sdk"}, None)]:
-            exchange = Exchange()
-            await answer(event_stream_response(run, **options), exchange)  # type: ignore[arg-type]
-            frames = read_frames(
-                exchange.chunks[1:-1] if first else [chunk for chunk in exchange.chunks if b"[DONE]" not in chunk]
-            )
-            assert first == frames[0].get("seq")
-            assert exchange.ended
-        assert "start" == frames[0]["type"]
-
-
 @pytest.mark.parametrize("format", ["native", "ai_sdk", "openai"])
 async def test_a_run_that_is_forgotten_before_it_is_read(format: Any) -> None:
     """The body ends without `done`, and a new request gets 404. The server logs no error."""
@@ -617,24 +530,6 @@ async def test_a_run_that_is_forgotten_before_it_is_read(format: Any) -> None:
     assert 200 == exchange.sent[0]["status"]
     assert exchange.ended
     assert outputs.make_encoder(format).close() == b"".join(exchange.chunks).replace(b": keep-alive\n\n", b"")
-
-
-async def test_shutdown_stops_a_run() -> None:
-    """It stops for all of its readers."""
-    shutdown = asgi.Shutdown()
-    events, source = stream(*texts("a"), hold=True)
-    async with Runs() as runs:
-        run = await runs.start(events, owner="ann")
-        told, other = Exchange(), Exchange()
-        async with (
-            answering(event_stream_response(run, shutdown=shutdown), told),
-            answering(event_stream_response(run), other),
-        ):
-            await told.has_sent(4)
-            await other.has_sent(4)
-            shutdown.begin()
-    assert ["cancelled"] * 2 == [read_frames(each.chunks)[-1]["reason"] for each in (told, other)]
-    assert 1 == source.closed
 
 
 # What is asked for.

@@ -10,14 +10,13 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 import httpx
 import pytest
-from fastapi import Depends, FastAPI
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
@@ -242,26 +241,6 @@ async def asking_with(client: httpx.AsyncClient, url: str) -> AsyncIterator[Tool
     """Return the stream of a provider's answer."""
     async with client.stream("POST", url) as response, ToolStream(sources.openai(response)) as events:
         yield events
-
-
-async def test_a_dependency_lives_as_long_as_the_response() -> None:
-    """A client from a FastAPI dependency stays open during the answer, and is closed after it."""
-    page = FastAPI()
-    page.state.clients = []
-    async with Loopback([chunk("a"), END]) as provider:
-
-        @page.post("/")
-        async def answer(client: Annotated[httpx.AsyncClient, Depends(provider_client)]) -> Response:
-            return event_stream_response(asking_with(client, provider.url))
-
-        @page.get("/thread")
-        def answer_in_a_thread() -> Response:
-            return event_stream_response(asking(provider.url))
-
-        async with Served(page) as server, httpx.AsyncClient(trust_env=False) as client:
-            for response in (await client.post(server.url), await client.get(server.url + "/thread")):
-                assert "done" == read_frames(response.content)[-1]["type"]
-    assert [True] == [each.is_closed for each in page.state.clients]
 
 
 async def test_a_client_that_is_gone_abruptly_is_no_noise(caplog: pytest.LogCaptureFixture) -> None:

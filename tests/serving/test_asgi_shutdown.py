@@ -145,16 +145,6 @@ async def test_a_handler_that_came_later_stays() -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-async def test_a_signal_that_was_ignored() -> None:
-    """It begins the shutdown, and is ignored otherwise."""
-    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    try:
-        async with shutdown_signal([signal.SIGUSR1]) as shutdown:
-            await raised(signal.SIGUSR1, shutdown)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
 async def test_a_signal_that_nobody_handled() -> None:
     """Its default action follows: here, nothing."""
     assert signal.SIG_DFL is signal.getsignal(signal.SIGURG)

@@ -125,38 +125,6 @@ async def test_a_client_that_goes() -> None:
     assert (1, "cancelled") == (source.closed, events.result.reason)
 
 
-async def test_a_client_that_is_cut_off_while_much_is_sent() -> None:
-    """Nothing more is sent, and the stream is left."""
-    events, source = stream(*texts(*"a" * 100_000), hold=True)
-    over = anyio.Event()
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await send_events(websocket, events)
-        over.set()
-
-    async with talking(endpoint) as client:
-        await hear(client, "text")
-        client.transport.abort()
-        await over.wait()
-    assert 1 == source.closed
-    assert source.read < 100_000
-
-
-async def test_a_client_that_takes_nothing() -> None:
-    """It counts as gone after the timeout."""
-    events, source = stream(*texts(*["a" * 10_000] * 10_000), hold=True)
-    over = anyio.Event()
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await send_events(websocket, events, send_timeout=0.05)
-        over.set()
-
-    async with talking(endpoint, max_queue=1) as client:
-        await over.wait()
-        client.transport.abort()
-    assert 1 == source.closed
-
-
 async def test_a_stream_that_raises() -> None:
     """The close code is 1011, and the server gets the exception."""
     events, _ = stream(*texts("a"), LookupError("gone"))
@@ -463,30 +431,6 @@ async def test_shutdown_of_a_conversation(busy: bool) -> None:
     assert 1001 == client.close_code
 
 
-async def test_a_client_that_goes_in_a_conversation() -> None:
-    """The stream stops, and so does the tool that waits for the client."""
-    over, stopped = anyio.Event(), anyio.Event()
-
-    async def wait() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            stopped.set()
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await serve_websocket(
-            websocket, lambda message, session: stream(*texts('###:{"name":"wait"}'), STOP, tools=[wait])[0]
-        )
-        over.set()
-
-    async with talking(endpoint) as client:
-        await say(client, {})
-        await hear(client, "executing")
-        client.transport.abort()
-        await over.wait()
-    assert stopped.is_set()
-
-
 # Runs.
 
 
@@ -554,18 +498,6 @@ async def test_what_there_is_no_run_to_resume_of() -> None:
         for frame in ({"resume": 0, "run_id": "r"}, {"resume": 0}):
             await say(client, frame)
             assert [{"error": expected}] == await hear(client, "error")
-
-
-async def test_a_run_is_cancelled() -> None:
-    """It ends for all of its readers."""
-    async with running(*texts("a"), hold=True) as (server, source), visiting(server) as one, visiting(server) as other:
-        await say(one, {})
-        start = await hear(one, "text")
-        await say(other, {"resume": 0, "run_id": start[0]["run_id"]})
-        await hear(other, "text")
-        await say(other, {"cancel": True})
-        assert ["cancelled"] * 2 == [(await hear(each))[-1]["reason"] for each in (one, other)]
-    assert 1 == source.closed
 
 
 async def test_a_tool_of_a_run_is_answered_over_the_next_connection() -> None:

@@ -49,14 +49,6 @@ def ids(events: Sequence[UIEvent]) -> list[int | str]:
     return [f"{event.code} {event.seq}" if isinstance(event, Warning) else event.seq for event in events]
 
 
-async def test_what_was_said_is_read_from_any_position() -> None:
-    """A reader gets the events after the position."""
-    log = MemoryEventLog()
-    events = await write(log, "a", 1, 4, done=True)
-    for after in range(6):
-        assert events[after:] == await read(log.read("a", after))
-
-
 class Table:
     """A minimal log: one row for each key and seq. It never waits."""
 
@@ -220,21 +212,6 @@ async def test_an_event_whose_bytes_cannot_be_counted() -> None:
     assert reader.take() is None
 
 
-async def test_a_reader_that_is_too_slow() -> None:
-    """It gets one warning for dropped events, then the events that are kept."""
-    log = MemoryEventLog(max_events=8)
-    await write(log, "a", 1, 4)
-    reader = log.read("a")
-    assert [1, 2] == ids([await anext(reader), await anext(reader)])
-    await write(log, "a", 5, 20)
-    first = await anext(reader)
-    await write(log, "a", 21, 40, done=True)
-
-    assert ["resync 12"] == ids([first])
-    assert ["resync 34", 35, 36, 37, 38, 39, 40, 41] == ids(await read(reader))
-    assert [39, 40, 41] == ids(await read(log.read("a", 38)))
-
-
 @pytest.mark.parametrize("position", [-1, 7, 10**18])
 async def test_a_position_that_there_never_was(position: int) -> None:
     """A warning precedes all events."""
@@ -251,16 +228,6 @@ async def test_a_log_that_begins_in_mid_run() -> None:
 
     assert ["resync 3", 4, 5, 6] == ids(await read(log.read("a")))
     assert [4, 5, 6] == ids(await read(log.read("a", 3)))
-
-
-async def test_a_position_that_there_will_be() -> None:
-    """It counts as an unknown position."""
-    log = MemoryEventLog()
-    await write(log, "a", 1, 2)
-    reader = log.read("a", 3)
-    taken = [await anext(reader) for _ in range(3)]
-
-    assert ["resync 0", 1, 2] == ids(taken)
 
 
 async def test_a_run_that_is_not_there() -> None:
@@ -331,25 +298,6 @@ async def test_a_run_is_forgotten_on_demand() -> None:
     assert 1 == len(log)
     log.forget("a")
     assert 0 == len(log)
-
-
-async def test_a_read_that_is_cancelled_takes_nothing() -> None:
-    """The next read gets the event."""
-    log = MemoryEventLog()
-    await write(log, "a", 1, 1)
-    reader = log.read("a")
-    taken = [await anext(reader)]
-    for seq in range(2, 12):
-        with anyio.move_on_after(0):
-            taken.append(await anext(reader))
-        await write(log, "a", seq, seq)
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await anyio.lowlevel.checkpoint()
-            taken.append(await anext(reader))
-        taken.append(await anext(reader))
-
-    assert list(range(1, 12)) == ids(taken)
 
 
 async def test_a_reader_that_is_closed() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -11,13 +10,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from streamtools import ToolStream, chat, replay
-from streamtools.conversation import ScriptedModel
-from streamtools.errors import Code
-from streamtools.events import Done, ProviderCompleted, Start, StepStart, Text, UIEvent, Warning
+from streamtools import ToolStream, replay
+from streamtools.events import Done, ProviderCompleted, Start, StepStart, Text, UIEvent
 from streamtools.outputs import validate
 from streamtools.recording import shipped
-from streamtools.runs import Attachment, MemoryEventLog, Run, Runs
+from streamtools.runs import Run, Runs
 from tests.support.stories import Script, WaitingTool, story, texts
 
 pytestmark = pytest.mark.anyio
@@ -92,38 +89,6 @@ async def test_a_run_says_what_its_stream_says(name: str) -> None:
     assert result.reason == events[-1].reason if isinstance(events[-1], Done) else False
     assert isinstance(events[0], Start)
     assert run.id == events[0].run_id
-
-
-async def test_a_chat_is_run() -> None:
-    """It does not depend on the connection that started it."""
-    model = ScriptedModel(['###:{"name":"now"}', "It is now."])
-    async with Runs() as runs:
-        run = await runs.start(chat(model, [{"role": "user", "content": "When?"}], tools=[now]), owner="ann")
-        events = await read(run.attach())
-
-    assert ["executed c: now", "text 'It is now.'"] == [
-        re.sub(r"call_[\w-]+", "c", line) for line in story(events) if "executed" in line or "It is" in line
-    ]
-    assert "finished" == run.result.reason
-
-
-async def test_two_readers() -> None:
-    """Each gets all events after its position."""
-    gate = anyio.Event()
-    source = Script(texts("a", "b"), gate, [*texts("c"), STOP])
-    early, late = list[UIEvent](), list[UIEvent]()
-    async with Runs() as runs, anyio.create_task_group() as group:
-        run = await runs.start(ToolStream(source), owner="ann")
-        group.start_soon(read, run.attach(), early)
-        await anyio.wait_all_tasks_blocked()
-        assert ["start", "step 1", "text 'a'", "text 'b'"] == story(early)
-        group.start_soon(read, run.attach(3), late)
-        await anyio.wait_all_tasks_blocked()
-        assert ["text 'b'"] == story(late)
-        gate.set()
-
-    assert ["text 'c'", "step 1 ends: stop", "done finished: stop (None)"] == story(early)[4:]
-    assert early[3:] == late
 
 
 async def test_detach_leaves_the_run_alone() -> None:
@@ -260,15 +225,6 @@ async def test_those_who_read_the_past_let_others_have_their_turn() -> None:
         assert whole == await read(events, taken)
 
 
-async def test_stopping_a_run_that_has_ended() -> None:
-    """It does not change."""
-    async with Runs() as runs:
-        run = await runs.start(ToolStream(Script([*texts("a"), STOP])), owner="ann")
-        await run.wait()
-        await run.stop()
-        assert "finished" == run.result.reason
-
-
 async def test_a_tool_may_stop_its_own_run() -> None:
     """The tool is cancelled with the run."""
     found = list[Run]()
@@ -293,16 +249,6 @@ async def test_whoever_is_cancelled_while_he_stops_a_run() -> None:
         assert "cancelled" == (await run.wait()).reason
 
 
-async def test_whoever_is_cancelled_while_he_waits_for_a_run() -> None:
-    """The run continues."""
-    async with Runs() as runs:
-        run = await runs.start(held("a"), owner="ann")
-        with anyio.move_on_after(0):
-            await run.wait()
-        await anyio.wait_all_tasks_blocked()
-        assert not run.ended
-
-
 async def test_a_read_that_is_cancelled_takes_nothing() -> None:
     """The next read gets the event, and no event is repeated."""
     gates = [anyio.Event() for _ in range(5)]
@@ -321,25 +267,6 @@ async def test_a_read_that_is_cancelled_takes_nothing() -> None:
 
     assert list(range(1, len(taken) + 1)) == [event.seq for event in taken]
     assert "abcde" == "".join(event.text for event in taken if isinstance(event, Text))
-
-
-async def test_expired_positions() -> None:
-    """One warning with the seq of the last dropped event precedes the events that are kept."""
-    async with Runs(MemoryEventLog(max_events=4)) as runs:
-        run = await runs.start(ToolStream(Script([*texts(*"abcdef"), STOP])), owner="ann")
-        await run.wait()
-        for after in range(6):
-            events = await read(run.attach(after))
-            assert isinstance(events[0], Warning)
-            assert (Code.RESYNC, 6) == (events[0].code, events[0].seq)
-            assert [7, 8, 9, 10] == [event.seq for event in events[1:]]
-        for after in range(6, 11):
-            assert list(range(after + 1, 11)) == [event.seq for event in await read(run.attach(after))]
-        for after in (-1, 11):
-            assert [6, 7, 8, 9, 10] == [event.seq for event in await read(run.attach(after))]
-        wrong: Any = "7"
-        with pytest.raises(TypeError, match="`after` must be the seq"):
-            run.attach(wrong)
 
 
 async def test_runs_that_are_abandoned_are_stopped_if_asked() -> None:
@@ -389,14 +316,3 @@ async def test_a_reader_who_comes_back_in_time() -> None:
                 await anext(events)
         await anyio.wait_all_tasks_blocked()
         assert not run.ended
-
-
-async def test_an_attachment_is_an_iterator() -> None:
-    """It has the public type, and another attachment continues from its position."""
-    async with Runs() as runs:
-        run = await runs.start(ToolStream(Script([*texts("a"), STOP])), owner="ann")
-        events: Attachment = run.attach()
-        assert events is aiter(events)
-        assert 0 == events.position
-        await anext(events)
-        assert 1 == events.position

@@ -11,7 +11,6 @@ from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code, DecisionRefused
 from streamtools.recording import shipped
 from streamtools.runs import Runs
-from streamtools.tools import Answer, Deny
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 
 pytestmark = pytest.mark.anyio
@@ -53,19 +52,6 @@ async def test_a_run_passes_decisions_on() -> None:
     run = await held(bank, decide)
     assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in run.result.outcomes]
     assert [("Ann", 5)] == bank.paid
-
-
-async def test_a_decision_that_was_made_elsewhere() -> None:
-    """Any decision can be passed on unchanged."""
-    bank = Bank()
-
-    async def decide(run: Any) -> None:
-        await run.decide("n0", Deny("no"))
-        await run.decide("n1", Answer({"page": 1}))
-
-    run = await held(bank, decide)
-    assert [Code.TOOL_DENIED, None] == [each.error for each in run.result.outcomes]
-    assert [] == bank.paid
 
 
 async def test_a_run_passes_refusals_on() -> None:

@@ -10,16 +10,14 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-import httpx
 import pytest
 import structlog.testing
 
-from streamtools import ToolStream, replay, sources
+from streamtools import ToolStream, replay
 from streamtools.errors import ClosedError, RecordingError
 from streamtools.events import Done, Error, ProviderCompleted, Start, Text, UIEvent
 from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.serving.test_runs import WAIT, held, read
-from tests.support.loopback import Loopback
 from tests.support.stories import Script, WaitingTool, story, texts
 
 pytestmark = pytest.mark.anyio
@@ -91,45 +89,6 @@ async def test_a_fault_of_ones_own_is_found(in_group: bool) -> None:
     assert "error" == entry["log_level"]
 
 
-async def test_a_stream_that_ends_too_early() -> None:
-    """Readers get an error, and the server logs none."""
-    async with Runs() as runs:
-        run = await runs.start(giving(Start("r")), owner="ann")
-        (told,) = [each.message for each in await read(run.attach()) if isinstance(each, Error)]
-    assert "the stream ended before it was complete" == told
-
-
-async def test_done_comes_before_the_block_behind_the_yield() -> None:
-    """The state that this code sets is there after the run has ended."""
-    kept: list[str] = []
-    may_keep = anyio.Event()
-
-    @asynccontextmanager
-    async def answer() -> AsyncIterator[ToolStream]:
-        async with ToolStream(Script([*texts("a"), STOP])) as events:
-            yield events
-        await may_keep.wait()
-        kept.append("the history")
-
-    async with Runs() as runs:
-        run = await runs.start(answer(), owner="ann")
-        assert isinstance((await read(run.attach()))[-1], Done)
-        assert ([], False) == (kept, run.ended)
-        may_keep.set()
-        await run.wait()
-        assert (["the history"], True) == (kept, run.ended)
-
-
-async def test_a_stream_that_was_entered_already() -> None:
-    """It cannot run, and stays with its owner."""
-    async with Runs() as runs, held("a") as events:
-        run = await runs.start(events, owner="ann")
-        with pytest.raises(ClosedError):
-            await run.wait()
-        assert BROKEN == story(await read(run.attach()))
-        assert isinstance(await anext(events), Start)
-
-
 async def test_a_source_that_raises() -> None:
     """Readers get the events of the `ToolStream`, and each `wait` raises the exception."""
     async with Runs() as runs:
@@ -158,19 +117,6 @@ async def test_a_fault_that_comes_with_the_leaving() -> None:
         assert "done finished: stop (None)" == story(await read(run.attach()))[-1]
         with pytest.raises(OSError, match="not saved"):
             await run.wait()
-
-
-@pytest.mark.parametrize("error", [ValueError("a"), ExceptionGroup("both", [ValueError("a"), KeyError("b")])])
-async def test_what_a_run_raises_ends_nothing_else(error: BaseException) -> None:
-    """Other runs continue."""
-    async with Runs() as runs:
-        other = await runs.start(held("a"), owner="ann")
-        run = await runs.start(giving(error=error), owner="ann")
-        assert BROKEN == story(await read(run.attach()))
-        with pytest.raises(type(error)):
-            await run.wait()
-        await anyio.wait_all_tasks_blocked()
-        assert not other.ended
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -277,30 +223,6 @@ async def test_what_is_no_stream(wrong: Any) -> None:
     async with Runs() as runs:
         with pytest.raises(TypeError, match="context manager"):
             await runs.start(wrong, owner="ann")
-
-
-async def test_a_response_that_the_run_owns() -> None:
-    """The run enters and leaves a response and its stream. Stopping it closes the connection."""
-    body = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
-
-    async with Loopback([body], hold=True) as server, httpx.AsyncClient() as client:
-
-        @asynccontextmanager
-        async def answer() -> AsyncIterator[ToolStream]:
-            async with client.stream("POST", server.url) as response, ToolStream(sources.openai(response)) as events:
-                yield events
-
-        async with Runs() as runs:
-            run = await runs.start(answer(), owner="ann")
-            async with run.attach() as events:
-                while not isinstance(await anext(events), Text):
-                    pass
-            await run.stop()
-            await server.disconnected.wait()
-        assert ("Hi", "cancelled") == (run.result.text, run.result.reason)
-        told = await read(run.attach())
-        assert isinstance(told[0], Start)
-        assert run.id == told[0].run_id
 
 
 async def test_stop_while_the_stream_is_being_entered() -> None:

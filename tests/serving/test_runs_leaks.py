@@ -17,12 +17,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from streamtools import ToolStream, replay
+from streamtools import replay
 from streamtools.events import Text
 from streamtools.recording import shipped
-from streamtools.runs import MemoryEventLog, Runs
+from streamtools.runs import Runs
 from tests.serving.test_runs import held, read
-from tests.support.stories import Script, texts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deep]
 
@@ -119,13 +118,3 @@ async def test_hundreds_of_runs_with_files() -> None:
         for number in range(30, 300):
             await one(number)
         assert_flat(before, count())
-
-
-@pytest.mark.usefixtures("traced")
-async def test_a_long_run() -> None:
-    """The log keeps its limit, and the result has the text once."""
-    async with Runs(MemoryEventLog(max_events=100)) as runs:
-        before = count()
-        run = await runs.start(ToolStream(Script(*(texts(*"abcdefgh") for _ in range(2000)))), owner="ann")
-        await run.wait()
-        assert count().bytes <= before.bytes + 16_000 + BYTES

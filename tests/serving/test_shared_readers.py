@@ -5,8 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from streamtools import ToolStream, outputs
-from streamtools.events import ProviderCompleted, Start, StepStart, Text, TextDelta, UIEvent
+from streamtools import ToolStream
+from streamtools.events import ProviderCompleted, Text, TextDelta, UIEvent
 from streamtools.outputs.native_frames import NativeEncoder
 from streamtools.outputs.sse import KEEP_ALIVE
 from streamtools.runs import Runs
@@ -48,25 +48,3 @@ async def test_five_hundred_readers_cost_one_encoding(monkeypatch: pytest.Monkey
     assert 5 == len([event for event in events if isinstance(event, Text)])
     whole = KEEP_ALIVE + b"".join(map(NativeEncoder().encode, events))
     assert {whole} == {b"".join(each.chunks) for each in exchanges}
-
-
-async def test_whoever_comes_back_gets_the_rest() -> None:
-    """From each event on, while others read: the bytes behind it that they have got."""
-    hold = anyio.Event()
-    source = Script(*([TextDelta(f"{number} ")] for number in range(20)), hold, [TextDelta("end")], [STOP])
-    first, *others = [Exchange() for _ in range(23)]
-    async with Runs() as runs:
-        run = await runs.start(ToolStream(source, run_id="r"), owner="u")
-        await anyio.wait_all_tasks_blocked()
-        async with anyio.create_task_group() as group:
-            for after, each in enumerate([first, *others]):
-                response = event_stream_response(run, after=after)
-                group.start_soon(response, each.scope, each.receive, each.send)
-            await anyio.wait_all_tasks_blocked()
-            hold.set()
-        events = [event async for event in run.attach()]
-
-    assert [Start, StepStart] == [type(event) for event in events[:2]]
-    frames = [outputs.native().encode(event) for event in events]
-    for after, each in enumerate([first, *others]):
-        assert KEEP_ALIVE + b"".join(frames[after:]) == b"".join(each.chunks)
