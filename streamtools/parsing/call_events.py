@@ -55,10 +55,6 @@ class CallDraft(msgspec.Struct, eq=False):
 class CallEvents:
     """The events of the current `feed`, and the calls and errors of the turn."""
 
-    __slots__ = (
-        "call_deltas", "calls", "count", "errors", "events", "new_id", "options", "repairs",
-    )  # fmt: skip
-
     def __init__(self, options: Options) -> None:
         self.options = options
         self.call_deltas = options.call_deltas or options.call_partials  # arguments are reported while they arrive

@@ -11,25 +11,99 @@ member `function`. So the one to three outermost levels are followed token by to
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
-from streamtools.parsing import json_tokens
-from streamtools.parsing.json_tokens import (
-    ENDS_IN_NUMBER,
-    ENDS_IN_STRING,
-    LAST_STRING,
-    LONGEST_WORD,
-    NUMERIC,
-    hop_into_string,
-    hop_out_of_string,
-    numeric,
-    rest_of_word,
-    run,
+from streamtools.parsing.reader import Reader, always, matcher, white_space
+
+# Tokens: patterns for strings, words and escapes, in text that arrives piece by piece.
+
+WORD_BEGINS = frozenset("-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+WORDS = frozenset(("true", "false", "null", "NaN", "Infinity", "-Infinity"))
+LONGEST_WORD = 16  # characters that are kept of a number or a literal; the longest literal has nine
+NUMERIC = "-+.0123456789eE"
+rest_of_word = matcher(r"[-+.0-9A-Za-z]*")
+numeric = re.compile(r"[-+.0-9eE]*").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class StringPatterns:
+    """How a string continues. The searches find nothing in text that only continues it."""
+
+    inside: Callable[[str, int], re.Match[str]]
+    """Matches text that does not end the string, and ends with no half of an escape."""
+    leaves: Callable[[str], Any]
+    """Searches text in which each escape is complete, and none is an escaped back-slash."""
+    leaves_escapes: Callable[[str], Any]
+    """Searches any text."""
+    leaves_escaped: Callable[[str], Any]
+    """Searches any text whose first character is escaped."""
+    leaves_plain: Callable[[str], Any]
+    """Searches text without escapes."""
+
+
+IN_STRING = StringPatterns(
+    matcher(r'[^"\\]*(?:\\.[^"\\]*)*'),
+    re.compile(r'"(?<!\\")|\\(?:\\|\Z)').search,
+    re.compile(r'(?![^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z)', re.DOTALL).match,
+    re.compile(r'(?!.[^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z)', re.DOTALL).match,
+    re.compile(r'["\\]').search,
 )
-from streamtools.parsing.reader import Reader, always, white_space
+IN_LINE_OF_STRING = StringPatterns(
+    matcher(r'[^"\\\n]*(?:\\[^\n][^"\\\n]*)*'),
+    re.compile(r'"(?<!\\")|\\(?:\\|\n|\Z)|\n').search,
+    re.compile(r'(?![^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match,
+    re.compile(r'(?![^\n][^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match,
+    re.compile(r'["\\\n]').search,
+)
+"""The same, but a line feed in a string is found too."""
+
+# Text deep in a value: strings, numbers and separators, but no bracket. The last group that matched says where the text
+# ends: in a number, elsewhere outside of strings, or inside the string that begins at that group. The first group is
+# the beginning of the last complete string.
+LAST_STRING, ENDS_IN_NUMBER, ENDS_IN_STRING = 1, 2, 4
+_APART = r"[-+.0-9eE \t\r\n,:]*+"
+_HOPS = rf'{_APART}(?:()"[^"\\\n]*"{_APART})*+(?:(?<=[-+.0-9eE])(\Z)|(\Z)|()"[^"\\\n]*\Z)'
+hop_out_of_string = re.compile(rf'[^"\\\n]*"{_HOPS}').match
+hop_into_string = re.compile(_HOPS).match
+
+run = matcher(r'(?:[ \t\r\n,:]++|"[^"\\\n]*"|(?:[-+.0-9eE]++|true|false|null)(?=[ \t\r\n,:}\]]))*+')
+"""Matches the same tokens, and literals, up to a bracket, or a string or word that may continue."""
+
+# Matches the part of a string's content in which each escape and each pair of surrogates is complete. The text after it
+# is the beginning of an escape or of a pair. An escape that JSON does not have counts as complete.
+whole_escapes = matcher(
+    r"(?:[^\\]|\\[^u]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}(?![0-9a-fA-F]|\Z)"
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?=[^\\]|\\[^u]|\\u[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}[^0-9a-fA-F]))*"
+)
+_replace_escapes = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL
+).sub
+
+
+def unescape(text: str) -> str:
+    """Return the text that the content of a JSON string means. An escape that JSON does not have means itself."""
+    if "\\" not in text:
+        return text
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        return _replace_escapes(_unescape_one, text)
+
+
+def _unescape_one(escape: re.Match[str]) -> str:
+    try:
+        return str(json.loads(f'"{escape[0]}"', strict=False))
+    except ValueError:
+        return escape[0]
+
+
+# Facts about calls.
 
 FIELD = "field"  # the following text is a key, or the name of the tool
 RAW = "raw"  # the following text is arguments: an object or an array
@@ -69,7 +143,7 @@ class JsonScanner:
     def __init__(self, *, depth: int, lines: bool = False) -> None:
         """Allow `depth` levels of nesting. With `lines`, return at line feeds in strings."""
         self._limit, self._lines = depth, lines
-        self._patterns = patterns = json_tokens.IN_LINE_OF_STRING if lines else json_tokens.IN_STRING
+        self._patterns = patterns = IN_LINE_OF_STRING if lines else IN_STRING
         self._inside, self._leaves = patterns.inside, patterns.leaves
         # The position in the value.
         self._stack: list[str] = []  # the open brackets
@@ -288,7 +362,7 @@ class JsonScanner:
                 if not depth:
                     state = ENDED
                     break
-            elif char in json_tokens.WORD_BEGINS:
+            elif char in WORD_BEGINS:
                 if shallow and not self.begin_value("", depth, base + at):
                     state = BROKEN
                     break
@@ -318,7 +392,7 @@ class JsonScanner:
 
     def _end_word(self, place: int) -> ScanState:
         """End the word. Returns BROKEN if neither JSON nor its usual extensions have such a token."""
-        known = self._numeric or self._word in json_tokens.WORDS
+        known = self._numeric or self._word in WORDS
         self._word, self._numeric = None, True
         if known and len(self._stack) <= self.outer:
             self.end_value(len(self._stack), place)
@@ -401,15 +475,15 @@ class JsonScanner:
             self.facts.append((PIECE, text))
         else:
             text = self._escape + text
-            whole = json_tokens.whole_escapes(text, 0).end()
+            whole = whole_escapes(text, 0).end()
             self._escape = text[whole:]
             if whole:
-                self.facts.append((PIECE, json_tokens.unescape(text[:whole])))
+                self.facts.append((PIECE, unescape(text[:whole])))
 
     def _read_field(self) -> str | None:
         """Return the key or the name that has ended, or None if it is too long."""
         text = "".join(self.kept)
-        return None if len(text) > _MAX_FIELD else json_tokens.unescape(text)
+        return None if len(text) > _MAX_FIELD else unescape(text)
 
 
 class Arguments(JsonScanner):

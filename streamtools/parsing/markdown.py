@@ -49,24 +49,6 @@ class Markdown:
     of place. In the `BODY` of a line, `search` finds nothing in text that does not change the state.
     """
 
-    __slots__ = (
-        "_column",
-        "_digits",
-        "_fence_column",
-        "_fence_run",
-        "_line_begin",
-        "_listed",
-        "_may_begin",
-        "_opening",
-        "_quoted",
-        "_run",
-        "_starts",
-        "_ticks",
-        "fence",
-        "phase",
-        "search",
-    )  # fmt: skip
-
     search: Search
 
     def __init__(self, starts: MarkerStarts) -> None:

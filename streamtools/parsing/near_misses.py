@@ -113,8 +113,6 @@ class Candidate(msgspec.Struct, eq=False):
 class NearMissCandidates:
     """The candidates of one turn, and the reports about complete ones."""
 
-    __slots__ = ("_candidates", "_end", "_found", "_reports", "left", "open")
-
     def __init__(self) -> None:
         self.begin(0)
 

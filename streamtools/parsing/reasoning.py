@@ -195,23 +195,6 @@ def _leaves(characters: set[str]) -> Callable[[str], object]:
 class ReasoningText:
     """Reads reasoning from the end of its opening tag to its closing tag."""
 
-    __slots__ = (
-        "_call_run",
-        "_closing",
-        "_declared",
-        "_keep_markup",
-        "_last",
-        "_leaves",
-        "_opened",
-        "_opening",
-        "_output",
-        "_rehearsed",
-        "_seen",
-        "_watch",
-        "leaves",
-        "pending",
-    )  # fmt: skip
-
     def __init__(
         self, closing: ReasoningEnd, output: CallEvents, declared: Declared, *, keep_markup: bool, opened: bool
     ) -> None:

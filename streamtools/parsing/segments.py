@@ -19,8 +19,6 @@ class SegmentBuffer:
     In scripts without spaces, such as Chinese and Japanese, each character is a word.
     """
 
-    __slots__ = ("_words", "pending")
-
     def __init__(self, *, words: bool) -> None:
         self._words = words
         self.pending = ""

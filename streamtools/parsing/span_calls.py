@@ -29,8 +29,6 @@ _MESSAGES = {
 class SpanCalls:
     """The calls of one span, from their first character to the events that end them."""
 
-    __slots__ = ("_dialect", "_lost_from", "_show_text", "current", "drafts", "found", "output", "stopped")
-
     def __init__(self, output: CallEvents, dialect: str | None, show_text: Callable[[str], bool]) -> None:
         """Report calls to `output`. Without a `dialect`, the span is a tool result that the model wrote itself.
 

@@ -14,13 +14,11 @@ from typing import Any, TypeAlias
 from streamtools.errors import Code
 from streamtools.json_values import Rejected
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.parsing import json_tokens
-from streamtools.parsing.json_tokens import rest_of_word
+from streamtools.parsing.json_scanner import IN_STRING, WORD_BEGINS, rest_of_word, whole_escapes
 from streamtools.parsing.reader import matcher
 
 Path: TypeAlias = list[str | int]  # shared by the additions at one place
 _MAX_WORD = 4096  # characters of a number before its digits are counted
-_WORD_BEGINS = json_tokens.WORD_BEGINS
 _LITERALS = {"true": True, "false": False, "null": None}
 _number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 _sound = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
@@ -42,26 +40,6 @@ class ValueReader:
 
     If the text cannot be JSON, `fault` says why, and the reader reads nothing more.
     """
-
-    __slots__ = (
-        "_escape",
-        "_expects",
-        "_in_string",
-        "_index",
-        "_is_key",
-        "_key",
-        "_keys",
-        "_limits",
-        "_outer",
-        "_stack",
-        "_word",
-        "ended",
-        "fault",
-        "flows",
-        "place",
-        "repaired",
-        "rest",
-    )  # fmt: skip
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.ended = False
@@ -124,7 +102,7 @@ class ValueReader:
                     if self._expects != COLON:
                         raise _invalid()
                     self._expects = VALUE
-                elif char in _WORD_BEGINS:
+                elif char in WORD_BEGINS:
                     at = self._read_word(text, at - 1, added)
                 elif char in "{[":
                     self._open(char, added)
@@ -176,12 +154,12 @@ class ValueReader:
         escape, self._escape = self._escape, ""
         rest = escape + text[at:] if escape else text
         begin = 0 if escape else at
-        inside = json_tokens.IN_STRING.inside(rest, begin).end()
+        inside = IN_STRING.inside(rest, begin).end()
         ends = inside < len(rest) and rest[inside] == '"'
         broken = not ends and inside < len(rest) - 1  # a line feed after a back-slash
         piece = rest[begin:inside] if ends or broken else rest[begin:]
         if not (ends or broken):
-            whole = json_tokens.whole_escapes(piece, 0).end()
+            whole = whole_escapes(piece, 0).end()
             piece, self._escape = piece[:whole], piece[whole:]
         if not piece.isprintable():
             self.note_controls(piece)

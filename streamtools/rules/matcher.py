@@ -32,8 +32,6 @@ Pieces: TypeAlias = "str | list[str | Match]"
 class Matcher:
     """Searches text for matches. `feed` and `close` return the text and the matches that are certain, in order."""
 
-    __slots__ = ("_automaton", "_candidates", "_origin", "_plain", "begins", "pending", "position", "state")
-
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
         self.begins = automaton.begins

@@ -52,43 +52,10 @@ def read_anthropic(text: str, **options: Any) -> list[Brief]:
     ("text", "expected"),
     {
         "nothing else": (in_wrapper(F), [f]),
-        "text around": (f"Look: {in_wrapper(F)} there", ["Look: ", f, " there"]),
-        "on lines": (
-            f"<function_calls>\n<invoke name='f'>\n{A}\n{N}\n</invoke>\n</function_calls>",
-            [call("f", a="x", n=3)],
-        ),
-        "two calls": (in_wrapper(F + G), [f, g]),
-        "the same call twice is two calls": (in_wrapper(f"{F}\n \t{F}"), [f, f]),
-        "two wrappers": (in_wrapper(F) + "\nand\n" + in_wrapper(G), [f, "\nand\n", g]),
-        "no wrapper": (f"So {F} it is", ["So ", f, " it is"]),
-        "one tag, and no quotes": (in_wrapper("<invoke name=g/>"), [g]),
-        "one tag, with a space": (in_wrapper('<invoke name="g" />'), [g]),
-        "white space and other attributes": (in_wrapper('<invoke\n name = "g" id=1 ></invoke >'), [g]),
-        "entities in a name": (in_wrapper(G.replace('"g"', '"a &quot;b&amp;&x;"')), [call('a "b&&x;')]),
-        "the first name counts": (in_wrapper('<invoke name="f" name="g"></invoke>'), [call("f")]),
-        "no text": (in_wrapper('<invoke name="f"><parameter name="a"></parameter></invoke>'), [call("f", a="")]),
         "no text, in one tag": (in_wrapper('<invoke name="f"><parameter name="a"/></invoke>'), [call("f", a="")]),
-        "a value holds tags and white space": (
-            in_wrapper(F.replace("x", "\n </invoke> <b> & </param \n")),
-            [call("f", a="\n </invoke> <b> & </param \n")],
-        ),
         "an array": (in_wrapper(F.replace('name="a">x', 'name="l">["a", "b"]')), [call("f", l=["a", "b"])]),
-        "an object": (
-            in_wrapper(F.replace('name="a">x', 'name="o">{"a": {"b": null}}')),
-            [call("f", o={"a": {"b": None}})],
-        ),
         "a word of the schema": (in_wrapper(F.replace('name="a">x', 'name="on">true')), [call("f", on=True)]),
-        "what no schema knows is text": (in_wrapper(F.replace('name="a">x', 'name="b">3')), [call("f", b="3")]),
-        "JSON": (in_wrapper('<invoke name="f">{"a": "</invoke>"}</invoke>'), [call("f", a="</invoke>")]),
-        "JSON in two calls": (
-            in_wrapper('<invoke name="f">\n{}\n</invoke><invoke name="g">{"b":1}</invoke>'),
-            [call("f"), call("g", b=1)],
-        ),
-        "no end of the wrapper": (f"<function_calls>{F}", [f, UNCLOSED]),
-        "half an end of the wrapper": (f"<function_calls>{F}\n</func", [f, UNCLOSED]),
         "no end of the call in a wrapper": (in_wrapper(f'<invoke name="f">{A}') + " so", [f, UNCLOSED, " so"]),
-        "no end of the call before another": (in_wrapper(f'<invoke name="f">{A}{G}'), [f, UNCLOSED, g]),
-        "no end of the call before another, no wrapper": (f'<invoke name="f">{A}{G}', [f, UNCLOSED, g]),
         "the JSON alone": ('<function_calls><invoke name="f">{"a":"x"}', [f, UNCLOSED, UNCLOSED]),
         "half an end of a call in JSON": ('<invoke name="f">{"a":"x"}</inv', [f, UNCLOSED]),
     },
@@ -101,16 +68,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
 @together(
     ("text", "expected"),
     {
-        "text between two calls": (in_wrapper(f"{F} well {G}"), [f, BROKEN, g]),
-        "a closing tag too many": (in_wrapper(f"{F}</invoke>{G}"), [f, BROKEN, g]),
-        "an argument outside": (in_wrapper(f"{F}{A}") + "!", [f, BROKEN, "!"]),
-        "text before an argument": (in_wrapper(f'<invoke name="f">so {A}</invoke>{G}'), [BROKEN, g]),
-        "text after an argument": (in_wrapper(f'<invoke name="f"><parameter name="a"/> so</invoke>{G}'), [BROKEN, g]),
-        "half a quote": (in_wrapper(f'<invoke name="f>{A}</invoke>') + "!", [BROKEN, "!"]),
-        "a text in a tag": (in_wrapper(f'<invoke name="f" "g">{A}</invoke>{G}'), [BROKEN, g]),
         "no value in a tag": (in_wrapper(f"<invoke name=>{A}</invoke>{G}"), [BROKEN, g]),
-        "no value at all in a tag": (in_wrapper(f"<invoke name>{A}</invoke>{G}"), [BROKEN, g]),
-        "half an end of a tag": (in_wrapper(f'<invoke name="f"/{A}</invoke>{G}'), [BROKEN, g]),
         "no value in the tag of an argument": (
             in_wrapper(f'<invoke name="f"><parameter name="a" b>x</parameter></invoke>{G}'),
             [BROKEN, g],
@@ -122,20 +80,8 @@ def test_calls(text: str, expected: list[Brief]) -> None:
         ),
         "a key twice": (in_wrapper(f'<invoke name="f">{A}{A}</invoke>{G}'), [error("duplicate_key"), g]),
         "bad JSON": (in_wrapper(f'<invoke name="f">{{"a":x}}</invoke>{G}'), [error("invalid_json"), g]),
-        "half a quote, in JSON": (in_wrapper(f'<invoke name="f">{{"a":"x}}</invoke>{G}'), [error("invalid_json"), g]),
         "text after JSON": (in_wrapper(f'<invoke name="f">{{"a":1}} so</invoke>{G}'), [BROKEN, g]),
         "text in a call without wrapper": (f'<invoke name="f">{A}so</invoke> so', [CUT, " so"]),
-        "text in a call that does not end": (f'<invoke name="f">{A}so', [CUT, "so"]),
-        "cut after an argument": (f'<function_calls><invoke name="f">{A}', [CUT]),
-        "cut in JSON": ('<function_calls><invoke name="f">{"a":"x', [CUT]),
-        "cut in a value": ('<function_calls><invoke name="f"><parameter name="a">x</par', [CUT]),
-        "cut in the tag of an argument": ('<function_calls><invoke name="f"><param', [CUT]),
-        "cut in an attribute": ('<invoke name="f"><parameter name="a', [CUT]),
-        "cut in the tag of an argument, without wrapper": (f'<invoke name="f">{A}<param', [CUT]),
-        "cut in the next call": (f"<function_calls>{F}<invoke name", [f, CUT]),
-        "cut in the tag of the next call": (f"<function_calls>{F}<inv", [f, CUT]),
-        "text instead of an end": (f"<function_calls>{F} so", [f, BROKEN]),
-        "cut at the commit point": ("<function_calls><invoke", [CUT]),
     },
 )
 def test_what_is_broken(text: str, expected: list[Brief]) -> None:
@@ -148,11 +94,7 @@ def test_what_is_broken(text: str, expected: list[Brief]) -> None:
     [
         pytest.param("<function_calls> are", id="the wrapper alone"),
         pytest.param("<function_calls>\nget_weather()", id="another dialect's call in the wrapper"),
-        pytest.param("<function_calls></function_calls>", id="nothing in the wrapper"),
-        pytest.param("<invoke>", id="no attributes"),
-        pytest.param("<invokes name=", id="a longer word"),
         pytest.param(f"`{F}`", id="in code"),
-        pytest.param("<function_results> are", id="no result"),
     ],
 )
 def test_text(text: str) -> None:
@@ -189,17 +131,6 @@ MARK = "｜DSML｜"
             ),
             [call("f", n="3", a=3)],
         ),
-        "nothing is said": (
-            '<｜tool_calls><｜invoke name="f"><｜parameter name="n">3</｜parameter></｜invoke></｜tool_calls>',
-            [call("f", n=3)],
-        ),
-        "a space before the names of tags": (
-            (
-                '<｜ calls><｜ invoke name="f"><｜ parameter name="a" string="true"> x </｜ parameter></｜ invoke>'
-                "</｜ calls>!"
-            ),
-            [call("f", a=" x "), "!"],
-        ),
         "JSON": (
             (
                 '<｜tool_calls><｜invoke name="f"><｜parameter name="b" string="false">{"x": [1, "y"]}</｜parameter>'
@@ -215,8 +146,6 @@ MARK = "｜DSML｜"
             [error("invalid_arguments")],
         ),
         "no wrapper": ('a\n\n<｜invoke name="f"/>b', ["a", call("f"), "b"]),
-        "an end of the wrapper alone": ('<｜invoke name="f"/></｜tool_calls>b', [call("f"), "b"]),
-        "three line feeds": ('a\n\n\n<｜tool_calls><｜invoke name="f"/></｜tool_calls>', ["a\n", call("f")]),
         "something else in the wrapper": ("<｜tool_calls><x", [BROKEN]),
         "cut at the commit point": ("<｜tool_calls><", [CUT]),
         "nothing in the wrapper": ("<｜tool_calls></｜tool_calls>b", [BROKEN, "b"]),
@@ -239,7 +168,6 @@ def test_dsml(text: str, expected: list[Brief]) -> None:
             id="after reasoning",
         ),
         pytest.param("<minimax:tool_call> no", ["<minimax:tool_call> no"], id="the wrapper alone"),
-        pytest.param("a</minimax:tool_call>b", ["ab"], id="an end of the wrapper alone"),
     ],
 )
 def test_minimax(text: str, expected: list[Brief]) -> None:
@@ -264,13 +192,7 @@ def test_atem() -> None:
     {
         "text": ("x", "x"),
         "tags and entities": ("<a href='x'>&lt;y&gt;&unknown;</a>", "<a href='x'><y>&unknown;</a>"),
-        "a section": ("<![CDATA[</param>&lt;]]>", "</param>&lt;"),
-        "white space around a section": ("\n <![CDATA[ x ]]> \n", " x "),
-        "two sections": ("<![CDATA[a]]]]><![CDATA[>b]]>", "a]]>b"),
-        "a section in text": ("a <![CDATA[<b>]]> c", "a <b> c"),
         "text after a section": ("<![CDATA[<b>]]>c<![CDATA[d]]>", "<b>cd"),
-        "a section at the end": ("a<![CDATA[b]]>", "ab"),
-        "marks that are none": ("a & b < c ]]>", "a & b < c ]]>"),
     },
 )
 def test_sections_and_entities(inside: str, value: str) -> None:

@@ -24,24 +24,11 @@ def gemma(inner: str) -> str:
     {
         "no arguments": ("f{}", f),
         "a string": ("f{a:~x~}", call("f", a="x")),
-        "an empty string": ("f{a:~~}", call("f", a="")),
         "bare values": ("f{a:1,b:-2.5,c:true,d:null}", call("f", a=1, b=-2.5, c=True, d=None)),
         "strings without marks": ("f{a:Paris,b:[x y,z ]}", call("f", a="Paris", b=["x y", "z"])),
-        "a date and a time": ("f{a:2024-05-01,b:10:30 (a)\n}", call("f", a="2024-05-01", b="10:30 (a)")),
-        "words of Python": ("f{a:True,b:False,c:None}", call("f", a=True, b=False, c=None)),
-        "words of no language": ("f{a:nan,b:it's}", call("f", a="nan", b="it's")),
-        "white space": ("f{a: 1 , b : 2}", call("f", a=1, b=2)),
-        "nested": ("f{a:[~x~,~y, z~],b:{c:{d:[]}}}", call("f", a=["x", "y, z"], b={"c": {"d": []}})),
         "on several lines": ("f{a:[\n  {b:~x\n~},\n]\n}", call("f", a=[{"b": "x\n"}])),
-        "quotes and back-slashes": ('f{a:~say "x", \\"y\\"\\n~}', call("f", a='say "x", \\"y\\"\\n')),
-        "a path": ("f{a:~C:\\users~}", call("f", a="C:\\users")),
-        "brackets in a string": ("f{a:~}{][,:~}", call("f", a="}{][,:")),
-        "beginnings of the mark in a string": ('f{a:~<|" <| <~}', call("f", a='<|" <| <')),
         "a string in plain quotes": ('f{a:"x\\n",b:~y~}', call("f", a="x\n", b="y")),
         "a key in quotes, a key with a space": ("f{~a~:1,a b:2}", call("f", **{"a": 1, "a b": 2})),
-        "a trailing comma": ("f{a:~x~,}", call("f", a="x")),
-        "a name with a dot": ("a.b-c{}", call("a.b-c")),
-        "other letters": ("f{a:~日本~}", call("f", a="日本")),
     },
 )
 def test_calls(inner: str, expected: Brief) -> None:
@@ -64,18 +51,11 @@ def test_the_closing_tag_in_a_string_is_text() -> None:
     {
         "a text without a mark that is too long": (f"f{{a:{'x' * 4096}}}", error("invalid_arguments")),
         "a quote in a text without a mark": ('f{a:5" x}', UNREADABLE),
-        "no mark at the beginning of a string": ("f{a:Paris~}", UNREADABLE),
-        "a comma in a text without a mark": ("f{a:x, y}", UNREADABLE),
         "not a number": ("f{a:NaN}", error("not_a_number")),
-        "the same key twice": ("f{a:1,a:2}", error("duplicate_key")),
-        "no value": ("f{a:}", UNREADABLE),
-        "no closing brace": ("f{a:1", UNREADABLE),
         "two closing braces": ("f{a:1}}", UNREADABLE),
-        "a tuple": ("f{a:(1,2)}", UNREADABLE),
         "half of a mark": ("f{a:<|x~}", UNREADABLE),
         "no comma": ("f{a:[~x~ ~y~]}", UNREADABLE),
         "no mark at the end of a string": ("f{a:~x}", error("truncated")),
-        "text after the call": ("f{} call:g{}", UNREADABLE),
     },
 )
 def test_malformed_calls(inner: str, expected: Brief) -> None:
@@ -88,14 +68,9 @@ def test_malformed_calls(inner: str, expected: Brief) -> None:
     {
         "no closing tag": ("<|tool_call>call:f{}", [f, warning("missing_close")]),
         "half of the closing tag": ("<|tool_call>call:f{}\n<tool_", [f, warning("missing_close")]),
-        "no closing brace": ("<|tool_call>call:f{", [error("truncated")]),
-        "cut in a mark": ("<|tool_call>call:f{a:<", [error("truncated")]),
         "another opening tag": ("<|tool_call>call:f{} " + gemma("f{}"), [f, warning("missing_close"), f]),
         "cut before the brace": ("<|tool_call>call:f", [error("truncated")]),
         "a parenthesis": ("<|tool_call>call:f()", ["<|tool_call>call:f()"]),
-        "JSON": ("<|tool_call>{}", ["<|tool_call>{}"]),
-        "no name": ("<|tool_call>call:{", ["<|tool_call>call:{"]),
-        "no tag": ("call:f{}", ["call:f{}"]),
     },
 )
 def test_what_is_cut_and_what_is_text(text: str, expected: list[Brief]) -> None:
@@ -107,13 +82,9 @@ def test_what_is_cut_and_what_is_text(text: str, expected: list[Brief]) -> None:
     ("text", "expected"),
     {
         "a thought": ("<|channel>thought\nHm.<channel|>So.", [thought("Hm."), "So."]),
-        "a channel without a name": ("<|channel>Hm.<channel|>So.", [thought("Hm."), "So."]),
-        "a word that begins like the name": ("<|channel>thoughts<channel|>", [thought("thoughts")]),
         "cut in the name": ("<|channel>tho", [thought("tho")]),
         "in the middle, unclosed": ("So. <|channel>Hm.", ["So. ", thought("Hm.")]),
-        "two": ("<|channel>a<channel|><|channel>b<channel|>c", [thought("ab"), "c"]),
         "a second closing tag": (gemma("f{}") + "<tool_call|>So.", [f, "So."]),
-        "the tag that opens a result": (gemma("f{}") + "<|tool_response>", [f]),
         "a tag in code": ("`<tool_call|>`", ["`<tool_call|>`"]),
     },
 )

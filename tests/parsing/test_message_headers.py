@@ -21,7 +21,6 @@ UNCLOSED = warning("missing_close")
             (*2 * ("<|end_message|>",), "<|content_model_end_sampling|>"), [UNCLOSED], id="and that of the turn"
         ),
         pytest.param(("", "<|end_message|>", ""), [UNCLOSED], id="without an end"),
-        pytest.param(("", "<|end_message|>", "<|message_model|><|content_text|>"), [UNCLOSED], id="before another one"),
     ],
 )
 def test_inkling(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
@@ -36,16 +35,11 @@ def test_inkling(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
 @together(
     ("text", "expected"),
     {
-        "a call at the start": ('f\n{"a": 1}', [f1]),
         "text, and two calls": ('all\nHi>>>f\n{"a": 1}>>>get_weather\n{}', ["Hi", f1, call("get_weather")]),
-        "text after a call": (">>>f \r\n {}>>>all\nBye", [f, "Bye"]),
         "on a line of its own": ("Hi\n>>>f\n{}\n", ["Hi\n", f, "\n"]),
         "JSON for the user": ('>>>all\n{"a": 1}', ['{"a": 1}']),
         "a tool that is not declared": (">>>h\n{}", [">>>h\n{}"]),
-        "a name in prose": ("So f\n{}", ["So f\n{}"]),
-        "no JSON": (">>>f\nx", [">>>f\nx"]),
         "broken JSON": (">>>f\n{x}.", [error("invalid_json"), "."]),
-        "cut": ('>>>f\n{"a":', [error("truncated")]),
     },
 )
 def test_functionary(text: str, expected: list[Brief]) -> None:

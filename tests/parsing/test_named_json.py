@@ -15,25 +15,17 @@ from tests.support.reading import Brief, brief, call, error, markup, read, thoug
 
 f, g = call("f"), call("g")
 f1 = call("f", a=1)
-UNCLOSED = warning("missing_close")
 
 
 @together(
     ("text", "expected"),
     {
         "with a space": ('[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]', [f1]),
-        "two calls": ('[TOOL_CALLS][{"name":"f"},{"name":"g"}]', [f, g]),
-        "the arguments first": ('[TOOL_CALLS]\n[ {"arguments": {"a": 1}, "name": "f"} ]', [f1]),
-        "one call without an array": ('[TOOL_CALLS]{"name":"f"} x', [f, " x"]),
-        "with a closing tag": ('So: [TOOL_CALLS] [{"name":"f"}][/TOOL_CALLS] Bye', ["So: ", f, " Bye"]),
-        "a bracket in a string": ('[TOOL_CALLS][{"name":"f","arguments":{"a":"]"}}]', [call("f", a="]")]),
         "cut in the second call": ('[TOOL_CALLS][{"name":"f"},{"name":', [f, error("truncated")]),
         "an empty array": ("[TOOL_CALLS][] x", [error("unrecognised_tool_call"), " x"]),
         "prose": ("[TOOL_CALLS] is a token.", [error("invalid_arguments")]),
         "no JSON": ("[TOOL_CALLS] [not valid json] x", [error("invalid_json"), " x"]),
-        "the other form": ("[TOOL_CALLS]f[ARGS]{}", [f]),
         "the token alone": ("Look:[TOOL_CALLS] ", ["Look:", error("truncated")]),
-        "half of it": ("Look:[TOOL_CALLS", ["Look:[TOOL_CALLS"]),
         "in code": ("Look: `[TOOL_CALLS]", ["Look: `[TOOL_CALLS]"]),
     },
 )
@@ -45,30 +37,8 @@ def test_the_list_of_the_older_mistral_models(text: str, expected: list[Brief]) 
 @together(
     ("text", "expected"),
     {
-        "one call": ('[TOOL_CALLS]f[ARGS]{"a": 1}', [f1]),
-        "two calls": ("[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]g[ARGS]{}", [f, g]),
-        "text around": ('Hi\n[TOOL_CALLS]f[ARGS]{"a": 1}some more', ["Hi\n", f1, "some more"]),
-        "without the separator": ('[TOOL_CALLS]f{"a": 1}[TOOL_CALLS]g {}', [f1, g]),
-        "white space between the tags": ('[TOOL_CALLS] f [ARGS]\n{"a": 1}', [f1]),
-        "with an id": ('[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{"a": 1}', [f1]),
-        "with an id and without the separator": ("[TOOL_CALLS]f[CALL_ID] 12 {}", [f]),
-        "a name with an accent": ('[TOOL_CALLS]météo.now-v2[ARGS]{"a": "é"}', [call("météo.now-v2", a="é")]),
-        "the token in a string": ('[TOOL_CALLS]f[ARGS]{"a": "[TOOL_CALLS]"}', [call("f", a="[TOOL_CALLS]")]),
         "arguments in a string": ('[TOOL_CALLS]f[ARGS]"{\\"a\\": 1}" x', [f1, " x"]),
-        "broken JSON": ('[TOOL_CALLS]f[ARGS]{"a": tru} x', [error("invalid_json"), " x"]),
         "a blank line after broken JSON": ('[TOOL_CALLS]f[ARGS]{"a": x"}\n\nHi', [error("invalid_json"), "\nHi"]),
-        "no arguments, but text": ("[TOOL_CALLS]f[ARGS] no\n\nb", [error("invalid_arguments"), "\nb"]),
-        "no arguments, but a call": ("[TOOL_CALLS]f[ARGS][TOOL_CALLS]g[ARGS]{}", [error("invalid_arguments"), g]),
-        "nothing after the id": ("[TOOL_CALLS]f[CALL_ID]12 x", [error("invalid_arguments")]),
-        "cut in the separator": ("[TOOL_CALLS]f[CALL_ID]12[AR", [error("truncated")]),
-        "cut after the separator": ("[TOOL_CALLS]f[ARGS]", [error("truncated")]),
-        "cut in the arguments": ('[TOOL_CALLS]f[ARGS]{"a": 1', [error("truncated")]),
-        "cut in the name": ("[TOOL_CALLS]f", [error("truncated")]),
-        "too long a name": ("[TOOL_CALLS]" + "f" * 257 + "{}", [error("invalid_arguments")]),
-        "the other form": ('[TOOL_CALLS][{"name": "f"}] x', [f, " x"]),
-        "no name": ("[TOOL_CALLS]<b> x", [error("unrecognised_tool_call")]),
-        "a call after none": ("[TOOL_CALLS]no call [TOOL_CALLS]f{}", [error("invalid_arguments"), f]),
-        "the token ends reasoning": ("[THINK]so[TOOL_CALLS]f[ARGS]{}", [thought("so"), f]),
         "reasoning after text": ("Hi [THINK]so[/THINK]you", ["Hi ", thought("so"), "you"]),
         "a result that the model forges": ("[TOOL_RESULTS]1[/TOOL_RESULTS] x", [warning("forged_result"), " x"]),
     },
@@ -114,9 +84,6 @@ class Form(NamedTuple):
 
 CALLS, END_OF_CALLS = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 CALL, SEPARATOR, END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
-OUTPUTS, END_OF_OUTPUTS = "<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>"
-OUTPUT, END_OF_OUTPUT = "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"
-FORGED = warning("forged_result")
 V3 = Form("deepseek_v3", CALLS, END_OF_CALLS, f"{CALL}function{SEPARATOR}", "\n", END)
 FENCED = V3._replace(behind="\n```json\n", close=f"\n```{END}")
 V31 = Form("deepseek_v31", CALLS, END_OF_CALLS, CALL, SEPARATOR, END)
@@ -181,14 +148,8 @@ def test_wrappers_that_lack_something(form: Form) -> None:
     ("arguments", "expected"),
     [
         pytest.param("", f, id="nothing"),
-        pytest.param("null", f, id="null"),
-        pytest.param('"{\\"a\\": 1}"', f1, id="an object in a string"),
-        pytest.param("{x}", error("invalid_json"), id="a bare word"),
         pytest.param('{"a": 1', error("invalid_json"), id="a brace that is missing"),
         pytest.param('{"a": 1}}', error("invalid_json"), id="a brace too many"),
-        pytest.param('{"a": "x" y"}', error("invalid_json"), id="a quote too many"),
-        pytest.param("[1]", error("invalid_arguments"), id="an array"),
-        pytest.param("nil", error("invalid_arguments"), id="a word"),
         pytest.param('"x"', error("invalid_arguments"), id="a string that holds no JSON"),
         pytest.param('{"a": 1, "a": 2}', error("duplicate_key"), id="a key twice"),
     ],
@@ -233,25 +194,6 @@ def test_calls_gone_bad(form: Form) -> None:
         "half a fence": (f"{CALLS}{CALL}function{SEPARATOR}f\n{{}}\n```{END}{END_OF_CALLS}", [f]),
         "no line end after the name": (f"{CALL}function{SEPARATOR}f{{}}{END}", [f]),
         "a fence without lines": (f"{CALL}function{SEPARATOR}f```{{}}```{END}", [f]),
-        "white space around the name": (f"{CALL}function{SEPARATOR}\nf \r\n{{}}{END}", [f]),
-        "no arguments at all": (f"{CALL}function{SEPARATOR}f{END}.", [f, "."]),
-        "a cut fence": (f"{CALL}function{SEPARATOR}f\n```json\n{{}}\n``", [f, warning("missing_close")]),
-        "a tool that is called function": (f"{CALL}function{SEPARATOR}{{}}{END}", [call("function")]),
-        "V3.1 with a fence": (f"{CALL}f{SEPARATOR}\n```json\n{{}}\n```{END}", [f]),
-        "V3.1 without arguments": (f"{CALL}f{SEPARATOR}{END}", [f]),
-        "V3.1 without its separator": (f"{CALL}f{{}}{END}.", [error("unrecognised_tool_call"), "."]),
-        "a call of the other form in one wrapper": (
-            f"{CALLS}{FENCED.write('f')}{V31.write('g')}{END_OF_CALLS}",
-            [f, g],
-        ),
-        "a first call without its token": (f"{CALLS}function{SEPARATOR}f\n{{}}{END}{END_OF_CALLS}.", [f, "."]),
-        "the same of V3.1": (f"{CALLS}f{SEPARATOR}{{}}{END}{END_OF_CALLS}.", [f, "."]),
-        "cut in a wrapper": (f"{CALLS}x", [error("truncated")]),
-        "a wrapper around nothing of ours": (f"{CALLS}x y", [f"{CALLS}x y"]),
-        "prose": (f"{CALL}f is how", [f"{CALL}f is how"]),
-        "forged results": (f"{OUTPUTS}{OUTPUT}1{END_OF_OUTPUT}{END_OF_OUTPUTS}.", [FORGED, "."]),
-        "a forged result": (f"{OUTPUT}1{END_OF_OUTPUT}.", [FORGED, "."]),
-        "the end of the message": ("Bye<｜end▁of▁sentence｜>", ["Bye"]),
     },
 )
 def test_both_forms_of_deepseek_together(text: str, expected: list[Brief]) -> None:
@@ -322,11 +264,6 @@ def test_sections_of_kimi() -> None:
     {
         "with all tokens": ('Hi<|message_sep|>\n\nfunction call<|role_sep|>\n{"name":"f"}', ["Hi", f]),
         "at the beginning": ('function call<|role_sep|>\n{"name":"f"}.', [f, "."]),
-        "with the token of 3.1": ('<|function_call|>{"name":"f"}', [f]),
-        "without tokens": ('function call\n{"name":"f"}', [f]),
-        "in a line, with the token of the role": ('Hi.function call<|role_sep|>\n{"name":"f"}', ["Hi.", f]),
-        "without the token of the role": ('Hi<|message_sep|>\n\nfunction call{"name":"f"}', ["Hi", f]),
-        "before the end of the turn": ('<|function_call|>{"name":"f"}</s>', [f]),
         "prose": ("a function call{}", ["a function call{}"]),
     },
 )

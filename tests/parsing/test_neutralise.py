@@ -23,14 +23,6 @@ ALL = tuple(DIALECTS.values())
         "a marker": ("hash_marker", '###:{"name":"f"}', '#\u2060##:{"name":"f"}'),
         "what only begins like one": ("hash_marker", "### Title", "### Title"),
         "two of them": ("hash_marker", "###:###:", "#\u2060##:#\u2060##:"),
-        "a marker of another dialect": ("hash_marker", "~~~tool_call", "~~~tool_call"),
-        "one that continues": ("tilde_fence", "~~~~~~~", "~\u2060~\u2060~\u2060~\u2060~\u2060~~"),
-        "a token of a chat template": ("tilde_fence", "<|im_end|>", "<\u2060|im_end|>"),
-        "tokens of another one": ("tilde_fence", "[/INST] <<SYS>>", "[\u2060/INST] <\u2060<SYS>>"),
-        "one inside another": ("tilde_fence", "<|[INST]|>", "<\u2060|[\u2060INST]|>"),
-        "a marker inside a token": ("hash_marker", "<|###:|>", "<\u2060|#\u2060##:|>"),
-        "tags that are none": ("tilde_fence", "<b> [x]", "<b> [x]"),
-        "the end of a result": ("hermes_json", "</tool_response>", "<\u2060/tool_response>"),
     },
 )
 def test_texts(dialect: str, text: str, expected: str) -> None:
@@ -47,7 +39,6 @@ def test_texts(dialect: str, text: str, expected: str) -> None:
         ),
         pytest.param({"#\u2060##:": 1, "###:": 2}, {"#\u2060##:": 1, "###:": 2}, id="keys that would become one"),
         pytest.param([None, True, 1.5, ""], [None, True, 1.5, ""], id="what holds no text"),
-        pytest.param("a\u2060b #\u2060##", "a\u2060b #\u2060##", id="a joiner that means something else"),
     ],
 )
 def test_arguments(value: Any, expected: Any) -> None:

@@ -16,9 +16,8 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "g", "parameters": {"properties": {}}},
 ]
 A = "<arg_key>a</arg_key><arg_value>x</arg_value>"
-B = "<arg_key>b</arg_key>\n<arg_value>2</arg_value>\n"
 f, g, both = call("f", a="x"), call("g"), call("f", a="x", b=2)
-F, G = f"<tool_call>f{A}</tool_call>", "<tool_call>g</tool_call>"
+F = f"<tool_call>f{A}</tool_call>"
 unclosed = warning("missing_close")
 broken, cut = error("unrecognised_tool_call"), error("truncated")
 
@@ -27,13 +26,7 @@ broken, cut = error("unrecognised_tool_call"), error("truncated")
     ("text", "expected"),
     {
         "without line feeds": (F, [f]),
-        "with line feeds": (f"<tool_call>f\n{A}\n{B}</tool_call>", [both]),
-        "with more white space": (f"<tool_call> f \n {A} \t {B} </tool_call>", [both]),
         "one line feed before it is the template's": (f"a\n\n{F}\n{F} b", ["a\n", f, f, " b"]),
-        "no arguments": (G, [g]),
-        "no arguments, on two lines": ("<tool_call>g\n</tool_call>", [g]),
-        "whatever stands in a name": ("<tool_call>a.b-c:é/1</tool_call>", [call("a.b-c:é/1")]),
-        "white space around a key": (F.replace("y>a<", "y> a\n<"), [f]),
         "a key twice": (f"<tool_call>f{A}{A}</tool_call>", [error("duplicate_key")]),
         "the tag in prose": ("a <tool_call> b c</tool_call>", ["a <tool_call> b c</tool_call>"]),
         "the tag in prose before a call": (f"<tool_call>x {F}", ["<tool_call>x ", f]),
@@ -75,11 +68,7 @@ def test_what_is_broken(text: str, expected: list[Brief]) -> None:
     [
         pytest.param("<tool_call>f<arg_key>", id="before a key"),
         pytest.param("<tool_call>f<arg_key>a", id="in a key"),
-        pytest.param("<tool_call>f<arg_key>a</arg_key", id="in the end of a key"),
-        pytest.param("<tool_call>f<arg_key>a</arg_key>\n<arg_v", id="before a value"),
-        pytest.param("<tool_call>f<arg_key>a</arg_key><arg_value>x</arg_", id="in a value"),
         pytest.param(f"<tool_call>f{A}\n", id="after a value"),
-        pytest.param(f"<tool_call>f{A}</tool_", id="in the end of the call"),
     ],
 )
 def test_what_is_cut(text: str) -> None:
@@ -106,16 +95,9 @@ H = f"<tool_call>f<tool_sep>{A}</tool_call>"
     ("text", "expected"),
     {
         "two calls": (f"a{_hunyuan(H, H)}b", ["a", f, f, "b"]),
-        "no arguments": (_hunyuan("<tool_call>g<tool_sep>\n</tool_call>\n"), [g]),
-        "suffixes": (_hunyuan(H).replace(">", ":opensource>").replace(":opensource>\n", ":opensource>"), [f]),
         "no separator": (_hunyuan("<tool_call>f</tool_call>", H) + "b", [broken, f, "b"]),
-        "text between the calls": (_hunyuan(H, "x", H), [f, broken, f]),
-        "no end of the call": (_hunyuan(f"<tool_call>f<tool_sep>{A}"), [f, unclosed]),
-        "no end of the wrapper": (f"<tool_calls>{H}", [f, unclosed]),
         "the end of the wrapper is cut": (f"<tool_calls>{H}</tool_", [f, unclosed]),
         "the second call is cut": (f"<tool_calls>{H}<tool_call>f<tool_sep>", [f, cut]),
-        "cut in the first one": ("<tool_calls><tool_call>f<tool", [cut]),
-        "a wrapper of something else": ("<tool_calls>[x", ["<tool_calls>[x"]),
     },
 )
 def test_hunyuan(text: str, expected: list[Brief]) -> None:

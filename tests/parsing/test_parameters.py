@@ -39,26 +39,12 @@ END = "</parameter></function></tool_call>"
 @together(
     ("text", "expected"),
     {
-        "in the wrapper": (wrapped(F), [f]),
-        "without a wrapper": (F, [f]),
         "two line feeds before it are the template's": (f"a\n\n\n{wrapped(F)}\nb", ["a\n", f, "\nb"]),
-        "two line feeds before a bare one too": (f"a\n\n{F} b", ["a", f, " b"]),
         "without line feeds between the tags": (wrapped(f"<function=f>{A}{B}</function>"), [both]),
-        "indented": (wrapped(f"  <function=f>\n    {A}\n\n    {B}\n  </function>"), [both]),
-        "two in one wrapper": (wrapped(f"{F}\n<function=g>\n</function>"), [f, g]),
-        "two wrappers": (wrapped(F) + "\n" + wrapped(F), [f, f]),
-        "two without a wrapper": (f"{F}\n{F}", [f, f]),
-        "no parameters": ("<function=g></function>", [g]),
         "no parameters and no closing tag": (wrapped("<function=g/>"), [g]),
-        "names in quotes": (wrapped("<function=\"f\"><parameter='a'>x</parameter></function>"), [f]),
-        "blanks around a name": (wrapped(f"<function= f >{A}</function >"), [f]),
         "an empty parameter": (wrapped("<function=f><parameter=a/></function>"), [call("f", a="")]),
-        "only the end of the wrapper": (f"{F}\n</tool_call>", [f]),
         "only the end of the wrapper, and a blank line": (f"{F}\n\n</tool_call>", [f, "\n"]),
-        "unknown tool": (wrapped("<function=h><parameter=b>2</parameter></function>"), [call("h", b="2")]),
         "no name": (wrapped("<function=></function>"), [error("missing_tool_name")]),
-        "a parameter twice": (wrapped(f"<function=f>{A}{A}</function>"), [error("duplicate_key")]),
-        "the tag in prose": ("a <tool_call> b", ["a <tool_call> b"]),
         "no function in the wrapper": ("<tool_call>\nx", ["<tool_call>\nx"]),
         "a function in prose": ("`<function=f>` <function=f> x", ["`<function=f>` <function=f> x"]),
         "in a fence": (f"```\n{F}\n```", [f"```\n{F}\n```"]),
@@ -76,16 +62,6 @@ def test_calls(text: str, expected: list[Brief]) -> None:
         "nothing": ("", ""),
         "a line feed is that of the tag": ("\n", ""),
         "two are one of each tag": ("\n\n", ""),
-        "three are one of the value": ("\n\n\n", "\n"),
-        "the value ends with a line feed": ("x\n\n", "x\n"),
-        "other white space is the value's": ("\n  x\n ", "  x\n "),
-        "tags, and no entities": ("\n<b>é</b> & &lt; </param> </x\n", "<b>é</b> & &lt; </param> </x"),
-        "the end of a function, and not of this one": ("\n</function>\n", "</function>"),
-        "a parameter that the tool has not": ("<parameter=x>", "<parameter=x>"),
-        "a parameter that has been given": ("<parameter=a>", "<parameter=a>"),
-        "a tag that is not complete": ("<parameter=b", "<parameter=b"),
-        "openers": ("<tool_call>\n<function=g>", "<tool_call>\n<function=g>"),
-        "what JSON has to escape": ('"\\\n\t\x01', '"\\\n\t\x01'),
     },
 )
 def test_values(written: str, expected: str) -> None:
@@ -96,15 +72,9 @@ def test_values(written: str, expected: str) -> None:
 @together(
     ("text", "expected"),
     {
-        "a value before the next parameter": (value(f"x\n{B}</function></tool_call>"), [both]),
         "a value at the end of the function": (value("x</function></tool_call>"), [f]),
-        "a value at another function": (value("x</function>\n<function=g></function></tool_call>"), [f, g]),
         "a function at the end of the wrapper": (wrapped(f"<function=f>{A}"), [f, unclosed]),
-        "a function at another": (wrapped(f"<function=f>{A}\n<function=g></function>"), [f, unclosed, g]),
-        "a bare function at another": (f"<function=f>{A}{F}", [f, unclosed, f]),
         "a wrapper at another": (f"<tool_call>{F}\n<tool_call>{F}</tool_call>", [f, unclosed, f]),
-        "a wrapper at the end of the stream": (f"<tool_call>{F}", [f, unclosed]),
-        "a wrapper whose closing tag is cut": (f"<tool_call>{F}\n</tool", [f, unclosed]),
     },
 )
 def test_missing_closing_tags(text: str, expected: list[Brief]) -> None:
@@ -122,18 +92,13 @@ def test_of_an_unknown_tool_every_parameter_may_be_the_next() -> None:
 @together(
     ("text", "expected"),
     {
-        "a closing tag in a value": (value("x</parameter>y" + END + " z"), [call("f", a="x</parameter>y"), " z"]),
-        "one too many": (wrapped(f"<function=f>{A}</parameter></function>\n{F}"), [call("f", a="x\n</parameter>"), f]),
         "no tag after the name": (wrapped(f"<function=f>x{F}"), [broken, f]),
         "no bracket": (wrapped("<function=f\n<parameter=a>x</parameter></function>"), [broken]),
         "none for a value": (wrapped("<function=f><parameter=a\nx</parameter></function>"), [broken]),
         "the end of the wrapper before prose": (wrapped(f"<function=f>{A}x") + " y", [cut, " y"]),
         "text after a function": (wrapped(f"{F}oops"), [f, broken]),
-        "text between functions": (wrapped(f"{F}oops{F}"), [f, broken, f]),
         "prose in a wrapper": (f"<tool_call>{F}\nIt is\n\nwarm", [f, broken, "\nwarm"]),
         "text at the end of the stream": (f"<tool_call>{F}It", [f, broken, unclosed]),
-        "a blank line in a value": (f"<function=f>{A} a\n\nb", [cut, " a\n\nb"]),
-        "a bare function's tag in it": (f"<function=f>{A} a</function> b", [cut, " b"]),
     },
 )
 def test_what_is_broken(text: str, expected: list[Brief]) -> None:
@@ -146,15 +111,7 @@ def test_what_is_broken(text: str, expected: list[Brief]) -> None:
     [
         pytest.param("<tool_call><function=", id="in the tag of a function"),
         pytest.param("<tool_call><function=f", id="in a name"),
-        pytest.param("<tool_call><function=f>", id="after the tag"),
-        pytest.param("<tool_call><function=f>\n<para", id="in the tag of a parameter"),
-        pytest.param("<tool_call><function=f><parameter=a", id="in the name of a parameter"),
-        pytest.param(value(""), id="before a value"),
         pytest.param(value("x\n</par"), id="in the end of a value"),
-        pytest.param(value("x</function>\n</tool"), id="in the end of the wrapper, which alone would end the value"),
-        pytest.param(value("x</parameter>\n"), id="after a parameter"),
-        pytest.param(value("x</parameter></fun"), id="in the end of the function"),
-        pytest.param("<function=f><parameter=", id="without a wrapper"),
     ],
 )
 def test_what_is_cut(text: str) -> None:
@@ -181,11 +138,6 @@ def test_seed() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param('<function=f>{"a": 1}</function>', [call("f", a=1)], id="one"),
-        pytest.param("a<function=f>\n{}\n</function>b<function=g>{}</function>", ["a", call("f"), "b", g], id="two"),
-        pytest.param(
-            '<function=f>{"a": "</function>"}</function>', [call("f", a="</function>")], id="a tag in a string"
-        ),
         pytest.param('<function=f>{"a" 1}</function> b', [error("invalid_json"), " b"], id="broken JSON"),
         pytest.param('<function=f>{"a": 1}', [call("f", a=1), unclosed], id="no closing tag"),
         pytest.param('<function=f>{"a": 1', [cut], id="cut"),

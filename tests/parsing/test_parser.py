@@ -194,12 +194,6 @@ def test_an_unknown_option_is_refused() -> None:
     ("before", "behind", "expected"),
     [
         pytest.param('###:{"name":"f', '"} on', [error("truncated"), " on"], id="in a call"),
-        pytest.param(
-            '~~~tool_call\n[{"name":"f"},{"na',
-            'me":"g"}]\n~~~ on',
-            [f, error("truncated"), " on"],
-            id="in the second call",
-        ),
         pytest.param("a ", f"{F} on", ["a ", f, " on"], id="in prose"),
         pytest.param("###result f: {", "} on", [warning("forged_result"), " on"], id="in a forged result"),
     ],

@@ -30,32 +30,9 @@ def olmo(text: str) -> str:
 @together(
     ("inner", "expected"),
     {
-        "no arguments": ("f()", [f]),
-        "white space for arguments": ("f( )", [f]),
         "one argument": ("f(a=1)", [call("f", a=1)]),
-        "several": ("f(a='x', b = [1, {'c': None}],)", [call("f", a="x", b=[1, {"c": None}])]),
-        "keywords of Python": ('f(from="SFO", class="y")', [call("f", **{"from": "SFO", "class": "y"})]),
-        "on several lines": ("f(\n    a=1,\n    b=(2, 3),\n)", [call("f", a=1, b=[2, 3])]),
-        "with CR LF": ("f(\r\na=1\r\n)\r\n", [call("f", a=1)]),
-        "a blank line in a string": ('f(a="""x\n\n"y" """)', [call("f", a='x\n\n"y" ')]),
-        "the closing tag in a string": ("f(a='</function_calls>')", [call("f", a="</function_calls>")]),
-        "a call in a string": ("f(a='<function_calls>g()')", [call("f", a="<function_calls>g()")]),
-        "a parenthesis in a string": ("f(a=')')", [call("f", a=")")]),
-        "names that are no words": ("f(**{'a b': 1, '': 2})", [call("f", **{"a b": 1, "": 2})]),
         "two stars and a trailing comma": ("f(**{'a': 1},)", [call("f", a=1)]),
-        "a name with a dot": ("a.b(x=1)", [call("a.b", x=1)]),
-        "a name with an accent": ("météo(ville='Paris')", [call("météo", ville="Paris")]),
-        "two lines": ("f()\ng()", [f, g]),
-        "a blank line between": ("\nf()\n\ng()\n", [f, g]),
-        "two on one line": ("f() g()", [f, g]),
-        "a comma": ("f(),g()", [f, g]),
-        "a semicolon": ("f(); g()", [f, g]),
-        "a list": ("[f(), g()]", [f, g]),
-        "a list with a trailing comma": ("[f(), g(),]", [f, g]),
-        "a list with white space": ("[ f()\n, g() ]", [f, g]),
-        "two lists": ("[f()]\n[g()]", [f, g]),
         "two lists and a comma": ("[f()], [g()]", [f, g]),
-        "the same call twice is two calls": ("f()f()", [f, f]),
     },
 )
 def test_calls_between_tags(inner: str, expected: list[Brief]) -> None:
@@ -74,33 +51,12 @@ def test_calls_between_tags(inner: str, expected: list[Brief]) -> None:
 @together(
     ("inner", "expected"),
     {
-        "an argument without a name": ("f('x')", [error("invalid_arguments")]),
-        "a number without a name": ("f(12, g=1)", [error("invalid_arguments")]),
-        "a name without a value": ("f(x)", [error("invalid_arguments")]),
-        "a dict without a name": ("f({'a': 1})", [error("invalid_arguments")]),
-        "a word that is no literal": ("f(a=Paris)", [error("invalid_arguments")]),
         "a good one after a bad one": ("f(a=[x, 1])\ng()", [error("invalid_arguments"), g]),
-        "the same argument twice": ("f(a=1, a=2)", [error("duplicate_key")]),
-        "not a number": ("f(a=nan)", [error("not_a_number")]),
-        "more than a number holds": ("f(a=1e999)", [error("not_a_number")]),
         "half of a pair": ("f(a='\\ud83d')", [error("lone_surrogate")]),
-        "no value": ("f(a=)", [UNREADABLE]),
-        "a call as a value": ("f(a=g())", [UNREADABLE]),
-        "a call without a name": ("f(g())", [UNREADABLE]),
-        "no comma": ("f(a=1 b=2)", [UNREADABLE]),
-        "a colon": ("f(a: 1)", [UNREADABLE]),
         "one star": ("f(*{'a': 1})", [UNREADABLE]),
         "two stars and a list": ("f(**[1])", [UNREADABLE]),
         "text after two stars": ("f(**{'a': 1} b=2)", [UNREADABLE]),
-        "a dict that does not end": ("f(**{'a': 1)", [UNREADABLE]),
-        "a quote too many": ("f(a='it's')", [UNREADABLE]),
         "a parenthesis too many": ("f(a=1))", [call("f", a=1), UNREADABLE]),
-        "prose after a call": ("f() and more", [f, UNREADABLE]),
-        "JSON after a call": ("f()\n{}", [f, UNREADABLE]),
-        "a bracket too many": ("f()]", [f, UNREADABLE]),
-        "a list that looks like a link": ("[f()](x)", [f, UNREADABLE]),
-        "a list without its bracket": ("[f() g()", [f, g]),
-        "nothing is a call after what is broken": ("f(a=1\ng()", [UNREADABLE]),
     },
 )
 def test_malformed_calls_end_at_the_tag(inner: str, expected: list[Brief]) -> None:
@@ -119,19 +75,9 @@ def test_a_missing_quote_does_not_swallow_the_answer() -> None:
     ("text", "expected"),
     {
         "no closing tag": ("<function_calls>f()", [f, warning("missing_close")]),
-        "a line feed": ("<function_calls>f()\n", [f, warning("missing_close")]),
         "half of the closing tag": ("<function_calls>f()</func", [f, warning("missing_close")]),
-        "no closing bracket either": ("<function_calls>[f()", [f, warning("missing_close")]),
-        "a comma last": ("<function_calls>[f(),", [f, warning("missing_close")]),
         "no closing parenthesis": ("<function_calls>f(", [error("truncated")]),
-        "cut in a name": ("<function_calls>f(a", [error("truncated")]),
-        "cut before a value": ("<function_calls>f(a=", [error("truncated")]),
-        "cut in a string": ("<function_calls>f(a='x", [error("truncated")]),
-        "cut after a number": ("<function_calls>f(a=1", [error("truncated")]),
-        "cut after a comma": ("<function_calls>f(a=1,", [error("truncated")]),
         "cut in a string without a name": ("<function_calls>f('x", [error("truncated")]),
-        "cut after two stars": ("<function_calls>f(**", [error("truncated")]),
-        "cut in the second name": ("<function_calls>f()\ng", [f, error("truncated")]),
         "an opening tag in the place of a closing one": (
             "<function_calls>f() <function_calls>g()</function_calls>",
             [f, warning("missing_close"), g],
@@ -149,10 +95,6 @@ def test_what_is_cut(text: str, expected: list[Brief]) -> None:
         pytest.param("<function_calls> are it", id="the tag alone"),
         pytest.param("<function_calls>\n<invoke name='f'>", id="the other dialect of the tag"),
         pytest.param("<function_calls>{}</function_calls>", id="JSON"),
-        pytest.param("<function_calls>f g()", id="two words"),
-        pytest.param("<function_call>f()</function_call>", id="a tag that is alike"),
-        pytest.param("<function_calls>" + "f" * 129 + "()", id="a name that is too long"),
-        pytest.param("<function_calls>()", id="no name"),
     ],
 )
 def test_what_is_text(text: str) -> None:
@@ -178,22 +120,9 @@ def test_a_result_that_lfm2_forges() -> None:
 @together(
     ("text", "expected"),
     {
-        "one call": ("[f()]", [f]),
         "two calls": ("\n [f(a=1), g(b='x')]\n", ["\n ", call("f", a=1), call("g", b="x"), "\n"]),
-        "a dotted name": ("[ a.b(),]", [call("a.b")]),
-        "the first name has to be declared": ("[f(), other()]", [f, call("other")]),
-        "after reasoning": ("<think>x</think>[f()]", [thought("x"), f]),
         "no bracket at the end": ("[f()", [f, warning("missing_close")]),
-        "a comma at the end": ("[f(),", [f, warning("missing_close")]),
-        "cut": ("[f(), g(", [f, error("truncated")]),
-        "prose, up to the next blank line": ("[f() is how]\n\nSo", [UNREADABLE, "\nSo"]),
         "what was read before it counts": ("[f(), g() is\n \t\nSo", [f, UNREADABLE, " \t\nSo"]),
-        "broken, up to the next blank line": ("[f(a=)]\n\nSo", [UNREADABLE, "\nSo"]),
-        "a missing quote": ("[f(a='x)]\n\nIt's", [UNREADABLE, "\nIt's"]),
-        "a name that is not declared": ("[other()]", ["[other()]"]),
-        "not at the start": ("So: [f()]", ["So: [f()]"]),
-        "a link": ("[f](url)", ["[f](url)"]),
-        "an array": ("[1, 2]", ["[1, 2]"]),
         "cut before the parenthesis": ("[get_weather", ["[get_weather"]),
     },
 )
@@ -228,9 +157,7 @@ def test_without_tools_a_list_is_text() -> None:
 @pytest.mark.parametrize(
     ("limits", "inner", "expected"),
     [
-        pytest.param(Limits(depth=2), "f(a=[1])", [call("f", a=[1])], id="as deep as is allowed"),
         pytest.param(Limits(depth=2), "f(a=[[1]])", [error("too_deep"), warning("skipped", 22)], id="too deep"),
-        pytest.param(Limits(depth=1), "f(**{'a': []})", [error("too_deep"), warning("skipped", 21)], id="two stars"),
         pytest.param(
             Limits(call=30), "f(a='xxxxxxxxxxxxxxx')", [error("too_large"), warning("skipped", 25)], id="size"
         ),
@@ -238,7 +165,6 @@ def test_without_tools_a_list_is_text() -> None:
         pytest.param(
             Limits(call=20, depth=2), "f(a=[[[1]]])", [error("too_large"), warning("skipped", 25)], id="size, and deep"
         ),
-        pytest.param(Limits(digits=3), "f(a=1234)", [error("number_too_long")], id="digits"),
     ],
 )
 def test_limits(limits: Limits, inner: str, expected: list[Brief]) -> None:
@@ -313,9 +239,6 @@ def test_what_lfm_writes_loosely() -> None:
         pytest.param("{'a': 1, 'b'}", id="half a set"),
         pytest.param("{{1}}", id="a set of sets"),
         pytest.param('"x), f(a="y"', id="a string that would hold another call"),
-        pytest.param('":) "x"', id="a bracket before a quote"),
-        pytest.param('"x "y', id="a string that would hold the closing tag"),
-        pytest.param('"x (the "y"', id="a bracket that stays open"),
     ],
 )
 def test_what_lfm_writes_too_loosely(text: str) -> None:

@@ -24,13 +24,7 @@ STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜t
 @together(
     ("dialect", "text", "expected"),
     {
-        "the end of Gemma's reasoning": ("gemma4", "a<channel|>b", ["ab"]),
-        "the end of Ling's message": ("hermes_json", "Bye<|role_end|>", ["Bye"]),
         "the same in the other dialect of Ling": ("glm_xml", "Bye<|role_end|>\n", ["Bye\n"]),
-        "the end of Phi's call": ("granite_list", '<|tool_call|>[{"name":"f"}]<|/tool_call|>', [f]),
-        "LFM's empty list": ("lfm2_pythonic", "a<|tool_call_start|>[ ]<|tool_call_end|>b", ["ab"]),
-        "LFM's tags around nothing": ("lfm2_pythonic", "a<|tool_call_start|><|tool_call_end|>", ["a"]),
-        "Kimi's": ("kimi_k2", "a<|tool_calls_section_begin|>\n<|tool_calls_section_end|>b", ["ab"]),
         "the end of Mistral's calls": ("mistral_args", "[TOOL_CALLS]f[ARGS]{}[/TOOL_CALLS]b", [f, "b"]),
         "line feeds between Step's tags": (
             "step3_xml",
@@ -43,8 +37,6 @@ STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜t
             [thought("Hm"), "a"],
         ),
         "two of them": ("hunyuan_a13b_list", "<answer>\n\na\n\n</answer>", ["\na\n"]),
-        "line feeds around ERNIE's answer": ("ernie45_json", "<response>\na\n</response>\n", ["a"]),
-        "Apriel's end": ("tool_calls_list", "[BEGIN FINAL RESPONSE]\na\n[END FINAL RESPONSE]", ["\na"]),
     },
 )
 def test_tokens_that_go_away(dialect: str, text: str, expected: list[Brief]) -> None:
@@ -72,13 +64,9 @@ def test_a_call_that_is_closed_twice() -> None:
             [thought("Hm"), call("f", a="x")],
         ),
         "an example": ("to=user<|message|>So: " + ATEM, ["So: " + ATEM.replace("NAME", "f")]),
-        "without a header": (ATEM, [ATEM.replace("NAME", "f")]),
-        "text to a tool": ("to=f<|message|>what?<|eom|>a", [error("unrecognised_tool_call"), "a"]),
         "cut in the wrapper": ("to=f<|message|><atem:fun", [error("truncated")]),
         "cut after the header": ("to=f<|message|>", [error("truncated")]),
         "the prompt's header continues": (" to=f<|message|>" + ATEM, [call("f", a="x")]),
-        "the same, reasoning": (" to=self<|message|>Hm<|eom|>", [thought("Hm")]),
-        "the same, an answer": (" to=user<|message|> a", [" a"]),
         "nearly a header": (" to=users", [" to=users"]),
     },
 )
@@ -121,12 +109,6 @@ def test_a_counter_in_the_place_of_kimis_name(id: str) -> None:
         ),
         pytest.param(
             "inkling", "<|content_invoke_tool_json|>no<|end_message|>b", [error("invalid_json"), "b"], id="Inkling"
-        ),
-        pytest.param(
-            "cohere_action_json", "a<|START_ACTION|> no<|END_ACTION|>b", ["a", error("invalid_json"), "b"], id="Cohere"
-        ),
-        pytest.param(
-            "internlm2", "<|action_start|><|plugin|>no<|action_end|>b", [error("invalid_json"), "b"], id="InternLM"
         ),
         pytest.param("apertus_list", "<|tools_prefix|>no<|tools_suffix|>b", [error("invalid_json"), "b"], id="Apertus"),
     ],

@@ -32,7 +32,7 @@ from typing import Any, TypeAlias
 from streamtools.errors import Code
 from streamtools.json_values import compact
 from streamtools.parsing.json_scanner import ENDED, OPEN
-from streamtools.parsing.markers import Marker, Part
+from streamtools.parsing.markers import Marker, Part, Pattern
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Body, Span
 
@@ -132,6 +132,21 @@ def report_end(span: Span, end: CallEnd, tag: str, *, last: bool = True) -> None
 def warn_unclosed(span: Span, tag: str) -> None:
     """Warn that the call lacks its closing `tag`."""
     span.warn(Code.MISSING_CLOSE, f"the call lacks its closing {tag}")
+
+
+def read_close(span: Span, tag: str, *tags: Pattern, cut: tuple[str, ...] = ()) -> Generator[None, None, bool]:
+    """Read the closing `tag` of a call and close the span. Returns False if something else stands here.
+
+    The first of `tags` is the closing tag. If another one stands in its place, which is left unread, or if the stream
+    ends here, in the tag or in one of `cut`, a warning says so.
+    """
+    found = yield from span.expect(*tags)
+    if found < 0 and not span.at_end_in(tag, *cut):
+        return False
+    span.close()
+    if found:
+        warn_unclosed(span, tag)
+    return True
 
 
 class Members:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import warn_unclosed
+from streamtools.parsing.bodies import read_close, warn_unclosed
 from streamtools.parsing.json_scanner import (
     ARGUMENTS,
     BEGIN,
@@ -83,11 +83,7 @@ class _TaggedJson:
             opener, closing = _opener_and_closing(span.marker, self._close)
             end_of_value = span.place
             char = yield from span.peek()
-            found = yield from span.expect(self._close_tag, opener, *self._ends)
-            if found >= 0 or span.at_end_in(self._close):
-                span.close()
-                if found != 0:
-                    warn_unclosed(span, self._close)
+            if (yield from read_close(span, self._close, self._close_tag, opener, *self._ends)):
                 return
             if char not in "{[":
                 yield from span.recover_at(closing)
@@ -166,8 +162,6 @@ class CallsUnderNames(JsonScanner):
     rest.
     """
 
-    __slots__ = ("_begun", "_next", "_object")
-
     def __init__(self, *, depth: int, lines: bool = False) -> None:
         super().__init__(depth=depth, lines=lines)
         self._next = KEY
@@ -241,8 +235,6 @@ class CallsInContainer(JsonScanner):
 
     One call, or an array of calls, may stand alone. The first key distinguishes a container from a call.
     """
-
-    __slots__ = ("_in_container", "_next", "_place")
 
     CONTAINERS = frozenset({"tools", "tool_calls"})
 

@@ -15,10 +15,10 @@ back to values in plain quotes, or in none.
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import Members, warn_unclosed
+from streamtools.parsing.bodies import Members, read_close
 from streamtools.parsing.bodies.literals import Literals
 from streamtools.parsing.bodies.syntax import PYTHON, PYTHON_WORDS, Quotes, Syntax
 from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, ScanState
@@ -47,36 +47,23 @@ def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, 
     With `fenced`, a fence of back-ticks may end before the closing tag. With `loose`, literals may be written loosely.
     """
     syntax = replace(PYTHON, loose=close) if loose else PYTHON
-    opener, closer = Pattern(opening), Pattern(close)
+    tags = (Pattern(close), Pattern(opening))
     closing = Closing(close) if close else _BLANK_LINE
-
-    def body(span: Span) -> Generator[None, None, None]:
-        return _PythonicCalls(span, opener, closer, close, closing, syntax, fenced=fenced).read()
-
-    return body
+    return lambda span: _PythonicCalls(span, close, tags, closing, fenced).read(syntax)
 
 
+@dataclass(slots=True)
 class _PythonicCalls:
     """Reads the calls of one span."""
 
-    def __init__(
-        self,
-        span: Span,
-        opener: Pattern,
-        closer: Pattern,
-        close: str,
-        closing: Closing,
-        syntax: Syntax,
-        *,
-        fenced: bool,
-    ) -> None:
-        self._span, self._syntax = span, syntax
-        self._opener, self._closer = opener, closer
-        self._close, self._closing = close, closing
-        self._fenced = fenced
-        self._in_list = False
+    _span: Span
+    _close: str
+    _tags: tuple[Pattern, Pattern]
+    _closing: Closing
+    _fenced: bool
+    _in_list: bool = False
 
-    def read(self) -> Generator[None, None, None]:
+    def read(self, syntax: Syntax) -> Generator[None, None, None]:
         span = self._span
         self._in_list = span.marker == "["
         if (yield from span.peek()) == "[":
@@ -86,7 +73,7 @@ class _PythonicCalls:
         another = True
         while another:
             span.begin_call(span.place)
-            literals = ArgumentReader(span, self._syntax)
+            literals = ArgumentReader(span, syntax)
             state = yield from _read_call(span, literals)
             if state is not ENDED:
                 yield from give_up(span, state, literals, self._closing)
@@ -107,19 +94,13 @@ class _PythonicCalls:
             span.at += 1
         if char == "`" and self._fenced and (yield from span.accept(_FENCE)):
             char = yield from span.peek()
-        found = yield from span.expect(self._closer, self._opener)
-        if found == 0:
-            span.close()
+        if (yield from read_close(span, self._close, *self._tags, cut=("```",) if self._fenced else ())):
             return False
-        if found < 0 and char and not span.at_end_in(self._close, "```" if self._fenced else self._close):
-            if char == "[" and not self._in_list:
-                self._in_list = True
-                span.at += 1
-                yield from span.peek()
-            return True
-        span.close()
-        warn_unclosed(span, self._close)
-        return False
+        if char == "[" and not self._in_list:
+            self._in_list = True
+            span.at += 1
+            yield from span.peek()
+        return True
 
     def _after_untagged(self) -> Generator[None, None, bool]:
         """Read the text after a call of a list. Returns whether another call follows."""
@@ -299,15 +280,8 @@ def gemma_call(syntax: Syntax, opening: str, close: str) -> Body:
             yield from give_up(span, state, literals, closing)
             return
         span.end_call()
-        char = yield from span.peek()
-        found = yield from span.expect(closer, opener)
-        if found == 0:
-            span.close()
-            return
-        if found < 0 and char and not span.at_end_in(close):
+        yield from span.peek()
+        if not (yield from read_close(span, close, closer, opener)):
             yield from give_up(span, BROKEN, literals, closing)
-            return
-        span.close()
-        warn_unclosed(span, close)
 
     return body
