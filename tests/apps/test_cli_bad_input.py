@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from streamtools.apps.cli import main
-from streamtools.apps.cli.errors import ErrorOutput
 from streamtools.recording import shipped
-from tests.support.command import COMMAND, ENVIRONMENT, run, start
+from tests.support.command import COMMAND, ENVIRONMENT, start
 
 _HEADINGS = str(shipped()["headings"])
 _NO_CALL = str(shipped()["no-call"])
@@ -56,12 +55,6 @@ def test_a_file_that_is_no_recording(
     line = complaint(capsys)
     assert line.startswith(str(path))
     assert reason in line
-
-
-def test_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A directory is called one."""
-    assert 2 == main(["replay", str(tmp_path)])
-    assert f"{tmp_path} is a directory, not a recording" == complaint(capsys)
 
 
 def test_a_name_cannot_break_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,14 +153,6 @@ def test_without_rich(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert '"type":"done"' in capsys.readouterr().out
 
 
-def test_rich_is_not_blamed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module of ours that is missing is a broken installation, which no extra repairs."""
-    monkeypatch.delitem(sys.modules, "streamtools.apps.cli.transcript", raising=False)
-    monkeypatch.setitem(sys.modules, "streamtools.apps.cli.replay", None)
-    with pytest.raises(ModuleNotFoundError, match=r"streamtools\.apps\.cli\.replay"):
-        main(["replay", _NO_CALL])
-
-
 def broken_pipe() -> io.TextIOWrapper:
     """Return a text file that nobody reads."""
     reading, writing = os.pipe()
@@ -229,19 +214,6 @@ def test_a_line_does_not_land_in_another(tmp_path: Path, monkeypatch: pytest.Mon
     assert f"\nstreamtools: {half}, line" in screen.getvalue()
 
 
-def test_a_terminal_that_has_gone_is_no_trouble() -> None:
-    """Room for the line may not be had any more; the line is written all the same."""
-
-    def no_room() -> None:
-        raise BrokenPipeError
-
-    lines = io.StringIO()
-    errors = ErrorOutput(lines)
-    errors.before_line = no_room
-    errors.write("sorry")
-    assert "streamtools: sorry\n" == lines.getvalue()
-
-
 def test_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Ctrl-C at any time is status 130 and one line."""
     (tmp_path / "interrupted.py").write_text("raise KeyboardInterrupt\n")
@@ -276,14 +248,6 @@ def test_a_thread_that_does_not_end(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 # What only a process shows: the whole way to its exit status, with Python's own words at its end.
 
 
-def test_a_process_refuses_in_one_line(tmp_path: Path) -> None:
-    """A binary file, from the shell's side."""
-    path = tmp_path / "image.png"
-    path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
-    expected = (2, "", f"streamtools: {path} is a binary file, not a recording\n")
-    assert expected == run("replay", path)
-
-
 def test_a_process_whose_reader_leaves() -> None:
     """As with `| head -1`: one line, status 1, and no complaint of Python's at the exit."""
     process = start("replay", _HEADINGS, "--speed", "4")
@@ -294,19 +258,6 @@ def test_a_process_whose_reader_leaves() -> None:
     with process.stderr:
         assert b"streamtools: the output cannot be written: Broken pipe\n" == process.stderr.read()
     assert 1 == process.wait(timeout=120)
-
-
-def test_a_process_without_an_output() -> None:
-    """As with `>&-`."""
-    ended = subprocess.run(
-        ["sh", "-c", '"$@" >&-', "sh", *COMMAND, "replay", _NO_CALL],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=ENVIRONMENT,
-        check=False,
-        timeout=120,
-    )
-    assert (1, b"streamtools: standard output is closed\n") == (ended.returncode, ended.stderr)
 
 
 @pytest.mark.parametrize("sleeping", ["time.sleep(600)", "await anyio.sleep(600)"])

@@ -16,12 +16,12 @@ import httpx
 import pytest
 
 from streamtools.apps.cli import main
-from streamtools.apps.cli.recorded_answers import FIRST, POSTCARD, RecordedAnswers
+from streamtools.apps.cli.recorded_answers import FIRST, RecordedAnswers
 from streamtools.apps.cli.servers import listen
 from streamtools.recording import shipped
 from tests.apps.test_cli_bad_input import complaint
 from tests.apps.test_cli_chat import serving
-from tests.support.answering import Page, calling, opened, saying
+from tests.support.answering import calling, opened, saying
 from tests.support.command import COMMAND, ENVIRONMENT
 
 LINK = ("fe80::1", 8765, 0, 4)
@@ -60,7 +60,7 @@ def test_the_command_serves_recordings_until_it_is_interrupted() -> None:
         _, complaints = process.communicate(timeout=60)
 
     assert "recordings of gemma-3-270m" == told["label"]
-    assert {*shipped(), "postcard"} == {each["name"] for each in told["suggestions"]}
+    assert {*shipped()} == {each["name"] for each in told["suggestions"]}
     assert FIRST == tuple(each["name"] for each in told["suggestions"])[: len(FIRST)]
     assert (130, "streamtools: interrupted\n") == (process.returncode, complaints.decode())
 
@@ -249,38 +249,17 @@ def test_who_listens_to_everybody_is_told_so(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("name", [*shipped(), "postcard"])
+@pytest.mark.parametrize("name", shipped())
 async def test_recordings_are_played_to_their_end(name: str) -> None:
     """Each by itself, as it was recorded; what it calls is run."""
     async with opened(answerer=RecordedAnswers(speed=0)) as page:
         run = (await page.tell("/runs", {"suggestion": name})).json()["run"]
-        if name == "postcard":
-            await _approve(page, run)
         events = await page.events(run)
 
     kinds = [event["type"] for event in events]
     assert ("truncated" if name == "cut-call" else "finished") == events[-1]["reason"]
-    assert ("call" in name or name in ("postcard", "two-tools")) == ("call-start" in kinds) or name == "no-call"
+    assert ("call" in name or name == "two-tools") == ("call-start" in kinds) or name == "no-call"
     assert kinds.count("executed") == kinds.count("call")
-
-
-async def _approve(page: Page, run: str) -> None:
-    asked = await page.until(run, '"approval-requested"')
-    call_id = asked.partition('"id":"')[2].partition('"')[0]
-    assert 200 == (await page.tell(f"/runs/{run}/calls/{call_id}", {"approve": True, "shown": asked})).status_code
-
-
-@pytest.mark.anyio
-async def test_a_postcard_that_is_denied_is_not_sent() -> None:
-    """The hand-written answer says so."""
-    async with opened(answerer=RecordedAnswers(speed=20)) as page:
-        run = await page.ask(POSTCARD.question.upper())
-        asked = await page.until(run, '"approval-requested"')
-        call_id = asked.partition('"id":"')[2].partition('"')[0]
-        await page.tell(f"/runs/{run}/calls/{call_id}", {"approve": False})
-        events = await page.events(run)
-
-    assert "nothing was sent." in "".join(event.get("text", "") for event in events if event["type"] == "text")
 
 
 @pytest.mark.anyio
@@ -293,19 +272,6 @@ async def test_a_question_that_nobody_recorded() -> None:
     text = "".join(event.get("text", "") for event in unknown if event["type"] == "text")
     assert "streamtools serve --model NAME" in text
     assert ["add"] == [event["call"]["name"] for event in known if event["type"] == "executed"]
-
-
-@pytest.mark.anyio
-async def test_progress_is_told_before_the_result() -> None:
-    """By the tool that is written for it."""
-    async with opened(answerer=RecordedAnswers(speed=20)) as page:
-        run = (await page.tell("/runs", {"suggestion": "postcard"})).json()["run"]
-        await _approve(page, run)
-        events = await page.events(run)
-
-    assert [1, 2, 3] == [
-        event["data"]["done"] for event in events if event["type"] == "progress" if "done" in event["data"]
-    ]
 
 
 def test_the_help_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,16 +8,12 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import anyio
-import httpx
 import pytest
-from anyio.abc import SocketAttribute
 
 from streamtools.apps.web.app import MAX_BODY
 from streamtools.apps.web.conversations import Conversations
 from streamtools.apps.web.documents import make_documents
 from streamtools.conversation import Message, chat
-from streamtools.serving.guard import Guard
 from tests.support.answering import Answering, browser, opened, saying
 from tests.support.provider import Provider
 
@@ -95,17 +91,6 @@ async def test_a_foreign_name_is_refused(host: str, status: int) -> None:
     assert status == response.status_code
 
 
-@pytest.mark.parametrize("lines", [b"", b"Host: localhost\r\nHost: evil.example\r\n"])
-async def test_a_request_names_one_host(lines: bytes) -> None:
-    """None and two are refused, by uvicorn or by us."""
-    async with opened() as page, await anyio.connect_tcp("127.0.0.1", page.server.port) as stream:
-        assert page.server.port == stream.extra(SocketAttribute.remote_port)
-        await stream.send(b"GET /conversation HTTP/1.0\r\n%b\r\n" % lines)
-        answer = await stream.receive()
-
-    assert int(answer.split()[1]) in (400, 421)
-
-
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -129,14 +114,6 @@ async def test_what_changes_something_comes_from_the_page(path: str, headers: di
         status = 400 if path.endswith("call") else 404
     assert status == response.status_code
     assert status == 201 or response.json()["error"]
-
-
-async def test_without_an_origin_nothing_is_changed() -> None:
-    """Whoever is no browser has to say so on purpose."""
-    async with opened() as page, httpx.AsyncClient(trust_env=False) as client:
-        response = await client.post(f"{page.server.url}/runs", json={"question": "Hi"})
-
-    assert 403 == response.status_code
 
 
 async def test_bodies_have_a_bound() -> None:
@@ -167,21 +144,6 @@ async def test_a_body_that_is_no_question_is_refused(body: bytes) -> None:
         assert 400 == response.status_code
         assert response.json()["error"]
         assert [] == page.provider.requests
-
-
-async def test_a_length_of_thousands_of_digits_is_too_long() -> None:
-    """Such a number Python does not read, and not every server refuses it."""
-    sent = []
-
-    async def send(message):  # type: ignore[no-untyped-def]
-        sent.append(message)
-
-    fields = {"host": "localhost", "origin": "http://localhost", "content-type": "application/json"}
-    headers = [(name.encode(), value.encode()) for name, value in {**fields, "content-length": "9" * 5000}.items()]
-    guard = Guard(lambda *_: pytest.fail("it was passed on"), policy="", max_body=MAX_BODY)
-    await guard({"type": "http", "method": "POST", "path": "/", "headers": headers}, None, send)  # type: ignore[arg-type]
-
-    assert 413 == sent[0]["status"]
 
 
 async def test_a_call_is_decided_whatever_its_id() -> None:
@@ -226,19 +188,6 @@ async def test_a_conversation_that_is_ended_while_it_is_asked_gets_no_answer() -
     assert "set-cookie" not in response.headers
 
 
-async def test_a_request_that_breaks_off_harms_nobody() -> None:
-    """The next one is answered."""
-    async with opened(saying("Hello.")) as page:
-        async with await anyio.connect_tcp("127.0.0.1", page.server.port) as stream:
-            host = f"127.0.0.1:{page.server.port}".encode()
-            await stream.send(
-                b"POST /runs HTTP/1.1\r\nHost: %b\r\nOrigin: http://%b\r\nContent-Type: application/json\r\n"
-                b'Content-Length: 100\r\n\r\n{"question"' % (host, host)
-            )
-        run = await page.ask("Hi")
-        assert "done" == (await page.events(run))[-1]["type"]
-
-
 async def test_other_paths_and_methods_are_answered_in_json() -> None:
     """As every refusal is."""
     async with opened() as page:
@@ -263,15 +212,3 @@ async def test_the_cookie_is_for_this_page_alone() -> None:
     assert re.match(r"streamtools=[\w-]{32}; HttpOnly; Path=/; SameSite=strict", cookie)
     assert [404, 404, 404] == [each.status_code for each in (*strange, decided)]
     assert [] == empty
-
-
-async def test_what_is_no_http_is_passed_on() -> None:
-    """The lifespan, above all."""
-    passed = []
-
-    async def app(scope, receive, send):  # type: ignore[no-untyped-def]
-        passed.append(scope["type"])
-
-    await Guard(app, policy="", max_body=MAX_BODY)({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
-
-    assert ["lifespan"] == passed

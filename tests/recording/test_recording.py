@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -152,18 +151,6 @@ def test_the_lines_of_a_recording(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("existing", [False, True])
-def test_a_recording_is_private(tmp_path: Path, existing: bool) -> None:
-    """The file of a recording is readable for its owner alone, also where an older file was."""
-    path = tmp_path / "a.jsonl"
-    if existing:
-        path.write_text("old")
-        path.chmod(0o644)
-    write(Recording(HEAD, (), StreamEnd("end", 0)), path)
-
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
 def test_a_killed_writer_leaves_what_it_had(tmp_path: Path) -> None:
     """A chunk is in the file as soon as the line is complete in which it ends."""
     path = tmp_path / "a.jsonl"
@@ -272,23 +259,6 @@ def test_bad_files(tmp_path: Path, content: bytes, message: str) -> None:
     assert str(whole.value) == str(lazily.value) == str(any_file.value)
 
 
-def test_missing_file(tmp_path: Path) -> None:
-    """A file that is not there is named."""
-    path = tmp_path / "none.jsonl"
-    with pytest.raises(RecordingError) as error:
-        open_stream_file(path)
-
-    assert f"{path} does not exist" == str(error.value)
-
-
-def test_directory(tmp_path: Path) -> None:
-    """A directory is not a recording."""
-    with pytest.raises(RecordingError) as error:
-        read_recording(tmp_path)
-
-    assert f"{tmp_path} is a directory, not a recording" == str(error.value)
-
-
 def test_unreadable_file() -> None:
     """A file that opens and then cannot be read is named, too: here, on Linux, page 0 of our own memory."""
     with pytest.raises(RecordingError) as whole:
@@ -305,15 +275,6 @@ def test_unusable_name() -> None:
         open_recording("a\0b")
 
     assert str(error.value).startswith("'a\\x00b' cannot be read: embedded null")
-
-
-def test_too_long_a_name() -> None:
-    """Whatever the system says against a file is passed on."""
-    name = "x" * 5000
-    with pytest.raises(RecordingError) as error:
-        open_recording(name)
-
-    assert f"{name} cannot be read: File name too long" == str(error.value)
 
 
 def test_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

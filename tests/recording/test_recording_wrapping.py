@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from httpx_sse import aconnect_sse
 
 from streamtools import ToolStream, sources
-from streamtools.recording import Recording, RecordingTransport, read_recording, read_recordings, record
+from streamtools.recording import Recording, RecordingTransport, read_recording, record
 from streamtools.recording.format import StreamEnd
 from tests.support.loopback import Loopback
 
@@ -92,14 +91,6 @@ async def test_an_iterable_that_is_not_asynchronous(kind: str, tmp_path: Path) -
     assert b"".join(CHUNKS) == read_recording(tmp_path / "a.jsonl").data == read_recording(tmp_path / "b.jsonl").data
 
 
-async def test_an_asynchronous_stream_is_not_read_in_another_way() -> None:
-    """Who takes it for a blocking one is told."""
-    async with record(Stream(*CHUNKS), io.BytesIO()) as stream:
-        with pytest.raises(TypeError, match="this stream is asynchronous"):
-            next(stream)
-        stream.close()
-
-
 @pytest.mark.parametrize(("error", "kind"), [(TimeoutError("late"), "timeout"), (KeyError("s3cret"), "reset")])
 async def test_a_stream_that_raises(error: Exception, kind: str, tmp_path: Path) -> None:
     """What it raises is raised, and recorded as what ended it, by its name alone."""
@@ -167,18 +158,6 @@ async def test_a_response_is_read_by_a_source_as_before(tmp_path: Path) -> None:
     assert b"s3cret" not in path.read_bytes()
 
 
-async def test_a_response_that_is_refused(tmp_path: Path) -> None:
-    """The status goes through to the source."""
-    async with (
-        Loopback([b'{"error":{"message":"no"}}'], status=500, declared="application/json") as server,
-        httpx.AsyncClient() as client,
-        client.stream("GET", server.url) as response,
-        ToolStream(sources.openai(record(response, tmp_path / "a.jsonl"))) as events,
-    ):
-        assert [500] == [event.status async for event in events if event.type == "error"]
-    assert b'{"error":{"message":"no"}}' == read_recording(tmp_path / "a.jsonl").data
-
-
 async def test_a_response_of_a_blocking_client(tmp_path: Path) -> None:
     """It is read by its own methods, in a thread of its own."""
 
@@ -208,27 +187,6 @@ async def test_a_response_that_was_made_by_hand(tmp_path: Path) -> None:
         assert head.request is None
         assert head.response is not None
         assert 200 == head.response.status
-
-
-async def test_a_file_that_cannot_be_written_stops_no_stream() -> None:
-    """The reader gets its bytes, and the fault is there for whoever asks."""
-
-    class Full(io.BytesIO):
-        def flush(self) -> None:
-            raise OSError(28, "No space left on device")
-
-    stream = record(Stream(*CHUNKS), Full())
-    assert CHUNKS == [data async for data in stream]
-    assert stream.fault is not None
-
-
-async def test_a_file_object_is_left_open(tmp_path: Path) -> None:
-    """Streams may follow one another in one file."""
-    with (tmp_path / "a.jsonl").open("wb") as file:
-        for _ in range(2):
-            async for _ in record(Stream(*CHUNKS), file):
-                pass
-    assert [b"".join(CHUNKS)] * 2 == [each.data for each in read_recordings(tmp_path / "a.jsonl")]
 
 
 async def test_a_secret_that_cannot_be_looked_for_empties_no_file(tmp_path: Path) -> None:

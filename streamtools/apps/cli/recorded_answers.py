@@ -1,7 +1,6 @@
 """What the page answers without a model: recorded answers of a real model, with their timing and their tools.
 
-A question without a recording gets an explanation. One scene is written by hand, because no recording has it: a tool
-that asks for approval and reports progress.
+A question without a recording gets an explanation.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from streamtools import ApprovalOptions, ParserOptions, RunnerOptions, sources
+from streamtools import ParserOptions, sources
 from streamtools.apps.cli.demo import TOOLS, model_names
 from streamtools.apps.cli.errors import CommandError
 from streamtools.apps.cli.model_options import describe_tools
@@ -26,12 +25,9 @@ from streamtools.recording import ExchangeHead, ReplayBytes, shipped
 from streamtools.recording.event_replay import adapter_of
 from streamtools.recording.exchanges import open_exchange
 from streamtools.sources import Source
-from streamtools.tools import ToolContext, ToolRegistry, tool
 
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")
 """The recordings that the page offers first."""
-
-POSTCARD = Suggestion("postcard", "A tool that asks you first (written by hand)", "Send Ann a postcard from Lima.")
 
 _NOTE_FOR_FILES = "Recorded answers are played, each by itself. Their calls are not run."
 _NOTE_FOR_SHIPPED = (
@@ -39,17 +35,8 @@ _NOTE_FOR_SHIPPED = (
     "weather is invented."
 )
 
-_DELTA_LENGTH = 4  # characters of a delta of a hand-written text
+_DELTA_LENGTH = 4  # characters of a delta of the explanation
 _DELTA_PAUSE_S = 0.012  # between two deltas, at speed 1
-
-_APPROVAL_TEXT = """I will send it. Please approve.
-
-~~~tool_call
-{"name": "send_postcard", "arguments": {"to": "Ann", "text": "Greetings from Lima, where the fog is."}}
-~~~
-"""
-_SENT_TEXT = "Ann's postcard is on its way. (Nothing was sent: this scene is written by hand.)"
-_NOT_SENT_TEXT = "As you wish: nothing was sent."
 
 _UNKNOWN_QUESTION_TEXT = """There is no recorded answer to that. This page plays **recordings** of a small model, \
 because it was started without one. To talk to a model, start the page with its name and address:
@@ -75,7 +62,7 @@ class RecordedAnswers:
             self.recordings = {Path(file).name if names_are_unique else file: Path(file) for file in files}
         heads = {name: _read_head(path) for name, path in self.recordings.items()}
         self._speed = speed
-        self._tools = None if files else _TOOLS
+        self._tools = None if files else TOOLS
         self.tools = describe_tools(self._tools)
         names = self.recordings if files else model_names(heads.values())
         self.label = f"recordings {'' if files else 'of '}{', '.join(names)}"
@@ -83,8 +70,6 @@ class RecordedAnswers:
         self.suggestions = [
             Suggestion(name, head.title or name, question_of(head) or name) for name, head in heads.items()
         ]
-        if not files:
-            self.suggestions.append(POSTCARD)
         self._played: WeakKeyDictionary[Chat, Path] = WeakKeyDictionary()
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
@@ -93,24 +78,22 @@ class RecordedAnswers:
             _RecordedModel(self._speed, found),
             [User(question)],
             tools=self._tools,
-            follow_up="auto" if found == POSTCARD else "never",
+            follow_up="never",
             parser=ParserOptions(call_deltas=True),
-            runner=RunnerOptions(state=self._speed),
-            approvals=ApprovalOptions(ask="now"),
         )
-        if isinstance(found, Path):
+        if found is not None:
             self._played[answer] = found
         return answer
 
     def recording_of(self, answer: Chat) -> Path | None:
         return self._played.get(answer)
 
-    def _find(self, question: str, suggestion: str | None) -> Path | Suggestion | None:
+    def _find(self, question: str, suggestion: str | None) -> Path | None:
         if suggestion is not None:
             found = [item for item in self.suggestions if item.name == suggestion]
         else:
             found = [item for item in self.suggestions if _words(item.question) == _words(question)]
-        return self.recordings.get(found[0].name, found[0]) if found else None
+        return self.recordings[found[0].name] if found else None
 
 
 def _read_head(path: Path) -> ExchangeHead:
@@ -124,12 +107,12 @@ def _read_head(path: Path) -> ExchangeHead:
 
 
 class _RecordedModel:
-    """A model that plays one recording, or writes a hand-written text."""
+    """A model that plays one recording, or writes an explanation."""
 
     native_tool_calls = None
     name = "recorded"
 
-    def __init__(self, speed: float, found: Path | Suggestion | None) -> None:
+    def __init__(self, speed: float, found: Path | None) -> None:
         self._speed = speed
         self._found = found
 
@@ -138,40 +121,22 @@ class _RecordedModel:
 
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Source]:
-        if isinstance(self._found, Path):
+        if self._found is not None:
             recording = open_exchange(self._found, 1)
             source = Source(ReplayBytes(recording, speed=self._speed), adapter_of(recording))
         else:
-            source = sources.events(self._write(self._text(ask)))
+            source = sources.events(self._explain())
         try:
             yield source
         finally:
             await source.aclose()
 
-    def _text(self, ask: Ask) -> str:
-        if self._found != POSTCARD:
-            return _UNKNOWN_QUESTION_TEXT
-        if len(ask.history) == 1:
-            return _APPROVAL_TEXT
-        return _NOT_SENT_TEXT if "denied" in str(ask.history[-1]) else _SENT_TEXT
-
-    async def _write(self, text: str) -> AsyncIterator[SourceEvent]:
+    async def _explain(self) -> AsyncIterator[SourceEvent]:
+        text = _UNKNOWN_QUESTION_TEXT
         for start in range(0, len(text), _DELTA_LENGTH):
             await anyio.sleep(_DELTA_PAUSE_S / self._speed if self._speed else 0)
             yield TextDelta(text[start : start + _DELTA_LENGTH])
         yield ProviderCompleted(finish_reason="stop")
-
-
-@tool(requires_approval=True)
-async def send_postcard(to: str, text: str, context: ToolContext) -> AsyncIterator[Any]:
-    """Send a postcard. Nothing is sent."""
-    for done, step in enumerate(("printing", "stamping", "sending"), 1):
-        yield {"step": step, "done": done, "of": 3}
-        await anyio.sleep(0.3 / context.state if context.state else 0)
-    yield {"to": to, "message": f"to {to}: {text}"}
-
-
-_TOOLS = ToolRegistry(*TOOLS, send_postcard)
 
 
 def _words(text: str) -> list[str]:
