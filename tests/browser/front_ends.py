@@ -1,7 +1,7 @@
 """Pages of real front ends, each in front of the program of docs that is for it, and a model to ask.
 
 What the pages have from npm stands in a `package.json`, what the documentation tells their authors to write comes from
-its blocks, `@streamtools/client` is what npm packs, and esbuild makes one script of each page.
+its blocks, and esbuild makes one script of each page.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from streamtools.tools import MemoryLedger
 from tests.browser.conftest import watch
 from tests.browser.looking import expect
 from tests.clients.programs import install, run_node
-from tests.clients.typescript_package import pack, unpack
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.readme import ROOT
 from tests.whole.test_server_programs import BLOCKS, serving
 
-Kind = Literal["ai_sdk", "ag_ui", "copilot", "client"]
+Kind = Literal["ai_sdk", "ag_ui", "copilot"]
 
 _PAGES = Path(__file__).parent / "pages"
-_PROGRAMS: dict[Kind, str] = {"ai_sdk": "ai-sdk", "ag_ui": "ag-ui", "copilot": "ag-ui", "client": "client"}
+_PROGRAMS: dict[Kind, str] = {"ai_sdk": "ai-sdk", "ag_ui": "ag-ui", "copilot": "ag-ui"}
 _HTML = (
     '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,">'
     '<body><div id="root"></div><script src="/{}.js"></script>'
@@ -39,7 +38,7 @@ _HTML = (
 def bundle() -> dict[Kind, Path]:
     """Return the folder with the page of each kind."""
     pages, copilot = ROOT / ".cache" / "pages", ROOT / ".cache" / "copilot"  # whose client of AG-UI is an older one
-    folders: dict[Kind, Path] = {"ai_sdk": pages, "ag_ui": pages, "client": pages, "copilot": copilot}
+    folders: dict[Kind, Path] = {"ai_sdk": pages, "ag_ui": pages, "copilot": copilot}
     build = ("--bundle", "--minify", "--outdir=built", "--log-level=error", "--loader:.css=empty")
     production = '--define:process.env.NODE_ENV="production"'
     for folder, source in ((pages, _PAGES), (copilot, _PAGES.parent / "copilot")):
@@ -50,7 +49,6 @@ def bundle() -> dict[Kind, Path]:
             if "page" in block.notes:
                 name = block.notes["page"].replace("-", "_")
                 (folder / f"documented_{name}.js").write_text(block.text, encoding="utf-8")
-    unpack(pack(), pages)
     for kind, folder in folders.items():
         run_node(folder, "node_modules/esbuild/bin/esbuild", f"{kind}.js", *build, production)
         (folder / "built" / f"{kind}.html").write_text(_HTML.format(kind), encoding="utf-8")
@@ -76,18 +74,10 @@ class FrontEnd:
         """Click the one button of that name."""
         await self.page.get_by_role("button", name=button).click()
 
-    async def stop(self) -> None:
-        """End the answer."""
-        await self.click("Stop")
-
     async def sees(self, *texts: str) -> None:
         """Wait until this is seen."""
         for text in texts:
             await expect(self.page.get_by_text(text).last).to_be_visible()
-
-    async def sees_reasoning(self, text: str) -> None:
-        """Wait until this is seen of what the model thinks."""
-        await self.sees(text)
 
     async def ended(self, *answer: str, status: str = "ready") -> None:
         """Wait until this is seen, and nothing goes on any more."""
@@ -106,10 +96,6 @@ class FrontEnd:
         """Wait until the server answers nobody any more."""
         while vars(sys.modules["app"])["app"].state.runs.running:
             await anyio.lowlevel.checkpoint()
-
-    def told(self) -> list[tuple[str, Any]]:
-        """Return who said what, as the model is told."""
-        return [(each["role"], each["content"]) for each in self.model.bodies[-1]["messages"]]
 
     async def calls(self) -> list[tuple[str, str]]:
         """Return the states and the words of all calls."""
@@ -143,13 +129,6 @@ class Copilot(FrontEnd):
     """CopilotKit has a chat of its own."""
 
     box = "textarea"
-
-    async def stop(self) -> None:
-        await self.page.get_by_test_id("copilot-send-button").click()
-
-    async def sees_reasoning(self, text: str) -> None:
-        await self.page.get_by_text("Thought for").click()
-        await self.sees(text)
 
 
 @asynccontextmanager

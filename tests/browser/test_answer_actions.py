@@ -6,8 +6,7 @@ import pytest
 
 from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect
-from tests.support.answering import calling, delta, saying
-from tests.support.loopback import Loopback
+from tests.support.answering import calling, saying
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
@@ -62,29 +61,3 @@ async def test_an_answer_is_asked_for_once_more(browsing: Browsing) -> None:
     await ended(page)
     assert ["Hello"] == await page.locator(".question").all_inner_texts()
     assert [{"role": "user", "content": "Hello"}] == browsing.provider.bodies[2]["messages"]
-
-
-async def test_it_says_which_tools_may_run_again(browsing: Browsing) -> None:
-    """Before it asks, and asks nobody if the user leaves it."""
-    page = await browsing.open(
-        *(saying(calling("look_up", city="Oslo")), Loopback([delta("Oh ")]), saying("Well.")),
-        *(saying(calling("look_up", city="Oslo")), saying("Done.")),
-    )
-    await ask(page, "Oslo?")
-    await expect(page.locator(".ending")).to_contain_text("The answer")
-    await page.get_by_role("button", name="Retry").click()
-    await expect(page.get_by_role("alert").filter(has_text="look_up")).to_have_text("look_up ran, and may run again.")
-    await page.get_by_role("button", name="Leave it").click()
-    assert 2 == len(browsing.provider.requests)
-    await ask(page, "And?")
-    await ended(page, 2)
-    await page.get_by_role("button", name="Edit").first.click()
-    await expect(page.get_by_role("alert").filter(has_text="look_up")).to_contain_text(
-        "The later questions are removed"
-    )
-    await page.get_by_role("button", name="Leave it").click()
-    await page.get_by_role("button", name="Retry").click()
-    await page.get_by_role("button", name="Go on").click()
-    await expect(page.locator(".answer")).to_contain_text("Done.")
-    await ended(page)
-    assert 5 == len(browsing.provider.requests)

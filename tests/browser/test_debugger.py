@@ -12,7 +12,6 @@ from streamtools.recording.writer import RecordingWriter
 from tests.browser.conftest import Browsing
 from tests.browser.looking import expect
 from tests.browser.test_hostile import SCRIPTS
-from tests.browser.test_looks import faults
 from tests.support.answering import END, delta
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
@@ -46,26 +45,6 @@ async def test_one_goes_through_the_steps(browsing: Browsing) -> None:
     await expect(page.locator("#written .in-near").first).to_have_text("~~~tool_call")
 
 
-async def test_each_mark_is_looked_at_a_few_times(browsing: Browsing) -> None:
-    """However many there are: with each for each piece of the text, a long one would take minutes a step."""
-    page = await browsing.open(answerer=RecordedAnswers(speed=0))
-    await page.goto(f"{browsing.server.url}/debugger?of=tilde-call")
-    await expect(page.locator("#shown .card .name")).to_have_text("get_weather")
-    reads = await page.evaluate(
-        """() => {
-            let reads = 0;
-            const get = (mark, key) => { reads++; return mark[key]; };
-            shown.written = "x".repeat(2000);
-            const mark = (_, at) => new Proxy([2 * at, 2 * at + 1, "call", "f"], { get });
-            shown.marks = Array.from({ length: 1000 }, mark);
-            drawWritten(2000, 0);
-            return reads;
-        }"""
-    )
-    assert 1000 < reads < 100_000
-    await expect(page.locator("#written .in-call")).to_have_count(1000)
-
-
 async def test_nothing_of_an_answer_runs(browsing: Browsing, tmp_path: Path) -> None:
     """It is text in all panes, and nobody is asked for anything."""
     path = tmp_path / "hostile.jsonl"
@@ -80,17 +59,3 @@ async def test_nothing_of_an_answer_runs(browsing: Browsing, tmp_path: Path) -> 
     assert SCRIPTS[1] in await page.locator("#written").inner_text()
     assert await page.evaluate("window.harmed === undefined")
     assert not await page.locator("#panes :is(script, img:not([src^='data:image/gif;']), iframe, form, svg)").count()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-async def test_axe_finds_nothing(browsing: Browsing, scheme: str, width: int) -> None:
-    """While a call is written, and at the end; nothing is wider than the window."""
-    page = await browsing.open(
-        answerer=RecordedAnswers(speed=0), color_scheme=scheme, viewport={"width": width, "height": 800}
-    )
-    for query in ("of=tilde-call&step=18", "of=quoted-markers&cut=byte&step=19880", "of=cut-call"):
-        await page.goto(f"{browsing.server.url}/debugger?{query}")
-        await expect(page.locator("#shown .answer")).to_have_count(1)
-        assert [] == await faults(page)
-        assert width == await page.evaluate("document.documentElement.scrollWidth")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.browser.conftest import Browsing
@@ -66,48 +65,3 @@ async def test_axe_finds_no_fault(browsing: Browsing, scheme: str, width: int) -
     found += await faults(page)
 
     assert [] == found
-
-
-@pytest.mark.parametrize("width", [320, 390, 1280])
-async def test_nothing_is_wider_than_the_window(browsing: Browsing, width: int) -> None:
-    """Whatever is written."""
-    long = "w" * 500
-    page = await browsing.open(
-        saying(
-            f"# {long}\n\n`{long}`\n\n```\n{long}\n```\n\n|{'a|' * 40}\n|{'-|' * 40}\n\n[{long}](http://a.example/{long})\n"
-        ),
-        viewport={"width": width, "height": 700},
-    )
-    await ask(page, long)
-    await ended(page)
-
-    assert width == await page.evaluate("document.documentElement.scrollWidth")
-    assert await page.evaluate("find('talk').scrollWidth <= find('talk').clientWidth")
-
-
-_READ = """async () => {
-    const isRead = (each) => each.checkVisibility({ contentVisibilityAuto: true })
-        && each.getBoundingClientRect().top > 60 && each.getBoundingClientRect().bottom < 200;
-    const all = () => [...document.querySelectorAll(".prose p")];
-    while (!(window.read = all().find(isRead))) await new Promise(requestAnimationFrame);
-    return read.getBoundingClientRect().top;
-}"""
-
-
-async def test_the_end_stays_in_sight_unless_somebody_reads_above(browsing: Browsing) -> None:
-    """What streams does not move what is being read."""
-    go = anyio.Event()
-    lines = [f"line {number}\n\n" for number in range(100)]
-    page = await browsing.open(saying(*lines, go, *lines), viewport={"width": 800, "height": 500})
-    await ask(page, "Hi")
-    await expect(page.get_by_text("line 99", exact=True)).to_be_in_viewport()
-    await page.evaluate("find('foot').style.minHeight = '300px', talk.dispatchEvent(new Event('scroll'))")
-    await expect(page.get_by_text("line 99", exact=True)).to_be_in_viewport()
-    await page.locator("#talk").hover()
-    await page.mouse.wheel(0, -2000)
-    await expect(page.get_by_text("line 99", exact=True)).not_to_be_in_viewport()
-    before = await page.evaluate(_READ)
-    go.set()
-    await ended(page)
-
-    assert before == pytest.approx(await page.evaluate("read.getBoundingClientRect().top"), abs=1)

@@ -55,25 +55,6 @@ async def test_a_card_changes_its_state(browsing: Browsing) -> None:
     assert ["I look.", "It is 17 °C."] == await page.locator(".answer .prose").all_inner_texts()
 
 
-@pytest.mark.parametrize("how", ["button", "key"])
-async def test_to_stop_leaves_the_provider(browsing: Browsing, how: str) -> None:
-    """In mid-stream, by the button or the key; the provider's connection is closed, and the page says so."""
-    answer = saying("As far as th", hold=True)
-    page = await browsing.open(answer, saying("On."))
-    await ask(page, "Hi")
-    await expect(page.locator(".answer .prose")).to_have_text("As far as th")
-
-    await (page.locator("#stop").click() if how == "button" else page.keyboard.press("Escape"))
-
-    with anyio.fail_after(20):
-        await answer.disconnected.wait()
-    await ended(page)
-    await expect(page.locator(".ending")).to_have_text("The answer was stopped.")
-    await ask(page, "Go on")
-    await ended(page, 2)
-    assert "On." == (await answers(page))[1]
-
-
 async def test_a_reload_comes_back_into_the_answer(browsing: Browsing) -> None:
     """Nothing is lost, and nothing comes twice; what was answered before is there, too."""
     go = anyio.Event()
@@ -250,24 +231,6 @@ async def test_the_keyboard_reaches_everything(browsing: Browsing) -> None:
     await page.get_by_role("button", name="Approve").focus()
     await page.keyboard.press("Enter")
     await expect(page.locator(".card")).to_have_attribute("data-state", "executed")
-
-
-async def test_a_long_answer_is_the_same_after_a_reload(browsing: Browsing) -> None:
-    """However much of it comes between two frames; what is not in sight is not laid out, and the end is in sight."""
-    paragraph = "Some **bold** words, a `span` and a [link](http://a.example/).\n\n- one\n- two\n\n"
-    page = await browsing.open(saying(*[paragraph] * 2000))
-    await ask(page, "Hi")
-    await ended(page)
-    await expect(page.locator(".prose strong")).to_have_count(2000)
-    before = await page.locator(".prose").inner_html()
-    await page.reload()
-    await ended(page)
-
-    await expect(page.locator(".prose strong")).to_have_count(2000)
-    assert before == await page.locator(".prose").inner_html()
-    await expect(page.locator(".part")).to_have_count(167)
-    assert "auto" == await page.locator(".part").first.evaluate("(part) => getComputedStyle(part).contentVisibility")
-    await expect(page.locator(".prose li").last).to_be_in_viewport()
 
 
 async def test_failures_are_told_in_words(browsing: Browsing) -> None:

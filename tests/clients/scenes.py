@@ -18,7 +18,7 @@ from starlette.routing import Route
 from streamtools import ParserOptions, RunnerOptions, ToolError, chat, outputs, tool
 from streamtools.conversation import Chat, RequestOptions, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
-from streamtools.events import ProviderCompleted, ReasoningDelta, SourceError, SourceUsage, TextDelta, Usage
+from streamtools.events import ProviderCompleted, SourceError, TextDelta
 from streamtools.outputs import Encoder, asgi
 from streamtools.runs import Run, Runs
 from streamtools.stream.tool_stream import ToolStream
@@ -40,13 +40,6 @@ PAY = written("pay", '{"amount": 50}')
 PICK = written("pick_date", '{"title": "Departure"}')
 
 SCENES: dict[str, Sequence[ScriptedReply]] = {
-    "text": [["Hel", "lo ", "wörld 🌍\u2028", "\n\ndata: [DONE]\n\n"]],
-    "reasoning": [
-        [
-            *(ReasoningDelta("Let me "), ReasoningDelta("think."), TextDelta("It is "), TextDelta("sunny.")),
-            *(SourceUsage(Usage(input=12, output=7, total=19, reasoning=3)), STOP),
-        ]
-    ],
     "one-call": ["Let me see.\n" + WEATHER, ["It is ", "31 degrees."]],
     "three-calls": [WEATHER + written("get_tide", "{}") + written("get_weather", "{oops"), "One of three."],
     "error": [[TextDelta("Half an ans"), SourceError("The provider is overloaded.")]],
@@ -54,7 +47,6 @@ SCENES: dict[str, Sequence[ScriptedReply]] = {
     "count": [written("count", '{"to": 2}'), "Two."],
     "asked": [PAY, "So be it."],
     "own": ["Let me see.\n" + PICK, "It is booked."],
-    "typed": [['{"title": "Two ', 'cities", "rows": [{"n', '": 1}, ', '{"n": null}]}']],
 }
 
 
@@ -138,8 +130,6 @@ class Stage:
                 approvals={call_id: said[call_id] for call_id in self.decided if call_id in said},
             )
             return self.asking
-        if scene == "typed":
-            return chat(model, question, output=dict[str, Any])
         return chat(
             model,
             question,

@@ -61,26 +61,6 @@ CALL = ("get_weather", '{"city": "Rome"}')
 RESULT = ("tool", '{"city":"Rome","degrees":31}')
 
 
-async def test_text(front: Front) -> None:
-    """Text alone, with what SSE would stumble over in it; the request declares its version, and the run its own."""
-    end = await front("text")
-
-    assert "failure" not in end
-    assert [("assistant", "Hello wörld 🌍\u2028\n\ndata: [DONE]\n\n")] == [brief(each) for each in end["messages"]]
-    assert {"reason": "finished", "finishReason": "stop"} == end["result"]
-    assert ("1.0" if front.current else None) == front.stage.requests[0].get("protocolVersion")
-    assert "1.0" == end["events"][0]["protocolVersion"]
-
-
-async def test_reasoning(front: Front) -> None:
-    """Reasoning is a message of its own, and the tokens are told at the end."""
-    end = await front("reasoning")
-
-    assert [("reasoning", "Let me think."), ("assistant", "It is sunny.")] == [brief(each) for each in end["messages"]]
-    tokens = [{"inputTokens": 12, "outputTokens": 7, "totalTokens": 19, "reasoningTokens": 3}]
-    assert (tokens if front.current else None) == end["events"][-1].get("usage")
-
-
 async def test_one_call_in_two_steps(front: Front) -> None:
     """The call belongs to the text before it, and its result stands after both."""
     end = await front("one-call")
@@ -169,14 +149,3 @@ async def test_a_tool_of_the_front_end(front: Front) -> None:
     ] == [brief(each) for each in end["messages"]]
     assert front.stage.asking is not None
     assert "2027-03-01" in str(front.stage.asking.messages())
-
-
-async def test_a_value_that_grows(front: Front) -> None:
-    """The client's state holds it, and has held its beginnings."""
-    end = await front("typed")
-
-    assert "failure" not in end
-    whole = {"title": "Two cities", "rows": [{"n": 1}, {"n": None}]}
-    assert {"output": whole} == end["state"]
-    assert {"output": {"title": "Two "}} in end["states"]
-    assert {"output": {"title": "Two cities", "rows": [{"n": 1}]}} in end["states"]

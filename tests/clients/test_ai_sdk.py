@@ -60,26 +60,6 @@ def call(name: str, call_id: str, **rest: Any) -> dict[str, Any]:
 STEP = {"type": "step-start"}
 
 
-async def test_text(front: Front) -> None:
-    """Text alone, with what SSE would stumble over in it."""
-    end = await front("read", "text")
-
-    assert [] == end["errors"]
-    assert [STEP, text("Hello wörld 🌍\u2028\n\ndata: [DONE]\n\n")] == end["message"]["parts"]
-
-
-async def test_reasoning(front: Front) -> None:
-    """Reasoning is a part of its own, and the tokens are metadata."""
-    end = await front("read", "reasoning")
-
-    assert [] == end["errors"]
-    reasoning, answer = end["message"]["parts"][1:]
-    assert ("reasoning", "Let me think.", "done") == (reasoning["type"], reasoning["text"], reasoning["state"])
-    assert text("It is sunny.") == answer
-    reasons = {"reasoningTokens": 3} if front.version == "ai5" else {"outputTokenDetails": {"reasoningTokens": 3}}
-    assert {"inputTokens": 12, "outputTokens": 7, "totalTokens": 19} | reasons == end["message"]["metadata"]["usage"]
-
-
 async def test_one_call_in_two_steps(front: Front) -> None:
     """The call goes through its states; the answer to its result is the second step of the same message."""
     end = await front("read", "one-call")
@@ -147,16 +127,6 @@ async def test_a_run_that_is_stopped_elsewhere(front: Front) -> None:
     assert ("output-error", "cancelled" in called["errorText"]) == (called["state"], True)
 
 
-async def test_keep_alive_during_a_slow_tool(front: Front) -> None:
-    """Comments come while nothing else does, and the client takes them for nothing."""
-    end = await front("read", "slow")
-
-    assert {"alive": None} in front.said
-    assert [] == end["errors"]
-    assert "at last" == end["message"]["parts"][2]["output"]
-    assert text("There it is.") == end["message"]["parts"][-1]
-
-
 async def test_a_call_that_somebody_has_to_approve(front: Front) -> None:
     """The client asks, sends the answer of its own accord, and the call ends in its place; version 5 cannot ask."""
     if front.version == "ai5":
@@ -215,15 +185,3 @@ async def test_a_chat_that_comes_back(front: Front) -> None:
     ]
     assert end["before"][-1]["id"] == resumed["id"] == loaded["id"]
     assert (["user"], "ready") == ([each["role"] for each in end["other"]["messages"]], end["other"]["status"])
-
-
-async def test_a_value_that_grows(front: Front) -> None:
-    """What each delta adds comes to `onData`, and is no part of the message."""
-    end = await front("chat", "typed")
-
-    assert "error" not in end
-    assert {"data-partial"} == {part["type"] for part in end["data"]}
-    added = [part["data"] for part in end["data"]]
-    assert [[], ["title"], ["title"], ["rows"]] == [each["path"] for each in added[:4]]
-    assert ["Two ", "cities"] == [each["value"] for each in added if each["path"] == ["title"]]
-    assert [STEP["type"], "text"] == [part["type"] for part in end["messages"][-1]["parts"]]

@@ -76,34 +76,6 @@ async def read(manager: Any, final: str) -> Any:
         return getattr(streamed, final)()
 
 
-async def test_chat_completions_of_openai(upstream: TextModel) -> None:
-    for client in clients("openai", upstream.url):
-        for streamed in (True, False):
-            messages: list[Any] = [{"role": "user", "content": "Weather?"}]
-            asked = {"model": "m", "messages": messages, "tools": [FUNCTION]}
-            for turn in range(2):
-                if streamed:
-                    answer = await read(client.chat.completions.stream(**asked), "get_final_completion")
-                else:
-                    answer = await maybe(client.chat.completions.create(**asked))
-                choice = answer.choices[0]
-                messages.append(choice.message.model_dump(exclude_none=True, exclude_unset=True))
-                if turn == 0:
-                    assert (choice.message.content, choice.finish_reason) == ("I look at both.", "tool_calls")
-                    assert choice.message.reasoning_content == "Two towns."
-                    cities = [json.loads(each.function.arguments)["city"] for each in choice.message.tool_calls]
-                    assert cities == ["Zürich", "Bern"]
-                    messages += (
-                        {"role": "tool", "tool_call_id": each.id, "content": "Sunny."}
-                        for each in choice.message.tool_calls
-                    )
-            assert (choice.message.content, choice.finish_reason) == (SAYS, "stop")
-            if not streamed:
-                assert answer.usage.total_tokens == 16
-    first, second = upstream.bodies[:2]
-    assert second["messages"][: len(first["messages"])] == first["messages"]
-
-
 async def test_responses_of_openai(upstream: TextModel) -> None:
     tools = [{"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}]
     for client in clients("openai", upstream.url):
@@ -125,30 +97,6 @@ async def test_responses_of_openai(upstream: TextModel) -> None:
                     )
             assert (answer.output_text, answer.status, answer.usage.total_tokens) == (SAYS, "completed", 16)
             assert answer.model_extra == {"store": False}
-
-
-async def test_messages_of_anthropic(upstream: TextModel) -> None:
-    tools = [{"name": "weather", "input_schema": SCHEMA}]
-    for client in clients("anthropic", upstream.url.removesuffix("/v1")):
-        for streamed in (True, False):
-            messages: list[Any] = [{"role": "user", "content": "Weather?"}]
-            asked = {"model": "m", "messages": messages, "tools": tools, "max_tokens": 99, "system": "Be kind."}
-            for turn in range(2):
-                if streamed:
-                    answer = await read(client.messages.stream(**asked), "get_final_message")
-                else:
-                    answer = await maybe(client.messages.create(**asked))
-                messages.append({"role": "assistant", "content": answer.content})
-                if turn == 0:
-                    kinds = [each.type for each in answer.content]
-                    assert (kinds, answer.stop_reason) == (["thinking", "text", "tool_use", "tool_use"], "tool_use")
-                    calls = [each for each in answer.content if each.type == "tool_use"]
-                    assert [each.input for each in calls] == [{"city": "Zürich"}, {"city": "Bern"}]
-                    results = [{"type": "tool_result", "tool_use_id": each.id, "content": "Sunny."} for each in calls]
-                    messages.append({"role": "user", "content": results})
-            assert (answer.content[0].text, answer.stop_reason) == (SAYS, "end_turn")
-            assert (answer.usage.input_tokens, answer.usage.output_tokens) == (11, 5)
-    assert upstream.bodies[0]["messages"][0]["content"].startswith("Be kind.")
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # of uvicorn

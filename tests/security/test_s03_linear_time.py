@@ -133,25 +133,6 @@ def test_what_is_linear_is_not(pattern: str) -> None:
     assert [] == list(faults(pattern))
 
 
-@pytest.mark.parametrize(
-    ("dialect", "text"),
-    [
-        pytest.param(
-            "lfm2_pythonic", f"<|tool_call_start|>[get_weather(days={'1' * 4000}x)]<|tool_call_end|>", id="digits"
-        ),
-        pytest.param(
-            "kimi_k3_xtml",
-            '<|open|>tools<|sep|><|open|>call tool="get_weather"<|sep|>'
-            + f'<|open|>argument key="a" {"a" * 4000}<|sep|>' * 9,
-            id="attributes without a value",
-        ),
-    ],
-)
-def test_what_was_quadratic_is_read(dialect: str, text: str) -> None:
-    """Each was a pattern that the walk above has found: twenty seconds for 200 KB, once."""
-    assert [] == parse(text, dialects=[dialect], tools=TOOLS).calls
-
-
 @pytest.mark.deep
 @pytest.mark.parametrize("opener", ["###:{", "~~~tool_call\n{"])
 def test_a_megabyte_of_openers_is_read(opener: str) -> None:

@@ -9,10 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools import ToolRegistry, ToolStream, parse, sources
-from streamtools.errors import ToolInputError
+from streamtools import ToolStream, parse, sources
 from streamtools.events import Error
-from streamtools.limits import Limits
 from tests.support.cases import cases
 from tests.support.variants import KNOWN
 
@@ -94,21 +92,3 @@ PLAIN = (BOMBS["digits behind a point"][0], BOMBS["a key twice"][0])
 """What a provider's own frame may hold: a float has as many digits as a float has, and of a key that stands twice there
 the last counts, for everybody who sees the call. Frames are written by servers, and not by models.
 """
-
-
-@bombs
-@pytest.mark.anyio
-async def test_a_bomb_by_hand(value: str, code: str) -> None:
-    """`execute` takes arguments as JSON, too."""
-    if code != "too_large":  # whoever calls by hand holds the text already
-        with pytest.raises(ToolInputError):
-            await ToolRegistry(f).execute("f", f'{{"a":{value}}}')
-
-
-def test_a_million_small_members() -> None:
-    """Their number has no limit of its own: that of the call bounds it."""
-    members = ",".join(f'"{number}":0' for number in range(1_000_000))
-    result = parse(f'###:{{"name":"f","arguments":{{{members}}}}}')
-
-    assert len(members) > Limits().call
-    assert ["too_large"] == [each.code for each in result.errors]

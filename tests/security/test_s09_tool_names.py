@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from streamtools import ToolRegistry, ToolStream, parse, tool
-from streamtools.errors import Code, UnknownTool
+from streamtools.errors import Code
 from streamtools.events import Error, Executed, NativeToolCall, ProviderCompleted
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.tools import Tool
@@ -118,16 +118,6 @@ def test_in_each_dialect(share: int) -> None:
                     assert NAME not in read or dialect.id in OF_THE_FORM.get(name, ())
 
 
-async def test_by_hand() -> None:
-    """A registry finds nothing either, and a likeness is only named."""
-    registry = ToolRegistry(get_weather)
-    for name in STRANGE.values():
-        assert registry.get(name) is None
-        assert name not in registry
-        with pytest.raises(UnknownTool):
-            await registry.execute(name)
-
-
 @strange
 def test_no_tool_can_be_named_so(name: str) -> None:
     """Names are 1 to 64 of A-Z, a-z, 0-9, `_` and `-`: none of them is another's, folded or normalised."""
@@ -137,17 +127,6 @@ def test_no_tool_can_be_named_so(name: str) -> None:
         return
     assert made.name.isascii()
     assert made.name == unicodedata.normalize("NFKC", made.name)
-
-
-def test_duplicates() -> None:
-    """Your own code replaces, and says so in the log, unless you want it refused; others never replace anything."""
-    mine, theirs = (Tool(get_weather, description=each) for each in ("mine", "theirs"))
-
-    with pytest.raises(ValueError, match="a tool named 'get_weather' is already registered"):
-        ToolRegistry(mine, theirs, on_duplicate="error")
-    assert "theirs" == ToolRegistry(mine).register(theirs).find(NAME).description
-    assert "mine" == ToolRegistry(mine, on_duplicate="keep").register(theirs).find(NAME).description
-    assert "mine" == ToolRegistry(mine).merge(theirs).find(NAME).description
 
 
 async def test_a_server_shadows_nothing() -> None:

@@ -70,23 +70,6 @@ async def ask(model: Any) -> list[Error]:
         return [event async for event in events if isinstance(event, Error)]
 
 
-@pytest.mark.parametrize("make", MODELS)
-async def test_no_redirect_is_followed(make: Any) -> None:
-    """Neither to another address nor to another port, with each provider's key; the error names the target's host."""
-    with cases() as case:
-        for status in (301, 302, 303, 307, 308):
-            with case(status):
-                async with serving() as (one, other):
-                    one.redirects_to(other.url, status)
-                    (error,) = await ask(make("m", base_url=one.url, api_key=KEY, retries=0))
-
-                    assert 1 == len(one.heard)
-                    assert [] == other.heard
-                    assert make is OllamaChat or KEY.encode() in one.heard[0]
-                    assert other.url in error.message
-                    assert KEY not in error.to_json()
-
-
 @pytest.mark.parametrize("target", ["http://169.254.169.254/latest/", "//127.0.0.2:1/", "file:///etc/passwd", "\x01"])
 async def test_a_redirect_inside_is_refused(target: str) -> None:
     """By a client that would follow it, too."""

@@ -271,61 +271,6 @@ def test_an_exchange_without_an_answer_is_no_recording(pytester: pytest.Pytester
     assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
 
 
-WITHOUT_ROOM = """
-    import os
-
-    def test_hello(recording):
-        ask(recording)
-        os.dup2(os.open("/dev/full", os.O_WRONLY), recording.transport._file.fileno())
-        ask(recording)
-"""
-
-
-def test_a_recording_that_cannot_be_written_is_none(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """The test goes on, and nothing takes the place of what was there."""
-    folder = write(pytester, provider, WITHOUT_ROOM + "\n        assert not 'recorded'")
-
-    result = pytester.runpytest_inprocess("--record-streams=once", "-W", "ignore")
-
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*test_hello.jsonl is not recorded: it could not be written: *"])
-    assert [] == list(folder.iterdir())
-
-
-BOTH_KINDS = """
-    @pytest.mark.anyio
-    async def test_hello(recording):
-        async with recording.client() as client:
-            await client.post("{url}", json=1)
-            ask(recording, "blocking")
-            await client.post("{url}", json=2)
-
-    @pytest.mark.anyio
-    async def test_one_asks_nothing(recording):
-        async with recording.client():
-            ask(recording)
-
-    @pytest.mark.anyio
-    async def test_the_other_asks_nothing(recording):
-        async with recording.client() as client:
-            with httpx.Client(transport=recording.transport):
-                await client.post("{url}", json=3)
-
-    @pytest.fixture
-    def anyio_backend(): return "trio"
-"""
-
-
-def test_clients_of_both_kinds_share_a_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """One that blocks and one that does not, each through a transport of its kind."""
-    folder = write(pytester, provider, BOTH_KINDS.format(url=provider.url))
-
-    pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=3)
-    pytester.runpytest_inprocess().assert_outcomes(passed=3)
-
-    assert [1, {"say": "blocking"}, 2] == asked(folder / "test_hello.jsonl")
-
-
 PLACES = """
     class TestTools:
         def test_two(self, recording): ask(recording)
@@ -542,21 +487,6 @@ def test_a_marked_test_needs_not_name_the_fixture(pytester: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(
         ["*NetworkBlocked: the network is blocked in this test, which tried to reach 192.0.2.1:80*"]
     )
-
-
-def test_strict_projects_know_the_marker(pytester: pytest.Pytester) -> None:
-    """Neither the marker nor the options are unknown to a project that allows none that are."""
-    path = str(shipped()["hash-call"])
-    pytester.makepyfile(
-        f"import pytest, pathlib\n@pytest.mark.recording(pathlib.Path({path!r}))\n"
-        "def test_hello(recording): assert recording.exchanges"
-    )
-
-    result = pytester.runpytest_inprocess("--strict-config", "--strict-markers", "-W", "error")
-
-    result.assert_outcomes(passed=1)
-    assert "recording(name, " in pytester.runpytest_inprocess("--markers").stdout.str()
-    assert "--record-streams={none,once,new,rewrite}" in pytester.runpytest_inprocess("--help").stdout.str()
 
 
 def test_the_plugin_loads_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

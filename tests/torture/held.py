@@ -52,15 +52,7 @@ async def two_readers(rack: Rack) -> None:
             await run.wait()
 
 
-async def unread(rack: Rack) -> None:
-    """Nobody reads; the run goes on by itself."""
-    async with Runs() as runs:
-        run = await start_run(rack, runs)
-        await run.wait()
-
-
 RUNS = [
     Scenario("run", read_run, effects=READER),
     Scenario("two-readers", two_readers),
-    Scenario("unread", unread),
 ]

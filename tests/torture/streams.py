@@ -30,7 +30,6 @@ class Scenario:
     effects: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()  # kinds of blows that nobody may strike here
     is_inside: bool = False  # something that is not ours, and waits when it is left, stands around the stream
-    quiet: tuple[str, ...] = ()  # what Python may say here, for it is not of our doing
     looks_again: str = "(nowhere)"  # where a task sleeps and looks again, because nobody can wake it
 
 

@@ -24,8 +24,7 @@ def judge(trial: Trial, whole: Counter[str]) -> list[str]:
     rack, effects = trial.rack, effects_of(trial)
     complaints = [*rack.complaints, *(each for each in rack.steps.stalls if trial.scenario.looks_again not in each)]
     if "escapes" not in effects:  # asyncio tells of each task that was cut short by that
-        quiet = (*trial.scenario.quiet, *([_NOT_BEGUN] if _cancels_all(trial) else []))
-        complaints += [noise for noise in trial.noises if not any(known in noise for known in quiet)]
+        complaints += [noise for noise in trial.noises if not (_cancels_all(trial) and _NOT_BEGUN in noise)]
     complaints += _ending(trial, effects)
     often = 2 if _cancels_all(trial) else 1  # a closing that asyncio has cut short, shield or not, is begun again
     complaints += [

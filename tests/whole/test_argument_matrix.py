@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamtools import StreamMachine, parse
-from streamtools.errors import Code, ToolInputError
+from streamtools.errors import Code
 from streamtools.events import Call, Error, NativeToolCall, ProviderCompleted
 from streamtools.tools import ToolRegistry, tool
 from tests.support.cases import cases
@@ -104,16 +104,3 @@ async def test_calls_of_finished_answers(provider: str) -> None:
                 }[provider]
                 (outcome,) = await ToolRegistry(echo).process_tool_calls(response)
                 assert expected == (outcome.result if outcome.error is None else outcome.error)
-
-
-async def test_calls_by_hand() -> None:
-    """`execute` goes by the same rule."""
-    with cases() as case:
-        for name, (written, expected) in MATRIX.items():
-            with case(name):
-                registry = ToolRegistry(echo)
-                if isinstance(expected, Code):
-                    with pytest.raises(ToolInputError, match="the arguments of 'echo' do not fit"):
-                        await registry.execute("echo", written)
-                else:
-                    assert expected == await registry.execute("echo", written)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +13,10 @@ import conformance
 from conformance import (
     CUTS,
     FAULTS,
-    Command,
     Outcome,
     Parse,
     Reported,
     Score,
-    Server,
     WrittenCall,
     cases,
     deltas,
@@ -33,10 +29,8 @@ from conformance import (
     table,
     to_line,
 )  # fmt: skip
-from conformance.__main__ import main
 from streamtools import parse
 from tests.support.cases import together
-from tests.support.text_gateway import gateway
 
 SOME = list(cases(["hermes_json", "hash_marker", "raw_json"], every_place=False))
 HERMES = [case for case in SOME if case.dialect == "hermes_json"]
@@ -205,74 +199,3 @@ def test_the_outcome_with_the_fewest_faults_counts() -> None:
 
 
 # The adapters.
-
-PROGRAM = """
-import json, sys
-for line in sys.stdin:
-    case = json.loads(line)
-    rule = case["deltas"][0]
-    if rule == "hang":
-        sys.stdin.read()
-    if rule == "die":
-        sys.exit(1)
-    answer = {"raise": {"raised": "no"}, "skip": None}.get(rule, {"text": "".join(case["deltas"])})
-    print(json.dumps(answer), flush=True)
-"""
-
-
-def test_a_command_answers_line_by_line(tmp_path: Path) -> None:
-    """A program that ends, does not answer, or reports a failure has raised. It is started again."""
-    (tmp_path / "program.py").write_text(PROGRAM)
-    with Command([sys.executable, str(tmp_path / "program.py")]) as command:
-        assert Reported("Hello") == command(ONE_CALL, ["Hel", "lo"])
-        assert command(ONE_CALL, ["skip"]) is None
-        for fault in ("raise", "die"):
-            with pytest.raises(RuntimeError):
-                command(ONE_CALL, [fault])
-        assert Reported("é") == command(ONE_CALL, ["é"])
-    with (
-        Command(f"{sys.executable} {tmp_path / 'program.py'}", timeout=0.1) as command,
-        pytest.raises(RuntimeError, match="no answer"),
-    ):
-        command(ONE_CALL, ["hang"])
-
-
-def test_a_server_uses_the_suite_as_its_model() -> None:
-    """Its report is judged. A refusal leaves a dialect out, and an error in the stream is a fault."""
-    rules = ("one call", "reasoning", "cut off")
-    case = [case for case in SOME if case.rule in rules and case.id.rpartition("/")[2] in ("1", "50")]
-    upstream = [""]
-    with gateway(upstream) as url, Server(url) as server:
-        upstream[0] = server.upstream
-        results = list(run(server, case, ["tokens"]))
-    assert {True} == {result.right for result in results if result.case.dialect == "hermes_json"}
-    assert all({"raised"} == result.kinds for result in results if result.case.dialect == "hash_marker")
-    assert {"hermes_json", "hash_marker"} == {result.case.dialect for result in results}
-
-
-def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """It writes the schema and the cases, reads cases from a file, and exits with 1 if a case is wrong."""
-    chosen = ["--dialect", "hermes_json", "--rule", "one call"]
-    assert 0 == main(["schema"])
-    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(schema()))
-
-    assert 0 == main(["cases", *chosen])
-    written = capsys.readouterr().out
-    assert [ONE_CALL] == list(read_lines(written.splitlines()))
-    (tmp_path / "cases.jsonl").write_text(written + to_line(SOME[-1]) + "\n")
-
-    assert 0 == main(["run", "--from", str(tmp_path / "cases.jsonl"), *chosen, "--by", "rule", "--cut", "whole"])
-    assert "| all | 1 | 1 | – |" in capsys.readouterr().out
-
-    (tmp_path / "silent.py").write_text("def parse(deltas, dialect, tools):\n    return {'text': ''.join(deltas)}\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert 1 == main(["run", *chosen, "--function", "silent:parse", "--faults", "1", "--cut", "tokens"])
-    report = capsys.readouterr().out
-    assert "hermes_json/one call/1: leak, lost call" in report
-    assert "| all | 1 | – | – | 1 | – | 1 |" in report
-
-    (tmp_path / "program.py").write_text(PROGRAM)
-    assert 1 == main(["run", *chosen, "--command", f"{sys.executable} {tmp_path / 'program.py'}", "--cut", "tokens"])
-    with gateway([""]) as url:
-        assert 1 == main(["run", *chosen, "--server", url, "--listen", "127.0.0.1:0", "--cut", "tokens"])
-    assert "| all | 1 | – | – | – | – | – | – | – | – | – | – | 1 |" in capsys.readouterr().out

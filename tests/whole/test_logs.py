@@ -128,13 +128,6 @@ async def test_what_was_raised_is_in_the_outcome_and_told() -> None:
     assert found["look_up"].__traceback__ is not None
 
 
-async def test_a_result_that_cannot_be_written_is_found(caplog: pytest.LogCaptureFixture) -> None:
-    """By the tool, the line at which it is defined, and what it returned."""
-    await call(Tool(give))
-    place = f"{__file__}:{give.__code__.co_firstlineno}"
-    assert f"tool 'give' at {place} returned a value of type object" in caplog.text
-
-
 def test_inputs_are_left_out_wherever_they_stand() -> None:
     """In causes, contexts and groups; what is logged is like what was raised, which stays as it was."""
     try:

@@ -6,44 +6,28 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from typing import Any, Literal, assert_never, assert_type
 
-import httpx
-import httpx_sse
 from pydantic import BaseModel
 
 import streamtools
 import streamtools.gateway
 from streamtools import (
     Code,
-    Dialect,
-    Limits,
-    OutputOptions,
-    Parser,
-    ParserOptions,
-    RunnerOptions,
-    TextJudge,
-    TextOptions,
     Tool,
     ToolCall,
     ToolError,
-    ToolOutcome,
     ToolRegistry,
     ToolResult,
     ToolStream,
-    TurnResult,
     chat,
-    coalesce,
     conversation,
-    parse,
-    rules,
     sources,
     telemetry,
     tool,
 )
 from streamtools.conversation import RequestOptions
-from streamtools.errors import ToolCallFailed
 from streamtools.events import (
     ApprovalRequested,
     Call,
@@ -84,14 +68,7 @@ from streamtools.events import (
     Usage,
     UsageReport,
     Warning,
-    json_schema,
-    read_ui_event,
 )
-from streamtools.parsing import (
-    ParseResult,
-)
-from streamtools.parsing.dialects import hash_marker, tilde_fence
-from streamtools.rules import Rule
 
 # Events: two closed unions.
 
@@ -171,39 +148,7 @@ def switch(event: UIEvent) -> str:
     return assert_type(event.to_json(), str)
 
 
-def travel(event: UIEvent) -> None:
-    """Write and read events, publish their schema, use them in a model."""
-    assert_type(read_ui_event(event.to_json()), UIEvent)
-    assert_type(json_schema(), dict[str, Any])
-    assert_type(coalesce([Text("a"), Text("b")]), list[Text])
-    events: list[UIEvent] = [event, Text("a")]
-    assert_type(coalesce(events), list[UIEvent])
-
-
 # The parser alone.
-
-
-def read(deltas: Sequence[str]) -> ParseResult:
-    """Use the parser, whole and in pieces, with dialects in every form."""
-    parser = Parser()
-    for delta in deltas:
-        assert_type(parser.feed(delta), list[UIEvent])
-    assert_type(parser.close(), list[UIEvent])
-    assert_type(parser.calls, list[ToolCall])
-    assert_type(parser.errors, list[Error])
-    assert_type(parser.pending, str)
-    Parser("auto", call_deltas=True, reasoning="anywhere", limits=Limits(call=1_000))
-    Parser(["hash_marker", tilde_fence(in_code="call")], in_reasoning=True)
-    Parser((), None, False, True)
-    Parser(on_malformed="txt")  # type: ignore[arg-type]  # a misspelt policy is found while it is written
-    Parser(trimm=True)  # type: ignore[call-arg]  # so is a misspelt option
-    dialect: Dialect = hash_marker(marker_at="line_start")
-    result = parse(deltas, dialects=dialect.id, after_call="hide", strict=True)
-    assert_type(result.content, str)
-    assert_type(result.calls[0].arguments, dict[str, Any])
-    assert_type(result.errors[0].raw, str | None)
-    assert_type(result.warnings, list[Warning])
-    return parse("".join(deltas))
 
 
 # Tools.
@@ -273,93 +218,7 @@ def lookup(arguments: dict[str, Any]) -> object:
     return arguments
 
 
-async def register() -> ToolRegistry:
-    """Register tools in every way there is."""
-    registry = ToolRegistry(add, len_of, {"find": lookup}, [weather, plan], on_duplicate="error").register(refuse)
-
-    @registry.tool
-    def now() -> str:
-        """Tell the time."""
-        return "12:00"
-
-    @registry.tool(name="then", timeout=1.5)
-    async def later(seconds: int) -> str:
-        """Tell a later time."""
-        return str(seconds)
-
-    assert_type(now(), str)
-    assert_type(await later(1), str)
-    assert_type(registry.names, list[str])
-    assert_type(registry.definitions("openai"), list[dict[str, Any]])
-    try:
-        await registry.execute("add", '{"a": 1, "b": 2}')
-    except ToolCallFailed as error:
-        assert_type(error.name, str)
-        assert_type(error.code, Code)
-    return registry
-
-
 # The stream.
-
-
-def log_outcome(call: ToolCall, outcome: ToolOutcome) -> None:
-    """Note an outcome."""
-    print(call.name, assert_type(outcome.error, Code | None), outcome.text)
-
-
-async def save_outcome(call: ToolCall, outcome: ToolOutcome) -> None:
-    """Keep an outcome."""
-
-
-async def stream(client: httpx.AsyncClient, url: str, send: Callable[[str], Awaitable[None]]) -> TurnResult:
-    """Run a stream from each kind of source, with every option."""
-    async with (
-        client.stream("POST", url) as response,
-        ToolStream(sources.openai(response), tools=[add, weather]) as events,
-    ):
-        async for event in events:
-            await send(assert_type(event, UIEvent).to_json())
-    async with (
-        httpx_sse.aconnect_sse(client, "POST", url) as source,
-        ToolStream(
-            sources.latitude(source, limits=Limits(frame=1_000_000)),
-            tools=await register(),
-            dialects=("tilde_fence",),
-            runner=RunnerOptions(
-                execute="eager",
-                on_result=save_outcome,
-                on_error=lambda call, error: (assert_type(call, ToolCall), assert_type(error, BaseException)),
-                concurrency=2,
-                timeout=10,
-            ),
-            tool_choice={"type": "function", "function": {"name": "add"}},
-            native_tool_calls=False,
-            run_id="mine",
-            parser=ParserOptions(after_call="stop", new_id=lambda: "call_1"),
-            text=TextOptions(
-                rules=[assert_type(rules.email(), Rule), rules.replace("a", str.upper), rules.stop(["END", "STOP"])],
-                history="as_shown",
-                pace="words",
-                rules_in_reasoning=True,
-                rules_in_arguments=True,
-                judge=TextJudge(is_fine, release=300, unanswered="open"),
-            ),
-            output=OutputOptions(dict[str, int]),
-        ) as run,
-    ):
-        assert_type(run.run_id, str)
-        assert_type(await anext(run), UIEvent)
-        await run.aclose()
-    text = ToolStream(sources.text(["a", "b"]), tools=add, runner=RunnerOptions(on_result=log_outcome))
-    async with text as events, ToolStream(sources.events([TextDelta("a")])):
-        pass
-    ToolStream(sources.text("a"), exekute="never")  # type: ignore[arg-type]
-    return assert_type(events.result, TurnResult)
-
-
-async def is_fine(text: str, before: str) -> bool:
-    """Say whether a text may be shown."""
-    return text != before
 
 
 def refused_by_the_checker(model: conversation.Model) -> None:
