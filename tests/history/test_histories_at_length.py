@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history import Assistant, Results, TextPart, Thought, read_messages, write_messages
+from streamtools.history import Assistant, Results, TextPart, Thought, read_messages
 
 MANY = 2_000
 
@@ -56,14 +56,3 @@ def test_one_id_in_one_turn() -> None:
     assert {made[at]: str(at) for at in range(5)}.items() <= {
         each.call_id: each.text for each in answers.results
     }.items()
-
-
-def test_one_id_in_all_turns() -> None:
-    """Anthropic gets as many ids as there are calls."""
-    turn = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]}
-    answer = {"role": "tool", "tool_call_id": "c", "content": "x"}
-
-    written = write_messages(read_messages([turn, answer] * 3), "anthropic")
-
-    uses = [block["id"] for message in written for block in message["content"] if block["type"] == "tool_use"]
-    assert ["c", "c_2", "c_3"] == uses

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.history import (
-    Assistant,
-    Message,
-    Origin,
-    Results,
-    Thought,
-    read_messages,
-    write_messages,
-)
+from streamtools.history import Assistant, Message, Origin, Results, Thought, read_messages, write_messages
 
 Body = dict[str, Any]
 
@@ -74,9 +66,7 @@ HISTORIES: dict[str, tuple[str, list[Body]]] = {
 
 def test_reasoning_is_sent_back_to_its_provider_only() -> None:
     """With its signature, in the provider's format."""
-    for format, expected in {
-        "interactions": [SIGNED, step("model_output", content=[text("Hi")])],
-    }.items():
+    for format, expected in {"interactions": [SIGNED, step("model_output", content=[text("Hi")])]}.items():
         said = Assistant(parts=(Thought("Hm", "s"), "Hi"), origin=Origin(format))
         assert expected == write_messages([said], format)
         other: Message = Assistant(parts=(Thought("Hm", "s"), "Hi"), origin=Origin("anthropic"))

@@ -37,6 +37,7 @@ from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
 from tests.support.examples import examples
 from tests.support.history_rules import RULES, breaches
 from tests.support.options import grouped
+from tests.support.order_rules import check_anthropic, check_openai, to_anthropic
 from tests.support.stories import Script
 
 FORMATS = list(RULES)
@@ -134,26 +135,22 @@ def test_what_a_run_adds_is_accepted(
         assert [] == breaches(write_messages(history[:-1], format, dialects=DIALECTS, unanswered="cancelled"), format)
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_run_cancelled_while_a_tool_runs(backend: str) -> None:
-    """The cancelled call and the malformed one before it have results."""
-    source = source_of(("", "", [("success", "x")]), False)
-    source[1:1] = [NativeToolCall("1", "wait", {}, "y")]
-
-    async def told() -> TurnResult:
-        async with ToolStream(Script(source), tools=[succeed, wait]) as events:
-            async for event in events:
-                if event.type == "executed":
-                    break
-        return events.result
-
-    result = anyio.run(told, backend=backend)
-
-    _, one, other = result.messages("openai")
-    assert ("x", "y") == (one["tool_call_id"], other["tool_call_id"])
-    for format in FORMATS:
-        asked = write_messages([User("?")], format)
-        assert [] == breaches([*asked, *result.messages(format)], format)  # type: ignore[arg-type]  # a str
+def test_the_rules_find_faults() -> None:
+    """A missing, a duplicate, a late and an unexpected result are refused."""
+    asked: dict[str, Any] = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
+    told: dict[str, Any] = {"role": "tool", "tool_call_id": "a", "content": "1"}
+    user: dict[str, Any] = {"role": "user", "content": "Well?"}
+    check_openai([user, asked, told])
+    check_anthropic(to_anthropic([user, asked, told]))
+    for messages in ([user, asked], [user, asked, told, told], [user, asked, user, told], [user, told]):
+        with pytest.raises(AssertionError):
+            check_openai(messages)
+        with pytest.raises(AssertionError):
+            check_anthropic(to_anthropic(messages))
 
 
 # Histories of any kind.

@@ -18,6 +18,7 @@ from streamtools.history import (
     Thought,
     User,
     calls_as_text,
+    read_messages,
     write_messages,
 )
 from streamtools.history.pairing import pair_results
@@ -135,6 +136,13 @@ SAID: dict[str, list[dict[str, Any]]] = {
 def test_native_calls_and_their_results(format: str, expected: list[dict[str, Any]]) -> None:
     """Each format has its form, with results in call order, and errors where it can express them."""
     assert expected == write_messages(HISTORY, format)
+
+
+@pytest.mark.parametrize("format", SAID)
+def test_each_format_holds_the_same_history(format: str) -> None:
+    """Read from one provider's messages, it is written for another one."""
+    read = read_messages(SAID[format])
+    assert SAID["ollama"][1:] == write_messages([each for each in read if not isinstance(each, System)], "ollama")
 
 
 # Reasoning.
@@ -261,10 +269,7 @@ def test_results_of_calls_in_text() -> None:
     assert {"role": "tool", "tool_call_id": "t", "content": ""} == result
     assert {"role": "user", "content": text} == user
     *_, both = write_messages([turn, Results(told), User("So?")], "anthropic", dialects=dialects)
-    assert [
-        {"type": "tool_result", "tool_use_id": "t"},
-        {"type": "text", "text": f"{text}\n\nSo?"},
-    ] == both["content"]
+    assert [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": f"{text}\n\nSo?"}] == both["content"]
     for format, last in {"responses": "content", "ollama": "content", "gemini": "parts"}.items():
         held = write_messages([turn, Results(told)], format, dialects=dialects)[-1][last]
         assert (text if last == "content" else [{"text": text}]) == held
@@ -418,6 +423,3 @@ def test_content_that_json_cannot_hold() -> None:
     assert '{"city":["\ufffd"],"far":null}' == said("openai", turn)[0]["tool_calls"][0]["function"]["arguments"]
     assert expected == said("anthropic", turn)[0]["content"][-1]["input"]
     assert expected == said("gemini", turn)[0]["parts"][-1]["functionCall"]["args"]
-
-
-# Steps.

@@ -13,7 +13,6 @@ from streamtools.history import (
     Assistant,
     CallResult,
     Message,
-    ProviderItem,
     Results,
     System,
     TextPart,
@@ -37,69 +36,6 @@ def answer(id: str, name: str, text: str, *, is_error: bool = False) -> CallResu
 ASKED = {"id": "w", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
 TURN = {"role": "assistant", "content": None, "tool_calls": [ASKED]}
 WEATHER = call("w", "weather", city="Oslo")
-
-
-def test_messages_of_openai() -> None:
-    """Roles, texts, calls, and one message for each result."""
-    other = {"id": "t", "type": "function", "function": {"name": "time", "arguments": ""}}
-    read = read_messages(
-        [
-            {"role": "developer", "content": [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}]},
-            {"role": "system", "content": "Be kind."},
-            {"role": "user", "content": "?"},
-            {"role": "assistant", "content": "Let me see.", "tool_calls": [ASKED, other]},
-            {"role": "tool", "tool_call_id": "t", "content": "12:00"},
-            {"role": "tool", "tool_call_id": "w", "content": [{"type": "text", "text": "grey"}]},
-            {"role": "assistant", "content": [{"type": "text", "text": "Grey"}, {"type": "refusal", "refusal": "."}]},
-            {"role": "assistant", "content": None, "refusal": "No.", "tool_calls": None},
-        ]
-    )
-    assert [
-        System("Be brief."),
-        System("Be kind."),
-        User("?"),
-        Assistant("Let me see.", (WEATHER, call("t", "time"))),
-        Results((answer("t", "time", "12:00"), answer("w", "weather", "grey"))),
-        Assistant(parts=("Grey", TextPart(".", ProviderItem("openai", {"refusal": "."})))),
-        Assistant(parts=[TextPart("No.", ProviderItem("openai", {"refusal": "No."}))]),
-    ] == read
-
-
-def test_messages_of_anthropic() -> None:
-    """Blocks: reasoning in its place among the calls, calls, and results before the user's text."""
-    read = read_messages(
-        [
-            {"role": "user", "content": [{"type": "text", "text": "?"}]},
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "Hm.", "signature": "s"},
-                    {"type": "redacted_thinking", "data": "d"},
-                    "So: ",
-                    {"type": "text", "text": "let me see."},
-                    {"type": "tool_use", "id": "w", "name": "weather", "input": {"city": "Oslo"}},
-                    {"type": "thinking", "thinking": "And.", "signature": "t"},
-                    {"type": "tool_use", "id": "t", "name": "time", "input": {}},
-                ],
-            },
-            {
-                "role": "user",
-                "content": [
-                    {"type": "tool_result", "tool_use_id": "w", "content": [{"type": "text", "text": "grey"}]},
-                    {"type": "tool_result", "tool_use_id": "t", "is_error": True},
-                    "Well?",
-                ],
-            },
-        ]
-    )
-    thoughts = (Thought("Hm.", "s"), Thought("", "d", redacted=True))
-    parts = (*thoughts, "So: ", "let me see.", WEATHER, Thought("And.", "t"), call("t", "time"))
-    assert [
-        User([{"type": "text", "text": "?"}]),
-        Assistant(parts=parts),
-        Results((answer("w", "weather", "grey"), answer("t", "time", "", is_error=True))),
-        User([{"type": "text", "text": "Well?"}]),
-    ] == read
 
 
 def test_items_of_responses() -> None:
@@ -275,19 +211,3 @@ def test_results_that_come_late() -> None:
     written = write_messages(read_messages(mixed), "responses")
     assert [*items[:2], *outputs[:2], items[2], outputs[2], said] == written
     assert written == write_messages(read_messages(written), "responses")
-
-
-def test_calls_of_one_id() -> None:
-    """Each gets a unique id, and results are assigned in order, also among items."""
-    again = [ASKED, ASKED, ASKED | {"id": "w_3"}, ASKED]
-    messages = [TURN | {"tool_calls": again}, *(tool("w", text) for text in "abc"), tool("w_3", "d")]
-    written = write_messages(read_messages(messages), "openai")
-    assert ["w", "w_2", "w_3", "w_4"] == [each["id"] for each in written[0]["tool_calls"]]
-    assert [("w", "a"), ("w_2", "b"), ("w_3", "d"), ("w_4", "c")] == [
-        (each["tool_call_id"], each["content"]) for each in written[1:]
-    ]
-    item = {"type": "function_call", "call_id": "w", "name": "f", "arguments": "{}"}
-    output = {"type": "function_call_output", "call_id": "w", "output": "x"}
-    assert ["w", "w_2", "w", "w_2"] == [
-        each["call_id"] for each in write_messages(read_messages([item, item, output, output]), "responses")
-    ]

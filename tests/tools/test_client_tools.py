@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streamtools.conversation import Chat
-from streamtools.errors import Code, DecisionRefused
-from streamtools.events import ApprovalRequested, Executing, UIEvent
+from streamtools.errors import DecisionRefused
+from streamtools.events import UIEvent
 from streamtools.tools import MemoryLedger, Tool, tool
 from streamtools.tools.approvals import Answer, Deny
 from tests.support.approvals import Bank, Held, calls, hold
@@ -149,21 +149,6 @@ async def test_approved_and_then_executed() -> None:
     held = await hold(calls(("pick", {}), ("look", {})), "Done.", tools=tools, ask="now", then=then)
     assert ["approval", "result"] == asked
     assert ["red", "looked"] == told(held)
-
-
-async def test_approved_and_never_executed() -> None:
-    """The approval does not answer the second question. When that expires, the call is denied."""
-    declared = Tool.declared("pick").replace(requires_approval=True)
-    executing: list[str] = []
-
-    def then(event: UIEvent, events: Chat) -> None:
-        if isinstance(event, ApprovalRequested):
-            events.approve(event.call.id)
-        elif isinstance(event, Executing):
-            executing.append(event.call.id)
-
-    held = await hold(calls(("pick", {})), "Pity.", tools=[declared], ask="now", decision_timeout=0.1, then=then)
-    assert (["n0"], Code.TOOL_DENIED) == (executing, held.chat.result.outcomes[0].error)
 
 
 async def test_approved_later_and_then_executed() -> None:

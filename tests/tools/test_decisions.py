@@ -5,23 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import anyio
-import anyio.lowlevel
 import pytest
 
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused
-from streamtools.tools.approvals import (
-    Answer,
-    Approvals,
-    Approve,
-    Decision,
-    Deny,
-    Question,
-    Suspension,
-    ask,
-    read_decisions,
-)
+from streamtools.tools.approvals import Answer, Approve, Decision, Deny, Question, Suspension, ask, read_decisions
 
 PAY = ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 5}, dialect="native")
 LATE = Deny("nobody answered in time")
@@ -48,11 +36,6 @@ def asked(*, approval: bool = True, expires: float | None = 100.0) -> Question:
 def test_a_decision_counts_in_time(decision: Decision, now: float, expected: Decision) -> None:
     """A late decision is a denial."""
     assert expected == asked().judge(decision, now)
-
-
-def test_a_question_without_expiry() -> None:
-    """No decision is late."""
-    assert Approve() == asked(expires=None).judge(Approve(), 1e12)
 
 
 @pytest.mark.parametrize(
@@ -82,51 +65,6 @@ def test_the_digest_is_that_of_name_and_arguments() -> None:
     assert PAY.digest == ToolCall(id="x", name="pay", arguments={"sum": 5, "to": "Ann"}, dialect="hermes_json").digest
     others = [changed(sum=5.5), changed(sum="5"), changed(note=None), changed(to="Ann ")]
     assert 5 == len({PAY.digest, *(each.digest for each in others)})
-
-
-@pytest.mark.anyio
-async def test_a_question_is_answered_once() -> None:
-    """A second decision is refused, and so is one without a question."""
-    approvals = Approvals(attended=True, clock=lambda: 0.0)
-    decisions: list[Decision | None] = []
-
-    async def wait() -> None:
-        decisions.append(await approvals.wait(asked()))
-
-    with pytest.raises(DecisionRefused, match="'call_1' waits for no decision"):
-        approvals.decide("call_1", Approve())
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(wait)
-        await anyio.lowlevel.checkpoint()
-        while not approvals.questions:
-            await anyio.lowlevel.checkpoint()
-        assert [asked()] == approvals.questions
-        with pytest.raises(DecisionRefused, match="waits for Approve or Deny, got Answer"):
-            approvals.decide("call_1", Answer(1))
-        approvals.decide("call_1", Deny())
-        with pytest.raises(DecisionRefused, match="has been decided already"):
-            approvals.decide("call_1", Approve())
-    assert [Deny()] == decisions
-    assert [] == approvals.questions
-
-
-@pytest.mark.anyio
-async def test_a_question_that_expires() -> None:
-    """It closes with a denial."""
-    approvals = Approvals(attended=True, clock=lambda: 100.0)
-    assert LATE == await approvals.wait(asked())
-    with pytest.raises(DecisionRefused, match="has been decided already"):
-        approvals.decide("call_1", Approve())
-
-
-@pytest.mark.anyio
-async def test_a_cancelled_wait() -> None:
-    """It removes its question."""
-    approvals = Approvals(attended=True, clock=lambda: 0.0)
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        await approvals.wait(asked())
-    assert [] == approvals.questions
 
 
 def test_short_forms_of_decisions() -> None:

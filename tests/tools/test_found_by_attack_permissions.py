@@ -14,7 +14,7 @@ from streamtools import RunnerOptions, ToolRegistry, ToolResult, ToolStream, sou
 from streamtools.calls import ToolCall
 from streamtools.conversation import Chat
 from streamtools.errors import Code
-from streamtools.events import FollowUp, UIEvent
+from streamtools.events import UIEvent
 from streamtools.outputs import validate
 from streamtools.tools import MemoryLedger, Tool, ToolError, at_most_once
 from streamtools.tools.approvals import Deny, Suspension, ask
@@ -76,15 +76,6 @@ async def test_an_open_question_outlives_a_changed_predicate(decisions: Any) -> 
     )
     assert [] == bank.paid
     assert (["n0"] if not decisions else []) == [call.id for call in on.chat.result.pending]
-
-
-async def test_earlier_decisions_count_in_a_run_that_asks_now() -> None:
-    """The question is not asked again."""
-    bank = Bank()
-    held = await hold(PAY, tools=bank.tools)
-    on = await resume(held, "Done.", tools=bank.tools, decisions={"n0": True}, ask="now")
-    assert "may n0 run?" not in on.shown
-    assert [("Ann", 5)] == bank.paid
 
 
 async def test_approved_calls_do_not_wait_for_a_place_when_a_tool_stops_the_run() -> None:
@@ -149,16 +140,6 @@ async def test_a_suspended_call_is_pending_after_the_time_limit() -> None:
     assert ["paid 5 to Ann"] == [each["content"] for each in on.chat.messages()[2:3]]
 
 
-async def test_requires_approval_can_be_set_later() -> None:
-    """An option that is set on an existing tool applies from then on."""
-    bank = Bank(requires_approval=False)
-    pay = bank.tools.get("pay")
-    assert pay is not None
-    pay.requires_approval = True
-    held = await hold(PAY, tools=bank.tools)
-    assert ["n0"] == [call.id for call in held.chat.result.pending]
-
-
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_predicate_that_awaits_a_cancelled_task(anyio_backend: str) -> None:
     """The predicate has failed, but the run has not been cancelled: the call needs approval."""
@@ -169,19 +150,6 @@ async def test_a_predicate_that_awaits_a_cancelled_task(anyio_backend: str) -> N
 
     held = await hold(PAY, tools=Bank(requires_approval=broken).tools)
     assert "may n0 run?" in held.shown
-
-
-async def test_a_run_cancelled_while_a_predicate_runs() -> None:
-    """The predicate is cancelled, and no question is asked."""
-
-    async def slow(arguments: dict[str, Any]) -> bool:
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    bank = Bank(requires_approval=slow)
-    held = await hold(PAY, tools=bank.tools, guards=Guards(seconds=0.05))
-    assert ["call n0", "error n0 tool_cancelled", "done stopped: time_limit (None)"] == held.shown
-    assert [] == bank.paid
 
 
 @pytest.mark.parametrize("trust", ["native", "approved"])
@@ -195,18 +163,6 @@ async def test_registries_run_no_dangerous_tool_for_text(trust: Any) -> None:
 
 
 # Calls of the front end.
-
-
-@pytest.mark.parametrize("result", [object(), {1, object()}], ids=["object", "in a set"])
-async def test_a_delivered_result_that_is_no_json_fails_its_call_only(result: Any) -> None:
-    """Like the result of a local tool."""
-
-    def answer(event: UIEvent, events: Chat) -> None:
-        for question in events.questions:
-            events.answer(question.call.id, result)
-
-    held = await hold(calls(("pick", {})), "Sorry.", tools=[Tool.declared("pick")], ask="now", then=answer)
-    assert "error n0 tool_output" in held.shown
 
 
 # Resumed runs.
@@ -227,16 +183,6 @@ async def test_a_resumed_run_takes_no_new_call_for_an_old_one() -> None:
     on = await resume(held, again, "Done.", tools=tools, decisions={"n0": True}, ledger=ledger)
     assert [0, 1, 2] == looked
     assert ["n0", "n0_2", "n1_2"] == [call.id for call in on.chat.result.calls]
-
-
-async def test_only_the_first_follow_up_answers_the_resumed_calls() -> None:
-    """Later follow-ups answer the calls of their own turns."""
-    bank = Bank()
-    held = await hold(PAY, tools=bank.tools)
-    on = await resume(held, calls(("look", {})), "Done.", tools=bank.tools, decisions={"n0": True})
-    told = [event.messages for event in on.events if isinstance(event, FollowUp)]
-    assert [["tool"], ["assistant", "tool"]] == [[each["role"] for each in messages] for messages in told]
-    assert "not run" not in json.dumps(told)
 
 
 @pytest.mark.parametrize(
@@ -396,12 +342,6 @@ async def test_the_limit_of_results_applies_to_errors(by: str) -> None:
 
 
 # Tools of MCP servers.
-
-
-async def test_the_prefix_is_made_valid_too() -> None:
-    """Otherwise providers would refuse every tool, and all would be left out."""
-    registry = await ToolRegistry().add_mcp(Server(listed("read"), listed("write")), prefix="my.server/")
-    assert ["my_server_read", "my_server_write"] == registry.names
 
 
 async def test_a_server_tool_never_replaces_another() -> None:

@@ -12,15 +12,7 @@ import pytest
 
 from streamtools import RunnerOptions, StreamMachine, ToolCall, ToolError, ToolOutcome, ToolResult, ToolStream
 from streamtools.errors import Code
-from streamtools.events import (
-    Done,
-    NativeToolCall,
-    ProviderCompleted,
-    SourceEvent,
-    SourceUsage,
-    UIEvent,
-    Usage,
-)
+from streamtools.events import Done, NativeToolCall, ProviderCompleted, SourceEvent, SourceUsage, UIEvent, Usage
 from streamtools.tools.guards import Guards, GuardTracker
 from tests.support.options import grouped
 from tests.support.stories import Script, story, texts

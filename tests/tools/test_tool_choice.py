@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -93,49 +93,26 @@ def test_an_impossible_choice_is_refused(choice: ToolChoice, tools: list[Any], e
     """No response can satisfy it, or it cannot be enforced with eager execution."""
     with pytest.raises(ValueError, match=reason):
         check_choice(choice, ToolRegistry(tools).names, eager=eager)
-
-
-@pytest.mark.parametrize(
-    ("choice", "tools", "eager"),
-    [(AUTO, [], True), (NONE, [], True), (REQUIRED, [weather], False), (WEATHER, [weather], False)],
-)
-def test_a_possible_choice_passes(choice: ToolChoice, tools: list[Any], eager: bool) -> None:
-    """`auto` and `none` need no tools. The others need matching tools."""
-    check_choice(choice, ToolRegistry(tools).names, eager=eager)
-
-
-@pytest.mark.parametrize(
-    ("choice", "names"),
-    [
-        (AUTO, []),
-        (AUTO, ["weather", "time"]),
-        (NONE, []),
-        (REQUIRED, ["weather"]),
-        (REQUIRED, ["weather", "time"]),
-        (WEATHER, ["weather"]),
-    ],
-)
-def test_calls_that_satisfy_the_choice(choice: ToolChoice, names: Sequence[str]) -> None:
-    """There is no violation."""
-    assert choice.find_violation([call(name) for name in names]) is None
+    for fine in (AUTO, NONE):
+        check_choice(fine, [], eager=True)
+    check_choice(WEATHER, ["weather"])
 
 
 @pytest.mark.parametrize(
     ("choice", "names", "message", "fatal"),
     [
+        (AUTO, ["weather", "time"], None, False),
+        (NONE, [], None, False),
         (NONE, ["weather", "time"], "no tool was to be called", False),
+        (REQUIRED, ["weather", "time"], None, False),
         (REQUIRED, [], "a tool was to be called, and none was", True),
+        (WEATHER, ["weather"], None, False),
         (WEATHER, [], "weather was to be called, once; called: none", True),
         (WEATHER, ["time"], "weather was to be called, once; called: time", True),
         (WEATHER, ["weather", "weather"], "weather was to be called, once; called: weather, weather", True),
     ],
 )
-def test_calls_that_violate_the_choice(choice: ToolChoice, names: Sequence[str], message: str, fatal: bool) -> None:
-    """None of them runs. The run fails, unless the choice was `none`."""
-    assert ChoiceViolation(message, fatal) == choice.find_violation([call(name) for name in names])
-
-
-def test_a_choice_may_be_any_mapping() -> None:
-    """Not only a dict."""
-    value: Mapping[str, Any] = {"type": "any"}
-    assert parse_choice(value) == REQUIRED
+def test_violations_of_a_choice(choice: ToolChoice, names: Sequence[str], message: str | None, fatal: bool) -> None:
+    """None of the calls runs. The run fails, unless the choice was `none`."""
+    expected = None if message is None else ChoiceViolation(message, fatal)
+    assert expected == choice.find_violation([call(name) for name in names])

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools.errors import ToolInputError, ToolOutputError, ToolTimeout
+from streamtools.errors import ToolInputError, ToolTimeout
 from streamtools.tools import Tool, ToolRegistry, tool
 from streamtools.tools.context import CallEnded, ToolContext
 from streamtools.tools.invocation import invoke
@@ -82,16 +82,6 @@ async def test_a_handler_may_have_unknown_hints() -> None:
     assert {"q": 1} == (await invoke(Tool(handle, parameters={}), {"q": 1})).value
 
 
-async def test_the_remaining_time() -> None:
-    """From the tool's own timeout, or the caller's."""
-
-    def left(context: ToolContext) -> float:
-        return context.remaining
-
-    assert 9 < (await invoke(Tool(left), {}, ToolContext(), timeout=10)).value <= 10
-    assert 99 < (await invoke(Tool(left, timeout=100), {}, ToolContext(), timeout=10)).value <= 100
-
-
 async def test_a_thread_sees_the_end_of_its_call() -> None:
     """After a timeout `cancelled` is set, and `progress` raises."""
     begun, may_look, ended = threading.Event(), threading.Event(), threading.Event()
@@ -146,16 +136,6 @@ async def test_progress_that_cannot_be_reported_ends_the_call(swallows: bool) ->
 
     with pytest.raises(LookupError, match="gone"):
         await invoke(Tool(speaks), {}, ToolContext(report=Told(LookupError("gone"))))
-
-
-async def test_progress_that_is_no_json_is_the_tools_fault() -> None:
-    """Like a result that is no JSON."""
-
-    async def mumbles(context: ToolContext) -> None:
-        await context.progress(object())
-
-    with pytest.raises(ToolOutputError):
-        await invoke(Tool(mumbles), {}, ToolContext(report=Told()))
 
 
 def test_at_most_one_context() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -18,9 +17,8 @@ from streamtools import RunnerOptions, ToolOutcome, ToolResult, ToolStream, tool
 from streamtools.errors import Code
 from streamtools.events import Executed, Executing, NativeToolCall, ProviderCompleted, UIEvent, Warning
 from streamtools.tools import Tool
-from streamtools.tools.context import ToolContext
 from tests.support.options import grouped
-from tests.support.stories import Script, story, texts
+from tests.support.stories import Script, texts
 from tests.tools.test_tool_runner import Interface, call, runner
 
 pytestmark = pytest.mark.anyio
@@ -156,22 +154,6 @@ async def test_a_result_that_is_too_long_for_the_model() -> None:
     assert ("x" * 5000, 3) == (executed.result, executed.seq)
 
 
-async def test_a_thread_can_see_its_timeout() -> None:
-    """A function that checks its context ends soon after its timeout."""
-    ended, looked = threading.Event(), threading.Event()
-
-    def poll(context: ToolContext) -> None:
-        while not context.cancelled:
-            looked.wait(0.001)
-        ended.set()
-
-    interface = Interface()
-    work = runner(interface, Tool(poll, timeout=0.1))
-    (outcome,) = await work.run([call("poll")], interface.send)
-    await anyio.to_thread.run_sync(ended.wait)
-    assert (Code.TOOL_TIMEOUT, True) == (outcome.error, outcome.abandoned)
-
-
 async def test_a_thread_that_has_not_started_never_does() -> None:
     """A call that is cancelled before its thread starts has no effect."""
     scope = anyio.CancelScope()
@@ -280,28 +262,3 @@ async def test_neutralised_text_in_a_call_is_restored(native: bool) -> None:
     assert [{"path": "a\u2060b", "lines": [OPENER]}] * 2 == [executing[0].arguments, told[0].call.arguments]
     assert "~\u2060~~tool_call" in json.dumps(events.result.messages()[0], ensure_ascii=False)
     assert [NEUTRALISED] == events.result.calls[0].arguments["lines"]
-
-
-async def test_a_stream_passes_its_options_to_the_runner() -> None:
-    """State for the tools, the limit of results, and the count of abandoned threads."""
-    door = threading.Event()
-
-    def block(context: ToolContext) -> str:
-        door.wait()
-        return "late"
-
-    def who(context: ToolContext) -> str:
-        return str(context.state) * 10
-
-    new_id = map("c{}".format, itertools.count(1)).__next__
-    source = Script([*texts('###:{"name":"who"}', '###:{"name":"block"}'), STOP])
-    options: dict[str, Any] = {"tool_state": "Ann", "result_limit": 10, "tool_timeout": 0.1, "new_id": new_id}
-    async with ToolStream(source, tools=[block, tool(timeout=60)(who)], **grouped(**options)) as events:
-        told = story([event async for event in events])
-        assert events.threads.left == 1
-        door.set()
-    while events.threads.left:
-        await anyio.lowlevel.checkpoint()
-    assert events.threads.dropped == 1
-    assert {"warning abandoned", "warning result_too_long", f"executed c1: {'Ann' * 10}"} < set(told)
-    assert [Code.RESULT_TOO_LONG, Code.ABANDONED] == [warning.code for warning in events.result.warnings]

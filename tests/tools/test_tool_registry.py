@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, assert_type
 
@@ -10,14 +9,7 @@ import anyio
 import pytest
 import structlog.testing
 
-from streamtools.errors import (
-    ToolCallFailed,
-    ToolFailed,
-    ToolInputError,
-    ToolOutputError,
-    ToolTimeout,
-    UnknownTool,
-)
+from streamtools.errors import ToolCallFailed, ToolFailed, ToolInputError, ToolOutputError, ToolTimeout, UnknownTool
 from streamtools.tools import ToolError, ToolRegistry, ToolResult, tool
 from tests.support.loops import other_loop_deep
 
@@ -208,17 +200,6 @@ async def test_execute_raises_the_failure(
     assert function.__name__ == caught.value.name
     assert message == str(caught.value)
     assert isinstance(caught.value.__cause__, cause)
-
-
-@pytest.mark.anyio
-async def test_sync_functions_do_not_block_the_loop() -> None:
-    """They run in a thread, with the context variables of the caller."""
-    loop_thread = threading.get_ident()
-
-    def where() -> bool:
-        return threading.get_ident() == loop_thread
-
-    assert await ToolRegistry(where).execute("where") is False
 
 
 def test_a_duplicate_may_be_an_error() -> None:

@@ -18,11 +18,6 @@ def test_a_signature_has_its_schema(tool: Tool, schema: Schema) -> None:
     assert schema == tool.parameters
 
 
-def test_there_are_many_signatures() -> None:
-    """The table is as long as it says."""
-    assert len(SIGNATURES) >= 40
-
-
 @together(
     ("schema", "completed"),
     [
@@ -59,10 +54,6 @@ def test_arrays_have_items(schema: Schema, completed: Schema) -> None:
         ({"type": "array"}, "must have the type 'object', got 'array'"),
         ({"type": "object", "anyOf": [{}]}, "has 'anyOf' at the top"),
         ({"oneOf": [{}]}, "has 'oneOf' at the top"),
-        ({"properties": []}, "'properties' in the schema must be an object"),
-        ({"properties": {"a": "string"}}, "'properties' in the schema must be an object"),
-        ({"properties": {"a": {}}, "required": "a"}, "'required' in the schema must be a list of strings"),
-        ({"required": [1]}, "'required' in the schema must be a list of strings"),
         ({"default": object()}, "cannot be written as JSON"),
     ],
 )
@@ -111,6 +102,9 @@ def test_references_are_inlined(schema: Schema, written_out: Schema) -> None:
 @together(
     "odd",
     [
+        {"properties": []},
+        {"properties": {"a": "string"}},
+        {"required": [1]},
         {"$defs": 5},
         {"definitions": {"A": 5}},
         {"properties": {"a": {"anyOf": 5}}},

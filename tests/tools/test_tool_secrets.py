@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import logging
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -139,26 +138,3 @@ async def test_exceptions_stay_inside(
     assert "tool_call_failed" in caplog.text
     everything = [*sent, json.dumps(result.messages()), repr(result), recording.getvalue().decode()]
     assert [] == [each for each in [*everything, shown, complained] if SECRET in each]
-
-
-async def test_exceptions_of_an_abandoned_thread(
-    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    """Only its end is reported."""
-    door = threading.Event()
-
-    def block() -> None:
-        door.wait()
-        fail()
-
-    caplog.set_level(logging.DEBUG)
-    source = Script([*texts('###:{"name":"block"}'), STOP])
-    async with ToolStream(source, tools=[Tool(block, timeout=0.1)]) as stream:
-        sent = [event.to_json() async for event in stream]
-        door.set()
-    while stream.threads.left:
-        await anyio.lowlevel.checkpoint()
-    await anyio.wait_all_tasks_blocked()
-    shown, complained = capfd.readouterr()
-    assert "tool_result_dropped" in caplog.text
-    assert [] == [each for each in [*sent, repr(stream.result), caplog.text, shown, complained] if SECRET in each]
