@@ -177,32 +177,22 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
 
 def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> ReadCall:
     """Read a decoded JSON value as a call. Raises `Rejected`."""
-    if type(value) is dict and len(value) == 2:  # the common form: a name and an object
-        (first, name), (second, arguments) = value.items()
-        known = _ROLES.get(first) == "name" and _ROLES.get(second) == "arguments"
-        if known and type(name) is str and type(arguments) is dict and name.strip():
-            return ReadCall(name, arguments, None)
     unread = unwrap(value)
-    found = unread.arguments
-    if not found:
-        return ReadCall(unread.name, {}, unread.provider_id)
-    if len(found) == 1 and type(found[0]) is dict:
-        return ReadCall(unread.name, found[0], unread.provider_id)
-    read = [read_arguments(one, strict=strict, limits=limits) for one in found]
-    arguments = _agree([decoded.value for decoded in read], "arguments")
+    read = [read_arguments(one, strict=strict, limits=limits) for one in unread.arguments]
+    arguments = _agree([decoded.value for decoded in read], "arguments") or {}
     return ReadCall(unread.name, arguments, unread.provider_id, any(decoded.repaired for decoded in read))
 
 
 def unwrap(value: Any) -> UnreadCall:
     """Return the name of a call and its unread arguments. Raises `Rejected` if it is no call or names no tool."""
-    if type(value) is not dict and not isinstance(value, Mapping):
+    if not isinstance(value, Mapping):
         raise Rejected(Code.UNRECOGNISED_TOOL_CALL, f"a call is an object, and this is {_kind(value)}")
     names: list[Any] = []
     found: list[Any] = []
     provider_id: str | None = None
     value = custom_as_any(value)
     function = value.get("function")
-    for holder in (value, function) if function is not None and isinstance(function, Mapping) else (value,):
+    for holder in (value, function) if isinstance(function, Mapping) else (value,):
         for key, member in holder.items():
             role = _ROLES.get(key)
             if role is None or member is None:
@@ -215,7 +205,7 @@ def unwrap(value: Any) -> UnreadCall:
                 provider_id = str(member)
     if not names and isinstance(function, str):
         names.append(function)
-    name = names[0] if len(names) == 1 else _agree(names, "tool names")
+    name = _agree(names, "tool names")
     if not isinstance(name, str) or not name.strip():
         raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
     return UnreadCall(name, found, provider_id)

@@ -1,8 +1,7 @@
 """JSON as models write it: read strictly, and rejected with a code that names the fault.
 
 The standard library's C scanner reads it. Hooks reject what RFC 8259 leaves open and parsers disagree about: duplicate
-keys, `NaN` and infinities, endless numbers, lone surrogates. Most calls are short and contain none of these; msgspec
-reads them in half of the time.
+keys, `NaN` and infinities, endless numbers, lone surrogates.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ import msgspec
 from streamtools.errors import Code
 from streamtools.limits import DEFAULT_LIMITS, Limits
 
-_msgspec_decode = msgspec.json.Decoder().decode
-_msgspec_encode = msgspec.json.Encoder().encode
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or not: a cheap test
 _CHUNK_BYTES = 64 * 1024
 
@@ -131,22 +128,6 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
 
     Unless `strict`, raw control characters in strings are accepted and reported as `repaired`.
     """
-    # msgspec reads short texts, in half of the time, if it cannot accept what must be rejected. A number cannot be
-    # longer than the text. The depth cannot exceed the number of brackets, or half of the characters. Duplicate keys
-    # show in the colons: each member has one, and of two equal keys only one is left when the value is written again.
-    length, depth = len(text), limits.depth
-    plain = length <= limits.digits and (length <= 2 * depth or text.count("{") + text.count("[") <= depth)
-    if plain and "\\u003" not in text:  # an escaped colon starts so
-        try:
-            value = _msgspec_decode(text)
-            if type(value) is dict and text.count(":") == _msgspec_encode(value).count(b":"):
-                return Decoded(value, False)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            pass  # the strict decoder below names the fault
-    return _decode_strictly(text, strict, limits)
-
-
-def _decode_strictly(text: str, strict: bool, limits: Limits) -> Decoded:
     brackets = text.count("{") + text.count("[")
     many = len(text) > limits.values and brackets + text.count(",") > limits.values  # upper bound
     if many and count_values(text.encode(errors="surrogatepass")) > limits.values:

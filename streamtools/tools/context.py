@@ -11,18 +11,14 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic
 
 import anyio.from_thread
+from typing_extensions import TypeVar
 
 from streamtools.errors import StreamToolsError
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
-    State = TypeVarWithDefault("State", default=Any)
-else:
-    State = TypeVar("State")
+State = TypeVar("State", default=Any)
 
 Report = Callable[[Any], Awaitable[object]]
 """Receives progress in the event loop, and waits while the consumer is slow."""

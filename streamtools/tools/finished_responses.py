@@ -26,17 +26,7 @@ from streamtools.response_parts import (
 )
 from streamtools.tools.results import ToolOutcome
 
-_NORMAL_ENDS = (
-    None,
-    "",
-    "stop",
-    "end_turn",
-    "stop_sequence",
-    "completed",
-    "tool_calls",
-    "tool_use",
-    "function_call",
-)
+_NORMAL_ENDS = (None, "", "stop", "end_turn", "stop_sequence", "completed", "tool_calls", "tool_use", "function_call")
 """Finish reasons of all providers after which calls run, as in a stream. After any other one the arguments of a call
 may be incomplete."""
 

@@ -24,8 +24,7 @@ try:
     import psycopg
 except ImportError as error:
     raise ModuleNotFoundError(
-        "PostgresLedger needs psycopg: pip install 'streamtools[postgres]'",
-        name=error.name,
+        "PostgresLedger needs psycopg: pip install 'streamtools[postgres]'", name=error.name
     ) from error
 
 T = TypeVar("T")

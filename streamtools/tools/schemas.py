@@ -72,17 +72,13 @@ def check_keywords(schema: Mapping[str, Any]) -> None:
         if key in _SCHEMA_MAP_KEYS:
             valid, rule = isinstance(value, dict), "must be an object that maps names to schemas"
             parts = value.values() if valid else ()
-        elif key in _SCHEMA_KEYS and not (key in _SCHEMA_LIST_KEYS and isinstance(value, list)):
-            parts, rule = (value,), "must be a schema"
-        elif key in _SCHEMA_LIST_KEYS:
+        elif key in _SCHEMA_LIST_KEYS and (isinstance(value, list) or key not in _SCHEMA_KEYS):
             valid, rule = isinstance(value, list), "must be a list of schemas"
             parts = value if valid else ()
-        elif key in _STRING_LIST_KEYS:
-            valid, rule = (
-                isinstance(value, list) and all(isinstance(item, str) for item in value),
-                "must be a list of strings",
-            )
-            valid = valid or (key == "type" and isinstance(value, str))
+        elif key in _SCHEMA_KEYS:
+            parts, rule = (value,), "must be a schema"
+        elif key in _STRING_LIST_KEYS and not (key == "type" and isinstance(value, str)):
+            valid, rule = isinstance(value, list) and all(map(_is_text, value)), "must be a list of strings"
         elif key in _STRING_KEYS:
             valid, rule = isinstance(value, str), "must be a string"
         elif key in _LIST_KEYS:
@@ -92,6 +88,10 @@ def check_keywords(schema: Mapping[str, Any]) -> None:
         for part in parts:
             if isinstance(part, dict):
                 check_keywords(part)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def inline(schema: JsonSchema) -> JsonSchema:

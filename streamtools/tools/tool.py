@@ -11,21 +11,10 @@ import functools
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Generic,
-    Literal,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    get_args,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypeAlias, TypedDict, Unpack, get_args, overload
 
 from pydantic_core import ValidationError, to_json
+from typing_extensions import ParamSpec, TypeVar
 
 from streamtools.errors import ToolInputError, ToolOutputError
 from streamtools.json_values import Rejected
@@ -36,19 +25,10 @@ from streamtools.tools.results import Written, write
 from streamtools.tools.schemas import schema_of_parameters
 
 if TYPE_CHECKING:
-    from typing_extensions import ParamSpec
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
     from streamtools.tools.signature import Arguments
 
-    P = ParamSpec("P", default=...)
-    R = TypeVarWithDefault("R", default=Any)
-else:
-    from typing import ParamSpec
-
-    P = ParamSpec("P")
-    R = TypeVar("R")
-
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any)
 Rest = ParamSpec("Rest")
 Self_ = TypeVar("Self_")
 Returned = TypeVar("Returned")

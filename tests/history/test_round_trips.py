@@ -163,6 +163,19 @@ HISTORIES: dict[str, tuple[str, Messages]] = {
             {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "x"}}]},
         ],
     ),
+    "an image and a document of Converse": (
+        "bedrock",
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"image": {"format": "png", "source": {"bytes": "aGk="}}},
+                    {"document": {"format": "pdf", "name": "a", "source": {"bytes": "aGk="}}},
+                    {"guardContent": {"text": {"text": "a"}}},
+                ],
+            }
+        ],
+    ),
     "reasoning that nobody has signed": (
         "bedrock",
         [
