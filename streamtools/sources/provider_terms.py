@@ -36,6 +36,42 @@ _TERMS: dict[FinishReason, str] = {
 }
 _REASONS = {term: reason for reason, terms in _TERMS.items() for term in terms.split()}
 
+
+def _paths(names: str) -> list[list[str]]:
+    return [name.split(".") for name in names.split()]
+
+
+_COUNTS = {
+    "input": _paths(
+        "prompt_tokens input_tokens inputTokens promptTokens promptTokenCount total_input_tokens prompt_eval_count"
+        " tokens.input_tokens billed_units.input_tokens"
+    ),
+    "output": _paths(
+        "completion_tokens output_tokens outputTokens completionTokens candidatesTokenCount total_output_tokens"
+        " eval_count tokens.output_tokens billed_units.output_tokens"
+    ),
+    "total": _paths("total_tokens totalTokens totalTokenCount"),
+    "cache_read": _paths(
+        "prompt_tokens_details.cached_tokens input_tokens_details.cached_tokens cache_read_input_tokens"
+        " cachedInputTokens inputTokenDetails.cacheReadTokens cacheReadInputTokens cachedContentTokenCount"
+        " total_cached_tokens cached_tokens"
+    ),
+    "cache_write": _paths(
+        "prompt_tokens_details.cache_write_tokens input_tokens_details.cache_write_tokens cache_creation_input_tokens"
+        " inputTokenDetails.cacheWriteTokens cacheWriteInputTokens"
+    ),
+    "reasoning": _paths(
+        "completion_tokens_details.reasoning_tokens output_tokens_details.reasoning_tokens"
+        " output_tokens_details.thinking_tokens reasoningTokens outputTokenDetails.reasoningTokens"
+        " thoughtsTokenCount total_thought_tokens"
+    ),
+}
+"""The names of the counts of all providers, with dots for nested names."""
+_FURTHER_COUNTS = {  # of Gemini: its prompts exclude tool results, and its output excludes thoughts
+    "input": _paths("toolUsePromptTokenCount total_tool_use_tokens"),
+    "output": _paths("thoughtsTokenCount total_thought_tokens"),
+}
+
 _MESSAGES = ("message", "error", "errors", "detail", "msg")
 _KINDS = ("type", "name", "code")
 _BODIES = ("body", "error", "details")  # of exceptions of OpenAI and Anthropic, of Ollama, of Google
@@ -51,11 +87,16 @@ def finish_reason(raw: str | None) -> FinishReason:
     return _REASONS.get(raw.lower().replace("-", "_"), "other") if raw else "stop"
 
 
-def read_usage(value: Any, table: Mapping[str, tuple[str, ...]]) -> Usage | None:
-    """Return the usage in `value`. `table` lists the keys of each field, with dots for nested keys."""
+def read_usage(value: Any, *, excludes_cache: bool = False) -> Usage | None:
+    """Return the usage in `value`, or None. With `excludes_cache`, the input count excludes cached tokens."""
     if not isinstance(value, dict):
         return None
-    counts = {field: count for field, paths in table.items() if (count := _count(value, paths)) is not None}
+    counts = {field: count for field, paths in _COUNTS.items() if (count := _count(value, paths)) is not None}
+    for field, paths in _FURTHER_COUNTS.items():
+        if (more := _count(value, paths)) is not None:
+            counts[field] = counts.get(field, 0) + more
+    if excludes_cache and "input" in counts:
+        counts["input"] += counts.get("cache_read", 0) + counts.get("cache_write", 0)
     cost = _cost(value.get("cost"))
     if not counts and cost is None:
         return None
@@ -204,11 +245,15 @@ def _cost(value: Any) -> float | None:
     return float(value) if 0 <= value < 2**53 else None
 
 
-def _count(value: dict[str, Any], paths: tuple[str, ...]) -> int | None:
+def _count(value: dict[str, Any], paths: list[list[str]]) -> int | None:
+    """Return the first count that is not 0, because gateways that serve two formats write 0 under foreign names."""
+    count = None
     for path in paths:
         found: Any = value
-        for key in path.split("."):
+        for key in path:
             found = found.get(key) if isinstance(found, dict) else None
         if isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found < 2**53:
-            return int(found)
-    return None
+            if found:
+                return int(found)
+            count = 0
+    return count

@@ -23,14 +23,6 @@ from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in, text_under
 
-_USAGE = {
-    "input": ("inputTokens", "promptTokens"),
-    "output": ("outputTokens", "completionTokens"),
-    "total": ("totalTokens",),
-    "cache_read": ("cachedInputTokens", "inputTokenDetails.cacheReadTokens"),
-    "cache_write": ("inputTokenDetails.cacheWriteTokens",),
-    "reasoning": ("reasoningTokens", "outputTokenDetails.reasoningTokens"),
-}
 _OF_A_TURN = frozenset(("start-step", "text-delta", "reasoning-delta", "tool-input-start", "tool-input-available"))
 """Parts that begin a turn if none is open."""
 _NOTHING = frozenset(("start-step", "tool-input-delta", "text-start", "reasoning-start"))
@@ -237,7 +229,7 @@ class AISDKMessages(TurnsAdapter):
     def _note(self, metadata: Any) -> bool:
         """Record the usage in message metadata, where backends put it. Returns whether nothing else is in it."""
         if isinstance(metadata, dict):
-            self._usage = read_usage(metadata.get("usage", metadata.get("totalUsage")), _USAGE) or self._usage
+            self._usage = read_usage(metadata.get("usage", metadata.get("totalUsage"))) or self._usage
         return not metadata
 
     def _complete(self, reason: str | None, events: list[SourceEvent], *, last: bool = True) -> None:

@@ -20,8 +20,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
 from streamtools.events import (
@@ -40,13 +38,6 @@ from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.open_call import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, string
 
-_USAGE = {
-    "input": ("input_tokens",),
-    "output": ("output_tokens",),
-    "cache_read": ("cache_read_input_tokens",),
-    "cache_write": ("cache_creation_input_tokens",),
-    "reasoning": ("output_tokens_details.thinking_tokens",),
-}
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
 _FORMAT = "anthropic"
 _DIRECT = {"type": "direct"}  # the caller of a call that the model makes directly
@@ -163,9 +154,7 @@ class Anthropic(FrameAdapter):
         if not isinstance(tokens, dict):
             return
         self._tokens |= {name: count for name, count in tokens.items() if count is not None}
-        usage = read_usage(self._tokens, _USAGE)
-        if usage is not None and usage.input is not None:  # Anthropic counts cached tokens separately
-            usage = replace(usage, input=usage.input + (usage.cache_read or 0) + (usage.cache_write or 0))
+        usage = read_usage(self._tokens, excludes_cache=True)
         if usage is not None and usage != self._usage:
             self._usage = usage
             events.append(SourceUsage(usage))

@@ -19,7 +19,6 @@ from typing import Any
 from zlib import crc32
 
 import msgspec
-from msgspec.structs import replace
 
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
@@ -159,13 +158,6 @@ def _fault(name: str, payload: bytes) -> bytes:
 _FORMAT = "bedrock"
 _HOSTED = "server_tool_use"
 _WHOLE = ("toolResult", "image")  # blocks that are sent back unchanged when they are complete
-_USAGE = {
-    "input": ("inputTokens",),
-    "output": ("outputTokens",),
-    "total": ("totalTokens",),
-    "cache_read": ("cacheReadInputTokens",),
-    "cache_write": ("cacheWriteInputTokens",),
-}
 _INSIDE: dict[str, type[Anthropic | ChatCompletions]] = {"anthropic": Anthropic, "openai": ChatCompletions}
 
 
@@ -320,9 +312,7 @@ class Bedrock(FrameAdapter):
             self._pass_raw({"additionalModelResponseFields": more}, events)
 
     def _read_metadata(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        usage = read_usage(value.get("usage"), _USAGE)
-        if usage is not None and usage.input is not None:  # cached tokens are counted separately
-            usage = replace(usage, input=usage.input + (usage.cache_read or 0) + (usage.cache_write or 0))
+        usage = read_usage(value.get("usage"), excludes_cache=True)
         if usage is not None and usage != self._usage:
             self._usage = usage
             events.append(SourceUsage(usage))

@@ -15,11 +15,6 @@ from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.open_call import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_usage, text_in
 
-_USAGE = {
-    "input": ("tokens.input_tokens", "billed_units.input_tokens"),
-    "output": ("tokens.output_tokens", "billed_units.output_tokens"),
-    "cache_read": ("cached_tokens",),
-}
 _NOTHING = ("content-end", "citation-end", "ping")
 
 
@@ -90,7 +85,7 @@ class Cohere(FrameAdapter):
 
     def _finish(self, delta: dict[str, Any], events: list[SourceEvent]) -> None:
         reason = text_in(delta, "finish_reason")
-        self._usage = read_usage(delta.get("usage"), _USAGE)
+        self._usage = read_usage(delta.get("usage"))
         if (error := text_in(delta, "error")) is not None:
             if self._usage is not None:
                 events.append(SourceUsage(self._usage))

@@ -36,22 +36,11 @@ from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE
 from streamtools.sources.frames import Frame
-from streamtools.sources.provider_terms import text_in
-from streamtools.sources.wire_formats.interactions import Interactions, read_sums
+from streamtools.sources.provider_terms import read_usage, text_in
+from streamtools.sources.wire_formats.interactions import Interactions
 from streamtools.sources.wire_formats.partial_args import CallOfValues
 
 _FORMAT = "gemini"
-_COUNTS = {
-    "input": ("promptTokenCount",),
-    "output": ("candidatesTokenCount",),
-    "total": ("totalTokenCount",),
-    "cache_read": ("cachedContentTokenCount",),
-}
-_BESIDES = {
-    "input": ("toolUsePromptTokenCount",),
-    "output": ("thoughtsTokenCount",),
-    "reasoning": ("thoughtsTokenCount",),
-}
 _KNOWN = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "createTime", "modelStatus"}
 _PLAIN = {"text", "thought", "thoughtSignature"}
 _AS_SENT = str.maketrans("-_", "+/")  # signatures are base64; the SDK uses the URL-safe alphabet
@@ -175,7 +164,7 @@ class Gemini(Interactions):
             self._blocked = self._blocked or str(feedback["blockReason"])
             self._pass_raw({"promptFeedback": feedback}, events)
         self._count()
-        self._usage = read_sums(chunk.get("usageMetadata"), _COUNTS, _BESIDES) or self._usage
+        self._usage = read_usage(chunk.get("usageMetadata")) or self._usage
 
     def _read_candidate(self, candidate: dict[str, Any], events: list[SourceEvent]) -> None:
         content = candidate.get("content")
@@ -272,7 +261,7 @@ class Gemini(Interactions):
     def _count(self) -> None:
         """Report the last usage at the end, because reading it in each chunk would cost more than its text."""
         if self._counts is not None:
-            self._usage = read_sums(msgspec.to_builtins(self._counts), _COUNTS, _BESIDES) or self._usage
+            self._usage = read_usage(msgspec.to_builtins(self._counts)) or self._usage
             self._counts = None
 
     def _end(self, events: list[SourceEvent]) -> None:

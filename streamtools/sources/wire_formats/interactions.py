@@ -7,7 +7,7 @@ the terminator, and its status is the finish reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from streamtools.events import SourceEvent, Usage
@@ -18,17 +18,6 @@ from streamtools.sources.open_call import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import object_in, read_usage, text_in
 
 _FORMAT = "interactions"
-_COUNTS = {
-    "input": ("total_input_tokens",),
-    "output": ("total_output_tokens",),
-    "total": ("total_tokens",),
-    "cache_read": ("total_cached_tokens",),
-}
-_BESIDES = {
-    "input": ("total_tool_use_tokens",),
-    "output": ("total_thought_tokens",),
-    "reasoning": ("total_thought_tokens",),
-}
 _BOOKKEEPING = ("interaction.created", "interaction.status_update")
 
 
@@ -49,7 +38,7 @@ class Interactions(FrameAdapter):
         self.format = _FORMAT
         kind, interaction, step = value.get("event_type"), object_in(value, "interaction"), value.get("step")
         index = None if value.get("index") is None else str(value["index"])
-        self._usage = read_sums(interaction.get("usage", value.get("usage")), _COUNTS, _BESIDES) or self._usage
+        self._usage = read_usage(interaction.get("usage", value.get("usage"))) or self._usage
         self._name_response(interaction.get("id"), interaction.get("model"))
         if kind == "error" or (kind == "interaction.completed" and interaction.get("status") == "failed"):
             self._report(value.get("error") or interaction.get("error"), events)
@@ -155,14 +144,6 @@ class _Hosted:
     def whole(self) -> dict[str, Any]:
         """Return the whole step."""
         return self.step | ({"result": "".join(self._texts)} if self._texts else {})
-
-
-def read_sums(
-    value: Any, counts: Mapping[str, tuple[str, ...]], besides: Mapping[str, tuple[str, ...]]
-) -> Usage | None:
-    """Return the usage in `value`. Some fields are the sum of two counts, and each count may be missing."""
-    usage, more = read_usage(value, counts), read_usage(value, besides)
-    return usage + more if usage and more else usage or more
 
 
 def _texts(content: Any) -> Iterator[str]:

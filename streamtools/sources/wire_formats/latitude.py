@@ -26,13 +26,6 @@ from streamtools.sources.frames import Frame
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, text_in
 from streamtools.sources.wire_formats.ai_sdk import TurnsAdapter
 
-_USAGE = {
-    "input": ("inputTokens", "promptTokens"),
-    "output": ("outputTokens", "completionTokens"),
-    "total": ("totalTokens",),
-    "cache_read": ("cachedInputTokens",),
-    "reasoning": ("reasoningTokens",),
-}
 _NAMED = ("latitude-event", "provider-event")
 _OF_A_TURN = frozenset(
     (
@@ -171,7 +164,7 @@ class Latitude(TurnsAdapter):
         """Record the provider's finish reason, which the completion of some servers lacks."""
         reason = event.get("finishReason")
         self._reason = reason if isinstance(reason, str) else self._reason
-        usage = read_usage(event.get("usage"), _USAGE) or read_usage(event.get("totalUsage"), _USAGE)
+        usage = read_usage(event.get("usage")) or read_usage(event.get("totalUsage"))
         self._usage = usage or self._usage
 
     def _complete_turn(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
@@ -182,7 +175,7 @@ class Latitude(TurnsAdapter):
         response = object_in(event, "response")
         text = whole(response["text"]) if isinstance(response.get("text"), str) else None
         listed = self._read_calls(response.get("toolCalls") or event.get("toolCalls"))
-        usage = read_usage(event.get("tokenUsage"), _USAGE) or read_usage(response.get("usage"), _USAGE) or self._usage
+        usage = read_usage(event.get("tokenUsage")) or read_usage(response.get("usage")) or self._usage
         self._end_turn(self._reason, usage, events, text=text, calls=listed or None)
         self._calls.reported.update(call.id for call in listed if call.id is not None)
         self._reason = self._usage = None

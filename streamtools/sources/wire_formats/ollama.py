@@ -15,7 +15,6 @@ from streamtools.sources.adapter import UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, LineDecoder
 from streamtools.sources.provider_terms import bounded, read_fault, read_usage, text_in
 
-_USAGE = {"input": ("prompt_eval_count",), "output": ("eval_count",)}
 _FIELDS = frozenset(("role", "content", "thinking", "tool_calls", "images"))
 
 
@@ -75,5 +74,5 @@ class Ollama(FrameAdapter):
         self._flush(events)
         self._name_response(None, counts.get("model"))
         gone = reason is not None and not bounded(reason, 100)
-        self._complete_response(reason, read_usage(counts, _USAGE), events, finish="other" if gone else None)
+        self._complete_response(reason, read_usage(counts), events, finish="other" if gone else None)
         self._over = True

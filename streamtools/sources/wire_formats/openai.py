@@ -39,15 +39,6 @@ from streamtools.sources.provider_terms import Fault, bounded, finish_reason, re
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
 from streamtools.sources.wire_formats.reasoning_fields import ReasoningFields
 
-_USAGE = {
-    "input": ("prompt_tokens",),
-    "output": ("completion_tokens",),
-    "total": ("total_tokens",),
-    "cache_read": ("prompt_tokens_details.cached_tokens",),
-    "cache_write": ("prompt_tokens_details.cache_write_tokens",),
-    "reasoning": ("completion_tokens_details.reasoning_tokens",),
-}
-
 _CUT = ("length", "content_filter", "error", "cancelled")
 """After these finish reasons, the last call may be incomplete."""
 
@@ -213,7 +204,7 @@ class ChatCompletions(FrameAdapter):
     def _read_beside_choices(self, chunk: _CompletionChunk, more: bool, events: list[SourceEvent]) -> bool:
         """Append usage and errors. `more` and the result tell whether the chunk holds more than is understood."""
         groq = chunk.x_groq if isinstance(chunk.x_groq, dict) else {}
-        if usage := read_usage(chunk.usage or groq.get("usage"), _USAGE):
+        if usage := read_usage(chunk.usage or groq.get("usage")):
             more = more and bool(chunk.choices)
             if usage != self._usage:
                 self._usage = usage

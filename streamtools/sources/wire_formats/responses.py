@@ -34,14 +34,6 @@ from streamtools.sources.wire_formats.output_items import (
 )
 
 _FORMAT = "responses"
-_USAGE = {
-    "input": ("input_tokens",),
-    "output": ("output_tokens",),
-    "total": ("total_tokens",),
-    "cache_read": ("input_tokens_details.cached_tokens",),
-    "cache_write": ("input_tokens_details.cache_write_tokens",),
-    "reasoning": ("output_tokens_details.reasoning_tokens",),
-}
 _FIELDS = frozenset(
     (
         *("type", "sequence_number", "item_id", "output_index", "content_index", "summary_index", "delta", "text"),
@@ -249,7 +241,7 @@ class Responses(FrameAdapter):
         response = object_in(event, "response")
         if status == "completed" and (given := response.get("status")) in list(_ENDS.values()):
             status = given
-        usage = read_usage(response.get("usage"), _USAGE)
+        usage = read_usage(response.get("usage"))
         if status == "failed":
             if usage is not None:
                 events.append(SourceUsage(usage))
