@@ -12,10 +12,9 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 
 from streamtools.events import SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import Adapter, FrameAdapter
+from streamtools.sources.adapter import Adapter, FrameAdapter, PlainText, ReadyEvents
 from streamtools.sources.detection import ADAPTERS, Undecided
 from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
-from streamtools.sources.plain import PlainText, ReadyEvents
 from streamtools.sources.source import Source
 
 __all__ = [

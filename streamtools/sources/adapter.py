@@ -1,8 +1,11 @@
-"""The base of all adapters: the bytes of a provider's stream into source events. Sans-IO.
+"""The base of all adapters, which turn a provider's bytes into source events. Sans-IO.
 
 An adapter raises nothing, whatever the bytes are. Data that it cannot decode becomes a warning, and data that it does
 not understand passes as `raw`. After an error or the format's terminator, the rest of the stream is dropped, so that no
 success follows an error. If nothing in a stream is understood, an error says that the format is another.
+
+`PlainText` and `ReadyEvents` need no decoding. Plain text has no terminator but its end: an iterable that is exhausted
+has stopped, and one that raises was interrupted.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
 
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import (
+    ChainCompleted,
     FinishReason,
     NativeToolCall,
     ProviderCompleted,
@@ -31,11 +35,9 @@ from streamtools.events import (
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.event_formats import format_of, seen_in, unread_format
-from streamtools.sources.frames import Damaged, Frame, Framed, FrameDecoder, Skipped
-from streamtools.sources.open_call import CallT
+from streamtools.sources.frames import Damaged, Frame, Framed, FrameDecoder, Skipped, as_frame
+from streamtools.sources.pieces import CallT, PairJoiner
 from streamtools.sources.provider_terms import Fault, bounded, bounded_id, finish_reason, read_fault
-from streamtools.sources.sdk_objects import as_frame
-from streamtools.sources.surrogates import PairJoiner
 
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The exceptions of msgspec for JSON that it does not read, or that has not the expected shape."""
@@ -45,6 +47,7 @@ UNREADABLE = msgspec.UNSET
 
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _is_error = re.compile(rb'\{ ?"type" ?: ?"(?:response\.)?error"').match
+_EVENTS: tuple[type, ...] = get_args(SourceEvent)
 _MAX_FIRST_LINE = 4096  # bytes of a first line that is searched for another format
 _MAX_FIELDS = 64  # names of unknown fields that are remembered, and characters of a name
 
@@ -123,15 +126,7 @@ class FrameAdapter(Adapter):
 
     def feed(self, chunk: bytes) -> list[SourceEvent]:
         """Return the events of the frames that `chunk` completes."""
-        events: list[SourceEvent] = []  # a copy of `feed_frames`: one call less per chunk
-        for frame in self._frames.feed(chunk):
-            if type(frame) is Frame and not self._over:
-                self._read(frame, events)
-            else:
-                self._pass_over(frame, events)
-        if self._blank:
-            self._blank = _is_not_understood(events)
-        return events
+        return self.feed_frames(self._frames.feed(chunk))
 
     def feed_frames(self, frames: Iterable[Framed]) -> list[SourceEvent]:
         """Return the events of frames that were decoded elsewhere."""
@@ -341,6 +336,47 @@ class FrameAdapter(Adapter):
         self._pass_raw(call.arguments, events)
         if isinstance(events[-1], SourceRaw):
             events[-1] = call
+
+
+class PlainText(Adapter):
+    """Strings into text. None counts as an empty string: SDKs yield it for deltas without text."""
+
+    def __init__(self) -> None:
+        self._text = PairJoiner()
+
+    def take(self, item: object) -> list[SourceEvent]:
+        if item is not None and not isinstance(item, str):
+            raise UnreadableSource(f"a stream of strings was expected; it yields {type(item)!r}")
+        text = self._text.join(item or "")
+        return [TextDelta(text)] if text else []
+
+    def close(self, cause: str | None = None) -> list[SourceEvent]:
+        if self._over:
+            return []
+        self._over = True
+        rest = self._text.close()
+        end = ProviderCompleted(finish_reason="stop") if cause is None else interrupted(cause)
+        return [TextDelta(rest), end] if rest else [end]
+
+
+class ReadyEvents(Adapter):
+    """Passes source events on unchanged."""
+
+    def take(self, item: object) -> list[SourceEvent]:
+        if not isinstance(item, _EVENTS):
+            raise UnreadableSource(f"a stream of source events was expected; it yields {type(item)!r}")
+        event: SourceEvent = item  # type: ignore[assignment]  # mypy cannot see what `get_args` returns
+        if isinstance(event, ProviderCompleted):
+            self._over = event.ends_run
+        elif isinstance(event, ChainCompleted | SourceError):
+            self._over = True
+        return [event]
+
+    def close(self, cause: str | None = None) -> list[SourceEvent]:
+        if cause is None or self._over:
+            return []
+        self._over = True
+        return [interrupted(cause)]
 
 
 def interrupted(cause: str) -> SourceError:

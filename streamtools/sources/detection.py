@@ -14,8 +14,7 @@ from streamtools.events import SourceError, SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, FrameAdapter, decode
 from streamtools.sources.event_formats import format_of
-from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder
-from streamtools.sources.sdk_objects import as_frame
+from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder, as_frame
 
 _MAX_SEARCHED = 64 * 1024
 """Bytes or objects that are searched for a format. Then the stream is read as the most common format."""

@@ -20,7 +20,7 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.response_parts import ResponseParts, is_call_block, split_blocks, split_response
 from streamtools.sources.adapter import Adapter, decode
 from streamtools.sources.detection import ADAPTERS
-from streamtools.sources.sdk_objects import as_frame
+from streamtools.sources.frames import as_frame
 
 _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
 

@@ -29,8 +29,7 @@ from streamtools.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from streamtools.sources.frames import Frame
-from streamtools.sources.sdk_objects import as_frame
+from streamtools.sources.frames import Frame, as_frame
 from tests.support.cases import together
 from tests.support.loopback import Loopback
 

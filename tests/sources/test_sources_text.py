@@ -16,7 +16,7 @@ from streamtools.events import (
     SourceEvent,
     TextDelta,
 )
-from streamtools.sources.plain import PlainText, ReadyEvents
+from streamtools.sources.adapter import PlainText, ReadyEvents
 
 pytestmark = pytest.mark.anyio
 

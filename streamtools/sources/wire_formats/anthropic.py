@@ -35,7 +35,7 @@ from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.open_call import OpenCall, end_doubtful
+from streamtools.sources.pieces import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, string
 
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")

@@ -28,7 +28,7 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, FrameAdapter
 from streamtools.sources.event_formats import format_of
 from streamtools.sources.frames import Damaged, Frame, Framed, FrameDecoder, Skipped
-from streamtools.sources.open_call import OpenCall, end_doubtful
+from streamtools.sources.pieces import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, string, text_in
 from streamtools.sources.wire_formats.anthropic import Anthropic
 from streamtools.sources.wire_formats.openai import ChatCompletions

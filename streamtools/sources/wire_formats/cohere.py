@@ -12,7 +12,7 @@ from streamtools.events import SourceEvent, SourceUsage, Usage
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
-from streamtools.sources.open_call import OpenCall, end_doubtful
+from streamtools.sources.pieces import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_usage, text_in
 
 _NOTHING = ("content-end", "citation-end", "ping")

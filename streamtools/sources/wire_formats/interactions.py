@@ -14,7 +14,7 @@ from streamtools.events import SourceEvent, Usage
 from streamtools.limits import Limits
 from streamtools.sources.adapter import FrameAdapter
 from streamtools.sources.frames import EventsOrArray
-from streamtools.sources.open_call import OpenCall, end_doubtful
+from streamtools.sources.pieces import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import object_in, read_usage, text_in
 
 _FORMAT = "interactions"

@@ -8,7 +8,7 @@ The variants that are read:
 
 - Reasoning arrives as `reasoning_content` (DeepSeek, xAI, Alibaba, vLLM), as `reasoning` (OpenRouter, Groq, newer
   vLLM), or as parts of a content list (Mistral). `reasoning_details` (OpenRouter) repeat the text of `reasoning` and
-  add signatures and encrypted blocks. The end of the turn reports these fields (`reasoning_fields.py`).
+  add signatures and encrypted blocks. The end of the turn reports these fields for the next request.
 - Usage arrives on the last content chunk (DeepSeek, Mistral), on a chunk without choices (OpenAI), or on every chunk
   (vLLM).
 - Errors arrive as a top-level `error` of a chunk before `[DONE]` (OpenRouter), as `event: error` without `[DONE]`
@@ -31,13 +31,12 @@ from typing import Any
 import msgspec
 
 from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
-from streamtools.json_values import fits
+from streamtools.json_values import fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
-from streamtools.sources.wire_formats.reasoning_fields import ReasoningFields
 
 _CUT = ("length", "content_filter", "error", "cancelled")
 """After these finish reasons, the last call may be incomplete."""
@@ -52,6 +51,7 @@ _HELPER = frozenset(
 """Events that the helper of OpenAI's SDK (`chat.completions.stream()`) derives from its `chunk` events."""
 
 _FIELDS = ("reasoning_content", "reasoning")
+_GROWING = ("text", "summary")  # members of details that arrive in pieces
 _DETAILS = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
 
 
@@ -109,7 +109,7 @@ class ChatCompletions(FrameAdapter):
         self._reason: str | None = None
         self._usage: Usage | None = None
         self._calls = ChatCalls(limits)
-        self._fields = ReasoningFields(limits)
+        self._fields = _ReasoningFields(limits)
         self._came_in: tuple[bool, ...] = ()  # whether each of `_FIELDS` held the last piece of reasoning
         self._citations: Any = None
 
@@ -285,6 +285,67 @@ class ChatCompletions(FrameAdapter):
     def _flush(self, events: list[SourceEvent]) -> None:
         super()._flush(events)
         self._calls.flush(events)
+
+
+class _ReasoningFields:
+    """Collects the reasoning fields of one turn for the next request.
+
+    OpenRouter's details arrive in pieces. They are joined: one entry per block of reasoning, with its signature or its
+    encrypted data.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._seen: dict[str, None] = {}
+        self._entries: list[dict[str, Any]] = []
+        self._pieces: dict[str, list[str]] = {}  # of the last entry
+        self._room = limits.text
+
+    def note(self, events: list[SourceEvent], *names: str) -> bool:
+        """Add new field names to the last event if it is reasoning. Returns whether it is."""
+        new = [name for name in names if name not in self._seen]
+        if not (events and isinstance(last := events[-1], ReasoningDelta)):
+            return False
+        if new:
+            self._seen |= dict.fromkeys(new)
+            events[-1] = msgspec.structs.replace(last, own={"openai": dict.fromkeys(new)})
+        return True
+
+    def add(self, details: Any) -> None:
+        """Add a value of `reasoning_details`."""
+        for entry in details if isinstance(details, list) else (details,):
+            if isinstance(entry, dict) and fits(entry, self._limits.depth):
+                self._add(entry)
+
+    def _add(self, entry: dict[str, Any]) -> None:
+        self._room -= sum(len(value) for value in entry.values() if isinstance(value, str))
+        if self._room < 0:
+            return
+        last = self._entries[-1] if self._entries else None
+        same = last is not None and all(last.get(name) == entry.get(name) for name in ("type", "index"))
+        if last is None or not same or "data" in entry or (last.get("signature") and entry.get("text")):
+            self._join_pieces()
+            last = dict.fromkeys(entry)
+            self._entries.append(last)
+        for name, value in entry.items():
+            if name in _GROWING and isinstance(value, str):
+                self._pieces.setdefault(name, []).append(value)
+                last.setdefault(name, None)
+            elif value is not None or name not in last:
+                last[name] = value
+
+    def _join_pieces(self) -> None:
+        for name, pieces in self._pieces.items():
+            self._entries[-1][name] = whole("".join(pieces))
+        self._pieces.clear()
+
+    def close(self) -> list[SourceEvent]:
+        """Return an event with the details of the turn, if there are any."""
+        self._join_pieces()
+        entries = [{name: value for name, value in entry.items() if value is not None} for entry in self._entries]
+        self._entries = []
+        fits_in = entries and self._room >= 0
+        return [ReasoningDelta("", own={"openai": {"reasoning_details": entries}})] if fits_in else []
 
 
 def _shaped(value: Any) -> tuple[_CompletionChunk, dict[str, Any], bool]:

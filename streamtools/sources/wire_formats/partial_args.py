@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from streamtools.json_values import whole
 from streamtools.limits import Limits
-from streamtools.sources.open_call import OpenCall
+from streamtools.sources.pieces import OpenCall
 from streamtools.sources.provider_terms import escaped
 
 Path: TypeAlias = tuple[str | int, ...]
