@@ -1,8 +1,6 @@
 """Gemini's `streamGenerateContent?alt=sse`, from Google's API and from Vertex. Sans-IO.
 
-Most chunks are one candidate with parts of plain text. They are decoded into a shape that allows nothing else. Any
-other chunk is decoded again and read in full: calls, signatures, files, hostile values, cut characters. So the common
-chunk costs one decode and one event. Events of the Interactions API go to `interactions.py`.
+Events of the Interactions API go to `interactions.py`.
 
 Peculiarities:
 
@@ -19,8 +17,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from streamtools.errors import Code
 from streamtools.events import (
     FinishReason,
@@ -28,15 +24,14 @@ from streamtools.events import (
     SourceEvent,
     SourceRaw,
     SourceUsage,
-    TextDelta,
     ToolCallDelta,
     ToolCallStart,
 )
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE
+from streamtools.sources.adapter import UNREADABLE
 from streamtools.sources.frames import Frame
-from streamtools.sources.provider_terms import read_usage, text_in
+from streamtools.sources.provider_terms import object_in, read_usage, text_in
 from streamtools.sources.wire_formats.interactions import Interactions
 from streamtools.sources.wire_formats.partial_args import CallOfValues
 
@@ -47,47 +42,6 @@ _AS_SENT = str.maketrans("-_", "+/")  # signatures are base64; the SDK uses the 
 _EXECUTED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 _METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
-
-
-class _TextPart(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    text: str
-    thought: bool = False
-
-
-class _CandidateContent(msgspec.Struct, gc=False):
-    parts: list[_TextPart] = []
-
-
-class _Candidate(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
-    content: _CandidateContent | None = None
-    finish_reason: str | None = None
-    index: int = 0
-    safety_ratings: msgspec.Raw = msgspec.Raw()
-    avg_logprobs: msgspec.Raw = msgspec.Raw()
-    token_count: msgspec.Raw = msgspec.Raw()
-
-
-class _Counts(msgspec.Struct, gc=False, rename="camel"):
-    prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    total_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-
-
-class _GenerationChunk(msgspec.Struct, gc=False, rename="camel"):
-    candidates: tuple[_Candidate]
-    response_id: Any = None
-    model_version: Any = None
-    usage_metadata: _Counts | None = None
-    prompt_feedback: None = None
-    error: None = None
-    event_type: None = msgspec.field(default=None, name="event_type")
-
-
-_NOTHING = _Counts()
-_decode = msgspec.json.Decoder(_GenerationChunk).decode
 
 
 class Gemini(Interactions):
@@ -101,7 +55,7 @@ class Gemini(Interactions):
         super().__init__(limits)
         self._reason: str | None = None
         self._blocked: str | None = None  # why the prompt was blocked
-        self._counts: _Counts | None = None
+        self._tokens: dict[str, Any] = {}  # the members of the usage, which are running sums
         self._call: CallOfValues | None = None
         self._calls = 0
 
@@ -110,29 +64,6 @@ class Gemini(Interactions):
         return self._over or (self._reason or self._blocked or self._status) is not None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        try:
-            chunk = _decode(frame.data)
-        except REFUSED:
-            self._read_slowly(frame, events)
-            return
-        candidate = chunk.candidates[0]
-        if candidate.index:
-            self._read_slowly(frame, events)
-            return
-        if candidate.content is not None:
-            for part in candidate.content.parts:
-                if part.thought:
-                    self._think(part.text, events)
-                elif part.text:
-                    events.append(TextDelta(self._text.join(part.text) if self._text.half else part.text))
-        if candidate.finish_reason:
-            self._finish(candidate.finish_reason)
-        if self._model is None:
-            self._name_response(chunk.response_id, chunk.model_version)
-        if chunk.usage_metadata is not None and chunk.usage_metadata != _NOTHING:
-            self._counts = chunk.usage_metadata
-
-    def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
         if frame.data.startswith(b"[DONE]"):  # a proxy may add it
             return
         value = self._decode(frame, events)
@@ -163,8 +94,7 @@ class Gemini(Interactions):
         if isinstance(feedback, dict) and feedback.get("blockReason"):
             self._blocked = self._blocked or str(feedback["blockReason"])
             self._pass_raw({"promptFeedback": feedback}, events)
-        self._count()
-        self._usage = read_usage(chunk.get("usageMetadata")) or self._usage
+        self._tokens |= object_in(chunk, "usageMetadata")
 
     def _read_candidate(self, candidate: dict[str, Any], events: list[SourceEvent]) -> None:
         content = candidate.get("content")
@@ -258,12 +188,6 @@ class Gemini(Interactions):
         if self._reason in (None, "STOP") and reason != _UNSPECIFIED:
             self._reason = reason
 
-    def _count(self) -> None:
-        """Report the last usage at the end, because reading it in each chunk would cost more than its text."""
-        if self._counts is not None:
-            self._usage = read_usage(msgspec.to_builtins(self._counts)) or self._usage
-            self._counts = None
-
     def _end(self, events: list[SourceEvent]) -> None:
         self._flush(events)
         if not self.ended:
@@ -274,6 +198,6 @@ class Gemini(Interactions):
 
     def _flush(self, events: list[SourceEvent]) -> None:
         super()._flush(events)
-        self._count()
+        self._usage = read_usage(self._tokens) or self._usage
         if self._usage is not None:
             events.append(SourceUsage(self._usage))
