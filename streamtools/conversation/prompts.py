@@ -188,7 +188,7 @@ _FORMATS = {
     "email": "name@example.org",
     "uri": "https://example.org",
 }
-_TEXTS = ("alpha", "beta", "gamma")
+_TEXTS = ("Paris", "Oslo", "Lima")
 
 
 def sample_arguments(tool: Tool) -> list[dict[str, Any]]:

@@ -50,8 +50,8 @@ class AISDKEncoder(FrontEndEncoder):
     With `dynamic`, calls are parts of the type `dynamic-tool`, which fits every tool. With False, or for a name that is
     not in a given collection, they are `tool-NAME`, for a front end with types for them. With `progress="data"`, the
     progress of a tool is a part `data-tool-progress` for `onData`, which the message does not keep. With
-    `"preliminary"` it is a preliminary output, for tools whose progress has the form of their result. `metadata` is the
-    metadata of the message; `usage=False` omits the tokens of the run from it.
+    `"preliminary"` it is a preliminary output, for tools whose progress has the form of their result. The metadata of
+    the message holds the tokens of the run.
 
     `known_calls` are the ids of calls that the message already contains, for a run that resumes another. A client that
     reconnects to such a run rebuilds the complete message: `before` are the events of the earlier runs, which are sent
@@ -67,8 +67,6 @@ class AISDKEncoder(FrontEndEncoder):
         message_id: str | None = None,
         dynamic: bool | Collection[str] = True,
         progress: Literal["data", "preliminary"] = "data",
-        metadata: Mapping[str, Any] | None = None,
-        usage: bool = True,
         known_calls: Collection[str] = (),
         before: Iterable[UIEvent] = (),
     ) -> None:
@@ -81,12 +79,10 @@ class AISDKEncoder(FrontEndEncoder):
         self._message_id = message_id
         self._dynamic = {dynamic} if isinstance(dynamic, str) else dynamic
         self._preliminary = progress == "preliminary"
-        self._metadata = dict(metadata) if metadata else None
-        self._sends_usage = usage
         self._step_is_due = False  # it has started, and no part says so yet
 
     def _write_start(self, run_id: str | None) -> bytes:
-        started = encode_part("start", messageId=self._message_id, messageMetadata=self._metadata)
+        started = encode_part("start", messageId=self._message_id)
         before, self._before = self._before, []
         replayed = [self.encode(event) for event in before]
         self._known_calls.update(event.call.id for event in before if isinstance(event, Call))
@@ -183,8 +179,6 @@ class AISDKEncoder(FrontEndEncoder):
         )
 
     def _write_usage(self, usage: Usage) -> bytes:
-        if not self._sends_usage:
-            return b""
         return encode_part("message-metadata", messageMetadata={"usage": self._usage_fields(usage)})
 
     def _write_failure(self, failure: Error) -> bytes:

@@ -56,19 +56,14 @@ class AnthropicEncoder(CompletionEncoder):
         return _event("message_start", message=message)
 
     def _write_text(self, text: str) -> bytes:
-        opened = (
-            b"" if self._open_type == "text" else self._open_block({"type": "text", "text": ""}, "text_delta", "text")
-        )
-        return b"%b%b%b}}\n\n" % (opened, self._delta_prefix, to_json(text))
+        return self._write_delta("text", text)
 
     def _write_reasoning(self, event: events.Reasoning) -> bytes:
-        if event.redacted or not event.text:
-            return b""
-        opened = b""
-        if self._open_type != "thinking":
-            block = {"type": "thinking", "thinking": "", "signature": ""}
-            opened = self._open_block(block, "thinking_delta", "thinking")
-        return b"%b%b%b}}\n\n" % (opened, self._delta_prefix, to_json(event.text))
+        return self._write_delta("thinking", event.text) if event.text and not event.redacted else b""
+
+    def _write_delta(self, type: str, text: str) -> bytes:
+        opened = b"" if self._open_type == type else self._open_block(type)
+        return b"%b%b%b}}\n\n" % (opened, self._delta_prefix, to_json(text))
 
     def _write_call_start(self, call_id: str, name: str, arguments: str) -> bytes:
         written = self._begin() + self._close_block()
@@ -96,12 +91,13 @@ class AnthropicEncoder(CompletionEncoder):
     def _write_error(self, code: Code, message: str) -> bytes:
         return _event("error", error={"type": "api_error", "message": message})
 
-    def _open_block(self, block: dict[str, Any], delta: str, member: str) -> bytes:
+    def _open_block(self, type: str) -> bytes:
         written = self._begin() + self._close_block()
-        self._open_type = block["type"]
+        self._open_type = type
         self._index = index = self._next_block()
-        head = {"type": "content_block_delta", "index": index, "delta": {"type": delta}}
-        self._delta_prefix = b"event: content_block_delta\ndata: " + to_json(head)[:-2] + b',"%b":' % member.encode()
+        head = {"type": "content_block_delta", "index": index, "delta": {"type": f"{type}_delta"}}
+        self._delta_prefix = b"event: content_block_delta\ndata: " + to_json(head)[:-2] + b',"%b":' % type.encode()
+        block = {"type": type, type: "", **({"signature": ""} if type == "thinking" else {})}
         return written + _event("content_block_start", index=index, content_block=block)
 
     def _close_block(self) -> bytes:

@@ -7,7 +7,7 @@ is known, and cannot be withdrawn.
 
 A malformed call is sent with the model's text as its arguments, because clients can answer it, unless the run answers
 it. If a part of its arguments has been sent, the answer ends with an error instead: some clients would run the call.
-The steps of a run become one message. White space between text and a call is dropped (see `trailing_space`).
+The steps of a run become one message. White space between text and a call is dropped (see `TrailingSpace`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from streamtools import events
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.json_values import compact
-from streamtools.outputs.call_order import CallOrder
 from streamtools.outputs.encoder import closed_error
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE
-from streamtools.outputs.trailing_space import WHITE_SPACE, TrailingSpace
 
+MAX_WHITE_SPACE = 1024
+"""Characters of white space that wait. A longer run is intended, and sent."""
+
+WHITE_SPACE = " \t\r\n"
 _CUT_REASONS = ("length", "content_filter")  # finish reasons that take precedence over calls
 _CLOSING_CHARACTERS = WHITE_SPACE + "}"
 _CALL_EVENTS = (events.CallStart, events.CallDelta, events.Call, events.Error)
@@ -238,6 +240,94 @@ class CompletionEncoder(ABC):
     @abstractmethod
     def _write_error(self, code: Code, message: str) -> bytes:
         """Return the error that clients raise. Nothing follows it, not even the regular end."""
+
+
+class TrailingSpace:
+    """Passes a text except for the white space at its end, which waits until the next item is known.
+
+    Models surround a call with line breaks, which would remain in a format that removes calls from the text. Waiting
+    white space is invisible, so no reader misses it. Its treatment depends only on its length and its neighbors, not on
+    the cuts of the text.
+    """
+
+    def __init__(self) -> None:
+        self._pending = ""
+        self._too_long = False  # the white space at the end is longer than the limit, and sent
+        self._after_call = False  # only white space has followed a call
+
+    def feed(self, text: str) -> str:
+        """Return the text that can be sent."""
+        body = text.rstrip(WHITE_SPACE)
+        sent = ""
+        if body:
+            sent = self._pending + body
+            self._pending = ""
+            self._too_long = self._after_call = False
+        space = text[len(body) :]
+        if self._too_long:
+            return sent + space
+        self._pending += space
+        if len(self._pending) > MAX_WHITE_SPACE:
+            sent += self._pending
+            self._pending = ""
+            self._too_long = True
+        return sent
+
+    def meet_call(self) -> None:
+        """Drop the white space before a call, and after it if nothing else follows."""
+        self.drop()
+        self._after_call = True
+
+    def drop(self) -> None:
+        self._pending = ""
+        self._too_long = False
+
+    def close(self) -> str:
+        """Return the white space at the end of the text."""
+        return "" if self._after_call else self._pending
+
+
+class CallOrder:
+    """Passes the events of one call until it ends. The events of other calls wait.
+
+    An array of calls in text ends all of them together, and the native calls of some servers are interleaved. But
+    clients expect that a call is complete when another one starts: the `openai` package parses its arguments then.
+    """
+
+    def __init__(self) -> None:
+        self._open: str | None = None
+        self._waiting: dict[str, list[events.UIEvent]] = {}
+
+    def take(self, event: events.UIEvent) -> list[events.UIEvent]:
+        """Return the events that can be sent after `event` has arrived."""
+        match event:
+            case events.CallStart(call_id) if self._open is None:
+                self._open = call_id
+            case events.CallStart(call_id):
+                self._waiting[call_id] = [event]
+                return []
+            case events.CallDelta(call_id) | events.Error(call_id=str() as call_id) if call_id in self._waiting:
+                self._waiting[call_id].append(event)
+                return []
+            case events.Call(call) if call.id in self._waiting:
+                self._waiting[call.id].append(event)
+                return []
+            case events.Error(call_id=str() as call_id) if call_id == self._open:
+                return [event, *self._release()]
+            case events.Call(call) if call.id == self._open:
+                return [event, *self._release()]
+        return [event]
+
+    def _release(self) -> list[events.UIEvent]:
+        """Return the waiting events, up to and including the first call that has not ended."""
+        released: list[events.UIEvent] = []
+        self._open = None
+        while self._open is None and self._waiting:
+            call_id = next(iter(self._waiting))
+            released += (waiting := self._waiting.pop(call_id))
+            if not isinstance(waiting[-1], events.Call | events.Error):
+                self._open = call_id
+        return released
 
 
 def custom_input(arguments: str) -> str:

@@ -16,7 +16,7 @@ from streamtools.outputs.sse import EVENT_STREAM_HEADERS
 class TextEncoder:
     """Writes the answer's text in UTF-8.
 
-    `render` may return a text for other events, as `UiTexts().render` does. `between` separates these texts and the
+    `render` may return a text for other events, as `UiTexts().render` does. Blank lines separate these texts and the
     texts of the steps.
     """
 
@@ -25,9 +25,8 @@ class TextEncoder:
     keep_alive = b""
     resumable = False
 
-    def __init__(self, *, render: Callable[[UIEvent], str | None] | None = None, between: str = "\n\n") -> None:
+    def __init__(self, *, render: Callable[[UIEvent], str | None] | None = None) -> None:
         self._render = render
-        self._between = between
         self._has_text = False
         self._needs_separator = False
         self._ended = False
@@ -60,7 +59,7 @@ class TextEncoder:
         if not text:
             return b""
         if self._needs_separator and self._has_text:
-            text = self._between + text
+            text = "\n\n" + text
         self._needs_separator = False
         self._has_text = True
         return whole(text).encode()

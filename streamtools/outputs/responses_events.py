@@ -89,28 +89,23 @@ class ResponsesEncoder(CompletionEncoder):
     # Text and reasoning.
 
     def _write_text(self, text: str) -> bytes:
-        opened = b"" if self._open_item and self._open_item["type"] == "message" else self._start_item("message", "msg")
-        return opened + self._write_delta("output_text", text)
+        return self._write_delta("message", text)
 
     def _write_reasoning(self, event: events.Reasoning) -> bytes:
-        if not event.text:
-            return b""
-        opened = (
-            b"" if self._open_item and self._open_item["type"] == "reasoning" else self._start_item("reasoning", "rs")
-        )
-        return opened + self._write_delta("reasoning_text", event.text)
+        return self._write_delta("reasoning", event.text) if event.text else b""
 
-    def _write_delta(self, kind: str, text: str) -> bytes:
+    def _write_delta(self, type: str, text: str) -> bytes:
+        opened = b"" if self._open_item and self._open_item["type"] == type else self._start_item(type)
         self._text_pieces.append(text)
         self._number += 1
-        name = b"response.%b.delta" % kind.encode()
+        name = b"response.%b.delta" % _text_kind(type).encode()
         head = b'event: %b\ndata: {"type":"%b","sequence_number":%d' % (name, name, self._number - 1)
-        return b'%b%b"delta":%b}\n\n' % (head, self._delta_members, to_json(text))
+        return b'%b%b%b"delta":%b}\n\n' % (opened, head, self._delta_members, to_json(text))
 
-    def _start_item(self, type: str, prefix: str) -> bytes:
+    def _start_item(self, type: str) -> bytes:
         written = self._begin() + self._close_item()
         output = self._response["output"]
-        place, id = len(output), f"{prefix}_{self._token}_{len(output)}"
+        place, id = len(output), f"{'msg' if type == 'message' else 'rs'}_{self._token}_{len(output)}"
         item: dict[str, Any] = {"id": id, "type": type, "status": "in_progress"}
         item |= {"role": "assistant", "content": []} if type == "message" else {"summary": [], "content": []}
         output.append(item)
@@ -127,8 +122,8 @@ class ResponsesEncoder(CompletionEncoder):
             return b""
         item, self._open_item = self._open_item, None
         type, text = item["type"], "".join(self._text_pieces)
-        kind = "output_text" if type == "message" else "reasoning_text"
-        written = self._event(f"response.{kind}.done", **self._item_members, text=text, **self._text_members)
+        members = {**self._item_members, "text": text, **self._text_members}
+        written = self._event(f"response.{_text_kind(type)}.done", **members)
         part = _part(type, text)
         written += self._event("response.content_part.done", **self._item_members, part=part)
         item["content"] = [part]
@@ -195,10 +190,13 @@ class ResponsesEncoder(CompletionEncoder):
         return begun + self._event("response.failed", response=self._response)
 
 
-def _part(type: str, text: str) -> dict[str, Any]:
-    if type == "message":
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    return {"type": "reasoning_text", "text": text}
+def _text_kind(item_type: str) -> str:
+    return "output_text" if item_type == "message" else "reasoning_text"
+
+
+def _part(item_type: str, text: str) -> dict[str, Any]:
+    members: dict[str, Any] = {"annotations": [], "logprobs": []} if item_type == "message" else {}
+    return {"type": _text_kind(item_type), "text": text, **members}
 
 
 def _write_usage(usage: events.Usage) -> dict[str, Any]:

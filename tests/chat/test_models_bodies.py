@@ -230,15 +230,4 @@ def test_a_latitude_request() -> None:
             }
         ],
     } == body
-    assert ["messages", "promptPath", "conversationUuid", "todos", "briefs", "media", "toolClients"] == list(body)
     assert body["messages"] is not messages
-
-
-def test_ready_tool_clients() -> None:
-    """`toolClients` of the application are unchanged, and nothing replaces a parameter."""
-    ready = [{"name": "x", "description": "", "parameters": []}]
-
-    assert ready == latitude_request([], tools=ready)["toolClients"]
-    assert latitude_request([], tools=iter([clock]))["toolClients"]
-    with pytest.raises(ValueError, match="promptPath, toolClients is given by a parameter of its own"):
-        latitude_request([], toolClients=[], promptPath="x")

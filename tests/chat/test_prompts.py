@@ -59,7 +59,7 @@ You can use these tools:
 To call a tool, write a call in this form, with the name of the tool and its arguments:
 
 ~~~tool_call
-{"name":"get_weather","arguments":{"city":"alpha"}}
+{"name":"get_weather","arguments":{"city":"Paris"}}
 ~~~
 
 A call begins on a line of its own. Put no code block around it. Stop after your calls: the results come in the next \
@@ -166,7 +166,7 @@ def test_examples_are_made_of_the_schema() -> None:
     messages = few_shot("hash_marker", [get_weather, nameless])
 
     about = [each["content"].partition(" say about ")[2] for each in messages[::4]]
-    assert ["alpha?", "1?", "beta?", "gamma?"] == about
+    assert ["Paris?", "1?", "Oslo?", "Lima?"] == about
 
 
 def test_dialects_that_cannot_be_taught() -> None:
@@ -294,20 +294,20 @@ def test_calls_at_the_places_that_the_prompt_allows(dialect: str) -> None:
     [
         ({}, {"a": "..."}),
         (True, {"a": "..."}),
-        ({"type": "string"}, {"a": "alpha"}),
+        ({"type": "string"}, {"a": "Paris"}),
         ({"type": "string", "format": "date"}, {"a": "2025-01-31"}),
         ({"type": ["null", "integer"], "minimum": 7}, {"a": 7}),
         ({"type": "null"}, {"a": "..."}),
         ({"type": []}, {"a": "..."}),
         ({"anyOf": [{"type": "null"}, {"type": "boolean"}]}, {"a": True}),
         ({"allOf": [{"type": "number"}]}, {"a": 1}),
-        ({"anyOf": [{"type": "null"}], "type": "string"}, {"a": "alpha"}),
+        ({"anyOf": [{"type": "null"}], "type": "string"}, {"a": "Paris"}),
         ({"type": "array"}, {"a": ["..."]}),
         ({"$ref": "#/$defs/Place"}, {"a": {"x": "..."}}),
-        ({"type": "object", "properties": {"b_c": {"type": "string"}}}, {"a": {"b_c": "alpha"}}),
+        ({"type": "object", "properties": {"b_c": {"type": "string"}}}, {"a": {"b_c": "Paris"}}),
         ({"type": "object"}, {"a": {}}),
         ({"enum": []}, {"a": "..."}),
-        ({"default": None, "type": "string"}, {"a": "alpha"}),
+        ({"default": None, "type": "string"}, {"a": "Paris"}),
     ],
 )
 def test_samples(schema: Any, expected: dict[str, Any]) -> None:
@@ -321,7 +321,7 @@ def test_samples(schema: Any, expected: dict[str, Any]) -> None:
 
 def test_examples_of_a_tool_are_its_samples() -> None:
     """They are the author's values. A schema gives three if texts can differ."""
-    told = [{"city": "alpha"}, {"city": "beta"}, {"city": "gamma"}]
+    told = [{"city": "Paris"}, {"city": "Oslo"}, {"city": "Lima"}]
     assert told == sample_arguments(Tool(get_weather))
     assert [{"city": "Rome"}] == sample_arguments(Tool(get_weather, examples=[{"city": "Rome"}]))
     assert [{}] == sample_arguments(Tool(now))

@@ -42,7 +42,6 @@ ai_sdk_options: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "dynamic": st.sampled_from([True, False, "f"]),
         "progress": st.sampled_from(["data", "preliminary"]),
         "message_id": st.just("m"),
-        "usage": st.booleans(),
     },
 )
 

@@ -356,7 +356,7 @@ def test_a_message_that_several_runs_made_is_told_as_a_whole() -> None:
 
 
 def test_tokens_are_metadata_of_the_message() -> None:
-    """For all steps, in the names of the version; none with `usage=False`."""
+    """For all steps, in the names of the version."""
     first = Usage(input=10, output=2, total=12, cache_read=4, reasoning=1)
     told = parts(UsageReport(first), UsageReport(Usage(input=1, output=1, total=2)))
 
@@ -380,14 +380,13 @@ def test_tokens_are_metadata_of_the_message() -> None:
         "reasoningTokens": 1,
     } == parts(UsageReport(first), target=5)[0]["messageMetadata"]["usage"]
     assert {"usage": {"inputTokens": 1}} == parts(UsageReport(Usage(input=1)))[0]["messageMetadata"]
-    assert [] == parts(UsageReport(first), usage=False)
 
 
 def test_the_message_has_the_id_and_the_metadata_that_it_is_given() -> None:
     """They are in its start."""
-    told = body(Start("r"), FINISHED, message_id="msg_1", metadata={"model": "m"})
+    told = body(Start("r"), FINISHED, message_id="msg_1")
 
-    assert {"type": "start", "messageId": "msg_1", "messageMetadata": {"model": "m"}} == told[0]
+    assert {"type": "start", "messageId": "msg_1"} == told[0]
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,6 @@ def test_plain_text() -> None:
     """Only the text; texts of two steps are separated."""
     assert "Good morning." == text_of("text")
     assert "Let me look.\n\nIt is mild." == text_of("two steps")
-    assert "Let me look. It is mild." == text_of("two steps", between=" ")
     assert "So:\n\n" == text_of("a call that waits")
     assert "" == text_of("an error at once")
     assert "a\ufffd" == outputs.text().encode(Text("a\ud83d")).decode()

@@ -26,7 +26,7 @@ from streamtools.events import (
     Usage,
     UsageReport,
 )
-from streamtools.outputs.trailing_space import MAX_WHITE_SPACE as LIMIT
+from streamtools.outputs.completion import MAX_WHITE_SPACE as LIMIT
 from streamtools.testing.laws import cut
 from tests.support.gateway import collect
 from tests.support.openai_chunks import Message, read_message

@@ -2,7 +2,6 @@
 
 from streamtools.conversation.models.bedrock import BedrockConverse
 from streamtools.conversation.models.http_model import HTTPModel
-from streamtools.conversation.models.latitude import latitude_request
 from streamtools.conversation.models.model import Ask, Model
 from streamtools.conversation.models.providers import (
     AnthropicMessages,
@@ -12,6 +11,7 @@ from streamtools.conversation.models.providers import (
     OllamaChat,
     OpenAIChat,
     OpenAIResponses,
+    latitude_request,
 )
 from streamtools.conversation.models.scripted import ScriptedModel, ScriptedReply
 from streamtools.conversation.models.sending import Timeouts

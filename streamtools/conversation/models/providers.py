@@ -10,7 +10,7 @@ than its chat completions: thoughts, the time to load, the context. `bedrock` ho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -19,9 +19,11 @@ from urllib.parse import quote
 from streamtools.conversation.models.bodies import add_options, add_tools, tool_definitions
 from streamtools.conversation.models.http_model import HTTPModel
 from streamtools.conversation.models.model import Ask, Body
-from streamtools.history import system_prompt, write_messages
+from streamtools.history import Message, read_messages, system_prompt, write_messages
 from streamtools.history.anthropic_messages import container_of
-from streamtools.tools import ToolChoice
+from streamtools.parsing.dialects import Dialects, choose_dialects
+from streamtools.tools import ToolChoice, ToolRegistry
+from streamtools.tools.registry import ToolsLike
 
 ANTHROPIC_MAX_TOKENS = 8192
 """The limit of an answer of Anthropic's. It is required, and the provider has no default."""
@@ -242,3 +244,31 @@ class OllamaChat(HTTPModel):
         if tools:
             body["tools"] = tools
         return add_options(body, self.options, ask.options, inside="options", names=OLLAMA_OPTIONS)
+
+
+def latitude_request(
+    messages: Iterable[Mapping[str, Any] | Message],
+    *,
+    prompt_path: str = "briefPlanner",
+    conversation_uuid: str | None = None,
+    tools: ToolsLike = None,
+    dialects: Dialects = None,
+    **extras: Any,
+) -> Body:
+    """Return the body of the request of a Latitude run. Read its answer with `sources.latitude`.
+
+    The whole history is sent although the run has an id. Messages that are dicts are sent unchanged. The request lists
+    the tools as `toolClients`, and calls come back as text after `###:`. `extras` (`todos`, `briefs`, …) belong to the
+    application, and are sent unchanged.
+
+    >>> latitude_request([{"role": "user", "content": "Hi"}], conversation_uuid="c1", todos=[])["todos"]
+    []
+    """
+    given = list(messages)
+    written = [dict(message) for message in given if isinstance(message, Mapping)]
+    if len(written) < len(given):
+        written = write_messages(read_messages(given), "openai", dialects=choose_dialects(dialects))
+    body: Body = {"messages": written, "promptPath": prompt_path}
+    if conversation_uuid is not None:
+        body["conversationUuid"] = conversation_uuid
+    return body | {"media": [], **extras, "toolClients": ToolRegistry.of(tools).definitions("tool_clients")}
