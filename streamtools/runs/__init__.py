@@ -15,9 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamtools.loading import load_later
-from streamtools.serving.attachment import Attachment
-from streamtools.serving.event_log import EventLog, log_key
-from streamtools.serving.memory_log import MemoryEventLog
+from streamtools.serving.event_log import EventLog, MemoryEventLog, log_key
+from streamtools.serving.journal import Attachment
 from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
 from streamtools.stream.driver import Startable

@@ -14,7 +14,7 @@ import anyio
 
 from streamtools.errors import check_word
 from streamtools.events import Done, UIEvent
-from streamtools.serving.attachment import Attachment
+from streamtools.serving.journal import Attachment
 from streamtools.serving.run import Run
 from streamtools.stream.driver import Driver, Startable
 from streamtools.stream.reading import close

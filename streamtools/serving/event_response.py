@@ -21,8 +21,8 @@ from starlette.types import Message, Receive, Scope, Send
 from streamtools.errors import RunNotFound
 from streamtools.events import UIEvent
 from streamtools.outputs import Encoder, Format, check_superseding, make_encoder
-from streamtools.serving.attachment import Attachment
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
+from streamtools.serving.journal import Attachment
 from streamtools.serving.requests import unavailable
 from streamtools.serving.response_writer import DISCONNECT_ERRORS, ResponseWriter, check_seconds
 from streamtools.serving.run import Run

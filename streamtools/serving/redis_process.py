@@ -10,8 +10,8 @@ elsewhere. A third task renews the leases of the runs, and takes over runs whose
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import anyio
@@ -20,12 +20,18 @@ from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, OwnerUnreachable
 from streamtools.events import UIEvent, read_ui_event
+from streamtools.events.event import weigh
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.owned_run import OwnedRun
-from streamtools.serving.redis_messages import RedisMessages
-from streamtools.serving.redis_reader import Feed, read_entries
-from streamtools.serving.redis_server import FIRST_RETRY_S, LAST_RETRY_S, RedisServer, RunState, milliseconds
+from streamtools.serving.redis_server import (
+    FIRST_RETRY_S,
+    LAST_RETRY_S,
+    RedisMessages,
+    RedisServer,
+    RunState,
+    milliseconds,
+)
 from streamtools.tools.redis_client import Word
 
 log = Logger(__name__)
@@ -36,6 +42,12 @@ _PAGE = 256  # events that a slow reader fetches at the same time
 _MAX_LISTEN_S = 5.0  # of one blocking read
 END_TIMEOUT_S = 10.0
 """Seconds in which the end of a run has to be written. Tasks that wait for it continue then."""
+
+WINDOW = 512
+"""Events of a run that the readers of a process share."""
+WINDOW_BYTES = 1 << 22
+"""Bytes of these events, or one event."""
+_MAX_READ = 16  # events that a reader takes at the same time
 
 
 class RedisProcess:
@@ -213,10 +225,7 @@ class RedisProcess:
     def _running_key(self) -> str:
         return self.server.shared_key("running")
 
-    # Reading. See `Feeds`.
-
-    async def run_state(self, key: str) -> RunState:
-        return await self.server.run_state(key)
+    # Reading.
 
     async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
         args = ("XRANGE", self.server.run_keys(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
@@ -353,3 +362,81 @@ class RedisProcess:
             log.warning("run_not_taken_over", **loggable(error))
         finally:
             self._claiming.discard(key)
+
+
+class Feed:
+    """The last events of a run that is read in this process."""
+
+    def __init__(self, key: str, stream: bytes, state: RunState) -> None:
+        self.key = key
+        self.stream = stream
+        """The key of the stream on the server."""
+        self.last = state.last
+        """The seq of the last event that was read from the server."""
+        self.written_by = state.written_by
+        """The epoch of the owner that wrote that event."""
+        self.readers = 0
+        self.restarts = 0
+        """How often the server came back with fewer events than were read."""
+        self.error: Exception | None = None
+        self._events: deque[tuple[int, UIEvent]] = deque()
+        self._size = 0
+        self._changed = anyio.Semaphore(0, fast_acquire=True)  # released once for each reader that waits
+        self._has_waiting = False
+
+    def add(self, events: list[tuple[int, UIEvent]], written_by: int) -> None:
+        """Add the next events; `written_by` is the owner of the last one."""
+        for entry in events:
+            self._events.append(entry)
+            self._size += weigh(entry[1])
+            while len(self._events) > WINDOW or (self._size > WINDOW_BYTES and len(self._events) > 1):
+                self._size -= weigh(self._events.popleft()[1])
+        self.last, self.written_by = events[-1][0], written_by
+        self.wake()
+
+    def after(self, position: int) -> list[tuple[int, UIEvent]] | None:
+        """Return the next events after a position; None if the feed does not have them."""
+        if not self._events or not self._events[0][0] - 1 <= position < self.last:
+            return None
+        start = position + 1 - self._events[0][0]  # if there is no gap
+        if start < len(self._events) and self._events[start][0] == position + 1:
+            return [self._events[index] for index in range(start, min(start + _MAX_READ, len(self._events)))]
+        return [entry for entry in self._events if entry[0] > position] or None
+
+    def compare(self, state: RunState) -> None:
+        """Compare the feed with a server that was away: it may have lost events, or have others in their place.
+
+        `state` is about the last event of the feed. If its owner is the same, all events before it are the same.
+        """
+        if not self.last or state.written_by == self.written_by or state.first > self.last:
+            return
+        epoch = int(state.token.partition(":")[0] or 0)
+        if epoch == self.written_by:
+            self.last = state.last
+        else:  # with another owner in between, `since` may be too high
+            self.last = min(state.since, state.last) if epoch == self.written_by + 1 else 0
+        self._events.clear()
+        self._size = 0
+        self.restarts += 1
+        self.wake()
+
+    async def wait(self) -> None:
+        """Wait until the feed changes."""
+        self._has_waiting = True
+        await self._changed.acquire()
+
+    def wake(self) -> None:
+        if self._has_waiting:
+            self._has_waiting = False
+            for _ in range(self._changed.statistics().tasks_waiting):
+                self._changed.release()
+
+    def fail(self, error: Exception) -> None:
+        """Make all readers raise `error`."""
+        self.error = error
+        self.wake()
+
+
+def read_entries(entries: Iterable[Any]) -> list[tuple[int, UIEvent]]:
+    """Return the events of a Redis stream with their seqs."""
+    return [(int(id.partition(b"-")[0]), read_ui_event(data)) for id, (_, data) in entries]

@@ -19,9 +19,8 @@ from streamtools import observing
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.logs import Logger
-from streamtools.serving.attachment import Attachment
 from streamtools.serving.event_log import EventLog
-from streamtools.serving.journal import Journal
+from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.mailbox import Mailbox
 from streamtools.stream.collector import Collector
 from streamtools.stream.driver import Driver, Startable

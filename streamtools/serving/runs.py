@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,8 +18,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, Draining, RunNotFound, TooManyRuns
-from streamtools.serving.event_log import EventLog, log_key
-from streamtools.serving.memory_log import EndedRuns, MemoryEventLog
+from streamtools.serving.event_log import EventLog, MemoryEventLog, log_key
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.driver import Startable
@@ -69,7 +68,7 @@ class Runs:
             raise ValueError("Pass `drain` or `shutdown`, not both.")
         if not (max_per_owner is None or max_per_owner >= 1):
             raise ValueError(f"max_per_owner must be at least 1 or None, got {max_per_owner!r}.")
-        self.log: EventLog = MemoryEventLog(max_age=None, max_ended=None) if log is None else log
+        self.log: EventLog = MemoryEventLog() if log is None else log
         self._store: RedisStore | None = None
         if not (log is None or isinstance(log, MemoryEventLog)):
             from streamtools.serving.redis_store import RedisStore  # Redis runs only
@@ -89,7 +88,7 @@ class Runs:
         self._latest: dict[str, Run] = {}  # by the log key of the owner and the conversation
         self._by_owner: dict[str, dict[str, Run]] = {}  # by id, the oldest first
         self._stack = AsyncExitStack()
-        self._ended = EndedRuns(max_kept, keep, clock)
+        self._ended = _EndedRuns(max_kept, keep, clock)
         self._tasks: TaskGroup | None = None
         self._closed = False
 
@@ -327,3 +326,28 @@ class Runs:
         del runs[run.id]
         if not runs:
             del self._by_owner[run.owner]
+
+
+class _EndedRuns:
+    """The keys of ended runs: at most `max_runs`, each for `max_age` seconds."""
+
+    def __init__(self, max_runs: int, max_age: float, clock: Callable[[], float]) -> None:
+        self._max_runs = max_runs
+        self._max_age = max_age
+        self._clock = clock
+        self._ended_at: dict[str, float] = {}
+
+    def add(self, key: str) -> None:
+        self._ended_at[key] = self._clock()
+
+    def discard(self, key: str) -> None:
+        self._ended_at.pop(key, None)
+
+    def pop_expired(self) -> Iterator[str]:
+        """Remove and yield the keys beyond the limits."""
+        while self._ended_at:
+            key, ended_at = next(iter(self._ended_at.items()))
+            if len(self._ended_at) <= self._max_runs and self._clock() - ended_at < self._max_age:
+                break
+            del self._ended_at[key]
+            yield key

@@ -6,7 +6,7 @@ import msgspec
 
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.owned_run import OwnedRun
-from streamtools.serving.redis_messages import RedisMessages
+from streamtools.serving.redis_server import RedisMessages
 
 _TOKEN = "kept[1] ~= token"
 

@@ -229,13 +229,6 @@ def count_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def provider_client(request: Request) -> AsyncIterator[httpx.AsyncClient]:
-    """Yield a client, as a dependency of FastAPI."""
-    async with httpx.AsyncClient(trust_env=False) as client:
-        request.app.state.clients.append(client)
-        yield client
-
-
 @asynccontextmanager
 async def asking_with(client: httpx.AsyncClient, url: str) -> AsyncIterator[ToolStream]:
     """Return the stream of a provider's answer."""

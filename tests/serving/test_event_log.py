@@ -19,16 +19,6 @@ from streamtools.runs import EventLog, MemoryEventLog, log_key
 pytestmark = pytest.mark.anyio
 
 
-class Clock:
-    """A clock that tests move."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 async def write(log: EventLog, key: str, first: int, last: int, *, done: bool = False) -> list[UIEvent]:
     """Append texts with these seqs, and `done` if requested, and return them."""
     events: list[UIEvent] = [Text(f"{seq} ", seq=seq) for seq in range(first, last + 1)]
@@ -245,40 +235,6 @@ def test_each_owner_and_run_have_a_key_of_their_own(one: tuple[str, str], other:
     assert (one == other) == (log_key(*one) == log_key(*other))
 
 
-async def test_runs_that_ended_are_forgotten_with_age() -> None:
-    """The age counts from the end. Running ones are kept."""
-    clock = Clock()
-    log = MemoryEventLog(max_age=10, clock=clock)
-    await write(log, "going", 1, 2)
-    await write(log, "first", 1, 2, done=True)
-    clock.now = 5.0
-    await write(log, "second", 1, 2, done=True)
-    reader = log.read("first")
-    assert 3 == len(log)
-    clock.now = 10.0
-    with pytest.raises(RunNotFound):
-        log.read("first")
-    assert [1, 2, 3] == ids(await read(reader))
-    assert [1, 2, 3] == ids(await read(log.read("second")))
-    clock.now = 1000.0
-    assert 1 == len(log)
-    assert [3] == ids(await write(log, "going", 3, 3))
-    assert [1, 2] == ids([await anext(reader := log.read("going")), await anext(reader)])
-
-
-async def test_runs_that_are_too_many_are_forgotten() -> None:
-    """The oldest is forgotten first."""
-    log = MemoryEventLog(max_ended=2, max_age=None)
-    await write(log, "going", 1, 2)
-    for name in "abcd":
-        await write(log, name, 1, 2, done=True)
-    assert 3 == len(log)
-    for name in "ab":
-        with pytest.raises(RunNotFound):
-            log.read(name)
-    assert [1, 2, 3] == ids(await read(log.read("c")))
-
-
 async def test_a_run_is_forgotten_on_demand() -> None:
     """Its readers reach the end of its events."""
     log, taken = MemoryEventLog(), list[UIEvent]()
@@ -323,7 +279,7 @@ async def test_a_reader_that_is_closed() -> None:
     assert [] == await read(late)
 
 
-@pytest.mark.parametrize("bounds", [{"max_events": 0}, {"max_bytes": 0}, {"max_age": -1}, {"max_ended": -1}])
+@pytest.mark.parametrize("bounds", [{"max_events": 0}, {"max_bytes": 0}])
 def test_bounds_that_are_none(bounds: dict[str, Any]) -> None:
     """The error names the value."""
     with pytest.raises(ValueError, match=f"{next(iter(bounds))} must be .*got {next(iter(bounds.values()))}"):

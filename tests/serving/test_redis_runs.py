@@ -18,7 +18,7 @@ from streamtools.errors import DecisionRefused, RunNotFound, TooManyRuns
 from streamtools.events import Done, ProviderCompleted, Text, UIEvent
 from streamtools.outputs import validate
 from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
-from streamtools.serving.memory_log import MemoryReader
+from streamtools.serving.event_log import MemoryReader
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
 from tests.support.approvals import ANN, QUESTION, Bank, calls

@@ -37,22 +37,17 @@ ASYNCIO = "asyncio's own cancellation, and not that of this library, of a task w
 COMES = "what it expects to be there once all tasks wait may still be on its way from the server"
 LEFT = "where its runs have been left, a process reads nothing of the server any more"
 LEFT_OUT = {
-    "test_two_readers": COMES,
     "test_detaching_wakes_who_waits_there": COMES,
     "test_code_around_a_stream_that_was_stopped": COMES,
     "test_a_tool_may_stop_its_own_run": BEGINS,
     "test_runs_are_started_between_entering_and_leaving": LEFT,
     "test_an_exception_for_the_program": LEFT,
-    "test_a_response_that_the_run_owns": LEFT,
     "test_the_app_is_cancelled": LEFT,
     "test_a_run_that_does_not_let_go": LEFT,
     "test_a_stream_that_cannot_be_entered": RAISES,
     "test_a_fault_of_ones_own_is_found": RAISES,
-    "test_a_stream_that_was_entered_already": RAISES,
     "test_a_source_that_raises": RAISES,
     "test_a_fault_that_comes_with_the_leaving": RAISES,
-    "test_what_a_run_raises_ends_nothing_else": RAISES,
-    "test_expired_positions": TIME,
     "test_ended_runs_are_kept_for_a_time": TIME,
     "test_only_some_ended_runs_are_kept": TIME,
     "test_the_conversation_of_another_owner": TIME,

@@ -146,7 +146,7 @@ class _ChatPage:
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        log = MemoryEventLog(max_age=None, max_ended=None)  # `Conversations` decides which runs are forgotten
+        log = MemoryEventLog()  # `Conversations` decides which runs are forgotten
         async with AsyncExitStack() as stack:
             self._shutdown = await stack.enter_async_context(shutdown_signal())
             self._runs = await stack.enter_async_context(
