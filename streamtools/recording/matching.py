@@ -23,17 +23,6 @@ _MAX_COUNTED = 1000  # differences that are counted to find the nearest request
 _MISSING = object()
 
 
-class RequestDifference(NamedTuple):
-    """Where two requests differ, with both values as a message shows them."""
-
-    path: str
-    sent: str
-    recorded: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.sent} was sent, {self.recorded} is recorded"
-
-
 class SentRequest(NamedTuple):
     """A request in its recorded form, with its body and with the size of the body alone."""
 
@@ -60,14 +49,12 @@ def describe(request: RecordedRequest | None) -> str:
     return "any request" if request is None else f"{request.method} {request.url}"
 
 
-def differences(
-    sent: RecordedRequest, recorded: RecordedRequest, fields: Sequence[str] = FIELDS
-) -> Iterator[RequestDifference]:
-    """Yield the differences in these fields."""
+def differences(sent: RecordedRequest, recorded: RecordedRequest, fields: Sequence[str] = FIELDS) -> Iterator[str]:
+    """Yield the differences in these fields, as a message shows them."""
     if "method" in fields and sent.method.upper() != recorded.method.upper():
-        yield RequestDifference("method", sent.method, recorded.method)
+        yield _difference("method", sent.method, recorded.method)
     if "url" in fields and sent.url != recorded.url:
-        yield RequestDifference("url", *_excerpts(sent.url, recorded.url))
+        yield _difference("url", *_excerpts(sent.url, recorded.url))
     if "body" in fields:
         yield from _differences("body", _body(sent), _body(recorded))
 
@@ -84,9 +71,9 @@ def explain(
     if not found:
         return None
 
-    def distance(exchange: RecordedExchange) -> tuple[bool, bool, int]:
-        fields = {difference.path for difference in found[exchange]}
-        return "url" in fields, "method" in fields, len(found[exchange])
+    def distance(exchange: RecordedExchange) -> tuple[bool, int]:
+        listed = found[exchange]
+        return bool(listed) and not listed[0].startswith("body"), len(listed)
 
     nearest = min(found, key=distance)
     name = f"{nearest} (already played)" if nearest in played else str(nearest)
@@ -104,7 +91,11 @@ def _body(request: RecordedRequest) -> Any:
     return request.body
 
 
-def _differences(path: str, sent: Any, recorded: Any) -> Iterator[RequestDifference]:
+def _difference(path: str, sent: str, recorded: str) -> str:
+    return f"{path}: {sent} was sent, {recorded} is recorded"
+
+
+def _differences(path: str, sent: Any, recorded: Any) -> Iterator[str]:
     if isinstance(sent, dict) and isinstance(recorded, dict):
         for key in [*sent, *(key for key in recorded if key not in sent)]:
             key_path = f"{path}.{key}" if key.isidentifier() else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
@@ -114,9 +105,9 @@ def _differences(path: str, sent: Any, recorded: Any) -> Iterator[RequestDiffere
             yield from _differences(f"{path}[{index}]", one, other)
     elif isinstance(sent, str) and isinstance(recorded, str):
         if sent != recorded:
-            yield RequestDifference(path, *_excerpts(sent, recorded))
+            yield _difference(path, *_excerpts(sent, recorded))
     elif sent != recorded or isinstance(sent, bool) is not isinstance(recorded, bool):  # in Python, 1 == True
-        yield RequestDifference(path, _shown(sent), _shown(recorded))
+        yield _difference(path, _shown(sent), _shown(recorded))
 
 
 def common_prefix_length(one: str, other: str) -> int:

@@ -11,12 +11,10 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self, TypedDict, Unpack
-
-import anyio.lowlevel
 
 from streamtools.recording.exchanges import DETECT
 from streamtools.recording.format import EndKind, ExchangeHead, RecordedRequest, RecordedResponse
@@ -41,10 +39,10 @@ class RecordOptions(TypedDict, total=False):
 def record(stream: Any, target: RecordingTarget, **options: Unpack[RecordOptions]) -> RecordedStream:
     """Return a stream with the same bytes and cuts as `stream`, which are recorded while they are read.
 
-    `stream` is a response of httpx or httpx2, an object with `aiter_bytes()` or with such a `response`, or an iterable
-    of bytes, asynchronous or not. The result is iterated in the same way, has `aiter_bytes()`, and is a source of
-    `ToolStream`. The options are those of `RecordingTransport`. Times count from this call. If the result is closed
-    before its end, the recording ends with `left`.
+    `stream` is a response of httpx or httpx2, an object with `aiter_bytes()` or with such a `response`, or an
+    asynchronous iterable of bytes. The result has `aiter_bytes()`, too, and is a source of `ToolStream`. The options
+    are those of `RecordingTransport`. Times count from this call. If the result is closed before its end, the recording
+    ends with `left`.
     """
     return RecordedStream(stream, ExchangeFile(target, **options))
 
@@ -55,7 +53,7 @@ class RecordedBytes:
     def __init__(
         self, pieces: AsyncIterator[bytes] | Iterator[bytes], exchange: ExchangeRecorder, resources: Sequence[Any]
     ) -> None:
-        self._pieces = pieces
+        self._pieces: Any = pieces
         self._exchange = exchange
         self._resources = resources
 
@@ -65,12 +63,6 @@ class RecordedBytes:
     __aiter__ = __iter__
 
     async def __anext__(self) -> bytes:
-        if isinstance(self._pieces, Iterator):
-            await anyio.lowlevel.checkpoint()
-            try:
-                return next(self)
-            except StopIteration:
-                raise StopAsyncIteration from None
         try:
             return self._record(await anext(self._pieces))
         except Exception as error:
@@ -78,8 +70,6 @@ class RecordedBytes:
             raise
 
     def __next__(self) -> bytes:
-        if not isinstance(self._pieces, Iterator):
-            raise TypeError("this stream is asynchronous: iterate over it with `async for`")
         try:
             return self._record(next(self._pieces))
         except Exception as error:
@@ -92,17 +82,14 @@ class RecordedBytes:
             for resource in self._resources:
                 if hasattr(resource, "aclose"):
                     await resource.aclose()
-                elif isinstance(self._pieces, Iterator) and hasattr(resource, "close"):
-                    resource.close()
         finally:
             self._end()
 
     def close(self) -> None:
-        """Close a synchronous stream and the recording. Can be repeated."""
+        """Close a blocking response and the recording. Can be repeated."""
         try:
             for resource in self._resources:
-                if isinstance(self._pieces, Iterator) and hasattr(resource, "close"):
-                    resource.close()
+                resource.close()
         finally:
             self._end()
 
@@ -129,7 +116,7 @@ class RecordedStream(RecordedBytes):
         self.headers: Any = getattr(response, "headers", None)
         self._file = file
         stream = response if response is not None else stream
-        pieces = _iterator_of(stream)
+        pieces = aiter(stream if response is None else response.aiter_bytes())
         super().__init__(pieces, _begin_exchange(file, response), [pieces, stream])
 
     @property
@@ -147,12 +134,6 @@ class RecordedStream(RecordedBytes):
     async def __aexit__(self, *raised: object) -> None:
         await self.aclose()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
     def _end(self, error: Exception | None = None) -> None:
         super()._end(error)
         self._file.close()
@@ -161,22 +142,9 @@ class RecordedStream(RecordedBytes):
 def _response_of(stream: Any) -> Any:
     """Return the response that `stream` is or has, or None."""
     for candidate in (stream, getattr(stream, "response", None)):
-        if callable(getattr(candidate, "aiter_bytes", None)) or callable(getattr(candidate, "iter_bytes", None)):
+        if callable(getattr(candidate, "aiter_bytes", None)):
             return candidate
     return None
-
-
-def _iterator_of(stream: Any) -> AsyncIterator[bytes] | Iterator[bytes]:
-    body = getattr(stream, "stream", None)  # responses of httpx have the methods of both kinds
-    is_blocking = isinstance(body, Iterable) and not isinstance(body, AsyncIterable)
-    pieces: Any = stream
-    if callable(getattr(stream, "aiter_bytes", None)) and not is_blocking:
-        pieces = stream.aiter_bytes()
-    elif callable(getattr(stream, "iter_bytes", None)):
-        pieces = stream.iter_bytes()
-    elif isinstance(stream, bytes | bytearray | memoryview):
-        pieces = (bytes(stream),)
-    return aiter(pieces) if isinstance(pieces, AsyncIterable) else iter(pieces)
 
 
 def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:

@@ -8,18 +8,6 @@ from __future__ import annotations
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 
-REQUEST_DURATION = "gen_ai.client.operation.duration"
-FIRST_CHUNK = "gen_ai.client.operation.time_to_first_chunk"
-OUTPUT_CHUNK = "gen_ai.client.operation.time_per_output_chunk"
-TOKEN_USAGE = "gen_ai.client.token.usage"  # noqa: S105 - no password
-
-TOOL_DURATION = "gen_ai.execute_tool.duration"
-AGENT_DURATION = "gen_ai.invoke_agent.duration"
-"""The duration of a tool and of a run. Version 1.41 has no metric for them; these names are from its successor."""
-
-DURATION_BUCKETS_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-TOKEN_BUCKETS = tuple(4**power for power in range(14))
-
 PROVIDERS = {
     "openai": "openai",
     "responses": "openai",

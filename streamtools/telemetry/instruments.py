@@ -12,8 +12,9 @@ from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Ob
 
 from streamtools.errors import Code
 from streamtools.events import Call, Error, Matched, Usage, Warning
-from streamtools.telemetry import conventions
 
+_DURATION_BUCKETS_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_TOKEN_BUCKETS = tuple(4**power for power in range(14))
 _CHARACTER_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 
 _COUNTERS = {
@@ -34,17 +35,18 @@ class Instruments:
     def __init__(self, meter: Meter, buffered: Callable[[], int]) -> None:
         def seconds(name: str, description: str) -> Histogram:
             return meter.create_histogram(
-                name, "s", description, explicit_bucket_boundaries_advisory=conventions.DURATION_BUCKETS_S
+                name, "s", description, explicit_bucket_boundaries_advisory=_DURATION_BUCKETS_S
             )
 
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             return [Observation(buffered())]
 
-        self.request_duration = seconds(conventions.REQUEST_DURATION, "Duration of a request to a model.")
-        self.first_chunk = seconds(conventions.FIRST_CHUNK, "Time until the first chunk of a response.")
-        self.output_chunk = seconds(conventions.OUTPUT_CHUNK, "Time between two chunks of a response.")
-        self.tool_duration = seconds(conventions.TOOL_DURATION, "Duration of a tool execution.")
-        self.agent_duration = seconds(conventions.AGENT_DURATION, "Duration of a run.")
+        self.request_duration = seconds("gen_ai.client.operation.duration", "Duration of a request to a model.")
+        self.first_chunk = seconds("gen_ai.client.operation.time_to_first_chunk", "Time until the first chunk.")
+        self.output_chunk = seconds("gen_ai.client.operation.time_per_output_chunk", "Time between two chunks.")
+        # Version 1.41 has no metric for the duration of a tool and of a run. These names are from its successor.
+        self.tool_duration = seconds("gen_ai.execute_tool.duration", "Duration of a tool execution.")
+        self.agent_duration = seconds("gen_ai.invoke_agent.duration", "Duration of a run.")
         self.first_text = seconds("streamtools.time_to_first_text", "Time until the first visible text.")
         self.longest_buffered = meter.create_histogram(
             "streamtools.held.longest",
@@ -56,10 +58,10 @@ class Instruments:
             "streamtools.held.now", [observe], "{character}", "Characters held back because they may become a call."
         )
         self._tokens = meter.create_histogram(
-            conventions.TOKEN_USAGE,
+            "gen_ai.client.token.usage",
             "{token}",
             "Tokens of a request.",
-            explicit_bucket_boundaries_advisory=conventions.TOKEN_BUCKETS,
+            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
         )
         self._counters: dict[str, Counter] = {
             name: meter.create_counter(f"streamtools.{name}", "1", description)

@@ -17,7 +17,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from streamtools.apps.cli import main
-from streamtools.apps.cli.conversation_file import read_conversation, replace_conversation
+from streamtools.apps.cli.chat import read_conversation, replace_conversation
 from streamtools.apps.cli.model_options import _CLIENTS
 from streamtools.conversation import models
 from streamtools.conversation.models import HTTPModel

@@ -9,8 +9,7 @@ import re
 import pytest
 
 from streamtools import ToolCall
-from streamtools.apps.cli.summary import summarize
-from streamtools.apps.cli.transcript import Terminal, Transcript
+from streamtools.apps.cli.transcript import Terminal, Transcript, summarize
 from streamtools.events import Call, Done, Executed, Executing, Progress, Reasoning, Text, Thinking, UIEvent
 from streamtools.stream.result import TurnResult
 from tests.support.screen import Screen

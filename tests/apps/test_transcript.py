@@ -12,8 +12,7 @@ import pytest
 
 from streamtools import ToolCall, ToolOutcome, TurnResult, UiTexts
 from streamtools.apps.cli.printable import Printable, crop, one_line, printable
-from streamtools.apps.cli.summary import format_duration, summarize
-from streamtools.apps.cli.transcript import Terminal, Transcript
+from streamtools.apps.cli.transcript import Terminal, Transcript, format_duration, summarize
 from streamtools.errors import Code
 from streamtools.events import (
     ApprovalRequested,

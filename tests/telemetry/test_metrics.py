@@ -19,7 +19,6 @@ from streamtools.errors import Code
 from streamtools.events import Text, Warning
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.runs import Runs
-from streamtools.telemetry.conventions import AGENT_DURATION, TOOL_DURATION
 from tests.support.chat_chunks import DONE, chunk
 from tests.support.collected import Collected, collecting
 from tests.support.loopback import Loopback
@@ -73,7 +72,7 @@ async def test_names_are_those_of_the_conventions() -> None:
     assert [] == sorted(name for name in told - known if not name.startswith("streamtools."))
     measured = constants_of_metrics()
     names = {name for name in collected.metrics if not name.startswith("streamtools.")}
-    assert {TOOL_DURATION, AGENT_DURATION} == names - measured
+    assert {"gen_ai.execute_tool.duration", "gen_ai.invoke_agent.duration"} == names - measured
     assert {
         "gen_ai.client.operation.duration": "s",
         "gen_ai.client.operation.time_to_first_chunk": "s",
@@ -94,8 +93,8 @@ async def test_times_and_tokens_are_recorded_once_a_request() -> None:
     assert 2 == collected.total("gen_ai.client.operation.duration", **of_model)
     assert 2 == collected.total("gen_ai.client.operation.time_to_first_chunk", **of_model)
     assert 1 == collected.total("streamtools.time_to_first_text", **of_model), "one of the answers was a call alone"
-    assert 1 == collected.total(TOOL_DURATION, **{"gen_ai.tool.name": "get_weather"})
-    assert 1 == collected.total(AGENT_DURATION)
+    assert 1 == collected.total("gen_ai.execute_tool.duration", **{"gen_ai.tool.name": "get_weather"})
+    assert 1 == collected.total("gen_ai.invoke_agent.duration")
     kinds = {found["gen_ai.token.type"]: value for found, value in collected.points("gen_ai.client.token.usage")}
     assert ({"input": 1, "output": 1}, [5, 7]) == (kinds, sorted(collected.sums("gen_ai.client.token.usage")))
     assert [] == collected.points("gen_ai.client.operation.time_per_output_chunk"), "only on demand"

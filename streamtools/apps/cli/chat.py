@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from argparse import Namespace
@@ -18,18 +21,19 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO
 
 import anyio
 import httpx
 
 from streamtools import RunnerOptions
-from streamtools.apps.cli.conversation_file import read_conversation, replace_conversation
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
 from streamtools.apps.cli.model_options import CommandModel, command_errors, import_tools, proxy_for
+from streamtools.apps.cli.printable import one_line
 from streamtools.apps.cli.prompt import Prompt, decide, no_echo
 from streamtools.apps.cli.views import JsonLines, View, open_recording_file, open_transcript
 from streamtools.conversation import Assistant, Message, System, User
+from streamtools.history import read_messages
 from streamtools.recording import RecordingTransport
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, Suspension, ToolRegistry
@@ -285,3 +289,40 @@ def _prompted_questions(session: _ChatSession, screen: Transcript, output: TextI
             session.run_command(question, screen, prompt)
         elif question:
             yield question
+
+
+# The file of `--continue`. OpenAI's messages are written, and messages of any provider are read.
+
+_ENCODING: Final[dict[str, Any]] = {"encoding": "utf-8", "errors": "surrogatepass"}
+"""A model may write half of a surrogate pair, which is kept."""
+
+
+def read_conversation(path: str) -> tuple[list[Any], list[Message]]:
+    """Return the messages as they are in the file, and parsed. Raises CommandError and FileNotFoundError."""
+    try:
+        messages = json.loads(Path(path).read_text(**_ENCODING))
+        if not isinstance(messages, list):
+            raise ValueError("expected a list of messages")
+        return messages, read_messages(messages, system=True)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CommandError(f"--continue: {path}: it cannot be read: {reason_of(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"--continue: {path}: it is not a conversation: {one_line(str(error))}") from None
+
+
+def replace_conversation(path: str, messages: list[Any]) -> None:
+    """Write the messages atomically to a file that only its owner can read. Raises OSError."""
+    target = Path(os.path.realpath(path))  # a symbolic link stays a link
+    with tempfile.NamedTemporaryFile(
+        "w", dir=target.parent, prefix=f".{target.name}.", delete=False, **_ENCODING
+    ) as file:
+        try:
+            json.dump(messages, file, ensure_ascii=False, indent=2)
+            file.flush()
+            Path(file.name).replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(file.name).unlink()
+            raise
