@@ -505,3 +505,151 @@ class Arguments(JsonScanner):
         self.want = ""
         self.facts.append((END, place))
         return True
+
+
+# JSON values that hold their calls in other ways: under the name of the tool, or inside a container.
+
+KEY, COLON, VALUE, AFTER_VALUE = "key", "colon", "value", "after value"
+"""What may come next in an object."""
+
+
+class CallsUnderNames(JsonScanner):
+    """Calls with the name as the key and the arguments as the value: `[{"get_weather": {"city": "Paris"}}]`.
+
+    An object with several keys is several calls. Only the arguments are decoded later, so this class checks all the
+    rest.
+    """
+
+    def __init__(self, *, depth: int, lines: bool = False) -> None:
+        super().__init__(depth=depth, lines=lines)
+        self._next = KEY
+        self._object = 0  # the place where the object begins
+        self._begun = False  # a call of the object has begun
+
+    def begin_value(self, first: str, depth: int, place: int) -> bool:
+        """Begin the array, an object in it, a name or its arguments."""
+        if depth == 0 and first == "[":
+            self._calls = self.outer = 1
+        elif depth == self._calls:
+            if not self._expects or first != "{":
+                self.facts.append((BEGIN, place))
+                return False
+            self._expects = self._first = self._begun = False
+            self._object, self._next = place, KEY
+            self.outer = depth + 1
+        elif self._next == KEY and first == '"':
+            self.facts.append((BEGIN, place if self._begun else self._object))
+            self._begun = True
+            self.want, self.kept = FIELD, []
+        elif self._next == VALUE:
+            self.facts.append((ARGUMENTS, place))
+            self.want = {"": "", '"': TEXT}.get(first, RAW)
+            self.wanted_depth = depth
+        else:
+            return self._refuse(place)
+        return True
+
+    def end_value(self, depth: int, place: int) -> bool:
+        """End a name, its arguments, an object or the array."""
+        want, self.want = self.want, ""
+        if depth < self._calls:
+            return self._first or not self._expects
+        if depth == self._calls:
+            self.outer = depth
+            if self._next == KEY and not self._begun:
+                self.facts += [(BEGIN, self._object), (BLAME, "the call names no tool"), (END, place)]
+                return True
+            return self._next == AFTER_VALUE
+        if want == FIELD:
+            name = self._read_field()
+            self.facts.append((BLAME, "the name of the tool is too long") if name is None else (CALL, name))
+            self._next = COLON
+            return True
+        if want == TEXT:
+            self.facts.append((PIECE, self._escape))
+            self._escape = ""
+        self.facts.append((END, place))
+        self._next = AFTER_VALUE
+        return True
+
+    def separate(self, mark: str, depth: int, place: int) -> bool:
+        """Read a comma or a colon."""
+        if depth == self._calls:
+            return super().separate(mark, depth, place)
+        if mark != {COLON: ":", AFTER_VALUE: ","}.get(self._next):
+            return self._refuse(place)
+        self._next = VALUE if mark == ":" else KEY
+        return True
+
+    def _refuse(self, place: int) -> bool:
+        """Refuse what stands here. After a complete call it is a bad call of its own."""
+        if self._next in (KEY, AFTER_VALUE):
+            self.facts.append((BEGIN, place))
+        return False
+
+
+class CallsInContainer(JsonScanner):
+    """Calls in an object: `{"tools": [{"tool": "get_weather", "arguments": {...}}]}`.
+
+    One call, or an array of calls, may stand alone. The first key distinguishes a container from a call.
+    """
+
+    CONTAINERS = frozenset({"tools", "tool_calls"})
+
+    def __init__(self, *, depth: int, lines: bool = False) -> None:
+        super().__init__(depth=depth, lines=lines)
+        self._in_container: bool | None = None  # None: not known yet
+        self._place = 0  # where the object begins
+        self._next = KEY
+
+    def begin_value(self, first: str, depth: int, place: int) -> bool:
+        """Begin a value or a key."""
+        if self._in_container is False or depth > 1:
+            return super().begin_value(first, depth, place)
+        if depth == 0 and first == "{":
+            self._place, self.outer = place, 1
+        elif depth == 0:
+            self._in_container = False
+            return super().begin_value(first, depth, place)
+        elif self._next == KEY and first == '"' and self._in_container is None:
+            self.want, self.kept = FIELD, []
+        elif self._next == VALUE and first == "[":
+            self._calls = self.outer = 2
+        else:
+            self.facts.append((BEGIN, place))
+            return False
+        return True
+
+    def end_value(self, depth: int, place: int) -> bool:
+        """End a value or a key."""
+        if self._in_container is False or depth > 1:
+            return super().end_value(depth, place)
+        if self.want == FIELD:
+            self.want = ""
+            self._take_first_key(self._read_field())
+            return True
+        if depth == 1:
+            self.outer, self._next = 1, AFTER_VALUE
+            return super().end_value(depth, place)
+        if self._next == KEY:
+            self.facts += [(BEGIN, self._place), (END, place)]
+        return self._next in (KEY, AFTER_VALUE)
+
+    def separate(self, mark: str, depth: int, place: int) -> bool:
+        """Read a comma or a colon."""
+        if self._in_container is False or depth > 1:
+            return super().separate(mark, depth, place)
+        if self._next == COLON and mark == ":":
+            self._next = VALUE
+            return True
+        self.facts.append((BEGIN, place))
+        return False
+
+    def _take_first_key(self, key: str | None) -> None:
+        """Decide by the first key whether the object is a container or a call."""
+        self._in_container = key in self.CONTAINERS
+        if self._in_container:
+            self._next = COLON
+        else:
+            super().begin_value("{", 0, self._place)
+            self._field = key

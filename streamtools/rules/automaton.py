@@ -95,7 +95,7 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
             self.pieces[piece] = state, [~source for source in sources], piece[:at], piece[at:]
         else:
             self.pieces[piece] = state, sources, None, ""
-        self._automaton.count_piece()
+        self._automaton.count()
 
     def clear_all(self) -> None:
         self.clear()
@@ -132,7 +132,7 @@ class Automaton:
         `BEGINNING` characters of the match. None if a rule has a pattern that is not a literal text."""
         self.idle = self.begin("")
         """The state without candidates of such rules."""
-        self._steps = self._pieces = 0
+        self._steps = 0
 
     # Construction.
 
@@ -200,21 +200,13 @@ class Automaton:
         return self.state((self.classes(before) & self._before_classes, ()))
 
     def count(self) -> None:
-        """Count a stored transition, and drop all of them at the limit."""
+        """Count a stored transition of a character or a piece, and drop all of them at the limit."""
         self._steps += 1
         if self._steps > _STEPS:
             self._steps = 0
             for state in list(self._states.values()):  # other threads may change it
                 state.clear_all()
             self._states = {}
-
-    def count_piece(self) -> None:
-        """Count a stored piece, and drop all of them at the limit."""
-        self._pieces += 1
-        if self._pieces > _STEPS:
-            self._pieces = 0
-            for state in list(self._states.values()):  # other threads may change it
-                state.pieces.clear()
 
     def step(self, key: Key, now: int, passed: frozenset[Check] | None) -> Transition:
         """Return the transition of a key with a character of the classes `now`. `passed` are the checks that passed."""

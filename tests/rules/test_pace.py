@@ -103,5 +103,5 @@ def test_a_cut_grapheme_is_noticed(name: str, fault: Any, monkeypatch: pytest.Mo
         return [event.text for event in feed(Parser((), pace="graphemes"), list(text)) if isinstance(event, Text)]
 
     assert CLUSTERS == told()
-    monkeypatch.setattr(f"streamtools.parsing.segments.{name}", fault)
+    monkeypatch.setattr(f"streamtools.parsing.text_filter.{name}", fault)
     assert CLUSTERS != told()

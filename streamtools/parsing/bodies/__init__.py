@@ -10,7 +10,7 @@ span as JSON text. It does not decode JSON: that happens once for all dialects, 
 | `named_json` | a name, and then the JSON of the arguments |
 | `function_tags` | `<function=NAME><parameter=KEY>…`, and `<tool: NAME>` around text or JSON |
 | `pairs` | `NAME<arg_key>KEY</arg_key><arg_value>…` |
-| `invocations`, `xtml` | `<invoke name="NAME"><parameter name="KEY">…`, and the same with tokens |
+| `invocations` | `<invoke name="NAME"><parameter name="KEY">…`, and the same with tokens |
 | `elements` | `<NAME><KEY>…</KEY></NAME>` |
 | `keyword_calls` | `NAME(KEY=…)`, and the notation of the Gemma models |
 | `values`, `literals`, `syntax`, `xml_text` | how values and tags become JSON |
@@ -78,6 +78,17 @@ def read_arguments(span: Span) -> Generator[None, None, CallEnd | None]:
     """Read the JSON object of all arguments. Returns None if it is complete, or else how the call ends."""
     state = yield from span.arguments()
     return None if state is ENDED else CallEnd.CUT if state is OPEN else CallEnd.BROKEN_JSON
+
+
+def read_json_call(span: Span, close: Pattern, tag: str) -> Generator[None, None, CallEnd]:
+    """Read the JSON of all arguments and the closing `tag`, whose pattern is `close`."""
+    end = yield from read_arguments(span)
+    if end is not None:
+        return end
+    yield from span.peek()
+    if (yield from span.accept(close)):
+        return CallEnd.CLOSED
+    return CallEnd.UNCLOSED if span.at_end_in(tag) else CallEnd.BROKEN
 
 
 def unclosed_if_cut(span: Span, end: CallEnd) -> CallEnd:

@@ -24,10 +24,9 @@ from streamtools.parsing.bodies import (
     cut_or_broken,
     cut_tag,
     end_without_arguments,
-    read_arguments,
+    read_json_call,
     report_end,
     skip_broken,
-    unclosed_if_cut,
 )
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.bodies.xml_text import Content, read_attributes
@@ -245,20 +244,10 @@ class ElementCall:
         span.call(self._name)
         char = yield from span.peek()
         if char == "{":
-            end = yield from self._read_json(span)
+            end = yield from read_json_call(span, self._close, f"</{self._name}>")
         else:
             end = yield from _xml_elements().read(span, self._name, span.declared.arguments(self._name))
             end = CallEnd.BROKEN if end is CallEnd.UNCLOSED else end
             span.end_call()
         yield from skip_broken(span, end, self._closing)
         report_end(span, end, f"</{self._name}>")
-
-    def _read_json(self, span: Span) -> Generator[None, None, CallEnd]:
-        end = yield from read_arguments(span)
-        if end is not None:
-            return end
-        if not (yield from span.peek()):
-            return CallEnd.UNCLOSED
-        if (yield from span.accept(self._close)):
-            return CallEnd.CLOSED
-        return unclosed_if_cut(span, CallEnd.CUT) if span.at_end_in(f"</{self._name}>") else CallEnd.BROKEN

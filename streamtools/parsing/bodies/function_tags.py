@@ -28,8 +28,9 @@ from streamtools.parsing.bodies import (
     Members,
     cut_in_tag,
     cut_in_value,
-    read_arguments,
+    read_json_call,
     report_end,
+    skip_broken,
     warn_unclosed,
 )
 from streamtools.parsing.bodies.values import Value
@@ -78,8 +79,7 @@ class FunctionTags:
     def alone(self, span: Span) -> Generator[None, None, None]:
         """Read one function, from the end of its marker."""
         end = yield from _Function(span, self._value_ends_alone, *self._next[1:]).read()
-        if end is CallEnd.BROKEN:
-            yield from span.until(_END_OF_BROKEN)
+        yield from skip_broken(span, end, _END_OF_BROKEN)
         report_end(span, end, _END_FUNCTION)
 
     def wrapped(self, span: Span) -> Generator[None, None, None]:
@@ -100,8 +100,7 @@ class FunctionTags:
             span.begin_call(place)
             if found == 1:
                 end = yield from _Function(span, self._value_ends, *self._next).read()
-                if end is CallEnd.BROKEN:
-                    yield from span.until(self._end_of_broken)
+                yield from skip_broken(span, end, self._end_of_broken)
             else:
                 end = _cut_or_broken(span)
                 at_closing = end is CallEnd.BROKEN and (yield from span.until(self._end_of_junk))
@@ -228,24 +227,12 @@ class NamedTag:
         place = span.place
         if (yield from span.accept(_OBJECT)):
             span.go_back(place)
-            end = yield from self._read_object(span)
+            end = yield from read_json_call(span, self._close_tag, self._close)
+            yield from skip_broken(span, end, self._closing)
         else:
             empty = (yield from span.expect(self._close_tag)) == 0
             end = yield from self._read_text(span, name, begin, empty=empty)
         report_end(span, end, self._close)
-
-    def _read_object(self, span: Span) -> Generator[None, None, CallEnd]:
-        end = yield from read_arguments(span)
-        if end is CallEnd.CUT:
-            return end
-        if end is None:
-            yield from span.peek()
-            if (yield from span.accept(self._close_tag)):
-                return CallEnd.CLOSED
-            if span.at_end_in(self._close):
-                return CallEnd.UNCLOSED
-        yield from span.recover_at(self._closing)
-        return end or CallEnd.BROKEN
 
     def _read_text(self, span: Span, name: str, begin: int, *, empty: bool) -> Generator[None, None, CallEnd]:
         schema, members = span.declared.arguments(name), Members(span)

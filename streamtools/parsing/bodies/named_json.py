@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import end_without_arguments
+from streamtools.parsing.bodies import end_without_arguments, read_close
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.json_scanner import ENDED, OPEN
 from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some
@@ -274,7 +274,6 @@ class AddressedCall:
         self._spaces_and_end = Pattern(SPACES, OneOf(ends))
         self._end, self._next = Pattern(OneOf(ends)), Pattern(OneOf(begins))
         self._closing = Closing(*ends, before=begins)
-        self._unclosed = f"the call lacks its closing {ends[0]}"
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         found = self._recipient(span.marker)
@@ -316,10 +315,4 @@ class AddressedCall:
             span.close()
             return True
         yield from span.peek()
-        found = yield from span.expect(self._end, self._next)
-        if found < 0 and not span.at_end_in(*self._tokens):
-            return False
-        span.close()
-        if found:
-            span.warn(Code.MISSING_CLOSE, self._unclosed)
-        return True
+        return (yield from read_close(span, self._tokens[0], self._end, self._next, cut=self._tokens))

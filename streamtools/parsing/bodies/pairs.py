@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import CallEnd, Members, cut_in_value, cut_tag, report_end
+from streamtools.parsing.bodies import CallEnd, Members, cut_in_value, cut_tag, report_end, skip_broken
 from streamtools.parsing.bodies.values import TYPES, Value
 from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
@@ -83,8 +83,7 @@ class ArgumentPairs:
     def single(self, span: Span) -> Generator[None, None, None]:
         """Read one call, from the end of its opening tag."""
         end = yield from self._read_call(span)
-        if end is CallEnd.BROKEN:
-            yield from span.until(self._end_of_broken)
+        yield from skip_broken(span, end, self._end_of_broken)
         report_end(span, end, self._close)
 
     def wrapped(self, span: Span) -> Generator[None, None, None]:
@@ -100,8 +99,7 @@ class ArgumentPairs:
                 return
             span.begin_call(place)
             end = (yield from self._read_call(span)) if found == 2 else CallEnd.BROKEN
-            if end is CallEnd.BROKEN:
-                yield from span.until(self._end_of_broken)
+            yield from skip_broken(span, end, self._end_of_broken)
             report_end(span, end, self._close, last=end is CallEnd.CUT)
             if end is CallEnd.CUT:
                 return

@@ -17,11 +17,12 @@ from collections.abc import Callable
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
-from streamtools.parsing.bodies.json_bodies import CallsUnderNames, json_calls
+from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, WORD_FIRST, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects.base import AFTER_WRAPPER, NO_JSON, Dialect, Opener, Tag, closed_again, ends_of_turn
 from streamtools.parsing.dialects.writing import name_and_json, write_json
+from streamtools.parsing.json_scanner import CallsUnderNames
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 # Mistral has two forms after one token, and the text after it tells them apart. If only one of the two dialects is

@@ -18,9 +18,10 @@ from typing import Any
 from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result
-from streamtools.parsing.bodies.json_bodies import CallsInContainer, chained_json, from_its_marker, json_calls
+from streamtools.parsing.bodies.json_bodies import chained_json, from_its_marker, json_calls
 from streamtools.parsing.dialects.base import ALONE, NO_JSON, ROLE_END, Dialect, Opener, Tag, closed_again, ends_of_turn
 from streamtools.parsing.dialects.writing import as_object, both_tags
+from streamtools.parsing.json_scanner import CallsInContainer
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 

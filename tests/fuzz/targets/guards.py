@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from streamtools.events import Text
-from streamtools.parsing.segments import SegmentBuffer
+from streamtools.parsing.text_filter import SegmentBuffer
 from streamtools.stream.text_judge import Gate, TextJudge
 from tests.fuzz.target import pieces
 
