@@ -80,15 +80,6 @@ def test_bad_envelopes(envelope: dict[str, Any], code: str) -> None:
     assert [error(code)] == read("###:" + json.dumps(envelope)) or not envelope
 
 
-@pytest.mark.parametrize(("value", "kind"), [([], "an array"), ("f", "a string"), (3, "a number"), (None, "null")])
-def test_what_is_no_object_is_no_call(value: Any, kind: str) -> None:
-    """JSON where a call should be has a code of its own."""
-    with pytest.raises(Rejected, match=kind) as caught:
-        read_envelope(value)
-
-    assert "unrecognised_tool_call" == caught.value.code
-
-
 @together(
     ("text", "code"),
     [

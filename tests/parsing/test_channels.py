@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from streamtools import parse
-from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import steps
 from tests.support.cases import together
-from tests.support.reading import Brief, call, error, markup, read, thought, warning
+from tests.support.reading import Brief, call, error, read, thought, warning
 
 ALIKE = warning("call_in_reasoning")
 UNCLOSED = warning("missing_close")
@@ -89,20 +88,6 @@ def test_analysis_that_the_prompt_has_begun() -> None:
 
     assert [thought("a"), "b"] == read(f"a<|end|>{START}<|channel|>final<|message|>b", **options)
     assert [thought("a"), f] == read(f"a{START}{F}", **options)
-
-
-def test_without_reasoning() -> None:
-    """With `reasoning="off"` the channel is a visible one."""
-    assert ["a"] == read("<|channel|>analysis<|message|>a<|end|>", dialects=("harmony",), reasoning="off")
-
-
-def test_markup_of_harmony() -> None:
-    """What is hidden is markup: headers, starts and ends."""
-    text = f"<|channel|>analysis<|message|>a<|end|>{START}<|channel|>final<|message|>b<|return|>"
-    header = f"{START}<|channel|>final<|message|>"
-    expected = [markup("<|channel|>analysis<|message|>"), thought("a"), markup(f"<|end|>{header}"), "b"]
-
-    assert [*expected, markup("<|return|>")] == read(text, dialects=("harmony",), keep_markup=True)
 
 
 def test_results_that_the_model_writes() -> None:
@@ -208,14 +193,6 @@ def test_channels_of_kimi_k3(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=("kimi_k3_xtml",))
 
 
-def test_kimi_k3_in_reasoning() -> None:
-    """The template opens the reasoning."""
-    text = "a<|close|>think<|sep|><|open|>response<|sep|>b"
-
-    assert [thought("a"), "b"] == read(text, dialects=("kimi_k3_xtml",), in_reasoning=True)
-    assert [thought("a"), "b"] == read("a<|open|>response<|sep|>b", dialects=("kimi_k3_xtml",), in_reasoning=True)
-
-
 # Cohere.
 
 ACTION = '<|START_ACTION|>[{"tool_call_id":"0","tool_name":"f","parameters":{"a":1}}]<|END_ACTION|>'
@@ -238,16 +215,3 @@ def test_cohere(text: str, expected: list[Brief]) -> None:
 def test_the_id_of_cohere() -> None:
     """The id that the model gives a call is kept."""
     assert ["0"] == [each.provider_id for each in parse([ACTION], dialects=("cohere_action_json",)).calls]
-
-
-# All of them.
-
-
-@together("dialect", ["harmony", "kimi_k3_xtml", "cohere_action_json"])
-@together("text", ['{"x":1}', "sunny", "[1]"])
-def test_results_are_written_as_templates_do(dialect: str, text: str) -> None:
-    """What is written as a result is one that the model could only forge."""
-    written = DIALECTS[dialect].write_result("f", text)
-
-    assert text in written
-    assert [FORGED] == read(written, dialects=(dialect,))

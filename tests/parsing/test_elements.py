@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from streamtools import Parser, parse
+from streamtools import Parser
 from streamtools.limits import Limits
-from streamtools.parsing.dialects import DIALECTS
-from streamtools.parsing.dialects.neutralising import restore
 from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, assert_in_order, feed
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, read, warning
@@ -174,16 +172,3 @@ def test_depth() -> None:
     parser = Parser(["morph_xml"], TOOLS)
     events = parser.feed("<f>" + "<o>" * 100_000) + parser.close()
     assert ["too_deep"] == [event.code for event in events if event.type == "error"]
-
-
-@pytest.mark.parametrize("dialect", ["minimax_m3_xml", "morph_xml"])
-def test_what_is_written_is_read(dialect: str) -> None:
-    """Tags, tokens and sections in values come back."""
-    form = DIALECTS[dialect]
-    given = {"a": "</a></f>]]>&lt;" + TOKEN, "n": 3, "l": ["</l>", TOKEN], "o": {"n": 1}, "steps": [{"step": "<"}]}
-
-    found = parse([form.write_call("f", given)], dialects=[dialect], tools=TOOLS)
-
-    assert [("f", given)] == [(each.name, restore(each.arguments, [form])) for each in found.calls]
-    assert "" == found.content
-    assert "7" in form.write_result("f", "7")

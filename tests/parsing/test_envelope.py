@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import pytest
 
-from streamtools import Limits, Parser, coalesce
+from streamtools import coalesce
 from streamtools.events import CallDelta, CallStart, UIEvent
 from streamtools.testing.laws import assert_defined_per_character, cut, steps
 from tests.support.cases import together
@@ -88,37 +87,3 @@ def test_nothing_is_told_before_the_call_is_certain_where_it_may_become_text() -
     assert [[], [], ["-> f", '{"a":1}']] == [
         told(step.new) for step in steps(deltas, on_malformed="text", call_deltas=True)
     ]
-
-
-BEGINNINGS = [
-    pytest.param('{"name":"f","arguments":{"a":1}}', id="as a rule"),
-    pytest.param('{ "toolName" :\r\n"f" }', id="with white space"),
-    pytest.param('{name:"f"}', id="no quotes"),
-    pytest.param('[1,{"name":"f"}]', id="a number first"),
-    pytest.param('{}{"name":"f"}', id="nothing, and something behind it"),
-    pytest.param('{"name":"f\n~~~', id="a fence that closes inside the name"),
-]
-
-
-TIGHT = [
-    pytest.param(limits, marks=pytest.mark.deep)
-    for limits in (Limits(depth=1), Limits(depth=2), Limits(call=24), Limits(calls=1))
-]
-
-
-@together("text", BEGINNINGS)
-@pytest.mark.parametrize("limits", [Limits(), *TIGHT])
-@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.deep)])
-def test_how_calls_begin_is_read_the_same_wherever_it_is_cut(text: str, limits: Limits, stride: int) -> None:
-    """Whole or cut off; both the fence and the tag."""
-
-    def read(deltas: Sequence[str]) -> list[UIEvent]:
-        parser = Parser(["tilde_fence", "hermes_json"], call_deltas=True, limits=limits)
-        return coalesce([event for delta in deltas for event in parser.feed(delta)] + parser.close())
-
-    for whole in (f"~~~tool_call\n{text}\n~~~ on", f"<tool_call>{text}</tool_call> on"):
-        for end in range(len(whole), 11, -stride):
-            cut = whole[:end]
-            expected = read([cut])
-
-            assert [] == [way for way in (list(cut), *usual_ways(cut)) if read(way) != expected]

@@ -62,32 +62,6 @@ def test_text(text: str) -> None:
     assert [text] == read(text)
 
 
-@together(
-    ("text", "decides"),
-    [
-        ("### Title", " "),
-        ("## Title", " "),
-        ("#### Title", "#"),
-        ("###\n", "\n"),
-        ("###: note", "n"),
-        ("###:{x}", "x"),
-        ("###:{}", "}"),
-        ("###:" + " " * 33, " "),
-        ("###result: {", ":"),
-        ("###results", "s"),
-    ],
-)
-def test_text_is_released_at_the_character_that_decides(text: str, decides: str) -> None:
-    """Everything is buffered up to that character, and nothing from there on."""
-    states = [*steps(text, dialects="hash_marker")]
-    at = next(index for index, step in enumerate(states) if step.new)
-
-    assert decides == text[at]
-    for index, step in enumerate(states):
-        assert step.pending == (text[: index + 1] if index < at else step.pending)
-    assert [text[: at + 1]] == brief(states[at].new)
-
-
 def test_the_quotation_mark_commits() -> None:
     """Before it there is a candidate; from it on, the interface knows that a call is being written."""
     told = [(step.delta, [type(event).__name__ for event in step.new], step.pending) for step in steps('a ###: { "x')]

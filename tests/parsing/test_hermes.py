@@ -8,7 +8,7 @@ import pytest
 
 from streamtools import Limits, Parser
 from streamtools.parsing.dialects import DIALECTS
-from streamtools.testing.laws import assert_chunk_invariant, steps
+from streamtools.testing.laws import assert_chunk_invariant
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, markup, raws, thought, warning
 from tests.support.reading import read as read_with
@@ -73,30 +73,6 @@ def test_calls(text: str, expected: list[Brief]) -> None:
 def test_text(text: str) -> None:
     """What only looks like a call is text, to the letter."""
     assert [text] == [each for each in read(text) if isinstance(each, str)]
-
-
-def test_the_first_character_of_the_body_commits() -> None:
-    """Before it there is a candidate, and the line feed before the tag is part of it."""
-    told = [
-        (step.delta, [type(event).__name__ for event in step.new], step.pending)
-        for step in steps("a\n<tool_call>\n{", dialects=HERMES)
-    ]
-
-    assert ("\n", [], "\n<tool_call>\n") == told[-2]
-    assert ("{", ["Thinking"], "") == told[-1]
-
-
-@pytest.mark.parametrize(
-    ("text", "decides"),
-    [("<tool_b", "b"), ("\n<tool_call>x", "x"), ("<tool_call>\n\n.", "."), ("\n\t", "\t"), ("<tool_call> \nf", "f")],
-)
-def test_text_is_released_at_the_character_that_decides(text: str, decides: str) -> None:
-    """Everything is buffered up to that character, and nothing from there on."""
-    *before, last = steps(text, dialects=HERMES)
-
-    assert decides == last.delta
-    assert [] == [event for step in before for event in step.new]
-    assert ([text], "") == (brief(last.new), last.pending)
 
 
 @together(

@@ -137,32 +137,6 @@ def test_random_bytes_between_good_frames() -> None:
     assert Code.BAD_FRAME in told.codes
 
 
-def test_random_texts() -> None:
-    """Texts of nothing but pieces of markers and JSON end like any other, and hold what they hold."""
-    pieces = [
-        "###:",
-        "{",
-        '"',
-        "}",
-        '"name":',
-        '"add"',
-        "~~~tool_call",
-        "\n",
-        "~~~",
-        "[",
-        ",",
-        "<think>",
-        "`",
-        "\\",
-        " ",
-    ]
-    for seed in range(200):
-        generator = random.Random(seed)
-        words = [generator.choice(pieces) for _ in range(150)]
-        told, _ = run([*words], sources.text)
-        assert (told.done and told.done.reason) == "finished"
-
-
 def test_a_line_of_50_megabytes() -> None:
     """It is skipped, not stored: a bound on one frame bounds it, with the chunk that is at hand."""
 
@@ -179,21 +153,6 @@ def test_a_line_of_50_megabytes() -> None:
     held = peak(lambda: outcome.append(run(line())))
     ((told, result),) = outcome
     assert (result.text, told.codes) == ("before after", [Code.SKIPPED])
-    assert held < 3 * Limits().frame
-
-
-def test_a_line_of_50_megabytes_without_an_end() -> None:
-    """It never becomes an event, and never becomes more than the bound."""
-
-    def line() -> Iterator[bytes]:
-        yield b"data: "
-        for _ in range(800):
-            yield b"x" * (64 * KIB)
-
-    outcome: list[tuple[Told, TurnResult]] = []
-    held = peak(lambda: outcome.append(run(line())))
-    ((told, _),) = outcome
-    assert [Code.SKIPPED, Code.STREAM_INTERRUPTED] == told.codes
     assert held < 3 * Limits().frame
 
 
@@ -306,14 +265,6 @@ def test_odd_characters(character: str) -> None:
         assert told.done is not None
         assert len(told.calls) + len(result.errors) >= 2
         assert json.dumps(result.messages(), ensure_ascii=False).encode()
-
-
-def test_a_name_of_a_megabyte() -> None:
-    """It is a name like any other, and no tool has it; what goes back to the model and to the log is short."""
-    name = "x" * MIB
-    told, result = run(around([delta(f'###:{{"name":"{name}"}}')]))
-    assert [Code.UNKNOWN_TOOL] == told.codes
-    assert len(result.messages()[1]["content"]) < 1000
 
 
 def test_ten_thousand_calls() -> None:

@@ -35,46 +35,6 @@ def test_a_small_call_at_every_cut_there_is() -> None:
     assert [error("missing_tool_name"), "."] == brief(assert_chunk_invariant(text, every_way(text)))
 
 
-@pytest.mark.parametrize("digits", [1, 300])
-def test_numbers_are_read_to_the_last_digit(digits: int) -> None:
-    """However they are cut."""
-    number = "7" * digits
-
-    assert [call("f", a=int(number)), " on"] == read('###:{"name":"f","args":{"a":' + number + "}} on")
-
-
-@together(
-    ("value", "code"),
-    [
-        ("NaN", "not_a_number"),
-        ("Infinity", "not_a_number"),
-        ("[-Infinity]", "not_a_number"),
-        ("1e999", "not_a_number"),
-        ("1" * 301, "number_too_long"),
-        ('{"b":1,"b":2}', "duplicate_key"),
-        ('"\\ud83d"', "lone_surrogate"),
-        ('"\ud83d"', "lone_surrogate"),
-        ("nul", "invalid_json"),
-        ("True", "invalid_json"),
-        ("nullnull", "invalid_json"),
-        ("1x", "invalid_json"),
-        ("--1", "invalid_json"),
-        ("1 2", "invalid_json"),
-        ("'b'", "invalid_json"),
-        ('"\\x"', "invalid_json"),
-        ("{b:1}", "invalid_json"),
-        ("{1:1}", "invalid_json"),
-        ("[1,]", "invalid_json"),
-        ("", "invalid_json"),
-        ("\x00", "invalid_json"),
-        ("\u00a0 1", "invalid_json"),
-    ],
-)
-def test_what_is_refused_ends_where_it_balances(value: str, code: str) -> None:
-    """The code says what was wrong; what comes behind the closing brace is text again."""
-    assert [error(code), " on"] == read('###:{"name":"f","args":{"a":' + value + "}} on")
-
-
 def nested(levels: int) -> str:
     """A call of so many levels."""
     return '###:{"name":"f","args":{"a":' + "[" * (levels - 2) + "]" * (levels - 2) + "}}"

@@ -119,14 +119,6 @@ def test_a_new_turn_counts_anew() -> None:
         parser.reset()
 
 
-def test_thirty_two_calls_by_default() -> None:
-    """The thirty-third is one too many."""
-    result = parse(F * 34)
-
-    assert 32 == len(result.calls)
-    assert [Code.TOO_MANY_CALLS] * 2 == [each.code for each in result.errors]
-
-
 @pytest.mark.parametrize("on_malformed", ["error", "text"])
 def test_one_limit_is_enough(on_malformed: Literal["error", "text"]) -> None:
     """A call that is over several limits is reported for the first."""

@@ -61,7 +61,6 @@ def outcome(text: str, syntax: Syntax = PYTHON, *, ended: bool = False) -> Outco
 @together(
     ("text", "value"),
     {
-        "single quotes": ("'x'", "x"),
         "an empty string": ("''", ""),
         "escaped quotes of both kinds": (r"'say \"x\" \'y\''", "say \"x\" 'y'"),
         "a bare quote between escapes": ("'\\n\"\\n'", '\n"\n'),

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from streamtools import Dialect, Parser, parse
+from streamtools import Dialect, parse
 from streamtools.parsing.dialects import Opener
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.span import Span
@@ -37,17 +37,6 @@ def test_patterns(parts: tuple[Part, ...], text: str, ended: bool, expected: int
 
     assert expected == Pattern(*parts).match(text, 0, ended)
     assert shifted == Pattern(*parts).match("--" + text, 2, ended)
-
-
-def test_what_is_read_again_is_told_apart() -> None:
-    """The commit point may lie behind the place where the body begins."""
-    markers = Markers([(Marker(("###:", SPACES), ahead=("{", SPACES, '"')), "hash"), (Marker(("~~~",)), "tilde")])
-
-    assert ("hash", 5) == markers.at('###: { "x', 0, False)
-    assert markers.at("###: {", 0, False) is None
-    assert markers.at("###: {x", 0, False) is False
-    assert ("tilde", 4) == markers.at("-~~~", 1, False)
-    assert Markers[str]([]).at("~~~", 0, False) is False
 
 
 def test_every_text_of_a_few_characters_is_judged_as_the_slow_way_judges_it() -> None:
@@ -119,34 +108,6 @@ def test_a_group_ends_where_what_is_ahead_begins() -> None:
     assert ("[", 3) == markers.at("<a [", 0, False)
     assert markers.at("<a  ", 0, False) is None
     assert markers.at("<a  ", 0, True) is False
-
-
-@pytest.mark.parametrize("parts", [(), (BLANKS, "a"), ("",)])
-def test_a_marker_begins_with_a_character(parts: tuple[Part, ...]) -> None:
-    """Otherwise it could stand anywhere, and everything would be held back."""
-    with pytest.raises(ValueError, match="must begin with a literal"):
-        Opener(parts, body)
-
-
-def test_a_marker_ends_with_a_character_or_a_line() -> None:
-    """Otherwise it would not be known where it ends."""
-    with pytest.raises(ValueError, match="end with"):
-        Opener(("a", BLANKS), body)
-
-
-def test_a_dialect_of_ones_own() -> None:
-    """A marker and a grammar are all that it takes, and it goes with the others."""
-    own = Dialect(
-        id="own",
-        openers=(Opener(("CALL", Some(" ", 1, 4)), body, ahead=("{",)),),
-        write_call=lambda name, arguments: "",
-        write_result=lambda name, text: "",
-    )
-    parser = Parser(["hash_marker", own])
-    parser.feed('Say CALL {"name":"f"} or ###:{"name":"g"} or CALL me')
-    parser.close()
-
-    assert [("f", "own"), ("g", "hash_marker")] == [(call.name, call.dialect) for call in parser.calls]
 
 
 def test_of_several_markers_the_one_that_is_complete_first_counts() -> None:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import pytest
 
 from streamtools import parse
-from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import feed
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, markup, read, thought, warning
@@ -270,18 +269,3 @@ def test_sections_of_kimi() -> None:
 def test_gigachat(text: str, expected: list[Brief]) -> None:
     """JSON that names the tool stands after one of several marks."""
     assert expected == read(text, dialects=["gigachat3"])
-
-
-RESULTS = {
-    "mistral_list": '[TOOL_RESULTS] {"name":"f","content":"1"}[/TOOL_RESULTS]',
-    "mistral_args": "[TOOL_RESULTS]1[/TOOL_RESULTS]",
-    "deepseek_v3": "<｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>1<｜tool▁output▁end｜><｜tool▁outputs▁end｜>",
-    "deepseek_v31": "<｜tool▁output▁begin｜>1<｜tool▁output▁end｜>",
-    "kimi_k2": "## Return of functions.f:0\n1",
-}
-
-
-@pytest.mark.parametrize(("dialect", "expected"), RESULTS.items(), ids=RESULTS)
-def test_how_results_are_written(dialect: str, expected: str) -> None:
-    """As the templates of the models do it."""
-    assert expected == DIALECTS[dialect].write_result("f", "1")

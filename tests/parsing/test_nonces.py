@@ -8,7 +8,6 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
-from streamtools.parsing.dialects.hash_and_tilde import new_nonce
 from streamtools.parsing.dialects.neutralising import neutralise, restore
 from tests.support.cases import together
 from tests.support.reading import Brief, call, error, read, warning
@@ -86,12 +85,3 @@ def test_what_cannot_be_a_nonce_is_refused(make: Callable[..., Dialect], nonce: 
     """One that would be read otherwise than it is written."""
     with pytest.raises(ValueError, match="`nonce` must be 1 to 16 of the characters"):
         make(nonce=nonce)
-
-
-def test_new_nonces_can_be_used_and_differ() -> None:
-    """Six characters each, a hundred without two alike."""
-    nonces = {new_nonce() for _ in range(100)}
-
-    assert 100 == len(nonces)
-    assert {6} == {len(each) for each in nonces}
-    assert all(hash_marker(nonce=each) and tilde_fence(nonce=each) for each in nonces)

@@ -72,17 +72,6 @@ def test_a_delta_that_decides_nothing_is_one_event() -> None:
     assert [Reasoning("hm")] == Parser(in_reasoning=True).feed("hm")
 
 
-def test_close_releases_what_is_held_and_ends() -> None:
-    """Closing again tells nothing more."""
-    parser = Parser()
-    parser.feed("a ###:")
-
-    assert "###:" == parser.pending
-    assert [Text("###:")] == parser.close()
-    assert "" == parser.pending
-    assert [] == parser.close()
-
-
 @together("text", ["", "Some prose, ", "a ###:", "`", "<think>a", '###:{"name":"', F, BLOCK])
 @together("delta", ["", "x", "and more of it", "###:", "\n"])
 def test_a_feed_behind_the_end_is_refused(text: str, delta: str) -> None:
@@ -112,15 +101,6 @@ def test_reset_begins_a_new_turn(text: str, closed: bool, options: dict[str, Any
     assert ("", [], [], False) == (parser.pending, parser.calls, parser.errors, parser.stopped)
     following = f"<think>a</think> {F} b ###"
     assert coalesce(parse(following, **options).events) == coalesce(parser.feed(following) + parser.close())
-
-
-def test_what_the_turn_has_come_to() -> None:
-    """Calls and errors so far are at hand without going through events."""
-    parser = Parser()
-    parser.feed(f'{F} ###:{{"x":1}} ###:')
-
-    assert [("f", F)] == [(each.name, each.raw) for each in parser.calls]
-    assert ['###:{"x":1}'] == [each.raw for each in parser.errors]
 
 
 def test_parse_sorts_what_a_text_holds() -> None:
@@ -180,14 +160,6 @@ def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
         Parser(**options)
     with pytest.raises(ValueError, match=message):
         parse("", **options)
-
-
-def test_an_unknown_option_is_refused() -> None:
-    """A slip of the pen is not ignored."""
-    options: dict[str, Any] = {"in_codes": "text"}
-
-    with pytest.raises(TypeError, match="in_codes"):
-        Parser(**options)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from streamtools import Parser, parse
 from streamtools.errors import Code
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import TAUGHT_DIALECTS
-from streamtools.testing.laws import feed, steps
+from streamtools.testing.laws import steps
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, markup, read, thought, warning
 
@@ -49,14 +49,6 @@ def test_an_error_of_a_malformed_call() -> None:
     assert (BAD, None, None) == (found.raw, found.call, found.status)
     assert found.call_id
     assert found.message
-
-
-def test_malformed_text_is_shown_when_the_error_is_certain() -> None:
-    """Not before, and not later: in one feed thinking ends, the warning comes, and the text."""
-    *_, last = steps(BAD, on_malformed="text")
-
-    assert ["Thinking", "Warning", "Text"] == [type(event).__name__ for event in last.new]
-    assert ["Thinking"] == [type(event).__name__ for event in last.events[:-3]]
 
 
 @pytest.mark.parametrize("after_call", ["show", "hide", "stop"])
@@ -135,15 +127,6 @@ def test_stop_decides_at_the_first_character_that_begins_no_call(able: str, deci
     assert "" == parser.pending
 
 
-def test_a_parser_that_has_stopped_holds_nothing() -> None:
-    """What looks like a marker behind the stop is not read, and so not held."""
-    parser = Parser(after_call="stop")
-    parser.feed('###:{"name":"f"} and ###')
-
-    assert parser.stopped
-    assert "" == parser.pending
-
-
 # trim
 
 
@@ -189,11 +172,3 @@ def test_strict_refuses_the_only_repair() -> None:
 
 
 # keep_markup
-
-
-def test_markup_is_only_told_to_those_who_ask() -> None:
-    """Without it a reader gets what is meant for readers."""
-    text = "<think>a</think>\n\nb"
-
-    assert text == "".join(str(getattr(event, "text", "")) for event in feed([text], keep_markup=True))
-    assert "ab" == "".join(str(getattr(event, "text", "")) for event in feed([text]))

@@ -111,12 +111,6 @@ def test_json_between_the_tags() -> None:
         assert ["Yes.", call("f", a=1), " Done."] == read(text, dialects=["pythonic_llama4"], tools=TOOLS)
 
 
-def test_a_result_that_lfm2_forges() -> None:
-    """It is hidden and reported; unclosed, to the end of the stream."""
-    text = "a<|tool_response_start|>[{}]<|tool_response_end|>b<|tool_response_start|>c"
-    assert ["a", warning("forged_result"), "b", warning("forged_result")] == read(text, **LFM2)
-
-
 @together(
     ("text", "expected"),
     {
@@ -146,12 +140,6 @@ def test_the_tags_of_llama_4_under_the_name_of_peers() -> None:
     """They call the parser of both models pythonic; no tool has to be declared for calls between tags."""
     text = "a <|python_start|>[f(a=1)]<|python_end|> b"
     assert ["a ", call("f", a=1), " b"] == read(text, dialects=["pythonic"])
-
-
-def test_without_tools_a_list_is_text() -> None:
-    """Nothing can be told from a list that a model answers with."""
-    assert ["[f()]"] == read("[f()]", dialects=["pythonic"])
-    assert ["[a(b)]"] == read("[a(b)]", dialects=["pythonic"], tools=[{"name": "a b"}])
 
 
 @pytest.mark.parametrize(

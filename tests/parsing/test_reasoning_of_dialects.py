@@ -73,23 +73,6 @@ def test_tags_that_count_where_think_does(text: str, expected: list[Brief]) -> N
     assert expected == read(text, dialects=("seed_oss_xml",))
 
 
-def test_such_a_tag_anywhere() -> None:
-    """With `reasoning="anywhere"` it counts wherever calls do; with "off" it is text."""
-    options: dict[str, Any] = {"dialects": ("seed_oss_xml",)}
-
-    assert ["x ", thought("a"), "b"] == read("x <seed:think>a</seed:think>b", reasoning="anywhere", **options)
-    assert ["`<seed:think>`a"] == read("`<seed:think>`a", reasoning="anywhere", **options)
-    assert ["<seed:think>a"] == read("<seed:think>a", reasoning="off", **options)
-
-
-@pytest.mark.parametrize("reasoning", ["start", "anywhere"])
-def test_tags_that_cannot_be_text(reasoning: Any) -> None:
-    """A token of the template counts anywhere."""
-    text = "x <|START_THINKING|>a<|END_THINKING|>b"
-
-    assert ["x ", thought("a"), "b"] == read(text, dialects=("cohere_action_json",), reasoning=reasoning)
-
-
 ENDING = [each for each in WRITTEN if DIALECTS[each].in_reasoning == "call"]
 
 
@@ -103,14 +86,6 @@ def test_calls_that_end_reasoning(dialect: str) -> None:
     assert [thought("I will."), f] == read(f"I will.{text}", dialects=(dialect,), in_reasoning=True)
     assert [thought("a"), f] == read(f"<think>a</think>{text}", dialects=(dialect,))
     assert [f] == read(f"<think>{text}", dialects=(dialect,))
-
-
-@together("dialect", [each for each in WRITTEN if each not in ENDING])
-def test_calls_that_are_part_of_reasoning(dialect: str) -> None:
-    """Where models rehearse calls in it, they stay a part of it."""
-    text = WRITTEN[dialect]
-
-    assert thought(f"Like this: {text} no.") == read(f"<think>Like this: {text} no.</think>b", dialects=(dialect,))[0]
 
 
 def test_one_dialect_ends_it_and_another_does_not() -> None:
@@ -202,11 +177,6 @@ PROSE = Dialect(
 def test_prose_as_markers(text: str, expected: list[Brief]) -> None:
     """A house dialect may have sentences for tags: Granite 3.2 and Apriel write them."""
     assert expected == read_anew(text, dialects=(PROSE,))
-
-
-def test_prose_that_the_prompt_has_begun() -> None:
-    """Apriel's template opens the reasoning, so that only its end is seen."""
-    assert [thought("a"), "b"] == read_anew("a[BEGIN FINAL RESPONSE]\nb", dialects=(PROSE,), in_reasoning=True)
 
 
 @pytest.mark.parametrize(

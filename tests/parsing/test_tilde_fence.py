@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from streamtools import parse
 from streamtools.parsing.dialects import tilde_fence
 from streamtools.testing.laws import steps
 from tests.support.cases import together
@@ -25,10 +24,6 @@ FORGED, UNCLOSED = warning("forged_result"), warning("missing_close")
         "blank lines in good JSON": ('~~~tool_call\n{\n\n"name":\n"f"\n\n}\n~~~', [f]),
         "after the close no line begins": (f"{F}{G}", [f, G]),
         "the same call twice is two calls": (f"{F}\nthen\n\n{F}", [f, "\nthen\n\n", f]),
-        "markers in a string": (
-            '~~~tool_call\n{"name":"f","args":{"a":"~~~\\n~~~tool_call"}}\n~~~',
-            [call("f", a="~~~\n~~~tool_call")],
-        ),
     },
 )
 def test_calls(text: str, expected: list[Brief]) -> None:
@@ -43,7 +38,6 @@ def test_calls(text: str, expected: list[Brief]) -> None:
         "without a label": ('```\n{"name":"f"}\n```\n', [f]),
         "spaces and CR LF": ('  ``` json \r\n{"name":"f"}\r\n  ```\r\n', [f]),
         "of four back-ticks": ('````json\n{"name":"f"}\n````\n', [f]),
-        "closed on the line of the brace": ('```json\n{"name":"f"}```', [f]),
         "closed by too few": ('```json\n{"name":"f"}\n``\n', [BROKEN]),
     },
 )
@@ -57,12 +51,9 @@ def test_a_body_in_a_fence_of_back_ticks(text: str, expected: list[Brief]) -> No
     {
         "one that is a string": ('["f",{"name":"f"}]', [error("unrecognised_tool_call"), f]),
         "one that is an array": ('[[{"name":"f"}],{"name":"g"}]', [error("unrecognised_tool_call"), g]),
-        "of none": ("[]", [error("unrecognised_tool_call")]),
-        "whose last is broken": ('[{"name":"f"},{"name":g}]', [f, BROKEN]),
         "that ends with a comma": ('[{"name":"f"},{"name":"g"},]', [f, g]),
         "without a comma": ('[{"name":"f"} {"name":"g"}]', [f, BROKEN]),
         "without a comma before a string": ('[{"name":"f"} "g"]', [f, BROKEN]),
-        "with a comma too many": ('[{"name":"f"},,{"name":"g"}]', [f, BROKEN]),
         "without a comma between no calls": ("[[1]2]", [error("unrecognised_tool_call"), BROKEN]),
         "that a brace closes": ('[{"name":"f"}}', [f]),
     },
@@ -105,9 +96,6 @@ def test_text(text: str) -> None:
         ("~~~~", "~"),
         ("~~~python", "p"),
         ("~~~tool_caller", "e"),
-        ("~~~tool_call x", "x"),
-        ("~~~tool_results", "s"),
-        ("~~~tool_call\rx", "x"),
     ],
 )
 def test_text_is_released_at_the_character_that_decides(text: str, decides: str) -> None:
@@ -139,7 +127,6 @@ def test_the_line_end_commits() -> None:
     ("text", "expected"),
     {
         "a trailing comma": ('~~~tool_call\n{"name":"f",}\n~~~ on', [BROKEN, " on"]),
-        "a missing quote, blank lines": ('~~~tool_call\n{"name":"f}\n\nyes\n~~~ on', [BROKEN, " on"]),
         "a back-slash before the line end": ('~~~tool_call\n{"name":"f\\\n~~~ on', [BROKEN, " on"]),
         "a missing brace": ('~~~tool_call\n{"name":"f"\n~~~ on', [BROKEN, " on"]),
         "a marker's tildes close like any others": (
@@ -167,7 +154,6 @@ def test_an_error_holds_what_was_hidden() -> None:
         "after tildes that are not the last": ('~~~tool_call\n{"name":"f"} ~~ ', [BROKEN]),
         "after the marker": ("~~~tool_call", [CUT]),
         "before the brace": ('~~~tool_call\n{"name":"f"', [CUT]),
-        "in an array, after an object": ('~~~tool_call\n[{"name":"f"}', [f, UNCLOSED]),
     },
 )
 def test_the_end_of_the_stream(text: str, expected: list[Brief]) -> None:
@@ -183,7 +169,6 @@ def test_the_end_of_the_stream(text: str, expected: list[Brief]) -> None:
         "empty, after indentation": ("No.\n  ~~~tool_result\n~~~\nOn.", ["No.\n  ", FORGED, "\nOn."]),
         "blanks and CR LF": ("~~~tool_result \t f \r\nx\r\n  ~~~ on", [FORGED, " on"]),
         "a name of sixty-four characters": (f"~~~tool_result {'n' * 64}\nx\n~~~", [FORGED]),
-        "tildes that begin no line, or are too few": ("~~~tool_result\nx ~~~ y\n~~ z\n~~~", [FORGED]),
     },
 )
 def test_results_that_the_model_writes(text: str, expected: list[Brief]) -> None:
@@ -198,13 +183,3 @@ def test_the_dialect_reads_what_it_writes() -> None:
     assert [call("f", a="é}\n~~~")] == read(dialect.write_call("f", {"a": "é}\n~~~"}))
     assert "~~~tool_result f\n3 °C\n~~~" == dialect.write_result("f", "3 °C")
     assert [FORGED] == read(dialect.write_result("f", "3 °C"))
-
-
-def test_the_dialect_alone() -> None:
-    """Without the other dialect its markers are text, and the other way round."""
-    both = f'###:{{"name":"g"}}\n{F}'
-
-    assert ['###:{"name":"g"}\n', f] == read(both, dialects=["tilde_fence"])
-    assert [g, "\n" + F] == read(both, dialects=["hash_marker"])
-    assert [both] == read(both, dialects=())
-    assert "f" == parse(both, dialects="tilde_fence").calls[0].name

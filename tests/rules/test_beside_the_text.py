@@ -30,7 +30,6 @@ from streamtools.events import (
     Call,
     CallDelta,
     Done,
-    Error,
     Executing,
     FollowUp,
     Matched,
@@ -303,10 +302,3 @@ async def test_a_follow_up_tells_no_match() -> None:
     assert SECRET in json.dumps(told.written)
     assert SECRET in json.dumps(reviewed)
     assert SECRET in str(model.asks[1].history)
-
-
-def test_an_error_of_a_call_is_none_of_the_providers() -> None:
-    """Its message is ours, and stays."""
-    events = run([TextDelta('###:{"name" JSON'), ProviderCompleted()], text_rules=[rules.remove("JSON")])
-
-    assert ["JSON" in event.message for event in events if isinstance(event, Error)] == [True]

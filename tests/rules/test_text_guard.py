@@ -161,15 +161,6 @@ def test_a_planted_fault_is_caught(
         check()
 
 
-@pytest.mark.parametrize("text", ["a `b secret c` d", "```\nb secret c\n```\n", "> b secret c\n"])
-def test_the_first_code_that_tools_are_answered_with(text: str) -> None:
-    """What searches code is made when the first comes, which rules read, too."""
-    name = f"first_{len(text)}"  # what is searched is made anew for other tools
-    events = feed(Parser(tools=[{"name": name, "parameters": {}}], text_rules=[rules.remove("secret")]), list(text))
-
-    assert text.replace("secret", "") == "".join(each.text for each in events if isinstance(each, Text))
-
-
 def test_a_call_and_reasoning_end_a_match() -> None:
     """What was held leaves before them."""
     parser = Parser(text_rules=[rules.remove("top secret")], reasoning="anywhere")
@@ -217,13 +208,6 @@ def test_no_event_holds_a_match() -> None:
     assert [{"item": ["a …", 1]}] == [event.data for event in events if isinstance(event, Raw)]
     near = parse("###: {secret", text_rules=[rules.replace("secret", "…")]).warnings
     assert all(each.raw is None for each in near)
-
-
-def test_what_only_marks_cleans_nothing() -> None:
-    """A citation is no secret."""
-    found = parse('###:{"name" [1]}', text_rules=[rules.citations()])
-
-    assert '###:{"name" [1]}' == found.errors[0].raw
 
 
 def test_a_call_that_is_too_long_is_cleaned_at_its_cut() -> None:
