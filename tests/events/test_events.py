@@ -59,8 +59,6 @@ from streamtools.events import (
     read_source_event,
     read_ui_event,
 )
-from streamtools.events.event import LARGE
-from streamtools.events.ui_events import small_text_of
 from tests.support.cases import together
 
 MADE = ToolCall(
@@ -216,17 +214,6 @@ def test_pydantic_reads_validates_and_writes(event: Event) -> None:
     assert adapter.json_schema() == model.model_json_schema()["properties"]["event"]
 
 
-@pytest.mark.parametrize(("union", "samples"), [(UIEvent, UI), (SourceEvent, SOURCE)], ids=["ui", "source"])
-def test_pydantic_tells_the_types_of_a_union_apart(union: Any, samples: list[Event]) -> None:
-    """One adapter reads a stream of events and refuses a wrong type."""
-    adapter: TypeAdapter[Any] = TypeAdapter(list[union])
-    lines = "[" + ",".join(event.to_json() for event in samples) + "]"
-
-    assert samples == adapter.validate_json(lines)
-    with pytest.raises(ValidationError):
-        adapter.validate_python([{"type": "nothing"}])
-
-
 @pytest.mark.parametrize("union", [UIEvent, SourceEvent], ids=["ui", "source"])
 def test_the_schema_of_a_union_is_published(union: Any) -> None:
     """One self-contained schema, with one alternative for each type."""
@@ -331,11 +318,3 @@ def test_coalescing_again_changes_nothing(events: list[UIEvent]) -> None:
 
 
 # seq
-
-
-def test_a_row_of_small_texts_is_one_text() -> None:
-    """Not if one is large or something else is among them."""
-    texts = [Text("ab", seq=1), Text("c", seq=2)]
-    assert small_text_of(texts) == "abc"
-    assert small_text_of([*texts, Reasoning("a", seq=3)]) == ""
-    assert small_text_of([*texts, Text("a" * (LARGE - 2), seq=3)]) == ""

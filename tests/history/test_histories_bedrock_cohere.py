@@ -48,22 +48,15 @@ def test_results_that_converse_holds_as_json() -> None:
 
 
 FUNCTION = {"id": "f_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
-COHERE: dict[str, list[dict[str, Any]]] = {
-    "a plan, a call and its result": [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "tool_plan": "I look.", "tool_calls": [FUNCTION]},
-        {"role": "tool", "tool_call_id": "f_1", "content": "x"},
-    ],
-    "thinking": [
-        {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Yes"}]}
-    ],
-}
+PLAN: list[dict[str, Any]] = [
+    {"role": "assistant", "tool_plan": "I look.", "tool_calls": [FUNCTION]},
+    {"role": "tool", "tool_call_id": "f_1", "content": "x"},
+]
 
 
 def test_reasoning_of_cohere_stays_with_cohere() -> None:
     """Others do not get its plan, and it does not get their reasoning."""
-    read = read_messages(COHERE["a plan, a call and its result"])
+    read = read_messages(PLAN)
     assert "I look." not in str(write_messages(read, "openai"))
-    theirs = [Assistant("a", thoughts=read[2].thoughts, origin=Origin("anthropic"))]  # type: ignore[union-attr]
+    theirs = [Assistant("a", thoughts=read[0].thoughts, origin=Origin("anthropic"))]  # type: ignore[union-attr]
     assert [{"role": "assistant", "content": [{"type": "text", "text": "a"}]}] == write_messages(theirs, "cohere")

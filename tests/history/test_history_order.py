@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,11 +18,8 @@ from streamtools.history import (
     Assistant,
     CallResult,
     Message,
-    Origin,
-    ProviderItem,
     Results,
     System,
-    TextPart,
     Thought,
     User,
     calls_as_text,
@@ -268,67 +264,3 @@ def test_written_messages_can_be_read(history: list[Message], format: str) -> No
     assert again == write_messages(read_messages(again), format, dialects=DIALECTS)
     if format not in ("anthropic", "gemini"):
         assert written == again
-
-
-OWN: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {  # items, and what stands beside a text
-    "openai": ([{"audio": {"id": "a"}}], {}),
-    "responses": (
-        [
-            {"type": "web_search_call", "id": "ws", "action": {"query": None}},
-            {"type": "compaction", "id": "c", "encrypted_content": "e"},
-            {"type": "mcp_call", "id": "m", "arguments": "{", "output": None},
-        ],
-        {"phase": "commentary", "type": "message", "id": "msg"},
-    ),
-    "anthropic": (
-        [
-            {"type": "mcp_tool_result", "tool_use_id": "m", "content": [{"type": "text", "text": ""}]},
-            {"type": "container_upload", "file_id": "f"},
-            {"type": "compaction", "content": None},
-        ],
-        {"citations": [{"cited_text": "x"}]},
-    ),
-    "gemini": (
-        [{"codeExecutionResult": {"output": "1"}}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}],
-        {"thoughtSignature": "s"},
-    ),
-}
-
-
-@st.composite
-def turns_with_items(draw: st.DrawFn) -> tuple[str, list[Message]]:
-    """A format, and a history of turns that hold what only its provider understands, anywhere."""
-    format = draw(st.sampled_from([*OWN]))
-    items, beside = OWN[format]
-    own = ProviderItem(format, beside) if beside else None
-    history: list[Message] = []
-    for number in range(draw(st.integers(1, 3))):
-        parts: Any = st.lists(
-            st.sampled_from(
-                [
-                    *(ProviderItem(format, item) for item in items),
-                    TextPart("Said. ", own),
-                    TextPart("More. "),
-                    *([Thought("Hm", "s")] if format == "anthropic" else []),
-                ]
-            ),
-            max_size=5,
-        )
-        call = ToolCall(id=f"c{number}", name="f", arguments={}, dialect=NATIVE, provider_id=f"c{number}")
-        said = [*draw(parts), *draw(st.sampled_from([[], [call]])), *draw(parts), TextPart("So.")]
-        history += [User("?"), Assistant(parts=said, origin=Origin(format))]
-    return format, history
-
-
-@given(turns_with_items())
-@examples(2)
-def test_provider_data_survives(given: tuple[str, list[Message]]) -> None:
-    """Written, read and written again it is the same JSON, with every item in its place."""
-    format, history = given
-    written = write_messages([*history, User("!")], format)
-
-    assert written == write_messages(read_messages(json.loads(json.dumps(written))), format)
-    for message in history:
-        if isinstance(message, Assistant):
-            for item in message.items:
-                assert json.dumps(item.data)[1:-1] in json.dumps(written)

@@ -80,14 +80,6 @@ def test_a_message_without_reasoning_gets_an_empty_field(field: str) -> None:
     assert [None, None] == reasoning([user(), said(calls=True), RESULT, said("a")], field)
 
 
-def test_details_are_never_empty() -> None:
-    """Only text fields can be empty."""
-    details = [{"type": "reasoning.encrypted", "data": "d", "index": 0}]
-    messages = [user(), said(calls=True, reasoning_details=details), RESULT, said("a")]
-    assert [details, None] == reasoning(messages, "reasoning_details")
-    assert [None, None] == reasoning(messages)
-
-
 def test_another_host_gets_none() -> None:
     """It could refuse the field or take it for its own."""
     history: list[Message] = read_messages(THREE_TURNS)

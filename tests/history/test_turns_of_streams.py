@@ -126,23 +126,6 @@ STREAMS: dict[str, tuple[str, Values, Any]] = {
             {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}, "caller": CALLER},
         ],
     ),
-    "MCP, compaction and a fallback": (
-        "anthropic",
-        anthropic(
-            block(0, "compaction", {"type": "compaction_delta", "content": "all of it"}, content=None),
-            block(1, "mcp_tool_use", id="m", name="e", server_name="s", input={"a": 1}),
-            block(2, "mcp_tool_result", tool_use_id="m", is_error=False, content=[]),
-            block(3, "fallback", **{"from": {"model": "a"}, "to": {"model": "b"}}),
-            block(4, "text", text("Done."), text=""),
-        ),
-        [
-            {"type": "compaction", "content": "all of it"},
-            {"type": "mcp_tool_use", "id": "m", "name": "e", "server_name": "s", "input": {"a": 1}},
-            {"type": "mcp_tool_result", "tool_use_id": "m", "is_error": False, "content": []},
-            {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}},
-            {"type": "text", "text": "Done."},
-        ],
-    ),
     "reasoning, what it led to, and messages with their phase": (
         "responses",
         responses(
@@ -189,11 +172,6 @@ STREAMS: dict[str, tuple[str, Values, Any]] = {
             {"text": "Bye."},
             {"text": "", "thoughtSignature": "s4"},
         ],
-    ),
-    "reasoning_content": (
-        "openai",
-        chat({"reasoning_content": "Hm"}, {"reasoning_content": "!"}, {"content": "I look."}, {"tool_calls": [CALL]}),
-        {"content": "I look.", "tool_calls": [SAID], "reasoning_content": "Hm!"},
     ),
     "reasoning, and its details piece by piece": (
         "openai",

@@ -15,7 +15,6 @@ from streamtools.conversation import Chat
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import ApprovalRequested, UIEvent
 from streamtools.tools import MemoryLedger, Tool
-from streamtools.tools.approvals import Answer, Approve
 from tests.support.approvals import ANN, Bank, Held, block, calls, hold
 from tests.support.cases import together
 from tests.support.options import grouped
@@ -93,35 +92,6 @@ async def test_arguments_changed_after_the_approval(digest: str | None) -> None:
     held = await hold(calls(("pay", ANN)), "Pity.", tools=bank.tools, ask="now", then=change)
     assert [] == bank.paid
     assert "error n0 tool_denied" in held.shown
-
-
-async def test_arguments_changed_before_the_approval() -> None:
-    """The approval is refused, and the call can still be denied."""
-    bank = Bank()
-
-    def change(event: UIEvent, events: Chat) -> None:
-        if isinstance(event, ApprovalRequested):
-            event.call.arguments["amount"] = 5000
-            with pytest.raises(DecisionRefused, match="its arguments differ"):
-                events.approve(event.call.id)
-            events.deny(event.call.id)
-
-    held = await hold(calls(("pay", ANN)), "Pity.", tools=bank.tools, ask="now", then=change)
-    assert [] == bank.paid
-    assert DENIED in json.dumps(held.chat.messages())
-
-
-async def test_a_run_cancelled_while_it_waits() -> None:
-    """The call is cancelled, and no tool runs."""
-    bank = Bank()
-
-    async def leave(event: UIEvent, events: Chat) -> None:
-        if isinstance(event, ApprovalRequested):
-            await events.aclose()
-
-    held = await hold(calls(("pay", ANN)), tools=bank.tools, ask="now", then=leave)
-    assert ["call n0", "may n0 run?", "error n0 tool_cancelled", "done cancelled: tool_calls (None)"] == held.shown
-    assert [] == bank.paid
 
 
 async def test_a_tool_ends_the_run_while_another_waits() -> None:
@@ -205,24 +175,6 @@ async def test_a_changed_call_is_refused() -> None:
     on = await resumed(held, bank, {"n0": False}, resume=json.dumps(forged))
     assert ["call n0", "error n0 tool_denied"] == on.shown[:2]
     assert [] == bank.paid
-
-
-@pytest.mark.parametrize(
-    ("decisions", "message"),
-    [
-        pytest.param({"n0": Approve("0" * 64)}, "its arguments differ", id="another call was shown"),
-        pytest.param({"n0": Answer("paid")}, "waits for Approve or Deny, got Answer", id="a result"),
-        pytest.param({"n9": True}, "call 'n9' waits for no decision", id="nobody asked"),
-    ],
-)
-async def test_a_decision_that_does_not_match(decisions: Any, message: str) -> None:
-    """It is refused before anything runs, and the call still waits."""
-    bank = Bank()
-    held = await suspended(bank)
-    with pytest.raises(DecisionRefused, match=message):
-        await resumed(held, bank, decisions)
-    await resumed(held, bank, {"n0": True})
-    assert [("Ann", 5)] == bank.paid
 
 
 @pytest.mark.parametrize(

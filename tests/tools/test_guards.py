@@ -132,20 +132,6 @@ async def test_too_much_time() -> None:
     assert [Code.TOOL_CANCELLED] == [outcome.error for outcome in stream.result.outcomes]
 
 
-async def test_too_much_time_in_the_middle_of_a_turn() -> None:
-    """Complete calls are pending, and the incomplete one is truncated."""
-    source = Script(texts(SAME + "\n", SAME[:8]), hold=True)
-    async with ToolStream(source, tools=[look], guards=Guards(seconds=0.1)) as stream:
-        told = story([event async for event in stream])
-    assert [line.split()[0] for line in told[-3:]] == ["not", "step", "done"]
-    assert [Code.TRUNCATED] == [error.code for error in stream.result.errors]
-    assert ("stopped", "time_limit", 1) == (
-        stream.result.reason,
-        stream.result.finish_reason,
-        len(stream.result.pending),
-    )
-
-
 async def test_a_tool_that_ends_the_run() -> None:
     """Running siblings finish, calls that have not started are pending, and no further turn is read."""
     done, begun = anyio.Event(), anyio.Event()
@@ -238,19 +224,3 @@ def test_a_machine_can_be_stopped_at_any_time() -> None:
         assert ["done"] == [event.type for event in events if event.type == "done"]
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         assert [] == machine.stop("late") + machine.close()
-
-
-def test_a_machine_whose_run_is_ended_reads_nothing_more() -> None:
-    """The caller takes the ended step, finds a limit reached, and ends the run."""
-    machine = StreamMachine(tools=[], execute="never")
-    events = [each for event in [*texts(SAME), TURN] for each in machine.feed(event)]
-    ended = machine.take_ended_step()
-    assert ended is not None
-    assert (0, True) == ended
-    assert machine.take_ended_step() is None
-    machine.end_run("call_limit")
-    events += [each for event in [*texts("b"), STOP] for each in machine.feed(event)]
-    assert "text 'b'" not in story(events)
-    done = (events + machine.close())[-1]
-    assert isinstance(done, Done)
-    assert ("stopped", "call_limit", 1) == (done.reason, done.finish_reason, len(done.pending))

@@ -124,14 +124,6 @@ async def test_ids_are_unique() -> None:
     assert ids == [each["tool_call_id"] for each in results] == ["call_0", "x", "x_2"]
 
 
-async def test_a_generated_id_is_unique() -> None:
-    """A provider may number its calls in the same way."""
-    response = chat(chat_call("weather", BERN, "call_1"), chat_call("weather", BERN))
-    outcomes = await REGISTRY.process_tool_calls(response)
-    assert ["call_1", "call_1_"] == [outcome.call.id for outcome in outcomes]
-    assert extend_messages([], response, outcomes)
-
-
 def anthropic(*blocks: Any, stop: str = "tool_use") -> dict[str, Any]:
     return {"type": "message", "role": "assistant", "content": list(blocks), "stop_reason": stop, "model": "m"}
 
@@ -336,39 +328,3 @@ async def test_a_thousand_calls_do_not_all_run() -> None:
     """Only as many as a turn may have. Each of the others has an outcome."""
     outcomes = await REGISTRY.process_tool_calls(chat(*[chat_call("weather", BERN)] * 1000))
     assert [None] * 32 + [Code.TOO_MANY_CALLS] * 968 == [outcome.error for outcome in outcomes]
-
-
-MALFORMED: list[tuple[Any, list[Code]]] = [
-    ({"choices": ["x"]}, []),
-    ({"choices": [{"message": "x"}]}, []),
-    ({"message": {"tool_calls": {"a": {}}}}, [Code.MISSING_TOOL_NAME]),
-    ({"message": {"tool_calls": 30}}, [Code.UNRECOGNISED_TOOL_CALL]),
-    (chat({"function": "x"}), [Code.UNKNOWN_TOOL]),
-    (chat({"function": 3}), [Code.MISSING_TOOL_NAME]),
-    (chat({"function": {"name": ["x"], "arguments": 3}, "id": {}}), [Code.MISSING_TOOL_NAME]),
-    (chat(chat_call("weather", 3)), [Code.INVALID_ARGUMENTS]),
-    (chat(chat_call("\ud800", BERN, "\ud800")), [Code.UNKNOWN_TOOL]),
-    ({"output": [[]]}, []),
-    ({"output": [{"type": []}, {**ITEM, "status": []}]}, [Code.TRUNCATED]),
-    ({"content": ["x"]}, [Code.UNRECOGNISED_TOOL_CALL]),
-    ({"content": [{"type": []}]}, []),
-    (
-        {"choices": [{"finish_reason": ["stop"], "message": {"tool_calls": [chat_call("weather", BERN)]}}]},
-        [Code.TRUNCATED],
-    ),
-    ({"output": [ITEM], "status": {}}, [Code.TRUNCATED]),
-]
-
-
-@together(("response", "expected"), MALFORMED)
-async def test_malformed_responses_do_not_raise(response: Any, expected: list[Code]) -> None:
-    """A value of the wrong type is a call that does not run, or is ignored."""
-    outcomes = await REGISTRY.process_tool_calls(response)
-    assert expected == [outcome.error for outcome in outcomes]
-    json.dumps(extend_messages([], response, outcomes), ensure_ascii=False)
-
-
-async def test_an_object_with_other_keys_is_refused() -> None:
-    """The error can be written although the keys are no strings."""
-    with pytest.raises(UnreadableSource, match="an object with 1"):
-        await REGISTRY.process_tool_calls({1: 2})

@@ -9,7 +9,7 @@ import inspect
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, assert_type
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -289,31 +289,6 @@ def test_an_invalid_timeout_is_refused(timeout: float) -> None:
     """A timeout is a positive number of seconds."""
     with pytest.raises(ValueError, match="tool 'plain': timeout must be a positive number of seconds"):
         Tool(plain, timeout=timeout)
-
-
-def test_the_decorator_keeps_the_function_callable() -> None:
-    """`@tool` keeps the function's type, call and documentation."""
-
-    @tool
-    def add(a: int, b: int = 1) -> int:
-        """Add two
-        numbers.
-
-        Also negative ones.
-
-        Returns:
-            Nothing of this is for the model.
-        """
-        return a + b
-
-    assert_type(add(1), int)
-    assert add(2, b=3) == 5
-    assert (add.name, add.description) == ("add", "Add two numbers.\n\nAlso negative ones.")
-    assert "Add two\n" in (add.__doc__ or "")
-    assert str(inspect.signature(add)) == "(a: 'int', b: 'int' = 1) -> 'int'"
-    assert repr(add) == "<Tool add(a: 'int', b: 'int' = 1) -> 'int'>"
-    assert int is add.output_type
-    assert (add.is_async, add.yields, add.timeout) == (False, False, None)
 
 
 class Greeter:

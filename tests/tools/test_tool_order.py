@@ -62,17 +62,6 @@ async def test_a_sequential_tool_is_a_barrier() -> None:
     assert interface.story.index(("executing", "e")) > interface.story.index(("executed", "d"))
 
 
-async def test_a_barrier_holds_for_all_runs_of_a_stream() -> None:
-    """It also waits for calls of other runs of the same runner."""
-    diary, interface = Diary(), Interface()
-    shared = runner(interface, *diary.tools)
-    async with anyio.create_task_group() as tasks:
-        for name, tool_name in (("a", "work"), ("b", "alone"), ("c", "work")):
-            tasks.start_soon(shared.run, [call(tool_name, name, name=name)], interface.send)
-    assert set() == diary.seen["b"]
-    assert "b" not in diary.seen["a"] | diary.seen["c"]
-
-
 @pytest.mark.parametrize("name", ["a", "b"])
 async def test_a_barrier_can_be_cancelled(name: str) -> None:
     """While it waits or works. The next run is not blocked."""

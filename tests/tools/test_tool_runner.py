@@ -465,32 +465,6 @@ async def test_closing_calls_again_changes_nothing() -> None:
     assert outcomes[0] is first[1]
 
 
-def test_a_cancellation_by_asyncio_propagates() -> None:
-    """`task.cancel()` stops the tools, and is no failure."""
-
-    async def program() -> list[Code | None]:
-        begun, stopped = asyncio.Event(), asyncio.Event()
-
-        async def hang() -> None:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped.set()
-
-        interface = Interface()
-        work = runner(interface, hang)
-        task = asyncio.create_task(work.run([call("hang")], interface.send))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert stopped.is_set()
-        return [outcome.error for outcome in work.close_calls([call("hang")])[0]]
-
-    assert asyncio.run(program()) == [Code.TOOL_CANCELLED]
-
-
 def test_execute_propagates_a_cancellation_by_asyncio() -> None:
     """It is not confused with a cancellation inside the tool."""
 
