@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -90,8 +89,7 @@ class NativeCalls:
         """Begin a call, or add its id or name."""
         if event.key in self.ended:
             return [self._pass(event)]
-        events: list[UIEvent] = []
-        self._call_events.events = events
+        events = self._begin_events()
         call = self.open.get(event.key) or self._begin(event.key, event.id)
         if event.id:
             call.provider_id = call.provider_id or event.id
@@ -112,8 +110,7 @@ class NativeCalls:
         """Add a piece of a call's arguments."""
         if event.key in self.ended:
             return [self._pass(event)]
-        events: list[UIEvent] = []
-        self._call_events.events = events
+        events = self._begin_events()
         self._add(self.open.get(event.key) or self._begin(event.key, None), event.text)
         return events
 
@@ -130,8 +127,7 @@ class NativeCalls:
         """End a call that its provider has completed."""
         if event.key in self.ended or (event.provider_executed and event.key not in self.open):
             return [self._pass(event)]
-        events: list[UIEvent] = []
-        self._call_events.events = events
+        events = self._begin_events()
         call = self.open.get(event.key) or self._begin(event.key, event.id)
         call.provider_id = event.id or call.provider_id
         if event.name:
@@ -154,10 +150,10 @@ class NativeCalls:
         calls are new.
         """
         events: list[UIEvent] = []
-        unmatched = [(call, _CanonicalArguments(call.arguments)) for call in self.calls]
+        unmatched = [(call, _canonical(call.arguments)) for call in self.calls]
         opened = {call.provider_id: key for key, call in self.open.items() if call.provider_id}
         for number, event in enumerate(completed):
-            arguments = _CanonicalArguments(event.arguments)
+            arguments = _canonical(event.arguments)
             seen = next((known for known in unmatched if _is_same(*known, event, arguments)), None)
             if seen is not None:
                 unmatched.remove(seen)
@@ -181,8 +177,7 @@ class NativeCalls:
 
     def supersede(self, why: str) -> list[UIEvent]:
         """End the open calls as superseded."""
-        events: list[UIEvent] = []
-        self._call_events.events = events
+        events = self._begin_events()
         for key, call in list(self.open.items()):
             call.fault = Rejected(Code.SUPERSEDED, why)
             self._end(key, "", None)
@@ -204,14 +199,18 @@ class NativeCalls:
 
     def close(self) -> list[UIEvent]:
         """End the calls that are still open at the end of the turn."""
-        events: list[UIEvent] = []
-        self._call_events.events = events
+        events = self._begin_events()
         for key, call in list(self.open.items()):
             text = "".join(call.pieces)
             if not text.strip() or is_cut(text):
                 call.fault = call.fault or Rejected(Code.TRUNCATED, "the call was cut off")
             self._end(key, text, None)
         return events
+
+    def _begin_events(self) -> list[UIEvent]:
+        """Return the list to which the events of one method are added."""
+        self._call_events.events = []
+        return self._call_events.events
 
     # One call.
 
@@ -271,9 +270,9 @@ class NativeCalls:
         if given is None or given == "" or call.dropped is not None:
             return streamed
         try:
-            text = given if isinstance(given, str) else _write(given)
-        except Rejected as fault:
-            call.fault = call.fault or fault
+            text = given if isinstance(given, str) else compact(given)
+        except RecursionError:
+            call.fault = call.fault or Rejected(Code.TOO_DEEP, "the arguments nest too deep")
             return streamed
         if not streamed:
             self._add(call, text)
@@ -341,21 +340,10 @@ def is_cut(text: str) -> bool:
     return rest.count("{") + rest.count("[") > rest.count("}") + rest.count("]")
 
 
-class _CanonicalArguments:
-    """Arguments of a call, as `_canonical` spells them. The text is computed when it is needed."""
-
-    def __init__(self, arguments: Any) -> None:
-        self._arguments = arguments
-
-    @cached_property
-    def text(self) -> str:
-        return _canonical(self._arguments)
-
-
-def _is_same(call: ToolCall, streamed: _CanonicalArguments, event: NativeToolCall, given: _CanonicalArguments) -> bool:
+def _is_same(call: ToolCall, streamed: str, event: NativeToolCall, given: str) -> bool:
     if call.provider_id and event.id:
         return call.provider_id == event.id
-    return call.name == event.name and streamed.text == given.text
+    return call.name == event.name and streamed == given
 
 
 def _canonical(arguments: Any) -> str:
@@ -364,11 +352,3 @@ def _canonical(arguments: Any) -> str:
         return json.dumps(read_arguments(arguments).value, sort_keys=True)
     except (Rejected, RecursionError):
         return str(arguments) if isinstance(arguments, str) else ""
-
-
-def _write(value: Any) -> str:
-    """Return `value` as JSON text. Raises `Rejected` if it nests too deep."""
-    try:
-        return compact(value)
-    except RecursionError:
-        raise Rejected(Code.TOO_DEEP, "the arguments nest too deep") from None

@@ -18,7 +18,7 @@ from typing import Any, Literal, Unpack
 from msgspec.structs import force_setattr
 
 from streamtools.calls import ToolCall, ToolChoice
-from streamtools.errors import ClosedError, Code, UnreadableSource
+from streamtools.errors import ClosedError, Code, UnreadableSource, check_word
 from streamtools.events import (
     SOURCE_EVENTS,
     Call,
@@ -91,8 +91,7 @@ class StreamMachine:
         output: OutputType | None = None,
         **options: Unpack[ParserKeywords],
     ) -> None:
-        if execute not in ("completed", "eager", "never"):
-            raise ValueError(f"execute is 'completed', 'eager' or 'never', not {execute!r}")
+        check_word("execute", execute, ("completed", "eager", "never"))
         if native_tool_calls not in (True, False, None):
             raise ValueError(f"native_tool_calls is True, False or None, not {native_tool_calls!r}")
         self.number = itertools.count(1).__next__

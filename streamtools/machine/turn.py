@@ -25,7 +25,7 @@ from streamtools.typed import OutputType
 STOPPED_AFTER_CALL = "stopped_after_call"
 """The finish reason of a turn that we end because of `after_call="stop"`."""
 
-_BLOCK_SIZE = 64 * 1024  # characters that are kept as deltas; joined to one text, they take a fraction of the memory
+_MAX_DELTAS = 4096  # that are kept before they are joined
 
 _OF_AGENT = "the agent runs its tools itself"
 _BY_TEXT = "the turn holds calls in its text, and those count"
@@ -87,8 +87,7 @@ class Turn:
         self._completed: Parser | None = None  # has read the completed text, if only that holds calls
         self._deltas: list[str] = []
         self._blocks: list[str] = []  # the earlier deltas, joined
-        self._room = min(_BLOCK_SIZE, self._limit)  # characters that fit into the block; negative over the limit
-        self._spare = self._limit - self._room  # characters that are left for later blocks
+        self._room = self._limit  # characters that are left; negative over the limit
 
     def resume(self, calls: Sequence[ToolCall]) -> None:
         """Register calls of an earlier run that this run continues."""
@@ -99,8 +98,9 @@ class Turn:
     def feed_text(self, text: str) -> list[UIEvent]:
         """Read a delta of text."""
         self._room = room = self._room - len(text)
-        if room >= 0 or self._begin_block():
-            self._deltas.append(text)
+        (deltas := self._deltas).append(text)
+        if room < 0 or len(deltas) > _MAX_DELTAS:
+            self._pack()
         parse = self._parse  # as a local variable: a method call looks the attribute up in the class first
         return parse(text)
 
@@ -154,7 +154,7 @@ class Turn:
         written = self._replay(written, kept)
         self._completed = None
         self._deltas, self._blocks = [written], []
-        self._room, self._spare = min(_BLOCK_SIZE, self._limit - len(written)), 0
+        self._room = self._limit - len(written)
         return events, written
 
     def find_calls(self, generation: str) -> list[UIEvent]:
@@ -232,16 +232,12 @@ class Turn:
             self._dialects = auto_as_near_misses(tags=True)
             self._set_parser(Parser(self._dialects, self._tools, **self._options))
 
-    def _begin_block(self) -> bool:
-        """Begin a block of deltas. Returns False, and forgets the text of the turn, if that exceeds the limit."""
-        granted = min(max(_BLOCK_SIZE, -self._room), self._spare)
-        self._spare -= granted
-        self._room += granted
+    def _pack(self) -> None:
+        """Join the deltas, which takes a fraction of their memory. A text over the limit is forgotten."""
         self._blocks.append("".join(self._deltas))
         self._deltas.clear()
         if self._room < 0:
             self._blocks.clear()
-        return self._room >= 0
 
     def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:
         return self._output.add_to(events) if self._output is not None else events

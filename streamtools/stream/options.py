@@ -55,9 +55,6 @@ class RunnerOptions:
             raise ValueError(f"result_limit must be None or an integer of at least 1, got {self.result_limit!r}")
         if not (isinstance(self.timeout, int | float) and self.timeout > 0):
             raise ValueError(f"timeout must be a positive number of seconds, got {self.timeout!r}")
-        for name in ("on_result", "on_error"):
-            if not ((function := getattr(self, name)) is None or callable(function)):
-                raise ValueError(f"{name} must be a function, got {function!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -196,17 +196,15 @@ class Gate:
 
     def _cut(self, event: Any) -> None:
         """Add text to the open piece, and end pieces at sentence ends."""
-        text, begin, size = event.text, 0, len(event.text)
-        while (end := self._find_end(text, begin)) is not None:
-            whole = end == size
-            self._add(
-                (event if not begin else _with_text(event, text[begin:])) if whole else type(event)(text[begin:end])
-            )
+        text, begin = event.text, 0
+        end = self._find_end(text, begin)
+        while end is not None and end < len(text):
+            self._add(type(event)(text[begin:end]))
             self.end_piece()
-            begin = end
-            if whole:
-                return
-        self._add(event if not begin else _with_text(event, text[begin:]))
+            begin, end = end, self._find_end(text, end)
+        self._add(_with_text(event, text[begin:]) if begin else event)
+        if end is not None:
+            self.end_piece()
 
     def _add(self, event: Any) -> None:
         if self.open is None:
@@ -338,13 +336,13 @@ async def decide(judge: TextJudge, piece: Piece, run_id: str | None = None) -> b
     """Return whether a piece may be shown: the answer of the judge, or `unanswered` without one."""
     with anyio.move_on_after(judge.timeout):
         try:
-            said = judge.ask(piece.text, piece.before)
-            return _verdict(judge, await said if isawaitable(said) else said, run_id)
+            answer = judge.ask(piece.text, piece.before)
+            return _verdict(judge, await answer if isawaitable(answer) else answer, run_id)
         except BaseException as error:
             if not is_failure(error):
                 raise
-            return _without_answer(judge, error, run_id)
-    return _without_answer(judge, "it takes too long", run_id)
+            return _verdict(judge, error, run_id)
+    return _verdict(judge, TimeoutError("it takes too long"), run_id)
 
 
 def decide_now(judge: TextJudge, piece: Piece) -> bool:
@@ -353,21 +351,18 @@ def decide_now(judge: TextJudge, piece: Piece) -> bool:
         answer = judge.ask(piece.text, piece.before)
         if iscoroutine(answer):
             answer.close()
-        return _verdict(judge, answer, None)
     except Exception as error:
-        return _without_answer(judge, error, None)
+        return _verdict(judge, error, None)
+    return _verdict(judge, answer, None)
 
 
 def _verdict(judge: TextJudge, answer: object, run_id: str | None) -> bool:
+    """Return the answer of the judge. If it is an error or no bool, log it and return what `unanswered` says."""
     if isinstance(answer, bool):
         return answer
-    return _without_answer(judge, f"it returned {type(answer).__qualname__}, and neither True nor False", run_id)
-
-
-def _without_answer(judge: TextJudge, why: str | BaseException, run_id: str | None) -> bool:
-    """Return the decision without an answer of the judge, and log why there is none."""
-    if isinstance(why, str):
-        log.warning("text_judge_failed", run_id=run_id, error=why)
+    if isinstance(answer, BaseException) and not isinstance(answer, TimeoutError):
+        log.error("text_judge_failed", answer, run_id=run_id)
     else:
-        log.error("text_judge_failed", why, run_id=run_id)
+        why = answer if isinstance(answer, TimeoutError) else f"it returned {type(answer).__qualname__}, and no bool"
+        log.warning("text_judge_failed", run_id=run_id, error=str(why))
     return judge.unanswered == "open"

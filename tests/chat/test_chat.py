@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import anyio
 import pytest
 from structlog.testing import capture_logs
 
-import streamtools
-from streamtools import Guards, RunnerOptions, ToolError, ToolOutcome, ToolRegistry, chat, conversation
+from streamtools import Guards, ToolError, ToolOutcome, ToolRegistry, chat
 from streamtools.calls import ToolCall
 from streamtools.conversation import (
-    Ask,
     Assistant,
     Chat,
-    Example,
     RequestOptions,
-    Results,
     ScriptedModel,
     System,
     User,
-    write_messages,
 )
 from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import (
-    ChainCompleted,
     Done,
     FollowUp,
     NativeToolCall,
@@ -40,12 +33,10 @@ from streamtools.events import (
     UIEvent,
     Usage,
 )
-from streamtools.history import CallResult
-from streamtools.tools.guards import GuardTracker
 from tests.support.cases import together
 from tests.support.options import grouped
 from tests.support.order_rules import check_openai
-from tests.support.stories import Script, story
+from tests.support.stories import story
 
 pytestmark = pytest.mark.anyio
 
@@ -150,33 +141,6 @@ async def test_a_call_in_the_text() -> None:
     ] == sent(model)
 
 
-async def test_an_answer_without_calls_is_the_last() -> None:
-    """One request, and no follow-up."""
-    told, model, _ = await hold([ANSWER])
-
-    assert 1 == len(model.asks)
-    assert "done finished: stop (None)" == story(told)[-1]
-
-
-async def test_an_answer_of_several_turns() -> None:
-    """All of its turns go back, and not only the last."""
-    turns = [*calls(("weather", PARIS)), *calls(("weather", {"city": "Rome"}), ids="m")]  # type: ignore[misc]  # a list
-    turns[1] = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
-    _, model, events = await hold([turns, ANSWER])
-
-    roles = ["user", "assistant", "tool", "assistant", "tool"]
-    assert roles == [message["role"] for message in sent(model)[1]]
-    assert [*roles, "assistant"] == [message["role"] for message in events.messages()]
-
-
-@pytest.mark.parametrize("answers", [[ChainCompleted("c-1")], [PARIS_CALL, ChainCompleted("c-1")]])
-async def test_an_answer_without_a_turn(answers: list[ScriptedReply]) -> None:
-    """It says nothing, and the results of the step before it are not sent again."""
-    told, model, _ = await hold(answers)
-
-    assert ("finished", len(answers)) == (end(told).reason, len(model.asks))
-
-
 async def test_malformed_calls_are_answered_and_may_be_written_again() -> None:
     """The model is told what was wrong, natively and in text."""
     script = [calls(("weather", "{")), '###:{"name":"weather",}', PARIS_CALL, ANSWER]
@@ -187,30 +151,6 @@ async def test_malformed_calls_are_answered_and_may_be_written_again() -> None:
     assert second[-1]["content"].endswith("; send the call again")
     assert "; send the call again" in third[-1]["content"]
     assert "user" == third[-1]["role"]
-
-
-async def test_failures_are_told_to_the_model() -> None:
-    """A tool that failed, and one that does not exist, are results like others."""
-    _, model, events = await hold([calls(("fail", {}), ("nope", {})), "I am sorry."])
-
-    failed, unknown = sent(model)[1][-2:]
-    assert ("n0", "n1") == (failed["tool_call_id"], unknown["tool_call_id"])
-    assert "not on Sundays" in failed["content"]
-    assert "weather" in unknown["content"]
-    assert "finished" == events.result.reason
-
-
-async def test_two_conversations_in_a_row() -> None:
-    """The second begins with the history of the first."""
-    _, _, first = await hold([PARIS_CALL, ANSWER])
-    model = ScriptedModel(["You are welcome."])
-    async with chat(model, [*first.history, {"role": "user", "content": "Thanks!"}], tools=TOOLS) as second:
-        [event async for event in second]
-
-    answered = [QUESTION, *CALLED, {"role": "assistant", "content": ANSWER}, {"role": "user", "content": "Thanks!"}]
-    assert [answered] == sent(model)
-    assert [*answered, {"role": "assistant", "content": "You are welcome."}] == second.messages()
-    assert ["user", "assistant", "user", "assistant"] == [each["role"] for each in second.messages("anthropic")][:4]
 
 
 async def test_the_callers_values_are_not_changed() -> None:
@@ -227,15 +167,6 @@ async def test_the_callers_values_are_not_changed() -> None:
 
     assert [["a"], ["a"]] == [model.body(ask)["stop"] for ask in model.asks]
     assert [3, 5] == [len(each) for each in sent(model)]
-
-
-async def test_calls_that_the_caller_left_unanswered() -> None:
-    """A provider would refuse the history, so they are answered: they were not run."""
-    model = ScriptedModel([ANSWER])
-    async with chat(model, [QUESTION, CALLED[0]], tools=TOOLS) as events:
-        [event async for event in events]
-
-    assert [CALLED[1] | {"content": "this call was not run"}] == sent(model)[0][2:]
 
 
 # Where no request follows.
@@ -272,13 +203,6 @@ async def test_nobody_has_run_the_calls(options: dict[str, Any], pending: list[s
     assert 1 == len(model.asks)
 
 
-async def test_malformed_calls_of_a_chat_without_tools() -> None:
-    """Who runs nothing does not ask again either."""
-    told, model, _ = await hold(['###:{"name":"weather",}'], tools=None)
-
-    assert ("finished", 1) == (end(told).reason, len(model.asks))
-
-
 async def test_pending_calls_end_the_loop() -> None:
     """A call that the provider takes no result for waits for the caller, whatever else was run."""
     answer = [*calls(("weather", PARIS)), ProviderCompleted()]  # type: ignore[misc]  # a list
@@ -287,22 +211,6 @@ async def test_pending_calls_end_the_loop() -> None:
 
     assert ("finished", ["n1"], 1) == (end(told).reason, [call.id for call in end(told).pending], len(model.asks))
     assert ["n0"] == [outcome.call.id for outcome in events.result.outcomes]
-
-
-@pytest.mark.parametrize("finish", ["length", "content_filter"])
-async def test_a_turn_that_was_cut_is_the_last(finish: Any) -> None:
-    """What was cut would be cut again."""
-    told, model, _ = await hold([["###:", '{"name":"weather"', ProviderCompleted(finish_reason=finish)]])
-
-    assert ("truncated", 1) == (end(told).reason, len(model.asks))
-    assert "error" in [event.type for event in told]
-
-
-async def test_a_turn_that_we_end_ourselves() -> None:
-    """`after_call="stop"` closes the response behind a call; the loop goes on."""
-    told, model, _ = await hold([[IN_TEXT, "~~~tool_result weather\n20\n~~~"], ANSWER], after_call="stop")
-
-    assert ("finished", 2) == (end(told).reason, len(model.asks))
 
 
 # Choices.
@@ -314,40 +222,6 @@ async def test_a_forced_call_is_forced_once() -> None:
 
     assert ["tool", "auto"] == [ask.tool_choice.mode for ask in model.asks]
     assert "finished" == end(told).reason
-
-
-async def test_a_forced_call_that_does_not_come() -> None:
-    """The run fails, and nothing follows."""
-    told, model, _ = await hold([ANSWER], tool_choice="required")
-
-    assert ("failed", 1) == (end(told).reason, len(model.asks))
-
-
-async def test_eager_calls() -> None:
-    """They run while the answer goes on, and the loop is the same."""
-    begun = anyio.Event()
-
-    async def begin() -> str:
-        begun.set()
-        return "begun"
-
-    class Waiting(ScriptedModel):
-        """Ends its first answer when the tool has been called."""
-
-        @asynccontextmanager
-        async def stream(self, ask: Ask) -> AsyncIterator[Any]:
-            if self.asks:
-                async with super().stream(ask) as source:
-                    yield source
-            else:
-                self.asks.append(ask)
-                yield Script([NativeToolCall("0", "begin", id="n0")], begun, [ProviderCompleted()])
-
-    model = Waiting(["never said", ANSWER])
-    async with chat(model, [QUESTION], tools=[begin], runner=RunnerOptions(execute="eager")) as events:
-        told = [event async for event in events]
-
-    assert ("finished", 2, ANSWER) == (end(told).reason, len(model.asks), events.result.text)
 
 
 # The review.
@@ -373,13 +247,6 @@ async def test_a_review_that_changes_the_follow_up() -> None:
         assert [changed] == [event.messages for event in told if isinstance(event, FollowUp)]
         assert [QUESTION, *changed, {"role": "assistant", "content": ANSWER}] == events.messages()
     assert [CALLED, CALLED] == seen
-
-
-async def test_a_review_that_agrees() -> None:
-    """The messages may be returned as they are."""
-    _, model, _ = await hold([PARIS_CALL, ANSWER], review=lambda messages: messages)
-
-    assert [QUESTION, *CALLED] == sent(model)[1]
 
 
 async def test_a_review_that_stops_the_run() -> None:
@@ -431,13 +298,6 @@ async def test_a_review_that_is_at_fault(review: Any) -> None:
     assert [QUESTION, *CALLED] == events.messages()
 
 
-async def test_a_result_that_the_review_left_out() -> None:
-    """The request says that the call was not run, because a provider wants an answer."""
-    _, model, _ = await hold([PARIS_CALL, ANSWER], review=lambda messages: messages[:1])
-
-    assert [QUESTION, CALLED[0], CALLED[1] | {"content": "this call was not run"}] == sent(model)[1]
-
-
 WRITTEN: list[dict[str, Any]] = [
     {"role": "assistant", "content": IN_TEXT},
     {"role": "user", "content": '~~~tool_result weather\n{"celsius":21}\n~~~'},
@@ -461,14 +321,6 @@ async def test_a_review_of_calls_in_text(review: Any) -> None:
 
     assert [QUESTION, *review(WRITTEN)] == sent(model)[1]
     assert [QUESTION, *review(WRITTEN), {"role": "assistant", "content": ANSWER}] == events.messages()
-
-
-async def test_a_result_in_text_that_the_review_left_out() -> None:
-    """With nothing in its place the model is told that the call was not run."""
-    _, model, _ = await hold([IN_TEXT, ANSWER], native=False, teach="never", review=lambda messages: messages[:1])
-
-    not_run = {"role": "user", "content": "~~~tool_result weather\nthis call was not run\n~~~"}
-    assert [QUESTION, WRITTEN[0], not_run] == sent(model)[1]
 
 
 @pytest.mark.parametrize(
@@ -542,20 +394,6 @@ async def test_the_last_step_runs_no_calls() -> None:
     assert 2 == len(model.asks)
 
 
-async def test_an_answer_in_the_last_step() -> None:
-    """A run that needs all its steps has not been stopped."""
-    told, _, _ = await hold([PARIS_CALL, ANSWER], max_steps=2)
-
-    assert "finished" == end(told).reason
-
-
-async def test_a_malformed_call_in_the_last_step() -> None:
-    """Nobody can tell the model, so the run was stopped, too."""
-    told, model, _ = await hold(['###:{"name":"weather",}'], max_steps=1)
-
-    assert ("stopped", "max_steps", 1) == (end(told).reason, end(told).finish_reason, len(model.asks))
-
-
 def paid(total: int, *wanted: tuple[str, Any]) -> ScriptedReply:
     return calls(*wanted, usage=Usage(total=total))
 
@@ -578,27 +416,6 @@ async def test_guards_watch_all_steps(guards: Guards, answers: list[ScriptedRepl
     check_openai(events.messages())
 
 
-async def test_several_chats_under_one_watch() -> None:
-    """They are one run to it."""
-    watch = GuardTracker(Guards(calls=1))
-    one, _, _ = await hold([PARIS_CALL, ANSWER], guards=watch)
-    other, _, _ = await hold([calls(("fail", {}))], guards=watch)
-
-    assert ("finished", "call_limit") == (end(one).reason, end(other).finish_reason)
-
-
-async def test_each_step_has_its_cost() -> None:
-    """And the run the sum."""
-    answers: list[ScriptedReply] = [
-        calls(("weather", PARIS), usage=Usage(input=10, output=1)),
-        [TextDelta(ANSWER), ProviderCompleted(usage=Usage(input=20, output=2))],
-    ]
-    told, _, events = await hold(answers)
-
-    assert ["usage 10", "usage 20"] == [line for line in story(told) if line.startswith("usage")]
-    assert Usage(input=30, output=3) == events.result.usage
-
-
 # What goes wrong.
 
 
@@ -616,12 +433,6 @@ async def test_the_second_request_fails(second: ScriptedReply, code: Code) -> No
 
     assert ("failed", [code]) == (end(told).reason, [error.code for error in events.result.errors])
     assert [QUESTION, *CALLED] == events.messages()[:3]
-
-
-async def test_a_model_that_raises() -> None:
-    """What is no fault of a provider is raised to the caller."""
-    with pytest.raises(LookupError, match="the script has 1 answers"):
-        await hold([PARIS_CALL])
 
 
 @together(
@@ -651,16 +462,6 @@ def test_parameters_that_there_are_not() -> None:
     wrong: dict[str, Any] = {"temperature": 0}
     with pytest.raises(TypeError, match=r"chat\(\) has no parameter 'temperature'.* request=\{'temperature': \.\.\.\}"):
         chat(ScriptedModel([]), [QUESTION], **grouped(**wrong))
-
-
-@pytest.mark.parametrize("emulation", ["off", "fallback"])
-async def test_a_chat_that_is_closed_before_it_begins(emulation: Any) -> None:
-    """Nothing is sent."""
-    model = ScriptedModel([ANSWER])
-    events = chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation=emulation))
-    await events.aclose()
-
-    assert [] == model.asks
 
 
 # Teaching.
@@ -745,16 +546,6 @@ async def test_examples_for_base_models() -> None:
     assert 2 == len(events.history)
 
 
-async def test_examples_of_the_callers() -> None:
-    """They stand there in place of those that would be made."""
-    example = Example("And in Rome?", "weather", {"city": "Rome"}, {"celsius": 30}, "It is 30 °C.")
-    _, model, _ = await hold([ANSWER], native=False, few_shot=[example])
-
-    _, question, called, _, answered, last = sent(model)[0]
-    assert ("And in Rome?", "It is 30 °C.", QUESTION) == (question["content"], answered["content"], last)
-    assert IN_TEXT.strip().replace("Paris", "Rome") == called["content"].strip()
-
-
 async def test_native_calls_of_a_model_that_is_taught() -> None:
     """What another model called natively is shown as this one would write it."""
     model = ScriptedModel([ANSWER], native_tool_calls=False)
@@ -767,31 +558,4 @@ async def test_native_calls_of_a_model_that_is_taught() -> None:
     assert QUESTION == events.messages()[0]
 
 
-async def test_histories_of_messages_and_dicts() -> None:
-    """Both may be mixed."""
-    native = ToolCall(id="n0", name="weather", arguments=PARIS, dialect="native")
-    history = [
-        QUESTION,
-        Assistant("", (native,)),
-        Results((CallResult("native", "weather", "21", "n0"),)),
-        User("And?"),
-    ]
-    model = ScriptedModel([ANSWER])
-    async with chat(model, history, tools=TOOLS) as events:  # type: ignore[arg-type]  # a list of either
-        [event async for event in events]
-
-    assert write_messages(events.history, "openai") == events.messages()
-    assert ["user", "assistant", "tool", "user"] == [each["role"] for each in sent(model)[0]]
-
-
 # Names.
-
-
-def test_public_names() -> None:
-    """All that is promised is there, and what is not says so."""
-    assert all(getattr(conversation, name) is not None for name in conversation.__all__)
-    assert streamtools.chat is conversation.chat
-    with pytest.raises(AttributeError, match="no attribute 'nope'"):
-        conversation.nope  # type: ignore[attr-defined]  # noqa: B018  # the mistake
-    with pytest.raises(AttributeError, match="no attribute 'nope'"):
-        streamtools.nope  # type: ignore[attr-defined]  # noqa: B018  # the mistake

@@ -101,35 +101,6 @@ async def test_leaving_at_every_event(how: str) -> None:
             break
 
 
-async def test_leaving_tells_the_model_what_was_cancelled() -> None:
-    """A call that was at work, and the one beside it that had ended, are both answered."""
-    started = anyio.Event()
-
-    async def never() -> None:
-        started.set()
-        await anyio.sleep_forever()
-
-    async def quick() -> str:
-        return "quick"
-
-    answer: ScriptedReply = [
-        NativeToolCall("0", "never", {}, "n0"),
-        NativeToolCall("1", "quick", {}, "n1"),
-        ProviderCompleted(),
-    ]
-    async with chat(ScriptedModel([answer]), [QUESTION], tools=[never, quick]) as events:
-        async for event in events:
-            if event.type == "executed":
-                break
-        await started.wait()
-
-    _, called, one, other = events.messages()
-    assert ("n0", "n1") == (one["tool_call_id"], other["tool_call_id"])
-    assert "cancelled" in one["content"]
-    assert "quick" == other["content"]
-    assert ["n0", "n1"] == [each["id"] for each in called["tool_calls"]]
-
-
 async def test_cancelling_while_a_request_is_on_its_way() -> None:
     """A provider that does not answer the follow-up is left, too."""
     silent = Loopback([], hold=True)

@@ -19,12 +19,6 @@ from tests.support.history_rules import RULES, breaches
 
 TOOLS = ToolRegistry(succeed, fail, hang)
 Turn: TypeAlias = tuple[str, str, list[tuple[str, str]]]
-DECISIONS = [
-    '{"tools":[{"tool":"succeed","arguments":{"text":"a"}},{"tool":"fail"}]}',
-    '{"tools":[{"tool":"succeed","arguments":[1]}]}',
-    '{"tools":[]}',
-    "Hm.",
-]
 
 
 def check(model: ScriptedModel, events: Chat) -> None:
@@ -70,31 +64,5 @@ def test_each_request_and_the_history_are_accepted(
 
     async def held() -> Chat:
         return await hold(model, left_at, "off", choice)
-
-    check(model, anyio.run(held, backend=backend))
-
-
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@examples(0.4)
-@given(
-    st.lists(st.tuples(turns, st.sampled_from(DECISIONS)), max_size=3),
-    st.none() | st.integers(0, 60),
-    st.sampled_from(["fallback", "force"]),
-    st.booleans(),
-)
-def test_emulated_calls_too(
-    backend: str,
-    said: list[tuple[Turn, str]],
-    left_at: int | None,
-    mode: str,
-    reuse: bool,
-) -> None:
-    """The same where decisions come in between, in whatever order."""
-    answers: list[ScriptedReply] = [each for turn, decision in said for each in (source_of(turn, True), decision)]
-    model = ScriptedModel([*answers, *['{"tools":[]}'] * 20])
-    emulation = Emulation(mode=mode, reuse_upstream_answer=reuse, now=itertools.count(1).__next__)  # type: ignore[arg-type]
-
-    async def held() -> Chat:
-        return await hold(model, left_at, emulation, "auto")
 
     check(model, anyio.run(held, backend=backend))

@@ -7,7 +7,7 @@ is what its user sees.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import httpx
@@ -162,46 +162,3 @@ async def test_the_call_may_come_in_any_pieces() -> None:
                 async with chat(agent, [QUESTION], tools=registry(called)) as events:
                     await forward(events, websocket)
             assert [ANSWER, ["San Francisco"], 3] == [websocket.message, called, len(websocket.beside)], deltas
-
-
-@pytest.mark.parametrize(
-    ("review", "requests", "shown"),
-    [
-        (lambda messages: messages, 2, ANSWER),
-        (lambda messages: [*messages, {"role": "user", "content": "In one sentence."}], 2, ANSWER),
-        (lambda messages: None, 1, ""),
-    ],
-    ids=["confirmed", "changed", "refused"],
-)
-async def test_the_user_reviews_what_is_sent(review: Callable[[Any], Any], requests: int, shown: str) -> None:
-    """The second of the three ways to go on."""
-    websocket = Websocket()
-    async with Provider(says(CALL), says(ANSWER)) as server:
-        agent = Agent("briefPlanner", base_url=server.url, api_key="")
-        async with chat(agent, [QUESTION], tools=registry([]), follow_up=review) as events:
-            await forward(events, websocket)
-        assert requests == len(server.requests)
-
-    assert ("finished", shown) == (events.result.reason, websocket.message)
-
-
-async def test_the_caller_sends_the_next_request() -> None:
-    """The third: the callback keeps the result, and the next action of the user's takes it along."""
-    kept: list[Any] = []
-    websocket = Websocket()
-    async with Provider(says(CALL), says(ANSWER)) as server:
-        agent = Agent("briefPlanner", base_url=server.url, api_key="")
-        async with chat(
-            agent,
-            [QUESTION],
-            tools=registry([]),
-            follow_up="never",
-            runner=RunnerOptions(on_result=lambda call, outcome: kept.append(outcome.result)),
-        ) as events:
-            await forward(events, websocket)
-        assert ([WEATHER], 1, "") == (kept, len(server.requests), websocket.message)
-        async with chat(agent, events.history, tools=registry([])) as events:
-            await forward(events, websocket)
-        assert [QUESTION, {"role": "assistant", "content": CALL}, RESULT] == server.bodies[1]["messages"]
-
-    assert ANSWER == websocket.message

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from streamtools import Parser, ParserOptions, StreamMachine, ToolStream, parse, sources
+from streamtools import Parser, ParserOptions, ToolStream, sources
 from streamtools.errors import Code
-from streamtools.events import Done, Error, Executed, ProviderCompleted, SourceUsage, StepEnd, TextDelta, UIEvent, Usage
+from streamtools.events import Done, Error, Executed, UIEvent
 from streamtools.limits import Limits
 
 
@@ -60,22 +60,6 @@ async def test_a_call_with_a_hole_in_it_never_runs(lost: bytes, limits: Limits) 
     assert [Code.TRUNCATED] == [event.code for event in events if isinstance(event, Error)]
 
 
-def test_the_calls_of_an_array_before_the_hole_are_whole() -> None:
-    """Only what may be incomplete is an error, and a result that the model forges stays one."""
-    parser = Parser()
-    parser.feed('~~~tool_call\n[{"name":"a"},{"name":')
-    parser.lose()
-    parser.lose()
-    parser.feed('"b"},{"name":"c"}]\n~~~ and\n~~~tool_result\nx')
-    parser.lose()
-    parser.feed("\n~~~")
-    parser.close()
-    parser.lose()
-
-    assert ["a"] == [call.name for call in parser.calls]
-    assert [Code.TRUNCATED, Code.TRUNCATED] == [error.code for error in parser.errors]
-
-
 def test_nothing_is_stored_behind_a_limit() -> None:
     """Not by the number of deltas and not by their size: one delta and a few characters at most."""
     parser = Parser(limits=Limits(call=1000))
@@ -87,13 +71,6 @@ def test_nothing_is_stored_behind_a_limit() -> None:
     tracemalloc.stop()
 
     assert peak < 1_000_000
-
-
-def test_a_line_is_known_behind_a_limit() -> None:
-    """The closing line is found however much of the call was skipped."""
-    text = '~~~tool_call\n{"name":"x","args":"' + "y" * 100 + "\n \t ~~~ text"
-    for chunks in ([text], list(text)):
-        assert " text" == parse(chunks, limits=Limits(call=40)).content
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -131,20 +108,6 @@ async def test_a_source_that_never_waits_can_be_left() -> None:
         await collect(ToolStream(sources.openai(Pings())))
 
     assert scope.cancelled_caught
-
-
-def test_usage_behind_the_end_of_a_turn_opens_no_other() -> None:
-    """OpenAI tells it there, and an adapter may pass it on as it comes."""
-    machine = StreamMachine()
-    events = [*machine.feed(TextDelta("a")), *machine.feed(ProviderCompleted(usage=Usage(output=1)))]
-    for _ in range(2):
-        events += machine.feed(SourceUsage(Usage(input=3)))
-    events += machine.close()
-
-    assert 1 == sum(isinstance(event, StepEnd) for event in events)
-    assert isinstance(events[-1], Done)
-    assert "finished" == events[-1].reason
-    assert Usage(input=6, output=1) == machine.usage
 
 
 @pytest.mark.anyio

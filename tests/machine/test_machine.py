@@ -22,7 +22,6 @@ from streamtools.events import (
     FinishReason,
     NativeToolCall,
     ProviderCompleted,
-    Raw,
     ReasoningDelta,
     SourceError,
     SourceEvent,
@@ -36,7 +35,6 @@ from streamtools.events import (
     UIEvent,
     Usage,
     UsageReport,
-    Warning,
 )
 from streamtools.machine.turn import STOPPED_AFTER_CALL
 from streamtools.parsing.dialects import TAUGHT_DIALECTS
@@ -135,18 +133,6 @@ def test_the_order_of_one_turn() -> None:
     assert [event.seq for event in driver.events] == list(range(1, len(driver.events) + 1))
 
 
-def test_text_is_told_at_once() -> None:
-    """Each delta is an event, as soon as it cannot become a marker any more."""
-    made = machine()
-    made.start()
-
-    assert [StepStart(1, seq=2), Text("a", seq=3)] == made.feed(TextDelta("a"))
-    assert made.feed(TextDelta(" ##")) == [Text(" ", seq=4)]
-    assert made.feed(TextDelta("# b")) == [Text("### b", seq=5)]
-    assert made.feed(TextDelta("")) == []
-    assert made.feed(ReasoningDelta("")) == []
-
-
 PASSED: dict[str, tuple[SourceEvent, str]] = {
     "raw": (SourceRaw({"odd": 1}), "raw {'odd': 1}"),
     "a warning": (SourceWarning(Code.BAD_FRAME, "what?", raw="{", count=1), "warning bad_frame"),
@@ -164,21 +150,9 @@ def test_what_is_passed_on(event: SourceEvent, expected: str) -> None:
     assert around == story(*texts("a"), event, *texts("b"), STOP)
 
 
-def test_what_is_passed_on_begins_no_turn() -> None:
-    """Before the first turn, raw events and warnings stand alone, complete as they came."""
-    made = machine()
-
-    assert [Start("r", seq=1), Raw([1], seq=2)] == made.feed(SourceRaw([1]))
-    assert [Warning(Code.SKIPPED, "long", "x", 9, seq=3)] == made.feed(SourceWarning(Code.SKIPPED, "long", "x", 9))
-
-
 # The ways in which a run ends.
 
 ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
-    "finished": (
-        [*texts("a"), STOP],
-        ["step 1", "text 'a'", ENDED, "done finished: stop (end_turn)"],
-    ),
     "finished with calls": (
         [*texts(ADD), ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use")],
         [
@@ -193,26 +167,6 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
         [*texts(ADD), ProviderCompleted()],
         ["step 1", *called("c1"), "run c1", ENDED, "done finished: stop (None)"],
     ),
-    "an answer without anything": (
-        [STOP],
-        ["step 1", ENDED, "done finished: stop (end_turn)"],
-    ),
-    "held text is text at the end": (
-        [*texts("a ##"), STOP],
-        ["step 1", "text 'a '", "text '##'", ENDED, "done finished: stop (end_turn)"],
-    ),
-    "a call that is cut by a stop": (
-        [*texts(CUT), STOP],
-        [
-            "step 1",
-            "thinking c1",
-            "c1 is add",
-            "error c1 truncated",
-            "not thinking c1",
-            ENDED,
-            "done finished: stop (end_turn)",
-        ],
-    ),
     "truncated by length": (
         [*texts(ADD, CUT), ProviderCompleted(finish_reason="length", raw_finish_reason="max_tokens")],
         [
@@ -226,44 +180,9 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
             "done truncated: length (max_tokens), pending c1",
         ],
     ),
-    "truncated by a filter": (
-        [*texts(ADD), ProviderCompleted(finish_reason="content_filter")],
-        [
-            "step 1",
-            *called("c1"),
-            "step 1 ends: content_filter",
-            "done truncated: content_filter (None), pending c1",
-        ],
-    ),
     "the provider itself was cancelled": (
         [*texts(ADD), ProviderCompleted(finish_reason="cancelled")],
         ["step 1", *called("c1"), "step 1 ends: cancelled", "done truncated: cancelled (None), pending c1"],
-    ),
-    "another reason": (
-        [*texts(ADD), ProviderCompleted(finish_reason="other", raw_finish_reason="full_moon")],
-        ["step 1", *called("c1"), "step 1 ends: other", "done finished: other (full_moon), pending c1"],
-    ),
-    "a pause": (
-        [*texts(ADD), ProviderCompleted(finish_reason="pause")],
-        ["step 1", *called("c1"), "step 1 ends: pause", "done finished: pause (None), pending c1"],
-    ),
-    "failed by the provider": (
-        [*texts(ADD, CUT), SourceError("overloaded")],
-        [
-            "step 1",
-            *called("c1"),
-            "thinking c2",
-            "c2 is add",
-            "error c2 truncated",
-            "not thinking c2",
-            "error upstream_error",
-            "step 1 ends: None",
-            "done failed: None (None), pending c1",
-        ],
-    ),
-    "failed before the first turn": (
-        [SourceError("unauthorised", status=401)],
-        ["error upstream_error", "done failed: None (None)"],
     ),
     "the turn ends with an error": (
         [*texts(ADD), ProviderCompleted(finish_reason="error", raw_finish_reason="ERROR")],
@@ -273,21 +192,6 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
             "error upstream_error",
             "step 1 ends: error",
             "done failed: error (ERROR), pending c1",
-        ],
-    ),
-    "the connection is lost": (
-        [*texts("a"), SourceError("lost", Code.STREAM_INTERRUPTED)],
-        ["step 1", "text 'a'", "error stream_interrupted", "step 1 ends: None", "done failed: None (None)"],
-    ),
-    "no terminator": (
-        texts(ADD, "a"),
-        [
-            "step 1",
-            *called("c1"),
-            "text 'a'",
-            "error stream_interrupted",
-            "step 1 ends: None",
-            "done failed: None (None), pending c1",
         ],
     ),
     "no terminator, in the middle of a call": (
@@ -302,10 +206,6 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
             "step 1 ends: None",
             "done failed: None (None)",
         ],
-    ),
-    "nothing at all": (
-        [],
-        ["error stream_interrupted", "done failed: None (None)"],
     ),
     "no success follows an error": (
         [*texts("a"), SourceError("no"), *texts("b"), SourceError("no"), STOP, ChainCompleted("x")],
@@ -349,15 +249,6 @@ def test_what_the_one_error_of_a_run_holds() -> None:
     assert [Done("failed", None, None, [], seq=3)] == made.close()
 
 
-def test_a_truncated_call_keeps_its_text() -> None:
-    """What was written of a cut call is in the error."""
-    made = machine()
-    made.feed(TextDelta("a " + CUT))
-
-    (error,) = [event for event in made.close() if isinstance(event, Error) and event.call_id]
-    assert (Code.TRUNCATED, CUT, None) == (error.code, error.raw, error.call)
-
-
 def test_nothing_follows_done() -> None:
     """Closing and cancelling again say nothing; feeding is our caller's mistake."""
     for end in (StreamMachine.close, StreamMachine.cancel):
@@ -394,11 +285,6 @@ def test_wrong_options() -> None:
 # Being left.
 
 CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
-    "at once": ([], ["start", "done cancelled: None (None)"]),
-    "in mid-text": (
-        texts("a #"),
-        ["start", "step 1", "text 'a '", "text '#'", "step 1 ends: None", "done cancelled: None (None)"],
-    ),
     "in mid-call": (
         texts(ADD, CUT),
         [
@@ -424,21 +310,6 @@ CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
             "done cancelled: tool_calls (None)",
         ],
     ),
-    "when all is done": (
-        [*texts("a"), STOP],
-        ["start", "step 1", "text 'a'", ENDED, "done finished: stop (end_turn)"],
-    ),
-    "when all has failed": (
-        [*texts("a"), SourceError("no")],
-        [
-            "start",
-            "step 1",
-            "text 'a'",
-            "error upstream_error",
-            "step 1 ends: None",
-            "done failed: None (None)",
-        ],
-    ),
 }
 
 
@@ -451,25 +322,12 @@ def test_cancelled(events: list[SourceEvent], expected: list[str]) -> None:
     assert expected == driver.story
 
 
-def test_cancelled_while_calls_are_due() -> None:
-    """Calls that nobody took are pending, and those that were taken are not: they have ended in another way."""
-    taken, left = machine(), machine()
-    for made in (taken, left):
-        made.feed(TextDelta(ADD))
-        made.feed(STOP)
-    assert [call.id for call in taken.take_runnable()] == ["c1"]
-
-    assert [ENDED, "done cancelled: stop (end_turn)"] == [tell(event) for event in taken.cancel()]
-    assert [ENDED, "done cancelled: stop (end_turn), pending c1"] == [tell(event) for event in left.cancel()]
-
-
 # The completed text and the deltas.
 
 MISMATCH = "warning text_mismatch"
 
 RECONCILED: dict[str, tuple[list[str], str | None, list[str]]] = {
     "no completed text": (["a"], None, ["text 'a'"]),
-    "the same": (["a", "b"], "ab", ["text 'a'", "text 'b'"]),
     "the deltas are its beginning": (["a", "b"], "abc", ["text 'a'", "text 'b'", "text 'c'"]),
     "a call goes on in it": (
         ["a ", ADD[:9]],
@@ -478,14 +336,8 @@ RECONCILED: dict[str, tuple[list[str], str | None, list[str]]] = {
     ),
     "held text goes on in it": (["##"], "## b", ["text '## b'"]),
     "only a completed text": ([], "a " + ADD, ["text 'a '", *called("c1"), "run c1"]),
-    "an empty completed text": ([], "", []),
-    "white space at the start": (["\n a"], "a", ["text '\\n a'"]),
-    "white space at the end": (["a\n\n"], "a", ["text 'a\\n\\n'"]),
     "white space at both ends": (["a \n"], "\n\ta", ["text 'a \\n'"]),
-    "white space at the end is missing": (["a"], "a\n", ["text 'a'", "text '\\n'"]),
-    "a call, and white space": ([ADD + "\n"], ADD, [*called("c1"), "text '\\n'", "run c1"]),
     "another text": (["a"], "b", ["text 'a'", MISMATCH]),
-    "white space inside": (["a b"], "a  b", ["text 'a b'", MISMATCH]),
     "an empty text behind deltas": (["a"], "", ["text 'a'", MISMATCH]),
     "another text with a call, and none in the deltas": (
         ["a"],
@@ -497,25 +349,10 @@ RECONCILED: dict[str, tuple[list[str], str | None, list[str]]] = {
         "b " + ADD + "c " + ADD,
         ["text 'a '", *called("c1"), MISMATCH, "run c1"],
     ),
-    "only the text around the call differs": (
-        ["a " + ADD + "b"],
-        "A " + ADD + "b",
-        ["text 'a '", *called("c1"), "text 'b'", MISMATCH, "run c1"],
-    ),
-    "reasoning and warnings of another text": (
-        ["a"],
-        "<think>Hm.</think>b ###result now: {}\n" + ADD,
-        ["text 'a'", MISMATCH, *called("c1"), "run c1"],
-    ),
     "another text with a malformed call": (
         ["a"],
         "b " + BAD,
         ["text 'a'", MISMATCH, "thinking c1", "error c1 missing_tool_name", "not thinking c1"],
-    ),
-    "the same malformed call in both": (
-        ["a " + BAD],
-        "b " + BAD,
-        ["text 'a '", "thinking c1", "error c1 missing_tool_name", "not thinking c1", MISMATCH],
     ),
     "a call that the deltas have lost a piece of": (
         ["a " + ADD.replace('":{', ":{"), "\n\nb"],
@@ -608,56 +445,6 @@ def test_a_chain_of_turns() -> None:
     ]
 
 
-def test_a_chain_whose_last_turn_has_no_end_of_its_own() -> None:
-    """The end of the chain is the end of the turn, in formats without such an event."""
-    assert story(*texts(ADD), ChainCompleted()) == [
-        "step 1",
-        *called("c1"),
-        "run c1",
-        ENDED,
-        "done finished: stop (None)",
-    ]
-
-
-def test_a_chain_without_turns() -> None:
-    """It has ended well, having said nothing."""
-    assert ["done finished: stop (None), in u-1"] == story(ChainCompleted("u-1"))
-
-
-def test_a_call_is_earned_by_its_own_turn() -> None:
-    """A call of a complete turn is run although the run breaks off later; one of the broken turn is not."""
-    assert story(*texts(ADD), TURN, *texts(NOW, "\na")) == [
-        "step 1",
-        *called("c1"),
-        "run c1",
-        "step 1 ends: tool_calls",
-        "step 2",
-        *called("c2", "now"),
-        "text '\\na'",
-        "error stream_interrupted",
-        "step 2 ends: None",
-        "done failed: None (None), pending c2",
-    ]
-
-
-def test_a_chain_that_ends_between_turns() -> None:
-    """Without its own end it is interrupted, even if each of its turns was complete."""
-    assert story(*texts("a"), TURN) == [
-        "step 1",
-        "text 'a'",
-        "step 1 ends: tool_calls",
-        "error stream_interrupted",
-        "done failed: tool_calls (None)",
-    ]
-
-
-def test_the_last_turn_decides() -> None:
-    """A turn that was cut and continued does not make the run truncated."""
-    cut = ProviderCompleted(finish_reason="length", ends_run=False)
-    assert "done finished: stop (end_turn)" == story(*texts("a"), cut, *texts("b"), STOP)[-1]
-    assert "done truncated: length (None)" == story(*texts("a"), TURN, *texts("b"), cut, ChainCompleted())[-1]
-
-
 def test_each_turn_is_read_anew() -> None:
     """Half a marker, an open fence, a call without end: nothing of a turn reaches into the next."""
     half = [
@@ -691,30 +478,6 @@ def test_calls_are_due_when_their_turn_is_complete() -> None:
 
     assert [ENDED] == [tell(event) for event in made.end_step()]
     assert (made.end_step(), made.awaits_outcomes, made.pending) == ([], False, [])
-
-
-def test_calls_that_nobody_takes_are_pending() -> None:
-    """Somebody who only reads goes on, and finds them in `done`, of all turns."""
-    made = machine()
-    events = [each for event in [*texts(ADD), TURN, *texts(NOW), STOP] for each in made.feed(event)] + made.close()
-
-    assert [tell(event) for event in events] == [
-        "start",
-        "step 1",
-        *called("c1"),
-        "step 1 ends: tool_calls",
-        "step 2",
-        *called("c2", "now"),
-        "step 2 ends: stop",
-        "done finished: stop (end_turn), pending c1 c2",
-    ]
-
-
-def test_never() -> None:
-    """With `execute="never"` no call is ever due."""
-    told = ["step 1", *called("c1"), ENDED, "done finished: stop (end_turn), pending c1"]
-    assert told == story(*texts(ADD), STOP, execute="never")
-    assert told == story(*texts(ADD), STOP, execute="never", native_tool_calls=False)
 
 
 def test_eager() -> None:
@@ -755,17 +518,6 @@ def test_eager_calls_of_a_turn_that_fails() -> None:
     assert ["done failed: None (None), pending c1"] == [tell(event) for event in left.close()]
 
 
-def test_eager_calls_of_a_turn_that_never_ends() -> None:
-    """The step ends behind the error, and calls that nobody took are pending."""
-    made = machine(execute="eager", native_tool_calls=False)
-    made.feed(TextDelta(ADD))
-    assert [tell(event) for event in made.close()] == [
-        "error stream_interrupted",
-        "step 1 ends: None",
-        "done failed: None (None), pending c1",
-    ]
-
-
 def test_eager_calls_out_of_the_completed_text() -> None:
     """Those that come late are due at the end of the turn, each once."""
     events = [*texts(ADD), ProviderCompleted(ADD + NOW.join("\n\n"), finish_reason="stop")]
@@ -790,7 +542,6 @@ ONE_CALL = ToolChoice("tool", "add")
 
 
 CHOICES: dict[str, tuple[ToolChoice, str, list[str]]] = {
-    "nothing to object to": (ONE_CALL, ADD, [*called("c1"), "run c1", ENDED, "done finished: stop (end_turn)"]),
     "all are refused": (
         NO_CALL,
         ADD + "\n" + NOW,
@@ -809,20 +560,6 @@ CHOICES: dict[str, tuple[ToolChoice, str, list[str]]] = {
         "a",
         ["text 'a'", "error tool_choice_violation", ENDED, "done failed: stop (end_turn)"],
     ),
-    "there are too many": (
-        ONE_CALL,
-        ADD + "\n" + NOW,
-        [
-            *called("c1"),
-            "text '\\n'",
-            *called("c2", "now"),
-            "error c1 tool_choice_violation",
-            "error c2 tool_choice_violation",
-            "error tool_choice_violation",
-            ENDED,
-            "done failed: stop (end_turn)",
-        ],
-    ),
 }
 
 
@@ -834,21 +571,6 @@ def test_the_tool_choice(choice: ToolChoice, written: str, expected: list[str], 
     assert ["step 1", *expected] == story(*texts(written), STOP, **options)
 
 
-def test_a_refused_call_is_named() -> None:
-    """The error holds the call, its id, and the reason."""
-    made = machine(tool_choice=NO_CALL)
-    made.feed(TextDelta(ADD))
-    (error,) = [event for event in made.feed(STOP) if isinstance(event, Error)]
-
-    assert error.call is not None
-    assert (Code.TOOL_CHOICE_VIOLATION, "no tool was to be called", "c1", "c1") == (
-        error.code,
-        error.message,
-        error.call_id,
-        error.call.id,
-    )
-
-
 @pytest.mark.parametrize("finish", ["length", "content_filter", "error", "other", "pause"])
 def test_what_was_forbidden_is_refused_in_a_turn_that_was_cut_too(finish: FinishReason) -> None:
     """Nobody is left with a pending call that was not to be made; what is missing cannot be told of such a turn."""
@@ -856,11 +578,6 @@ def test_what_was_forbidden_is_refused_in_a_turn_that_was_cut_too(finish: Finish
     assert [line for line in story(*texts(ADD), end, tool_choice=NO_CALL) if "violation" in line]
     assert [line for line in story(*texts(ADD), tool_choice=NO_CALL) if "violation" in line]
     assert not [line for line in story(*texts("a"), end, tool_choice=ONE_CALL) if "violation" in line]
-
-
-def test_a_fatal_violation_ends_the_run() -> None:
-    """What comes behind it counts no more."""
-    assert "done failed: stop (end_turn)" == story(*texts("a"), STOP, *texts(ADD), STOP, tool_choice=ONE_CALL)[-1]
 
 
 # Our own stop.
@@ -889,32 +606,6 @@ def test_stop_after_a_call() -> None:
 
     assert [f"step 1 ends: {STOPPED_AFTER_CALL}"] == [tell(event) for event in made.end_step()]
     assert [f"done finished: {STOPPED_AFTER_CALL} (None)"] == [tell(event) for event in made.close()]
-
-
-def test_no_stop_without_a_call() -> None:
-    """Text alone, malformed calls included, is no reason to stop before the provider does."""
-    assert story(*texts("a"), STOP, after_call="stop") == [
-        "step 1",
-        "text 'a'",
-        ENDED,
-        "done finished: stop (end_turn)",
-    ]
-    assert story(*texts(ADD + "\n"), STOP, after_call="stop") == [
-        "step 1",
-        *called("c1"),
-        "text '\\n'",
-        "run c1",
-        ENDED,
-        "done finished: stop (end_turn)",
-    ]
-
-
-def test_call_deltas_and_markup_are_the_parsers() -> None:
-    """Options of the parser reach it, in each turn and in a text that is read apart."""
-    driver = Driver(call_deltas=True)
-    driver.feed(*texts("a"), ProviderCompleted("b " + ADD))
-    assert 'c1 has {"a":1}' in driver.story
-    assert "text 'b'" not in driver.story
 
 
 def test_a_stop_in_the_middle_of_a_call() -> None:

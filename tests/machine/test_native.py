@@ -23,9 +23,7 @@ from streamtools.events import (
 from streamtools.machine.native_calls import is_cut
 from tests.machine.test_machine import Driver, story
 from tests.support.cases import together
-from tests.support.stories import texts
 
-STOP = ProviderCompleted(finish_reason="stop")
 CUT = ProviderCompleted(finish_reason="length")
 ASKED = ProviderCompleted(finish_reason="tool_calls")
 START = ToolCallStart("0", "x", "add")
@@ -72,39 +70,6 @@ def test_a_call_in_pieces() -> None:
     assert [ToolCall(id="x", name="add", arguments={"a": 1}, dialect="native", provider_id="x")] == calls(*events)
 
 
-def test_a_call_at_once() -> None:
-    """A call that comes whole is told like any other; its arguments are written as JSON text."""
-    assert ["step 1", *GOOD[:2], 'x has {"a":1}', *GOOD[2:], *RUN] == story(WHOLE, ASKED, call_deltas=True)
-
-
-def test_a_name_that_comes_late() -> None:
-    """Arguments that come before the name wait for it; the id may be later still."""
-    events = [*pieces('{"a"', ":1}"), ToolCallStart("0", None, "add"), ToolCallStart("0", "x"), NativeToolCall("0")]
-
-    assert ["step 1", "thinking c1", "c1 is add", 'c1 has {"a":1}', "call c1", "not thinking c1"] == story(
-        *events, ASKED, call_deltas=True
-    )[:6]
-    assert [("c1", "x")] == [(call.id, call.provider_id) for call in calls(*events, ASKED)]
-
-
-def test_calls_that_are_written_in_turns() -> None:
-    """Pieces go by their key, and each call ends when its provider ends it."""
-    events = [
-        START,
-        ToolCallStart("1", "y", "sub"),
-        *pieces('{"a":'),
-        *pieces('{"b":', key="1"),
-        *pieces("1}"),
-        *pieces("2}", key="1"),
-        NativeToolCall("1"),
-        NativeToolCall("0"),
-        ASKED,
-    ]
-    assert [("y", "sub", {"b": 2}), ("x", "add", {"a": 1})] == [
-        (call.id, call.name, call.arguments) for call in calls(*events)
-    ]
-
-
 def test_ids_are_unique_in_the_run() -> None:
     """Some providers number the calls of each turn anew; ours differ, and theirs are kept."""
     end = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
@@ -119,11 +84,6 @@ def test_ids_are_unique_in_the_run() -> None:
 def test_ids_that_are_made(id: str | None) -> None:
     """Where the provider gives no id that could be shown, we make one."""
     assert ["c1"] == [call.id for call in calls(NativeToolCall("0", "add", id=id), ASKED)]
-
-
-def test_what_a_signature_is_kept_for() -> None:
-    """It goes back to the provider with the call."""
-    assert ["s"] == [call.signature for call in calls(NativeToolCall("0", "add", signature="s"), ASKED)]
 
 
 # Arguments.
@@ -191,13 +151,6 @@ def test_bad_calls(events: list[SourceEvent], code: Code) -> None:
     assert "run g" in story(*events, good, ASKED)
 
 
-def test_the_raw_text_of_a_bad_call() -> None:
-    """The error holds the arguments as they were written."""
-    found = error(START, *pieces("{a", "}"), NativeToolCall("0"), ASKED)
-
-    assert ("x", "{a}", "native") == (found.call_id, found.raw, found.dialect)
-
-
 # Endings.
 
 ENDS: dict[str, SourceEvent | None] = {
@@ -217,21 +170,6 @@ def test_a_call_that_breaks_off(text: str, end: SourceEvent | None) -> None:
 
     assert Code.TRUNCATED == error(*events).code
     assert not any(line.startswith("run") for line in story(*events))
-
-
-@pytest.mark.parametrize("end", [CUT, SourceError("no"), None], ids=["length", "an error", "none"])
-def test_a_complete_call_that_is_not_earned(end: SourceEvent | None) -> None:
-    """A closed object is complete even if its end was not told; without a good ending it stays pending."""
-    for events in ([START, *pieces("{}")], [WHOLE]):
-        driver = driven(*events, *([end] if end else []))
-        assert "call x" in driver.story
-        assert ["x"] == [call.id for call in driver.events[-1].pending]  # type: ignore[union-attr]
-
-
-def test_stop_with_calls_is_tool_calls() -> None:
-    """Some providers say `stop` whatever the model did."""
-    assert "done finished: tool_calls (None)" == story(WHOLE, STOP)[-1]
-    assert "done finished: stop (None)" == story(NativeToolCall("0", None), STOP)[-1]
 
 
 def test_a_hole_in_the_stream() -> None:
@@ -363,18 +301,3 @@ def test_too_many_calls() -> None:
 def test_text_that_is_cut(text: str, expected: bool) -> None:
     """Brackets and strings that are open show it; brackets in strings do not count."""
     assert expected == is_cut(text)
-
-
-def test_text_between_native_calls() -> None:
-    """Text beside native calls is shown where it stands."""
-    assert ["step 1", "text 'a'", *GOOD, "text 'b'", *RUN] == story(*texts("a"), WHOLE, *texts("b"), ASKED)
-
-
-def test_many_calls_with_one_id() -> None:
-    """Each has an id of its own, however many they are."""
-    events = [NativeToolCall(str(n), "f", id="x") for n in range(3000)]
-    told = driven(*events, ASKED)
-    made = [event.call_id for event in told.events if isinstance(event, Error)]
-    made += [event.call.id for event in told.events if isinstance(event, Call)]
-
-    assert 3000 == len(set(made))

@@ -112,34 +112,12 @@ def test_malformed_calls_came_too() -> None:
     assert Count(["n1"], ["c1"], []) == count(TextDelta(ADD), BAD_NATIVE, NATIVE, END)
 
 
-def test_equal_calls_are_one() -> None:
-    """A call that was written in both ways runs once."""
-    assert Count(["n1"], ["c1"], []) == count(TextDelta(ADD), NATIVE, END)
-
-
-def test_each_turn_is_judged_by_itself() -> None:
-    """A turn with native calls says nothing of the next one."""
-    turn = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
-
-    assert Count(["n1", "c1"], [], []) == count(NATIVE, turn, TextDelta(ADD), END)
-
-
 def test_calls_of_a_completed_text_that_differs() -> None:
     """Calls that only the completed text holds are calls in text like any other."""
     end = ProviderCompleted(text=ADD, finish_reason="stop")
 
     assert Count(["n1"], ["c1"], [Code.TEXT_MISMATCH]) == count(TextDelta("Hi."), NATIVE, end)
     assert Count(["c1"], ["n1"], [Code.TEXT_MISMATCH]) == count(TextDelta("Hi."), NATIVE, end, native_tool_calls=False)
-
-
-def test_the_turn_that_is_cut() -> None:
-    """What is superseded is, however the turn ends; what counts is pending."""
-    driver = Driver()
-    driver.feed(TextDelta(ADD), NATIVE, ProviderCompleted(finish_reason="length"))
-    driver.take(driver.machine.close())
-
-    assert "error c1 superseded" in driver.story
-    assert "done truncated: length (None), pending n1" == driver.story[-1]
 
 
 @pytest.mark.parametrize(
@@ -199,21 +177,6 @@ def test_a_call_in_a_dialect_that_is_not_enabled(options: Any) -> None:
     assert ["step 1 ends: tool_calls", "done finished: tool_calls (None)"] == story[-2:]
 
 
-def test_a_failed_generation_without_the_nonce() -> None:
-    """A marker without it is text there, too."""
-    _, calls = failed('###:{"name": "add"}', tools=TOOLS, dialects=[hash_marker(nonce="k7")])
-    assert not calls
-
-
-@pytest.mark.parametrize("generation", ["I cannot.", '{"name": "add", "argum'], ids=["prose", "a call that is cut"])
-def test_a_failed_generation_without_a_call(generation: str) -> None:
-    """Then the error stands as it came."""
-    story, calls = failed(generation, tools=TOOLS)
-
-    assert not calls
-    assert ["error upstream_error", "step 1 ends: None", "done failed: None (None)"] == story[-3:]
-
-
 def test_a_failed_generation_before_anything_else() -> None:
     """The turn begins with it."""
     driver = Driver(tools=TOOLS, in_reasoning=True)
@@ -233,12 +196,6 @@ def test_a_call_that_was_streamed_before_it_was_refused() -> None:
     """What the provider had told of it ends; what was found in the text runs, once."""
     assert Count(["c1"], [], [Code.SALVAGED]) == count(*STREAMED, REFUSED, tools=TOOLS)._replace(superseded=[])
     assert ["c1"] == count(*STREAMED, REFUSED, tools=TOOLS, execute="eager").run
-
-
-def test_a_call_that_was_complete_before_another_was_refused() -> None:
-    """It is not run again."""
-    assert ["n1"] == count(NATIVE, REFUSED, tools=TOOLS).run
-    assert ["n1"] == count(NATIVE, REFUSED, tools=TOOLS, execute="eager").run
 
 
 def test_what_a_provider_refused_to_read_of_an_answer_that_was_cut() -> None:

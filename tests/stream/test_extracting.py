@@ -18,7 +18,6 @@ OPENAI = {"id": "x", "type": "function", "function": {"name": "weather", "argume
 ANTHROPIC = {"type": "tool_use", "id": "x", "name": "weather", "input": ARGUMENTS}
 RESPONSES = {"type": "function_call", "id": "fc", "call_id": "x", "name": "weather", "arguments": TEXT}
 TEXT_CALL = '{"name":"weather","arguments":{"city":"Paris"}}'
-MARKED = '###:{"name":"weather","arguments":{"city":"Paris"}}'
 
 
 def message(*calls: Any, content: Any = None) -> dict[str, Any]:
@@ -105,27 +104,6 @@ def test_the_call_of_old() -> None:
     assert ("weather", ARGUMENTS, None) == (call.name, call.arguments, call.provider_id)
 
 
-NOTHING: dict[str, Any] = {
-    "nothing": None,
-    "an empty list": [],
-    "an empty text": "",
-    "a text": "No calls.",
-    "a message": message(),
-    "a message without calls": {"role": "assistant", "content": "Hi.", "tool_calls": None},
-    "no choices": {"choices": []},
-    "null for choices": {"choices": None},
-    "a message that is none": {"choices": [{"message": None}]},
-    "an empty dict": {},
-    "a blocked prompt": {"promptFeedback": {"blockReason": "SAFETY"}},
-}
-
-
-@together("response", NOTHING.values(), ids=NOTHING)
-def test_responses_without_calls(response: Any) -> None:
-    """There is always a list."""
-    assert ([], []) == extract_tool_calls(response)
-
-
 @pytest.mark.parametrize(
     "response", [5, b"{}", object(), iter(())], ids=["a number", "bytes", "an object", "an iterator"]
 )
@@ -158,17 +136,6 @@ def test_bad_calls_among_good_ones(bad: Any, code: Code) -> None:
         assert errors[0].raw
 
 
-def test_calls_in_the_text() -> None:
-    """Text is read as in a stream, in all dialects that are asked for."""
-    (call,), _ = extract_tool_calls(message(content=MARKED))
-    (other,), _ = extract_tool_calls(
-        "<tool_call>{}</tool_call>".format('{"name": "weather"}'), dialects=["hermes_json"]
-    )
-
-    assert ("weather", ARGUMENTS, "hash_marker") == (call.name, call.arguments, call.dialect)
-    assert "hermes_json" == other.dialect
-
-
 def weather(city: str) -> str:
     """Tell the weather."""
     return city
@@ -198,26 +165,3 @@ def test_tools_that_are_none(tools: Any) -> None:
     """Calls that are meant would be taken for text."""
     with pytest.raises(TypeError, match="declares no tool"):
         extract_tool_calls(TEXT_CALL, dialects=("raw_json",), tools=tools)
-
-
-@pytest.mark.parametrize(("flag", "kind"), [(True, "native"), (None, "native"), (False, "hash_marker")])
-def test_which_calls_count(flag: bool | None, kind: str) -> None:
-    """One table for streams and finished responses; those that do not count are superseded."""
-    for response in (chat(OPENAI, content=MARKED), [{"type": "text", "text": MARKED}, ANTHROPIC]):
-        calls, errors = extract_tool_calls(response, native_tool_calls=flag, dialects=["hash_marker"])
-        assert [kind] == [call.dialect for call in calls]
-        assert [Code.SUPERSEDED] == [error.code for error in errors]
-
-
-def test_self_contained_agents() -> None:
-    """An agent that runs its tools itself has made no calls."""
-    assert [] == extract_tool_calls(chat(OPENAI), self_contained=True).calls
-
-
-def test_a_response_that_was_cut() -> None:
-    """Complete calls are there, and the one that is not is an error, whatever the reason says."""
-    cut = {"id": "y", "function": {"name": "weather", "arguments": '{"ci'}}
-    for finish in ("length", "tool_calls"):
-        calls, errors = extract_tool_calls(chat(OPENAI, cut, finish=finish))
-        assert ["x"] == [call.id for call in calls]
-        assert [Code.TRUNCATED] == [error.code for error in errors]

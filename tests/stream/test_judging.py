@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import RunnerOptions, TextJudge, TextOptions, ToolStream, chat, outputs, rules, sources, tool
+from streamtools import RunnerOptions, TextJudge, TextOptions, ToolStream, chat, outputs, sources, tool
 from streamtools.conversation import Fallback, ScriptedModel
 from streamtools.events import (
     Done,
@@ -128,13 +128,6 @@ async def test_a_judge_that_gives_no_answer(how: str, unanswered: Any) -> None:
     assert ("finished" if unanswered == "open" else "stopped") == getattr(events[-1], "reason", None)
 
 
-async def test_a_plain_function_may_judge() -> None:
-    """One that returns at once."""
-    events, _ = await collect(sources.text(["All is bad. Or not."]), TextJudge(lambda text, before: "bad" not in text))
-
-    assert "" == shown(events)
-
-
 async def test_a_slow_judge_holds_up_calls_and_the_provider() -> None:
     """No call runs and no more is read than the judge is asked about; what it was asked first is shown first."""
     allowed, asked = anyio.Event(), anyio.Event()
@@ -206,19 +199,6 @@ async def test_a_stream_that_is_left_shows_nothing_more() -> None:
     assert ["now"] == [call.name for call in stream.result.pending]
 
 
-async def test_half_a_sentence_does_not_wait_for_ever() -> None:
-    """A provider that is silent in the midst of one keeps nothing from the reader."""
-    gate = anyio.Event()
-    judge = Judge(wait=0.01)
-    async with ToolStream(
-        Script(texts("Half a"), gate, [*texts(" word."), STOP]), text=TextOptions(judge=judge.judge)
-    ) as stream:
-        async for event in stream:
-            if event.type == "text":
-                gate.set()
-    assert [("Half a", ""), (" word.", "Half a")] == judge.asked
-
-
 async def test_a_release_by_characters_ends_between_words() -> None:
     """And within one only where it has no end; whatever the sentences."""
     judge = Judge(release=10)
@@ -256,15 +236,6 @@ async def test_values_come_with_the_text_that_they_are_of() -> None:
         assert "good. " == "".join(e.value for e in events if isinstance(e, Partial) and isinstance(e.value, str)) or (
             size > 1
         )
-
-
-async def test_the_judge_gets_what_rules_leave() -> None:
-    """And the pieces hold what is shown in place of a match."""
-    judge = Judge()
-    events, _ = await collect(sources.text(["Write to bob@x.org. Now."]), judge.judge, text_rules=[rules.email()])
-
-    assert "Write to [email]. Now." == shown(events)
-    assert ["Write to [email]. ", "Now."] == sorted((text for text, _ in judge.asked), reverse=True)
 
 
 async def test_a_chat_ends_where_its_text_is_refused() -> None:

@@ -12,21 +12,17 @@ import httpx
 import pytest
 from httpx_sse import aconnect_sse
 
-from streamtools import ParserOptions, ToolStream, coalesce, replay, sources
+from streamtools import ToolStream, coalesce, sources
 from streamtools.errors import Code
 from streamtools.events import (
     Done,
     Error,
     Executed,
     Executing,
-    Raw,
     Start,
     Text,
     UIEvent,
-    Warning,
 )
-from streamtools.recording import read_recording, shipped
-from tests.support.cases import together
 from tests.support.loopback import Loopback
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.stories import story
@@ -161,24 +157,6 @@ async def test_a_chain_of_latitude() -> None:
         ]
 
 
-async def test_text_is_told_while_it_comes() -> None:
-    """Nothing waits for what the provider has not sent yet."""
-    gate = anyio.Event()
-    first, *rest = chat("Hello ##", "# World")
-    async with (
-        Loopback([first, gate, *rest]) as server,
-        opened(server) as response,
-        ToolStream(sources.openai(response)) as events,
-    ):
-        while True:
-            event = await anext(events)
-            if isinstance(event, Text):
-                assert "Hello " == event.text
-                break
-        gate.set()
-        assert "text '### World'" in story([each async for each in events])
-
-
 REFUSED: dict[str, tuple[int, str, bytes, int | None, str]] = {
     "a refusal": (401, "application/json", b'{"error":{"message":"Incorrect API key"}}', 401, "Incorrect API key"),
     "a page": (502, "text/html", b"<html>", 502, "Bad Gateway"),
@@ -199,59 +177,6 @@ async def test_no_stream(status: int, declared: str, body: bytes, told: int | No
     assert isinstance(start, Start)
     assert Error(Code.UPSTREAM_ERROR, message, status=told) == error
     assert Done("failed", None, None, []) == done
-
-
-async def test_an_error_in_the_middle() -> None:
-    """It is told once, with the provider's words, and the call before it does not run."""
-    script = [*chat(CALL, finish=None, done=False), frame({"error": {"message": "overloaded", "code": 529}})]
-    told = await collect([*script, b"data: [DONE]\n\n"])
-    assert [event.message for event in told if isinstance(event, Error)] == ["overloaded"]
-    assert not any(isinstance(event, Executing) for event in told)
-    assert story(told)[-1] == "done failed: None (None), pending call_2"
-
-
-async def test_a_connection_that_breaks_in_the_middle_of_a_call() -> None:
-    """The call is truncated, the run interrupted and failed, and nothing has been executed."""
-    told = await collect(chat("a\n", CALL[:-9], finish=None, done=False), drop=True)
-    assert story(told) == [
-        "start",
-        "step 1",
-        "text 'a\\n'",
-        "thinking call_2",
-        "call_2 is add",
-        "error call_2 truncated",
-        "not thinking call_2",
-        "error stream_interrupted",
-        "step 1 ends: None",
-        "done failed: None (None)",
-    ]
-
-
-async def test_an_end_without_a_terminator() -> None:
-    """A proxy that hangs up politely in the middle has not finished the answer."""
-    told = story(await collect(chat("a\n", CALL, finish=None, done=False)))
-    assert ["error stream_interrupted", "step 1 ends: None", "done failed: None (None), pending call_2"] == told[-3:]
-
-
-async def test_what_nobody_understands() -> None:
-    """Frames of any kind pass, or are warned of, and the answer is the same."""
-    odd = [frame("{odd", None), frame({"choices": [{"index": 1, "delta": {"content": "other"}}]}), frame([1])]
-    events = await collect([*odd, *chat("a")])
-    assert [type(event) for event in events[1:4]] == [Warning, Raw, Raw]
-    assert story(events)[4:6] == ["step 1", "text 'a'"]
-
-
-async def test_leaving_closes_the_connection() -> None:
-    """The provider sees it at once, although the client's own block is still open."""
-    async with Loopback(chat("a", finish=None, done=False), hold=True) as server, opened(server) as response:
-        async with ToolStream(sources.openai(response), tools=TOOLS) as events:
-            async for event in events:
-                if isinstance(event, Text):
-                    break
-            assert not server.disconnected.is_set()
-        with anyio.fail_after(10):
-            await server.disconnected.wait()
-        assert response.is_closed
 
 
 async def test_leaving_while_a_tool_runs_closes_the_connection() -> None:
@@ -277,24 +202,4 @@ async def test_leaving_while_a_tool_runs_closes_the_connection() -> None:
     assert (stopped, events.result.reason) == (True, "cancelled")
 
 
-async def test_stopping_after_a_call_closes_the_connection() -> None:
-    """What the model would go on to invent is not even received."""
-    script = chat(CALL, "\n", "The result is", finish=None, done=False)
-    async with Loopback(script, hold=True) as server, opened(server) as response:
-        async with ToolStream(sources.openai(response), tools=TOOLS, parser=ParserOptions(after_call="stop")) as events:
-            told = story([event async for event in events])
-        with anyio.fail_after(10):
-            await server.disconnected.wait()
-    assert told[-1] == "done finished: stopped_after_call (None)"
-
-
 # The recordings, over a real connection.
-
-
-@together("name", shipped())
-async def test_a_recording_over_a_connection(name: str) -> None:
-    """What a server sends as it was recorded is what a replay plays."""
-    path = shipped()[name]
-    recording = read_recording(path)
-    told = await collect([chunk.data for chunk in recording.chunks])
-    assert coalesce(await replay(path, tools=TOOLS)) == told

@@ -23,7 +23,7 @@ from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolRegistry
 from tests.support.approvals import ANN, QUESTION, Bank, calls, hold
-from tests.support.cases import cases, together
+from tests.support.cases import cases
 from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
 from tests.support.options import grouped
 
@@ -189,24 +189,6 @@ async def test_what_a_model_has_called_in_text_stays_as_it_was() -> None:
         assert stays == (said in held.model.body(asked)["messages"]), (before, behind)
 
 
-@together("trust", ["text", "native", "approved"])
-@together("make", [hash_marker, tilde_fence])
-async def test_what_has_the_nonce_is_the_models_own(make: Any, trust: str) -> None:
-    """Tools run for it as for a native call."""
-    bank = Bank(requires_approval=False, trust=trust)
-    dialect = make(nonce="k7")
-    await hold(planted(dialect), "Done.", tools=bank.tools, dialects=[dialect])
-    assert [("Ann", 5)] == bank.paid
-
-
-@pytest.mark.parametrize("trust", ["text", "native", "approved"])
-async def test_native_calls_are_the_models_own(trust: str) -> None:
-    """The provider tells them apart from all text."""
-    bank = Bank(requires_approval=False, trust=trust)
-    await hold(calls(("pay", ANN)), "Done.", tools=bank.tools)
-    assert [("Ann", 5)] == bank.paid
-
-
 @pytest.mark.parametrize("trust", ["native", "approved"])
 async def test_a_salvaged_call_stood_in_text(trust: str) -> None:
     """The provider refused to read it, and it was found in what the model had written: it is no native call here."""
@@ -216,18 +198,6 @@ async def test_a_salvaged_call_stood_in_text(trust: str) -> None:
     held = await hold(*answers, tools=bank.tools, dialects="hermes_json")
     assert [Code.SALVAGED] == [event.code for event in held.events if isinstance(event, Warning)]
     assert [] == bank.paid
-
-
-async def test_an_approved_call_in_text_runs() -> None:
-    """That is what approval is for."""
-    bank = Bank(requires_approval=False, trust="approved")
-
-    def approve(event: UIEvent, events: Any) -> None:
-        for question in events.questions:
-            events.approve(question.call.id)
-
-    await hold(planted(tilde_fence()), "Done.", tools=bank.tools, ask="now", then=approve)
-    assert [("Ann", 5)] == bank.paid
 
 
 async def test_a_validator_that_breaks() -> None:

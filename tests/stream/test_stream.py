@@ -13,22 +13,17 @@ import anyio.lowlevel
 import pytest
 
 from streamtools import Guards, StreamMachine, ToolRegistry, ToolStream, sources
-from streamtools.errors import ClosedError, Code, UnreadableSource
+from streamtools.errors import ClosedError, UnreadableSource
 from streamtools.events import (
     ChainCompleted,
     Done,
     Executed,
-    Executing,
     Progress,
     ProviderCompleted,
-    Raw,
     ReasoningDelta,
     SourceError,
     SourceEvent,
-    SourceRaw,
     SourceUsage,
-    Start,
-    Text,
     TextDelta,
     UIEvent,
     Usage,
@@ -102,18 +97,6 @@ async def test_a_stream_says_what_its_machine_says(source: list[SourceEvent]) ->
     assert expected == await collect(Script(source), dialects=["hash_marker", "tilde_fence"])
 
 
-async def test_start_is_said_before_anything_is_read() -> None:
-    """An interface knows of the run while the provider still thinks."""
-    gate = anyio.Event()
-    source = Script(gate, [STOP])
-    async with opened(source) as events:
-        assert Start("r", seq=1) == await anext(events)
-        assert source.read == 0
-        gate.set()
-        assert story([event async for event in events])[-1] == "done finished: stop (stop)"
-    assert (events.run_id, source.closed) == ("r", 1)
-
-
 async def test_calls_are_run_at_the_end_of_their_turn() -> None:
     """Executions come before the step ends, the next turn is read behind them, and the numbers rise without a gap."""
     read: list[int] = []
@@ -151,34 +134,8 @@ async def test_calls_are_run_at_the_end_of_their_turn() -> None:
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
-async def crash() -> None:
-    raise RuntimeError("secret")
-
-
 async def sleep() -> None:
     await anyio.sleep_forever()
-
-
-async def test_malformed_calls_run_nothing() -> None:
-    """They are errors, and their good siblings run."""
-    events = await collect(Script([*texts('###:{"name":5}\n' + ADD), STOP]), tools=[add])
-    assert [line for line in story(events) if line.startswith(("error", "exec", "done"))] == [
-        "error c1 missing_tool_name",
-        "executing c2",
-        "executed c2: 3.0",
-        "done finished: stop (stop)",
-    ]
-
-
-@pytest.mark.parametrize(
-    "end", [SourceError("no"), ProviderCompleted(finish_reason="length"), None], ids=["failed", "cut", "interrupted"]
-)
-async def test_calls_of_a_turn_that_is_not_complete_do_not_run(end: SourceEvent | None) -> None:
-    """They are reported, and pending."""
-    events = await collect(Script([*texts(ADD, "a"), *([end] if end else [])]), tools=[add])
-    assert [line for line in story(events) if line.startswith(("call", "exec"))] == ["call c1"]
-    assert isinstance(events[-1], Done)
-    assert [call.id for call in events[-1].pending] == ["c1"]
 
 
 async def test_without_tools_calls_are_pending() -> None:
@@ -223,61 +180,7 @@ async def test_eager_tools_run_beside_the_stream() -> None:
     assert ["c1", "c2"] == [outcome.call.id for outcome in events.result.outcomes]
 
 
-async def test_eager_tools_of_a_run_that_breaks_off() -> None:
-    """What has begun is brought to its end, and the run tells that it has failed."""
-    for end in ([], [SourceError("lost", Code.STREAM_INTERRUPTED)]):
-        source = Script(texts(ADD), end)
-        told = story(await collect(source, tools=[add], execute="eager", native_tool_calls=False))
-        assert sorted(told[6:9]) == ["error stream_interrupted", "executed c1: 3.0", "executing c1"]
-        assert told[9:] == ["step 1 ends: None", "done failed: None (None)"]
-
-
-async def test_eager_calls_stay_out_of_the_next_turn() -> None:
-    """Each step has its own calls, and waits for its own."""
-    source = Script([*texts(ADD), TURN, *texts(ADD), TURN], [ChainCompleted()])
-    async with opened(source, tools=[add], execute="eager", native_tool_calls=False) as events:
-        told = story([event async for event in events])
-    expected = [
-        line
-        for step, call in ((1, "c1"), (2, "c2"))
-        for line in (f"step {step}", f"executing {call}", f"executed {call}: 3.0", f"step {step} ends: tool_calls")
-    ]
-    assert expected == [line for line in told if line.startswith(("step", "exec"))]
-    assert [1, 1] == [len(step.results) for step in events.result.steps]
-
-
 # The tool choice.
-
-CHOICES: dict[str, tuple[object, str, list[str]]] = {
-    "none": ("none", ADD, ["error c1 tool_choice_violation", "done finished: stop (stop)"]),
-    "required, and there is one": ("required", ADD, ["executing c1", "executed c1: 3.0", "done finished: stop (stop)"]),
-    "required, and there is none": ("required", "a", ["error tool_choice_violation", "done failed: stop (stop)"]),
-    "a name, and it is another": (
-        {"type": "function", "function": {"name": "crash"}},
-        ADD,
-        ["error c1 tool_choice_violation", "error tool_choice_violation", "done failed: stop (stop)"],
-    ),
-    "a name": (
-        {"type": "tool", "name": "add"},
-        ADD,
-        ["executing c1", "executed c1: 3.0", "done finished: stop (stop)"],
-    ),
-}
-
-
-@together(("choice", "written", "expected"), CHOICES.values(), ids=CHOICES)
-async def test_tool_choice(choice: object, written: str, expected: list[str]) -> None:
-    """It is judged on the complete turn, before anything runs, and the text of a call stays hidden."""
-    events = await collect(Script([*texts(written), STOP]), tools=[add, crash], tool_choice=choice)
-    assert expected == [line for line in story(events) if line.startswith(("error", "exec", "done"))]
-    assert "".join(event.text for event in events if isinstance(event, Text)) == ("a" if written == "a" else "")
-
-
-async def test_tool_choice_none_holds_for_eager_execution() -> None:
-    """A call that must not run does not run early either."""
-    source = Script([*texts(ADD), STOP])
-    events = await collect(source, tools=[add], tool_choice="none", execute="eager", native_tool_calls=False)
-    assert not any(isinstance(event, Executing) for event in events)
 
 
 IMPOSSIBLE: dict[str, dict[str, Any]] = {
@@ -303,20 +206,6 @@ async def test_impossible_wishes(options: dict[str, Any]) -> None:
 # Our own stop.
 
 
-async def test_stop_closes_the_source() -> None:
-    """Nothing is read behind the text that follows a call; its tools run, and the run is finished."""
-    source = Script(texts(ADD), texts("\nThe result is"), texts(" 4."), hold=True)
-    told = story(await collect(source, tools=[add], after_call="stop"))
-    assert told[-5:] == [
-        "text '\\n'",
-        "executing c1",
-        "executed c1: 3.0",
-        "step 1 ends: stopped_after_call",
-        "done finished: stopped_after_call (None)",
-    ]
-    assert (source.read, source.closed) == (2, 1)
-
-
 # Who iterates, and how.
 
 SOURCE = [*texts("a ", *ADD, "\n"), TURN, *texts("b"), STOP]
@@ -325,33 +214,6 @@ SOURCE = [*texts("a ", *ADD, "\n"), TURN, *texts("b"), STOP]
 def gated(*items: SourceEvent) -> Script:
     """A source whose batches are one event each, with a pause before each of them."""
     return Script(*([item] for item in items))
-
-
-async def test_a_loop_that_is_left_can_be_taken_up() -> None:
-    """`break` loses nothing."""
-    taken: list[UIEvent] = []
-    async with opened(gated(*SOURCE), tools=[add]) as events:
-        while not (taken and isinstance(taken[-1], Done)):
-            async for event in events:
-                taken.append(event)
-                break
-        assert [event async for event in events] == []
-    assert story(taken) == story(await collect(gated(*SOURCE), tools=[add]))
-
-
-async def test_a_read_that_is_given_up_loses_nothing() -> None:
-    """However often nobody waits long enough, every event comes in the end, once."""
-    taken: list[UIEvent] = []
-    given_up = 0
-    async with opened(gated(*SOURCE), tools=[add]) as events:
-        while not (taken and isinstance(taken[-1], Done)):
-            with anyio.move_on_after(0) as scope:
-                taken.append(await anext(events))
-            if scope.cancelled_caught:
-                given_up += 1
-                await anyio.lowlevel.checkpoint()
-    assert given_up > 5
-    assert story(taken) == story(await collect(gated(*SOURCE), tools=[add]))
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -395,20 +257,6 @@ async def test_two_consumers_share_the_events() -> None:
     assert ended == 2
     assert sorted(event.seq for event in taken) == list(range(1, len(taken) + 1))
     assert sorted(story(taken)) == sorted(story(await collect(gated(*SOURCE), tools=[add])))
-
-
-async def test_the_rest_can_be_read_behind_the_block() -> None:
-    """What was handed out when the stream was left is still there, up to its `done`."""
-    async with opened(Script(texts("a ##"), hold=True)) as events:
-        await anyio.wait_all_tasks_blocked()
-    assert story([event async for event in events]) == [
-        "start",
-        "step 1",
-        "text 'a '",
-        "text '##'",
-        "step 1 ends: None",
-        "done cancelled: None (None)",
-    ]
 
 
 async def test_a_slow_consumer_slows_the_provider() -> None:
@@ -488,17 +336,6 @@ async def test_large_events_slow_the_provider() -> None:
         assert list(range(seqs[0], seqs[0] + 50)) == seqs
 
 
-async def test_each_large_event_is_counted() -> None:
-    """Also where only a few of them wait."""
-    source = Heavy()
-    source.size = 3 * 2**20
-    async with opened(source, guards=Guards(size=None)) as events:
-        await anyio.wait_all_tasks_blocked()
-        assert 2 == source.read
-        while ready := events.take_ready():
-            assert sum(map(weigh, ready[1:])) <= BATCH_BYTES
-
-
 async def test_large_texts_are_seen_at_once() -> None:
     """The result is at its bound when they are, and not when many of them have come."""
     source = Heavy()
@@ -545,16 +382,6 @@ async def test_a_result_is_bounded(makes: Callable[[str], SourceEvent]) -> None:
     assert ("stopped", "size_limit") == (done.reason, done.finish_reason)
     assert 1000 <= source.read <= 1000 + 2 * 256
     assert 1 == source.closed
-
-
-async def test_large_frames_are_not_kept_for_the_result() -> None:
-    """Each of them spans several chunks, which bring nothing: by then the result has had the one before."""
-    big = SourceRaw({"a": "b" * 100_000})
-    async with opened(Script(*[[], [big]] * 50, [STOP])) as events:
-        kept = 0
-        async for _ in events:
-            kept = max(kept, sum(isinstance(each, Raw) for each in events._run.collector._new))
-    assert kept <= 1
 
 
 # What our caller does wrong.
@@ -650,12 +477,6 @@ async def test_a_stream_is_entered_once() -> None:
             await run.__aenter__()
     with pytest.raises(ClosedError, match="entered only once"):
         await run.__aenter__()
-
-
-async def test_a_stream_is_read_inside_its_block() -> None:
-    """Before it is entered there is nothing to wait for."""
-    with pytest.raises(ClosedError, match="async with"):
-        await anext(opened(Script([STOP])))
 
 
 async def test_a_stream_that_nobody_enters_or_reads() -> None:

@@ -15,7 +15,7 @@ import structlog.testing
 
 from streamtools import ToolStream
 from streamtools.errors import ClosedError, Code
-from streamtools.events import Executing, ProviderCompleted, UIEvent
+from streamtools.events import ProviderCompleted, UIEvent
 from streamtools.stream import event_buffer, reading
 from tests.support.options import grouped
 from tests.support.stories import Script, WaitingTool, story, texts
@@ -51,27 +51,6 @@ def ending(events: list[UIEvent]) -> list[str]:
 CANCELLED = ["error c1 tool_cancelled", "step 1 ends: stop", "done cancelled: stop (None)"]
 
 
-async def test_leaving_stops_the_tools_and_closes_the_source() -> None:
-    """The tool sees a cancellation, and its call has an end like any other."""
-    tool, source = WaitingTool(), Script([*texts(WAIT), STOP], hold=True)
-    taken: list[UIEvent] = []
-    async with opened(source, tool.wait) as events:
-        async for event in events:
-            taken.append(event)
-            if isinstance(event, Executing):
-                break
-        await tool.running.wait()
-        assert (tool.stopped, source.closed) == (0, 0)
-    assert (tool.stopped, source.closed) == (1, 1)
-    await read(events, taken)
-
-    assert ["executing c1", *CANCELLED] == ending(taken)
-    assert [event.seq for event in taken] == list(range(1, len(taken) + 1))
-    (outcome,) = events.result.outcomes
-    assert (Code.TOOL_CANCELLED, "cancelled", []) == (outcome.error, events.result.reason, events.result.pending)
-    assert "cancelled" in events.result.messages()[-1]["content"]
-
-
 async def test_each_call_that_was_left_has_one_end() -> None:
     """One has succeeded, one is at work, one has not begun: each is told once, and stands in the outcomes in order."""
     tool, source = WaitingTool(), Script([*texts(WAIT, "\n", NOW, "\n", WAIT, "\n", NOW), STOP])
@@ -96,30 +75,6 @@ async def test_each_call_that_was_left_has_one_end() -> None:
     assert [cancelled, None, cancelled, cancelled] == [outcome.error for outcome in events.result.outcomes]
 
 
-async def test_leaving_in_mid_turn() -> None:
-    """A complete call that has not been earned is pending, one that is being written is cut."""
-    source = Script(texts(NOW + "\n", WAIT[:8]), hold=True)
-    taken: list[UIEvent] = []
-    async with opened(source, now) as events:
-        await anyio.wait_all_tasks_blocked()
-    await read(events, taken)
-    assert story(taken)[-6:] == [
-        "text '\\n'",
-        "thinking c2",
-        "error c2 truncated",
-        "not thinking c2",
-        "step 1 ends: None",
-        "done cancelled: None (None), pending c1",
-    ]
-
-
-async def test_leaving_a_run_that_is_complete() -> None:
-    """A provider that does not hang up takes nothing away from an answer that has come to its end."""
-    async with opened(Script([*texts(NOW), STOP], hold=True), now) as events:
-        await anyio.wait_all_tasks_blocked()
-    assert ("finished", "stop") == (events.result.reason, events.result.finish_reason)
-
-
 async def test_leaving_with_a_full_buffer_loses_nothing() -> None:
     """What the machine has said before is there, without a gap, up to `done`."""
     batches = [texts(*"abcdefgh") for _ in range(event_buffer.MAX_EVENTS // 4)]
@@ -130,17 +85,6 @@ async def test_leaving_with_a_full_buffer_loses_nothing() -> None:
     assert [event.seq for event in taken] == list(range(1, len(taken) + 1))
     assert event_buffer.MAX_EVENTS < len(taken) < 2 * event_buffer.MAX_EVENTS
     assert "done cancelled: None (None)" == story(taken)[-1]
-
-
-async def test_leaving_while_eager_tools_run() -> None:
-    """They are cancelled in mid-turn, and their step ends."""
-    tool, source = WaitingTool(), Script(texts(WAIT), texts("a"), hold=True)
-    taken: list[UIEvent] = []
-    async with opened(source, tool.wait, execute="eager", native_tool_calls=False) as events:
-        await tool.running.wait()
-    await read(events, taken)
-    assert tool.stopped == 1
-    assert ["error c1 tool_cancelled", "step 1 ends: None", "done cancelled: None (None)"] == ending(taken)[1:]
 
 
 async def test_aclose_from_another_task() -> None:
@@ -165,14 +109,6 @@ async def test_aclose_from_another_task() -> None:
         assert closed
     assert ["executing c1", *CANCELLED] == ending(taken)
     await events.aclose()
-
-
-async def test_aclose_inside_the_block() -> None:
-    """Whoever opened a stream may close it early, and go on to read what has been said."""
-    async with opened(Script(texts("a"), hold=True)) as events:
-        await anyio.wait_all_tasks_blocked()
-        await events.aclose()
-        assert story([event async for event in events])[-1] == "done cancelled: None (None)"
 
 
 async def test_aclose_from_a_tool() -> None:
@@ -231,17 +167,6 @@ async def test_cancellation_from_outside() -> None:
         assert scope.cancelled_caught
         assert (tool.stopped, source.closed) == (1, 1)
         assert ("cancelled", Code.TOOL_CANCELLED) == (events.result.reason, events.result.outcomes[0].error)
-
-
-async def test_cancellation_before_anything_has_begun() -> None:
-    """The source is closed although nobody has had the time to read it."""
-    source = Script(texts("a"))
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        async with opened(source) as events:
-            await anyio.lowlevel.checkpoint()
-    assert (source.read, source.closed) == (0, 1)
-    assert story([event async for event in events]) == ["start", "done cancelled: None (None)"]
 
 
 async def test_cancellation_while_leaving() -> None:

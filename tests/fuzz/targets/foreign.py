@@ -30,7 +30,7 @@ from streamtools.sources.finished import finished
 from tests.fuzz import loose
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.machine.test_machine_laws import run
-from tests.stream.test_extracting import NOTHING, SHAPES
+from tests.stream.test_extracting import SHAPES
 from tests.support.exact_histories import EXACT
 from tests.support.history_rules import breaches
 from tests.support.provider_streams import PROVIDERS
@@ -136,7 +136,7 @@ def _check_finished(given: Input) -> Iterator[object]:
 
 def _make_finished() -> Target:
     bodies = [provider.finished for provider in PROVIDERS if provider.finished]
-    shapes = [each for each in (*SHAPES.values(), *NOTHING.values()) if _is_json(each)]
+    shapes = [each for each in SHAPES.values() if _is_json(each)]
     words = ['"tool_calls":[', '"function":{"name":"f","arguments":"{}"}', '"choices":[', '"message":{', '"content":[']
     words += [
         '"output":[',
