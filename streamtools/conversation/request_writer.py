@@ -35,10 +35,6 @@ class RequestOptions:
 
     def __post_init__(self) -> None:
         check_word("teach", self.teach, ("auto", "always", "never"))
-        given: Any = self.few_shot
-        is_sequence = isinstance(given, Sequence) and not isinstance(given, str)
-        if not isinstance(given, bool) and not (is_sequence and all(isinstance(item, Example) for item in given)):
-            raise ValueError(f"few_shot must be True, False or a sequence of Example, got {given!r}")
         if not isinstance(self.emulation, Emulation):
             Emulation(mode=self.emulation)
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
 
 from streamtools import observing
 from streamtools.errors import Code, UnreadableSource
-from streamtools.events import Progress, SourceError, SourceEvent, UIEvent
+from streamtools.events import Progress, SourceError, SourceEvent, SourceWarning, Text, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.stream.collector import Collector
 from streamtools.stream.event_buffer import EventBuffer
-from streamtools.stream.observation import Observation
 from streamtools.stream.reading import EventSource, read_into
 from streamtools.stream.step_runner import StepRunner
 from streamtools.tools.approvals import Resumption
@@ -28,6 +27,11 @@ from streamtools.tools.guards import Stop
 if TYPE_CHECKING:  # few runs have these stages, and importing them takes time
     from streamtools.stream.argument_rules import ArgumentRules
     from streamtools.stream.text_judge import JudgeStage
+
+
+TakeBatch: TypeAlias = Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]
+
+_BATCH = 256  # events that are reported together
 
 
 class EventStage(Protocol):
@@ -153,7 +157,7 @@ class StreamRun:
             self.emit(await self.steps.end())
         await self.wait_for_approval()
 
-    def _taker(self, tools: TaskGroup) -> Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]:
+    def _taker(self, tools: TaskGroup) -> TakeBatch:
         """Return a function that takes a batch of a source, and returns whether the run needs no more.
 
         It returns an awaitable only to wait for room or to run calls.
@@ -225,3 +229,59 @@ class StreamRun:
         if self._judge is not None:
             self._judge.end()
             self.emit(())
+
+
+class Observation:
+    """A stage that reports one run to its observer. No single delta is reported, except the first."""
+
+    def __init__(self, observed: observing.ObservedRun) -> None:
+        self.observed = observed
+        self._unreported: list[UIEvent] = []
+        self._awaits_text = False  # a request has started, and none of its text has been shown
+        self._awaits_batch = False
+
+    def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
+        """Record events. An empty batch means that the machine or the judge holds text back."""
+        if not events:
+            self.observed.text_buffered()
+            return events
+        if self._awaits_text and any(type(event) is Text and not event.text.isspace() for event in events):
+            self._awaits_text = False
+            self.observed.text_shown()
+        self._unreported += events
+        if len(self._unreported) >= _BATCH:
+            self.report()
+        return events
+
+    def report(self) -> None:
+        """Report the recorded events."""
+        if self._unreported:
+            self.observed.events_shown(self._unreported)
+            self._unreported = []
+
+    async def read(self, source: EventSource, take: TakeBatch) -> None:
+        """Read a source to its end, as `read_into` does, and report the start and the end of its answer."""
+        self.observed.request_started(getattr(source, "origin", ()), source)
+        self._awaits_text = self._awaits_batch = True
+
+        def take_batch(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
+            if self._awaits_batch and batch and not isinstance(batch[0], SourceError | SourceWarning):
+                self._awaits_batch = self.observed.by_chunk
+                self.observed.batch_received()
+            return take(batch)
+
+        raised: BaseException | None = None
+        try:
+            await read_into(source, take_batch)
+        except BaseException as error:
+            raised = error
+            raise
+        finally:
+            self._awaits_text = False
+            self.report()
+            self.observed.source_read(raised)
+
+    def end(self) -> None:
+        """Report the end of the run."""
+        self.report()
+        self.observed.run_ended()

@@ -505,7 +505,6 @@ WRONG: dict[str, dict[str, Any]] = {
     "limits as a dict": {"limits": {"calls": 1}},
     "ids that nobody makes": {"new_id": "c1"},
     "a word for a flag": {"native_tool_calls": "no"},
-    "a number to be told": {"on_tool_result": 3},
 }
 
 

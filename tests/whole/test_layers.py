@@ -158,7 +158,7 @@ RIM = {
     "sources.source",
     "sources.transport",
     *("gateway.delivery", "gateway.judge", "gateway.service", "gateway.tool_call_transport"),
-    *("stream.driver", "stream.event_buffer", "stream.text_judge", "stream.long_work", "stream.observation"),
+    *("stream.driver", "stream.event_buffer", "stream.text_judge", "stream.long_work"),
     *("stream.output", "stream.reading"),
     *("stream.step_runner", "stream.stream_run", "stream.tool_stream", "telemetry.spans"),
     *(f"tools.{each}" for each in ("approvals", "at_most_once", "context", "failures", "invocation", "ledger")),
