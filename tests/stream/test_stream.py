@@ -479,6 +479,12 @@ async def test_a_stream_is_entered_once() -> None:
         await run.__aenter__()
 
 
+async def test_a_stream_is_read_inside_its_block() -> None:
+    """Before it is entered there is nothing to wait for."""
+    with pytest.raises(ClosedError, match="enter the stream"):
+        await anext(opened(Script()))
+
+
 async def test_a_stream_that_nobody_enters_or_reads() -> None:
     """It leaves nothing behind: no task, no warning, no open source once it was entered."""
     opened(Script([STOP]))
