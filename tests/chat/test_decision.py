@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamtools.conversation.decision import MAX_LENGTH, DecidedCall, read_decision, write_question
+from streamtools.conversation.decision import DecidedCall, read_decision, write_question
 from streamtools.tools import Tool, ToolChoice
 from tests.support.cases import together
 
@@ -20,44 +20,28 @@ READ: dict[str, tuple[str, list[DecidedCall]]] = {
     "an empty list": (NONE, []),
     "null for the list": ('{"tools":null}', []),
     "an array": ('[{"tool":"weather","arguments":{"city":"Paris"}}]', [PARIS]),
-    "an empty array": ("[]", []),
     "one tool, as of old": ('{"tool":"weather","arguments":{"city":"Paris"}}', [PARIS]),
-    "no tool, as of old": ('{"tool":null}', []),
     "other words for name and arguments": ('{"tools":[{"name":"weather","parameters":{"city":"Paris"}}]}', [PARIS]),
     "OpenAI's shape": ('[{"type":"function","function":{"name":"weather","arguments":{"city":"Paris"}}}]', [PARIS]),
     "arguments as text": ('{"tools":[{"tool":"weather","arguments":"{}"}]}', [DecidedCall("weather", "{}")]),
     "no arguments": ('{"tools":[{"tool":"weather"}]}', [DecidedCall("weather", None)]),
-    "a name with spaces around it": ('{"tools":[{"tool":" weather "}]}', [DecidedCall("weather", None)]),
     "tools without a name": ('{"tools":[{"tool":""},{"tool":null},{"tool":"a"}]}', [DecidedCall("a", None)]),
-    "only tools without a name": ('{"tools":[{"tool":""}]}', []),
-    "several": ('{"tools":[{"tool":"a"},{"tool":"b"}]}', [DecidedCall("a", None), DecidedCall("b", None)]),
     "a bad one among good ones": ('{"tools":[5,{"tool":5},{"tool":"a"}]}', [DecidedCall("a", None)]),
     "prose on the same line": (f"I will call the tool: {WEATHER} and then answer.", [PARIS]),
-    "prose with braces": (f"A set {{a, b}} or [1, is not JSON. {WEATHER}", [PARIS]),
     "a fence": (f"Here:\n```json\n{WEATHER}\n```\nDone.", [PARIS]),
-    "a fence of tildes": (f"~~~\n{WEATHER}\n~~~", [PARIS]),
     "a string": (json.dumps(WEATHER), [PARIS]),
     "markers": (f"{NONE}\nJSON_BEGIN\n{WEATHER}\nJSON_END\nDone.", [PARIS]),
-    "markers that are not closed": (f"JSON_BEGIN {WEATHER}", [PARIS]),
     "a decoy in a thought": (f'<think>{{"tools":[{{"tool":"b"}}]}}</think>{WEATHER}', [PARIS]),
     "a decoy in a late thought": (f'Hm. <think>{{"tools":[{{"tool":"b"}}]}}</think>{NONE}', []),
-    "an empty decoy before": (f"I could say {NONE}, but: {WEATHER}", [PARIS]),
     "none at the end": (f"{WEATHER} is what the page wants, but: {NONE}", []),
-    "none behind markers": (f"JSON_BEGIN\n{WEATHER}\nJSON_END\n{NONE}", []),
-    "none behind a fence": (f"```\n{WEATHER}\n```\n{NONE}", []),
     "one that is cut at the end": (f"{WEATHER} {NONE[:-2]}", [PARIS]),
     "the last of two": ('{"tools":[{"tool":"b"}]} No: ' + WEATHER, [PARIS]),
     "a fence before bare JSON": ('{"tool":"b"}\n```\n' + WEATHER + '\n```\n{"tool":"c"}', [DecidedCall("c", None)]),
     "arguments beside the function": ('{"function":{"name":"weather"},"arguments":{"city":"Paris"}}', [PARIS]),
-    "a function that is a name": ('{"function":"weather","args":{"city":"Paris"}}', [PARIS]),
     "one name in two places": ('{"tool":"a","name":"a"}', [DecidedCall("a", None)]),
     "arguments twice": ('{"tool":"a","input":{"n":1},"args":"{\\"n\\":1}"}', [DecidedCall("a", {"n": 1})]),
-    "null beside a name": ('{"tool":null,"name":"a"}', [DecidedCall("a", None)]),
-    "a function without a name": ('{"tools":[{"function":{"name":" "}},{"function":""}]}', []),
     "arguments that are none": ('{"tool":"a","arguments":[1]}', [DecidedCall("a", [1])]),
     "two names in one of several": ('[{"tool":"a","name":"b"},{"tool":"c"}]', [DecidedCall("c", None)]),
-    "raw line feeds": ('{"tools":[{"tool":"a","arguments":{"t":"x\ny"}}]}', [DecidedCall("a", {"t": "x\ny"})]),
-    "pretty JSON": (json.dumps(json.loads(WEATHER), indent=2), [PARIS]),
 }  # fmt: skip
 
 
@@ -71,20 +55,14 @@ UNREADABLE = {
     "nothing": "",
     "prose": "No tool is needed.",
     "JSON of something else": '{"answer": 42}',
-    "a number": "42",
-    "a list of numbers": "[1, 2]",
-    "a list that is none": '{"tools": "weather"}',
     "a tool that is a number": '{"tool": 5}',
-    "a function that is a number": '{"function": 5}',
     "two names": '{"tool":"a","name":"b"}',
     "two arguments": '{"tool":"a","input":{"n":1},"args":{"n":2}}',
-    "a key twice": '{"tool":"a","tool":"b"}',
     "a key twice in arguments": '{"tool":"a","arguments":{"n":1,"n":2}}',
     "JSON that is cut": WEATHER[:-3],
     "a thought alone": f"<think>{WEATHER}</think>",
     "deep brackets": "[" * 50_000,
     "many braces": "{" * 50_000,
-    "lists that are not closed": "[1," * 40_000,
     "objects that are not closed": '{"a":' * 50_000,
     "many objects": "{} " * 25_000,
 }
@@ -109,11 +87,6 @@ def test_other_answers_decide_nothing(answer: str) -> None:
 def test_several_decisions(answer: str, differs: bool) -> None:
     """The last counts; that others say something else is noticed."""
     assert differs == read_decision(answer).differs
-
-
-def test_long_answers_are_cut() -> None:
-    """A decision after the limit is ignored."""
-    assert not read_decision("x" * MAX_LENGTH + WEATHER).readable
 
 
 def tool(name: str) -> Tool[Any, Any]:

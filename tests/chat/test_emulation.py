@@ -70,15 +70,6 @@ def done(talked: Any) -> Done:
 # The sequence: which requests, in which order.
 
 
-async def test_a_native_call_needs_no_decision() -> None:
-    """A native call is the answer, and no decision follows."""
-    talked = await talk(calls(PARIS_CALL, text="Let me see."), emulation=FALLBACK, execute="never")
-
-    assert [FIRST] == talked.bodies
-    assert ["text 'Let me see.'", "thinking n0", "n0 is weather", "call n0", "not thinking n0"] == talked.shown[:-1]
-    assert ["n0"] == [call.id for call in done(talked).pending]
-
-
 async def test_decided_calls_are_the_calls_of_the_turn() -> None:
     """Two requests; the calls have the ids of emulation, no text beside them, and are left to the caller."""
     talked = await talk(
@@ -101,27 +92,6 @@ async def test_decided_calls_are_the_calls_of_the_turn() -> None:
         message["content"],
         [each["id"] for each in message["tool_calls"]],
     )
-
-
-async def test_no_tool_is_needed() -> None:
-    """Three requests, the last without tools; the answer is that of the last."""
-    talked = await talk(says("One."), decides(), says("Two."), emulation="fallback")
-
-    assert [FIRST, DECISION, LAST] == talked.bodies
-    assert ["thinking None", *WARNED, "text 'Two.'", "done finished: stop (stop)"] == talked.shown
-    (warning,) = talked.chat.result.warnings
-    assert (Code.EMULATED, "tool calls emulated") == (warning.code, warning.message)
-
-
-async def test_force_skips_the_first_request() -> None:
-    """One request for calls, two where none are needed."""
-    with_calls = await talk(decides(PARIS_CALL), emulation=FORCE, execute="never")
-    without = await talk(decides(), says("Two."), emulation=FORCE)
-
-    assert [DECISION] == with_calls.bodies
-    assert ["emulated_7_0"] == [call.id for call in done(with_calls).pending]
-    assert [DECISION, LAST] == without.bodies
-    assert "Two." == without.chat.result.text
 
 
 @pytest.mark.parametrize(
@@ -238,15 +208,6 @@ async def test_an_unreadable_decision_means_no_tools(answer: Loopback) -> None:
     assert "Two." == talked.chat.result.text
 
 
-async def test_invalid_arguments_in_a_decision() -> None:
-    """A call with other arguments is malformed, is answered, and may be made again."""
-    talked = await talk(decides(("weather", ["Paris"])), decides(PARIS_CALL), decides(), says("21"), emulation=FORCE)
-
-    assert "error emulated_7_0 invalid_arguments" in talked.story
-    assert "(called weather with {})" in [each["content"] for each in talked.bodies[1]["messages"]]
-    assert ["executing emulated_7_0_2"] == [line for line in talked.story if line.startswith("executing")]
-
-
 # What stands in the requests.
 
 
@@ -271,19 +232,6 @@ async def test_options_of_the_answer_are_not_sent_with_the_decision() -> None:
         asked(QUESTION, **kept),
     ] == talked.bodies
     assert before == request
-
-
-async def test_nested_options_are_left_out() -> None:
-    """Options of Ollama and Gemini are removed inside their objects. Other members of such names stay."""
-    model = ScriptedModel(['{"tools":[]}', "Two."])
-    request = {"options": {"stop": ["a"], "seed": 1}, "metadata": {"text": "b"}}
-    async with chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(body=request, emulation="force")) as events:
-        [event async for event in events]
-    decision, last = model.asks
-
-    assert {"seed": 1} == decision.options["options"]
-    assert ({"text": "b"}, None) == (decision.options["metadata"], decision.options["stop"])
-    assert request == {name: last.options[name] for name in request}
 
 
 @pytest.mark.parametrize(("keep", "quoted"), [("drop", ""), ("quote", "Be brief.\n\nNever call clock.")])
@@ -316,23 +264,6 @@ async def test_a_taught_model_calls_in_text() -> None:
     assert [DECISION, LAST] == missed.bodies[1:]
 
 
-async def test_emulated_calls_of_a_taught_model() -> None:
-    """They count although the model is declared to make none, and its history has them in the taught dialect."""
-    talked = await talk(
-        says("One."),
-        decides(PARIS_CALL),
-        says("It is 21 °C."),
-        decides(),
-        emulation=REUSE,
-        model={"native_tool_calls": False},
-    )
-
-    assert [Code.EMULATED] * 2 == [each.code for each in talked.chat.result.warnings]
-    _, _, called, answered = talked.bodies[2]["messages"]
-    assert '~~~tool_call\n{"name":"weather","arguments":{"city":"Paris"}}\n~~~' == called["content"]
-    assert answered["content"].startswith("~~~tool_result weather\n")
-
-
 # What goes wrong.
 
 
@@ -343,21 +274,6 @@ async def test_a_provider_without_tools() -> None:
 
     assert [FIRST, DECISION, LAST] == talked.bodies
     assert ["thinking None", *WARNED, "text 'Two.'", "done finished: stop (stop)"] == talked.shown
-
-
-@pytest.mark.parametrize(
-    ("status", "message", "tools"),
-    [
-        (400, "the model does not exist", TOOLS),
-        (429, "tools are not available right now", TOOLS),
-        (400, "Invalid schema for function 'f': 'minimum' is not supported", TOOLS),
-    ],
-)
-async def test_other_refusals_end_the_run(status: int, message: str, tools: Any) -> None:
-    """It is the end of the run."""
-    talked = await talk(refuses(status, message), tools=tools, emulation=FALLBACK)
-
-    assert ["error upstream_error", "done failed: None (None)"] == talked.shown
 
 
 @together(
@@ -505,20 +421,3 @@ async def test_leaving_at_any_event(taken: int) -> None:
 
     assert isinstance(told[-1], Done)
     assert 0 == model.open
-
-
-@pytest.mark.parametrize("silent", [0, 1, 2])
-async def test_leaving_an_unanswered_request(silent: int) -> None:
-    """The server sees its client go: in the first request, in the decision's, in the last."""
-    answers = [says("One."), decides(), Loopback([chunk({"content": "Two"})], hold=True)]
-    answers[silent] = Loopback([chunk({"content": "Two"})], hold=True)
-    async with Provider(*answers) as server:
-        async with chat(
-            model_of(server), [QUESTION], tools=TOOLS, request=RequestOptions(emulation="fallback")
-        ) as events:
-            while len(server.requests) <= silent:
-                await anyio.lowlevel.checkpoint()
-        with anyio.fail_after(20):
-            await answers[silent].disconnected.wait()
-
-    assert "cancelled" == events.result.reason

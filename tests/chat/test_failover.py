@@ -11,7 +11,6 @@ import pytest
 from streamtools import RunnerOptions, chat, outputs, parse
 from streamtools.conversation import Ask, Fallback, OpenAIChat, ScriptedModel, Timeouts
 from streamtools.conversation.failover import OnBreak
-from streamtools.conversation.shared_answer import GO_ON
 from streamtools.errors import Code
 from streamtools.events import (
     Done,
@@ -45,27 +44,6 @@ pytestmark = pytest.mark.anyio
 
 ASK = [{"role": "user", "content": "Hi"}]
 LOST = OSError("gone")
-
-
-class GoesOn(ScriptedModel):
-    """A model that continues its own `text` perfectly after any shown text."""
-
-    def __init__(self, text: str, prefill: str | None = None, repeats: int = 0) -> None:
-        super().__init__([], name="second")
-        self.text = text
-        self.prefill = prefill
-        self.repeats = repeats
-
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
-        shown = ask.prefill
-        if len(ask.history) > 1:
-            *_, said, asked = ask.history
-            assert isinstance(said, Assistant)
-            assert asked == User(GO_ON)
-            shown = said.text
-        begin = len(shown) - self.repeats if len(shown) >= self.repeats else len(shown)
-        self._answers.append([self.text[at : at + 3] for at in range(begin, len(self.text), 3)])
-        return super().stream(ask)
 
 
 async def told(stream: chat) -> list[UIEvent]:
@@ -149,8 +127,6 @@ async def test_all_models_fail() -> None:
 
 
 # In mid-stream.
-
-WHOLE = 'One, two, three.\n\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n'
 
 
 def get_weather(city: str) -> str:
@@ -282,16 +258,6 @@ async def test_native_and_text_models_together() -> None:
     assert "get_weather" in second.asks[0].history[0].text  # type: ignore[union-attr]
     assert stream.result.text == "One, two.\n\nRain."
     assert [outcome.result for outcome in stream.result.outcomes] == ["rain in Oslo"]
-
-
-async def test_silence_in_mid_stream() -> None:
-    """A connection on which nothing comes for longer than `between_bytes` has failed."""
-    async with Loopback([lines("Hel")], hold=True) as server:
-        quick = Timeouts(between_bytes=0.05)
-        first = OpenAIChat("one", base_url=server.url, api_key="", retries=0, timeout=quick)
-        events = await told(chat(Fallback(first, GoesOn("Hello there")), ASK))
-
-    assert text_of(events) == "Hello there"
 
 
 # Who may show it.

@@ -15,7 +15,6 @@ from streamtools.conversation.models import (
     OllamaChat,
     OpenAIChat,
     OpenAIResponses,
-    ScriptedModel,
     latitude_request,
 )
 from streamtools.conversation.models.providers import ANTHROPIC_MAX_TOKENS
@@ -58,13 +57,6 @@ def test_chat_completions() -> None:
     } == body
 
 
-def test_scripted_bodies_are_chat_completions() -> None:
-    """The body that a scripted model shows is that of `OpenAIChat`."""
-    ask = Ask(HISTORY, TOOLS, ToolChoice("required"), {"seed": 1})
-
-    assert OpenAIChat("m", top_p=1).body(ask) == ScriptedModel([], name="m", top_p=1).body(ask)
-
-
 def test_responses() -> None:
     """The history is the input."""
     body = OpenAIResponses("m", max_tokens=5).body(Ask(HISTORY, TOOLS))
@@ -83,15 +75,6 @@ def test_anthropic_messages() -> None:
     assert ["user"] == [message["role"] for message in body["messages"]]
     assert offered("anthropic") == body["tools"]
     assert "system" not in AnthropicMessages("m").body(Ask((User("Hi"),)))
-
-
-def test_anthropic_options() -> None:
-    """One stop word is a list of it; the bound on tokens can be set and not be taken out."""
-    model = AnthropicMessages("m", max_tokens=10, stop="END")
-
-    assert (10, ["END"]) == (model.body(Ask(HISTORY))["max_tokens"], model.body(Ask(HISTORY))["stop_sequences"])
-    body = model.body(Ask(HISTORY, options={"max_completion_tokens": None, "stop": None}))
-    assert (ANTHROPIC_MAX_TOKENS, False) == (body["max_tokens"], "stop_sequences" in body)
 
 
 def test_ollama() -> None:
@@ -146,19 +129,6 @@ def test_tool_choices_of_each_provider(client: type[HTTPModel], choice: ToolChoi
 
 
 @pytest.mark.parametrize(
-    ("choice", "written"),
-    [
-        (ToolChoice("none"), {"mode": "NONE"}),
-        (ToolChoice("required"), {"mode": "ANY"}),
-        (named("clock"), {"mode": "ANY", "allowedFunctionNames": ["clock"]}),
-    ],
-)
-def test_a_choice_of_gemini(choice: ToolChoice, written: object) -> None:
-    """Gemini has an object for it."""
-    assert {"functionCallingConfig": written} == GeminiChat("m").body(Ask(HISTORY, TOOLS, choice))["toolConfig"]
-
-
-@pytest.mark.parametrize(
     ("choice", "tools"), [(ToolChoice("none"), []), (ToolChoice("required"), TOOLS), (named("clock"), [clock])]
 )
 def test_a_choice_of_ollama(choice: ToolChoice, tools: list[Any]) -> None:
@@ -166,16 +136,6 @@ def test_a_choice_of_ollama(choice: ToolChoice, tools: list[Any]) -> None:
     body = OllamaChat("m").body(Ask(HISTORY, TOOLS, choice))
 
     assert (offered("ollama", *tools) if tools else None) == body.get("tools")
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_no_tool_choice_without_tools(client: type[HTTPModel]) -> None:
-    """A request without native tools holds neither tools nor a choice, and `auto` is not written."""
-    bare = client("m").body(Ask(HISTORY, (), ToolChoice("required")))
-    auto = client("m").body(Ask(HISTORY, TOOLS))
-
-    assert not {"tools", "tool_choice", "toolConfig"} & bare.keys()
-    assert not {"tool_choice", "toolConfig"} & auto.keys()
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -192,14 +152,6 @@ def test_bodies_are_independent(client: type[HTTPModel]) -> None:
             value.clear()
 
     assert written == repr(model.body(ask))
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_native_calls_at_model_makers(client: type[HTTPModel]) -> None:
-    """They make native calls unless the caller says otherwise. Elsewhere it is unknown."""
-    expected = None if client is OllamaChat else True
-    assert expected is client("m").native_tool_calls
-    assert False is client("m", native_tool_calls=False).native_tool_calls
 
 
 def test_a_latitude_request() -> None:

@@ -52,15 +52,6 @@ async def test_kinds_of_answers(written: ScriptedReply, events: list[SourceEvent
     assert events == await answer(ScriptedModel([written]))
 
 
-async def test_bytes_of_a_format() -> None:
-    """Bytes are read by the adapter that is named, if one is."""
-    line = b'{"message":{"content":"a"},"done":true,"done_reason":"stop"}\n'
-
-    assert [TextDelta("a"), READ] == [
-        event for event in await answer(ScriptedModel([line], format="ollama")) if not event.type.endswith("usage")
-    ]
-
-
 async def test_answers_that_are_left() -> None:
     """`open` counts the answers that are being read."""
     model = ScriptedModel(["a"])

@@ -163,14 +163,6 @@ async def test_a_key_from_a_function() -> None:
         assert ["Bearer one", "Bearer two"] == [head["authorization"] for head in server.heads]
 
 
-async def test_headers_of_the_caller() -> None:
-    """They replace ours, in any case, and may carry the key in another form."""
-    async with Provider(Loopback(STREAM)) as server:
-        await ask(model(server, api_key=KEY, headers={"api-key": "x", "AUTHORIZATION": "mine"}))
-
-        assert ("x", "mine") == (server.heads[0]["api-key"], server.heads[0]["authorization"])
-
-
 @pytest.mark.parametrize("key", [KEY, lambda: KEY])
 async def test_the_key_is_never_shown(key: Any) -> None:
     """No `repr`, log or message holds the key, or other secrets in the URL or the headers."""
@@ -237,14 +229,6 @@ def test_invalid_timeouts_and_retries() -> None:
     for name in ("send_reasoning", "reasoning_field"):
         with pytest.raises(ValueError, match=f"{name} must be one of .*, got 'content'"):
             OpenAIChat("m", **{name: wrong})
-
-
-async def test_half_of_a_surrogate_pair() -> None:
-    """Half of a surrogate pair in an option does not keep the request from being sent."""
-    async with Provider(Loopback(STREAM)) as server:
-        await ask(model(server, user="\ud800", stop="ü"))
-
-        assert ("\ud800", "ü") == (server.bodies[0]["user"], server.bodies[0]["stop"])
 
 
 # What comes back.
@@ -362,44 +346,7 @@ async def test_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(least <= wait <= least + 0.002 for least, wait in zip([0.002, 0.004, 0.005, 0.005], waits, strict=True))
 
 
-@together(("status", "told", "requests"), [(503, "false", 1), (400, "true", 3), (400, "maybe", 1), (503, "maybe", 3)])
-async def test_x_should_retry(status: int, told: str, requests: int) -> None:
-    """`x-should-retry` says whether it is worth it."""
-    async with Provider(busy(status, x_should_retry=told)) as server:
-        assert says("busy", status) == await ask(model(server))
-        assert requests == len(server.requests)
-
-
-async def test_an_unreachable_provider() -> None:
-    """Connections that fail are tried again, and are an error in the end."""
-    async with Loopback() as server:
-        pass
-    with capture_logs() as logs:
-        events = await ask(model(server))
-
-    assert says("the provider could not be reached", cause="httpx.ConnectError") == events
-    assert [1, 2] == [log["attempt"] for log in logs]
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # httpx then leaves generators behind, which trio warns of
-async def test_undecodable_bytes() -> None:
-    """Data that is not gzip will not be gzip in the next attempt."""
-    async with Provider(Loopback([b"no gzip"], headers={"Content-Encoding": "gzip"})) as server:
-        assert [lost("httpx.DecodingError")] == await ask(model(server))
-        assert 1 == len(server.requests)
-
-
 # How long it takes.
-
-
-async def test_first_byte_timeout_after_the_head() -> None:
-    """The head of a response is no first byte: servers send it before the model has begun."""
-    async with Loopback(hold=True) as server:
-        events = await ask(model(server, timeout=Timeouts(first_byte=0.05)))
-
-        assert says("the provider did not answer within 0.05 s", cause="first_byte") == events
-        with anyio.fail_after(10):
-            await server.disconnected.wait()
 
 
 async def test_between_bytes_timeout() -> None:
