@@ -20,6 +20,8 @@ from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
 
+WHOLE = 'One, two, three.\n\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n'
+
 
 @together(
     ("model", "row"),
