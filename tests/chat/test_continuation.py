@@ -13,7 +13,7 @@ from streamtools.conversation import Fallback, OpenAIChat, ScriptedModel
 from streamtools.conversation.continuation import SHORTEST, Continuation
 from streamtools.conversation.models import AnthropicMessages
 from streamtools.conversation.models.prefill import prefill_of
-from tests.chat.test_failover import ASK, LOST, WHOLE, lines, text_of, told
+from tests.chat.test_failover import ASK, LOST, lines, text_of, told
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk
 from tests.support.loopback import Loopback
