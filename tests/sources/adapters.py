@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,10 +9,8 @@ from msgspec.structs import replace
 
 from streamtools.errors import Code
 from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, read_source_event
-from streamtools.machine.state_machine import StreamMachine
 from streamtools.sources import FrameAdapter
 from tests.support.cuts import cut, usual_cuts
-from tests.support.stories import tell
 
 Make = Callable[[], FrameAdapter]
 
@@ -77,19 +74,3 @@ def assert_ends_are_earned(make: Make, frames: Sequence[bytes]) -> None:
         assert sum(isinstance(event, SourceError) for event in events) <= 1
         assert adapter.ended
         assert adapter.close("reset") == []
-
-
-def story_of(make: Make, *frames: bytes) -> list[str]:
-    """Return what the interface gets of a stream in the end."""
-    machine = StreamMachine()
-    events = machine.start()
-    events += [each for event in read(make, *frames) for each in machine.feed(event)] + machine.close()
-    return [tell(event) for event in events]
-
-
-def assert_dicts_give_the_same(make: Make, frames: Sequence[bytes]) -> None:
-    """Assert that objects are read as their bytes are: the name of the server-sent event is not needed."""
-    adapter, fed = make(), make()
-    values = [json.loads(frame.partition(b"data: ")[2]) for frame in frames]
-    events = [each for frame in frames for each in fed.feed(frame)] + fed.close()
-    assert events == [each for value in values for each in adapter.take(value)] + adapter.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -10,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import sources
-from streamtools.events import SourceEvent
+from streamtools.errors import Code
+from streamtools.events import SourceEvent, SourceWarning
+from streamtools.machine import StreamMachine
 from tests.sources import (
     test_sources_ai_sdk,
     test_sources_anthropic,
@@ -91,3 +95,64 @@ def test_random_pieces_never_raise(format: str, pieces: list[tuple[int, int]], w
         return sources.adapter(format)
 
     assert read(make, stream) == read(make, *cut(stream, where))
+
+
+def _values_of(frames: list[bytes]) -> list[Any]:
+    """Return the JSON values of server-sent events, or nothing if a frame holds anything else."""
+    try:
+        return [json.loads(frame.partition(b"data: ")[2]) for frame in frames]
+    except ValueError:
+        return []
+
+
+def _written(values: list[Any]) -> list[bytes]:
+    return [b"data: %b\n\n" % json.dumps(value).encode() for value in values]
+
+
+_IN_JSON = {
+    name: stream
+    for name, stream in _IN_FRAMES.items()
+    if not name.startswith(("ollama", "bedrock")) and _values_of(stream.frames)
+}
+
+
+@together("stream", _IN_JSON.values(), ids=_IN_JSON)
+def test_dicts_are_read_like_bytes(stream: Stream) -> None:
+    """An object gives the events of its bytes."""
+    values = _values_of(stream.frames)
+    by_bytes, by_dicts = stream.make(), stream.make()
+    for value, frame in zip(values, _written(values), strict=True):
+        if isinstance(value, dict):
+            assert by_bytes.feed(frame) == by_dicts.take(value)
+    assert by_bytes.close() == by_dicts.close()
+
+
+@pytest.mark.parametrize("format", [format for format in WHOLE if format != "openai"])
+def test_a_frame_that_cannot_be_decoded_is_a_warning(format: str) -> None:
+    """The stream continues after it."""
+    broken = b'{"type":"cut\n' if format == "ollama" else b'data: {"type":"cut\n\n'
+    first, *rest = read(lambda: sources.adapter(format), broken, WHOLE[format])
+    assert isinstance(first, SourceWarning)
+    assert first.code is Code.BAD_FRAME
+    assert rest == read(lambda: sources.adapter(format), WHOLE[format])
+
+
+def _replace(value: Any, odd: Any, place: int, count: Iterator[int]) -> Any:
+    """Return `value` with `odd` in the place of one member. Members are counted in depth-first order."""
+    if next(count) == place:
+        return odd
+    if isinstance(value, dict):
+        return {key: _replace(member, odd, place, count) for key, member in value.items()}
+    return [_replace(item, odd, place, count) for item in value] if isinstance(value, list) else value
+
+
+@together("stream", _IN_JSON.values(), ids=_IN_JSON)
+def test_odd_values_never_raise(stream: Stream) -> None:
+    """A value of another type in any place gives events that the machine reads and that JSON can hold."""
+    values = _values_of(stream.frames)
+    for place in range(1, 60):
+        odd: Any = (None, 5, "a", [1], {"a": "b"}, [], "", True)[place % 8]
+        machine = StreamMachine()
+        events = read(stream.make, *_written(_replace(values, odd, place, itertools.count())))
+        told = [out for event in events for out in machine.feed(event)] + machine.close()
+        assert all(event.to_json() for event in told)

@@ -370,42 +370,6 @@ def test_more_calls_than_a_turn_may_have_are_not_held(make: Any) -> None:
     assert [(1, "3"), (1, None), (1, None)] == [(1, getattr(event, "key", None)) for event in adapter.feed(FINISH)]
 
 
-TOLD: dict[str, tuple[str, list[str]]] = {
-    "turns": (
-        "turns",
-        [
-            *("step 1", "text 'a'", "raw {'type': 'data-x', 'data': 1}", "step 1 ends: stop"),
-            *("step 2", "text 'b'", "step 2 ends: length", "done truncated: length (length)"),
-        ],
-    ),
-    "calls that are left to us": (
-        "calls that are left to us",
-        [
-            *("step 1", "text 'b'", "thinking t", "t is f", "call t", "not thinking t"),
-            *("thinking u", "u is g", "call u", "not thinking u", "run t u"),
-            *("step 1 ends: tool_calls", "done finished: tool_calls (tool-calls)"),
-        ],
-    ),
-    "an error": (
-        "an error",
-        [
-            *("step 1", "text 'a'", "thinking t", "t is f", "call t", "not thinking t"),
-            *("error upstream_error", "step 1 ends: None", "done failed: None (None), pending t"),
-        ],
-    ),
-    "an abort": (
-        "an abort without a reason",
-        ["step 1", "text 'a'", "step 1 ends: cancelled", "done truncated: cancelled (abort)"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "expected"), TOLD.values(), ids=TOLD)
-def test_what_a_reader_is_told(name: str, expected: list[str]) -> None:
-    """The whole way, from bytes to the events of the interface."""
-    assert expected == story(*read(AISDKMessages, *STREAMS[name][0]))
-
-
 READ: dict[str, Any] = {
     "gemini": {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]},
     "ollama": {"message": {"content": "a"}, "done": True, "done_reason": "stop"},

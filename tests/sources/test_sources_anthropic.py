@@ -8,8 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamtools.errors import Code
 from streamtools.events import (
@@ -28,12 +26,9 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import Limits
-from streamtools.machine.state_machine import StreamMachine
 from streamtools.sources.wire_formats.anthropic import Anthropic
 from tests.sources.adapters import (
-    assert_dicts_give_the_same,
     read,
-    story_of,
 )
 from tests.support.chat_chunks import sse
 
@@ -629,14 +624,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-def test_a_frame_that_cannot_be_decoded_is_a_warning() -> None:
-    """The stream goes on after it."""
-    first, *rest = read(Anthropic, sse('{"type":"message_st'), *frames(say("a"), end()))
-    assert isinstance(first, SourceWarning)
-    assert first.code is Code.BAD_FRAME
-    assert rest == [TextDelta("a"), done()]
-
-
 @pytest.mark.parametrize("kind", ["future", "error"])
 def test_numbers_without_end(kind: str) -> None:
     """What no decoder takes costs its event; an error stays one."""
@@ -671,140 +658,3 @@ def test_the_input_of_a_server_tool_is_bounded() -> None:
         done(None),
     ]
     assert read(lambda: Anthropic(Limits(call=15)), *stream)[0] == NativeToolCall("1", "w", "12345" * 3, "s", True)
-
-
-_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
-    max_leaves=4,
-)
-_KEYS = ("index", "delta", "content_block", "message", "usage", "error", "request_id")
-_INNER = (
-    "type",
-    "id",
-    "name",
-    "input",
-    "text",
-    "thinking",
-    "signature",
-    "data",
-    "partial_json",
-    "stop_reason",
-    "usage",
-)
-_TYPES = ("tool_use", "server_tool_use", "mcp_tool_use", "thinking", "redacted_thinking", "text", "text_delta")
-_DELTA_TYPES = ("thinking_delta", "input_json_delta", "signature_delta")
-_inner = st.dictionaries(st.sampled_from(_INNER), _values | st.sampled_from(_TYPES + _DELTA_TYPES), max_size=5)
-_EVENTS = ("message_start", "message_delta", "message_stop", "error", "ping", "content_block_start")
-_odd = st.fixed_dictionaries(
-    {"type": st.sampled_from((*_EVENTS, "content_block_delta", "content_block_stop")) | _values},
-    optional=dict.fromkeys(_KEYS, _inner | _values),
-)
-
-
-@given(st.lists(_odd, max_size=8))
-def test_odd_fields_never_raise(events: list[dict[str, Any]]) -> None:
-    """Whatever stands in a field, and whatever follows what, gives events, and those survive the machine and JSON."""
-    machine = StreamMachine()
-    told = [each for event in read(Anthropic, *frames(events)) for each in machine.feed(event)] + machine.close()
-    assert all(each.to_json() for each in told)
-
-
-STORIES: dict[str, tuple[list[bytes], list[str]]] = {
-    "text, reasoning and a call": (
-        frames(
-            begin(input_tokens=3),
-            start(0, "thinking", thinking="Hm"),
-            delta(0, "signature_delta", signature="c2ln"),
-            stop(0),
-            say("Hi ", index=1),
-            call(2, '{"x":', "1}"),
-            stop(2),
-            end("tool_use", output_tokens=5),
-        ),
-        [
-            "start",
-            "step 1",
-            "reasoning 'Hm'",
-            "reasoning ''",
-            "text 'Hi '",
-            "thinking toolu_1",
-            "toolu_1 is f",
-            "call toolu_1",
-            "not thinking toolu_1",
-            "usage 3",
-            "step 1 ends: tool_calls",
-            "done finished: tool_calls (tool_use), pending toolu_1",
-        ],
-    ),
-    "a call without arguments": (
-        frames(begin(), call(0, ""), stop(0), end("tool_use")),
-        [
-            "start",
-            "step 1",
-            "thinking toolu_1",
-            "toolu_1 is f",
-            "call toolu_1",
-            "not thinking toolu_1",
-            "step 1 ends: tool_calls",
-            "done finished: tool_calls (tool_use), pending toolu_1",
-        ],
-    ),
-    "a call that a limit cut off": (
-        frames(begin(), call(0, '{"x": "ab'), end("max_tokens")),
-        [
-            "start",
-            "step 1",
-            "thinking toolu_1",
-            "toolu_1 is f",
-            "error toolu_1 truncated",
-            "not thinking toolu_1",
-            "step 1 ends: length",
-            "done truncated: length (max_tokens)",
-        ],
-    ),
-    "a call, and then an error": (
-        frames(begin(), call(0, "{}"), stop(0), [{"type": "error", "error": {"message": "no"}}]),
-        [
-            "start",
-            "step 1",
-            "thinking toolu_1",
-            "toolu_1 is f",
-            "call toolu_1",
-            "not thinking toolu_1",
-            "error upstream_error",
-            "step 1 ends: None",
-            "done failed: None (None), pending toolu_1",
-        ],
-    ),
-    "a second generation": (
-        frames(begin(), call(0, '{"x":'), begin("msg_2"), call(0, "{}", id="toolu_2"), stop(0), end("tool_use")),
-        [
-            "start",
-            "step 1",
-            "thinking toolu_1",
-            "toolu_1 is f",
-            "warning skipped",
-            "thinking toolu_2",
-            "toolu_2 is f",
-            "call toolu_2",
-            "not thinking toolu_2",
-            "error toolu_1 truncated",
-            "not thinking toolu_1",
-            "step 1 ends: tool_calls",
-            "done finished: tool_calls (tool_use), pending toolu_2",
-        ],
-    ),
-}
-
-
-@pytest.mark.parametrize(("stream", "story"), STORIES.values(), ids=STORIES)
-def test_runs(stream: list[bytes], story: list[str]) -> None:
-    """What the interface gets of it in the end."""
-    assert story == story_of(Anthropic, *stream)
-
-
-@pytest.mark.parametrize("stream", [stream for stream, _ in STORIES.values()], ids=STORIES)
-def test_dicts_give_the_same_as_bytes(stream: list[bytes]) -> None:
-    """The name of the server-sent event is not needed."""
-    assert_dicts_give_the_same(Anthropic, stream)

@@ -13,7 +13,6 @@ from streamtools.events import (
     SourceEvent,
     SourceRaw,
     SourceUsage,
-    SourceWarning,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
@@ -145,10 +144,3 @@ def test_more_calls_than_a_turn_may_have() -> None:
 def test_the_name_of_the_answer() -> None:
     """The message has an id; which model it is of is not told."""
     assert ("m1", None) == who_answers(Cohere, START, end())
-
-
-def test_frames_that_cannot_be_read_are_warnings() -> None:
-    """Half a frame costs itself."""
-    warning, *rest = read(Cohere, sse('{"type"'), said("a"), end())
-    assert isinstance(warning, SourceWarning)
-    assert [TextDelta("a"), STOP] == rest

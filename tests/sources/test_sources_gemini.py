@@ -8,10 +8,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from streamtools.errors import Code
 from streamtools.events import (
     NativeToolCall,
@@ -29,7 +25,6 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.gemini import Gemini
-from tests.machine.test_machine import story
 from tests.sources.adapters import read
 
 SIGNATURE = "c2ln"
@@ -637,80 +632,6 @@ def test_frames_that_cannot_be_read_are_warnings() -> None:
         warning.code for warning in warnings if isinstance(warning, SourceWarning)
     ]
     assert [TextDelta("b"), stop()] == [text, end]
-
-
-TOLD: dict[str, tuple[list[bytes], list[str]]] = {
-    "text and reasoning": (
-        TEXT["several parts in a chunk"][0],
-        ["step 1", "reasoning 'Hm'", "text 'a'", "text 'b'", "step 1 ends: stop", "done finished: stop (STOP)"],
-    ),
-    "a call": (
-        CALLS["a call with a signature"][0],
-        [
-            *("step 1", "thinking c1", "c1 is f", "call c1", "not thinking c1", "run c1"),
-            *("step 1 ends: tool_calls", "done finished: tool_calls (STOP)"),
-        ],
-    ),
-    "a call that is cut off": (
-        CALLS["a call that another one cuts off"][0],
-        [
-            *("step 1", "thinking c1", "c1 is f", "thinking c2", "c2 is g", "call c2", "not thinking c2"),
-            *("error c1 truncated", "not thinking c1", "run c2"),
-            *("step 1 ends: tool_calls", "done finished: tool_calls (STOP)"),
-        ],
-    ),
-    "arguments that nobody can read": (
-        CALLS["pieces that are none"][0][1:],
-        [
-            *("step 1", "thinking c1", "c1 is g", "error c1 invalid_arguments", "not thinking c1"),
-            *("step 1 ends: stop", "done finished: stop (STOP)"),
-        ],
-    ),
-    "a blocked prompt": (
-        TEXT["a blocked prompt"][0],
-        [
-            "raw {'promptFeedback': {'blockReason': 'OTHER', 'blockReasonMessage': 'no'}}",
-            *("step 1", "usage 4", "step 1 ends: content_filter", "done truncated: content_filter (OTHER)"),
-        ],
-    ),
-    "an error": (
-        TEXT["an error in mid-stream"][0],
-        ["step 1", "text 'a'", "error upstream_error", "step 1 ends: None", "done failed: None (None)"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("frames", "expected"), TOLD.values(), ids=TOLD)
-def test_what_a_reader_is_told(frames: list[bytes], expected: list[str]) -> None:
-    """The whole way, from bytes to the events of the interface."""
-    assert expected == story(*read(Gemini, *frames))
-
-
-_KEYS = [
-    *("candidates", "content", "parts", "text", "thought", "thoughtSignature", "functionCall", "name"),
-    *("args", "id", "partialArgs", "jsonPath", "stringValue", "willContinue", "finishReason", "promptFeedback"),
-    *("blockReason", "usageMetadata", "promptTokenCount", "index", "error", "event_type", "step", "delta"),
-    *("type", "interaction", "status", "toolCall", "executableCode"),
-]
-_json = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "STOP", "$.a", "step.start", "error"]),
-    lambda each: (
-        st.lists(each, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(_KEYS),
-            each,
-            max_size=5,
-        )
-    ),
-    max_leaves=25,
-)
-
-
-@given(st.lists(_json, max_size=4))
-def test_any_json_gives_events(values: list[Any]) -> None:
-    """Whatever stands where, nothing is raised, and every event can be written."""
-    for event in read(Gemini, *map(sse, values)):
-        assert event.to_json()
 
 
 def test_what_there_is_no_room_for() -> None:

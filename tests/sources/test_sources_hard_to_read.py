@@ -362,14 +362,10 @@ FOREIGN: dict[str, tuple[str, bytes, str]] = {
         GENERATE,
         "an object of model, response, done; they are Ollama's",
     ),
-    "/api/generate as lines of chat completions": ("openai", GENERATE.replace(b"\n", b"\n\n"), "/api/generate"),
-    "/api/generate for others": ("openai", GENERATE, "an object of model, response, done; they are Ollama's"),
     "Ollama's lines": ("gemini", CHAT * 2, "an object of message, done; `sources.ollama` reads those"),
     "Anthropic's": ("openai", ANTHROPIC + DONE, "`message_start`; `sources.anthropic` reads those"),
     "chat completions": ("anthropic", chunk({"content": "a"}) + DONE, "choices; `sources.openai` reads those"),
-    "chat completions, for a chain": ("latitude", chunk({"content": "a"}) + DONE, "`sources.openai` reads those"),
     "a page": ("openai", b"<!DOCTYPE html>\n<p>\n\nBad gateway</p>\n", "no event, but `<!DOCTYPE html>`"),
-    "a page, for lines": ("ollama", b"<html>\n", "no JSON; `sources.detect` finds out"),
     "one of a kind": ("openai", sse({"kind": 1, "what": 2}) + DONE, "an object of kind, what; `sources.detect`"),
 }
 
@@ -481,12 +477,6 @@ async def test_an_array_that_is_declared_as_json(name: str) -> None:
 # What the provider calls its answer, and what it has cost.
 
 NAMED: dict[str, tuple[str, list[bytes], tuple[str | None, str | None]]] = {
-    "chat completions": (
-        "openai",
-        [chunk({"role": "assistant"}, id="", model=""), chunk({"content": "a"}, "stop", id="c1", model="m1"), DONE],
-        ("c1", "m1"),
-    ),
-    "Responses": ("responses", [completed(answer())], ("resp_1", "grok-4")),
     "Anthropic, where another model goes on": (
         "anthropic",
         [
@@ -496,7 +486,6 @@ NAMED: dict[str, tuple[str, list[bytes], tuple[str | None, str | None]]] = {
         ],
         ("msg_1", "m2"),
     ),
-    "Gemini": ("gemini", [WRITTEN], ("r", "gemini-9")),
     "an interaction": (
         "gemini",
         [
@@ -505,7 +494,6 @@ NAMED: dict[str, tuple[str, list[bytes], tuple[str | None, str | None]]] = {
         ],
         ("i1", "gemini-9"),
     ),
-    "Ollama": ("ollama", [b'{"model":"m1","message":{"content":"a"},"done":true}\n'], (None, "m1")),
 }
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
-from streamtools.errors import Code
 from streamtools.events import (
     NativeToolCall,
     ProviderCompleted,
@@ -15,14 +12,9 @@ from streamtools.events import (
     SourceError,
     SourceEvent,
     SourceRaw,
-    SourceWarning,
     TextDelta,
     Usage,
 )
-from streamtools.limits import Limits
-from streamtools.sources.wire_formats.ollama import Ollama
-from tests.machine.test_machine import story
-from tests.sources.adapters import read
 
 
 def line(value: Any) -> bytes:
@@ -168,54 +160,3 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
     ),
 }
-
-
-def test_lines_that_cannot_be_read_are_warnings() -> None:
-    """Half a line and one over the limit cost themselves, and the stream goes on."""
-    first, second, *rest = read(lambda: Ollama(Limits(frame=1000)), line('{"mess'), said("a" * 2000), said("b"), done())
-    assert isinstance(first, SourceWarning)
-    assert isinstance(second, SourceWarning)
-    assert [Code.BAD_FRAME, Code.SKIPPED] == [first.code, second.code]
-    assert [TextDelta("b"), stop()] == rest
-
-
-TOLD: dict[str, tuple[str, list[str]]] = {
-    "thinking and text": (
-        "thinking and text",
-        [
-            *("step 1", "reasoning 'Hm'", "text 'Par'", "text 'is'", "usage 9", "step 1 ends: stop"),
-            "done finished: stop (stop)",
-        ],
-    ),
-    "calls": (
-        "calls with an id",
-        [
-            *("step 1", "thinking t", "t is f", "call t", "not thinking t"),
-            *("thinking t_2", "t_2 is g", "call t_2", "not thinking t_2", "run t t_2"),
-            *("step 1 ends: tool_calls", "done finished: tool_calls (stop)"),
-        ],
-    ),
-    "an error": (
-        "an error",
-        ["step 1", "text 'a'", "error upstream_error", "step 1 ends: None", "done failed: None (None)"],
-    ),
-    "no end": (
-        "no end",
-        [
-            *(
-                "step 1",
-                "text 'a'",
-                "text 'b'",
-                "error stream_interrupted",
-                "step 1 ends: None",
-                "done failed: None (None)",
-            )
-        ],
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "expected"), TOLD.values(), ids=TOLD)
-def test_what_a_reader_is_told(name: str, expected: list[str]) -> None:
-    """The whole way, from bytes to the events of the interface."""
-    assert expected == story(*read(Ollama, *STREAMS[name][0]))

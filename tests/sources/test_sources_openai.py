@@ -22,7 +22,6 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import Limits
-from streamtools.sources.frames import Frame
 from streamtools.sources.wire_formats.openai import ChatCompletions
 from tests.support.chat_chunks import DONE, chunk, read, sse, stop
 from tests.support.cuts import cut, usual_cuts
@@ -546,13 +545,6 @@ def test_ended_tells_whether_the_transport_still_matters() -> None:
         assert ended != (lost in before + after)
         assert adapter.ended
         assert adapter.close("reset") == []
-
-
-def test_frames_that_somebody_else_decoded() -> None:
-    """The adapter can be fed frames, in place of bytes."""
-    adapter = ChatCompletions()
-    data = b'{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}'
-    assert [TextDelta("a"), stop()] == [*adapter.feed_frames([Frame(data), Frame(b"", "ping")]), *adapter.close()]
 
 
 def test_what_stands_behind_the_end_is_not_looked_at() -> None:

@@ -9,8 +9,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamtools.errors import Code
 from streamtools.events import (
@@ -34,9 +32,7 @@ from streamtools.limits import Limits
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.sources.wire_formats.responses import Responses
 from tests.sources.adapters import (
-    assert_dicts_give_the_same,
     read,
-    story_of,
 )
 from tests.support.cases import together
 from tests.support.chat_chunks import sse
@@ -789,15 +785,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-@pytest.mark.parametrize("broken", ['{"type":"response.comp', '{"type":"response.future","x":' + "1" * 5000 + "}"])
-def test_a_frame_that_cannot_be_decoded_is_a_warning(broken: str) -> None:
-    """The stream goes on after it."""
-    first, *rest = read(Responses, sse(broken), *frames(delta("a"), END))
-    assert isinstance(first, SourceWarning)
-    assert first.code is Code.BAD_FRAME
-    assert rest == [TextDelta("a"), done()]
-
-
 def test_an_error_that_cannot_be_read_is_one() -> None:
     """Its own words are lost, or shown as they are, and the run has failed all the same."""
     data = '{"type":"error","x":' + "1" * 5000 + "}"
@@ -833,197 +820,6 @@ def test_what_is_kept_for_comparison_is_bounded() -> None:
     assert read(lambda: Responses(Limits(text=5)), *stream) == [TextDelta("abc"), TextDelta("def"), done()]
     thoughts = frames(event("reasoning_text.delta", delta="abcdef"), event("reasoning_text.done", text="abcdefgh"), END)
     assert read(lambda: Responses(Limits(text=5)), *thoughts) == [ReasoningDelta("abcdef"), done()]
-
-
-_KNOWN = (
-    *(f"response.{each}" for each in ("created", "completed", "incomplete", "failed")),
-    *(f"response.output_item.{each}" for each in ("added", "done")),
-    *(
-        f"response.{kind}.{each}"
-        for kind in ("output_text", "refusal", "reasoning_text", "function_call_arguments", "custom_tool_call_input")
-        for each in ("delta", "done")
-    ),
-)
-_values = st.recursive(
-    st.none() | st.booleans() | st.integers(0, 2) | st.floats(allow_nan=False) | st.sampled_from(["", "a", "b", "{}"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
-    max_leaves=4,
-)
-_KINDS = ("message", "reasoning", "function_call", "custom_tool_call", "mcp_call", "web_search_call", "output_text")
-_INNER = ("type", "id", "call_id", "name", "arguments", "input", "text", "content", "summary", "status", "action")
-_KEYS = (
-    "sequence_number",
-    "item_id",
-    "output_index",
-    "content_index",
-    "delta",
-    "text",
-    "refusal",
-    "arguments",
-    "input",
-)
-_inner = st.dictionaries(st.sampled_from(_INNER), _values | st.sampled_from(_KINDS), max_size=6)
-_items = st.dictionaries(st.sampled_from(_INNER), _values | st.lists(_inner, max_size=2), max_size=6)
-_odd = st.fixed_dictionaries(
-    {"type": st.sampled_from(_KNOWN) | _values},
-    optional=dict.fromkeys(_KEYS, _values)
-    | {"item": _inner | _items | _values}
-    | {"response": st.fixed_dictionaries({}, optional={"output": st.lists(_inner | _items), "status": _values})},
-)
-
-
-@given(st.lists(_odd, max_size=8))
-def test_odd_fields_never_raise(events: list[Value]) -> None:
-    """Whatever stands in a field, and whatever follows what, gives events, and those survive the machine and JSON."""
-    machine = StreamMachine()
-    stream = [sse(each) for each in events]
-    told = [each for event in read(Responses, *stream) for each in machine.feed(event)] + machine.close()
-    assert all(each.to_json() for each in told)
-
-
-STORIES: dict[str, tuple[list[bytes], list[str]]] = {
-    "text, reasoning and a call": (
-        frames(
-            event("reasoning_summary_text.delta", item_id="rs_1", output_index=0, summary_index=0, delta="Hm"),
-            item_done(reasoning("Hm", encrypted_content="ZW5j")),
-            delta("Hi ", at=1),
-            added(function(), 2),
-            delta('{"x":1}', "function_call_arguments", "fc_1", 2),
-            item_done(function('{"x":1}'), 2),
-            completed(reasoning("Hm"), message("Hi "), function('{"x":1}'), usage={"input_tokens": 3}),
-        ),
-        [
-            "start",
-            "step 1",
-            "reasoning 'Hm'",
-            "reasoning ''",
-            "text 'Hi '",
-            "thinking call_1",
-            "call_1 is f",
-            "call call_1",
-            "not thinking call_1",
-            "usage 3",
-            "step 1 ends: tool_calls",
-            "done finished: tool_calls (completed), pending call_1",
-        ],
-    ),
-    "all of it in the response": (
-        frames(completed(message("Hi"), function("{}"))),
-        [
-            "start",
-            "step 1",
-            "thinking call_1",
-            "call_1 is f",
-            "call call_1",
-            "not thinking call_1",
-            "text 'Hi'",
-            "step 1 ends: tool_calls",
-            "done finished: tool_calls (completed), pending call_1",
-        ],
-    ),
-    "arguments that differ at the end": (
-        frames(added(function()), delta('{"x":1}', "function_call_arguments", "fc_1"), item_done(function("{}")), END),
-        [
-            "start",
-            "step 1",
-            "thinking call_1",
-            "call_1 is f",
-            "warning arguments_mismatch",
-            "call call_1",
-            "not thinking call_1",
-            "step 1 ends: tool_calls",
-            "done finished: tool_calls (completed), pending call_1",
-        ],
-    ),
-    "text that differs at the end": (
-        frames(delta("ac"), item_done(message("abc")), completed(message("abc"))),
-        [
-            "start",
-            "step 1",
-            "text 'ac'",
-            "warning text_mismatch",
-            "step 1 ends: stop",
-            "done finished: stop (completed)",
-        ],
-    ),
-    "a custom tool": (
-        frames(
-            added(custom()),
-            event("custom_tool_call_input.delta", item_id="ctc_1", delta="hi"),
-            item_done(custom("hi")),
-            END,
-        ),
-        [
-            "start",
-            "step 1",
-            "thinking call_1",
-            "call_1 is f",
-            "call call_1",
-            "not thinking call_1",
-            "step 1 ends: tool_calls",
-            "done finished: tool_calls (completed), pending call_1",
-        ],
-    ),
-    "a call that is cut off": (
-        frames(
-            added(function()),
-            delta('{"x"', "function_call_arguments", "fc_1"),
-            completed(
-                function('{"x"', status="incomplete"),
-                status="incomplete",
-                incomplete_details={"reason": "max_output_tokens"},
-            ),
-        ),
-        [
-            "start",
-            "step 1",
-            "thinking call_1",
-            "call_1 is f",
-            "error call_1 truncated",
-            "not thinking call_1",
-            "step 1 ends: length",
-            "done truncated: length (max_output_tokens)",
-        ],
-    ),
-    "an error that two events tell": (
-        frames(delta("a"), {"type": "error", "message": "no"}, completed(status="failed", error={"message": "no"})),
-        [
-            "start",
-            "step 1",
-            "text 'a'",
-            "error upstream_error",
-            "step 1 ends: None",
-            "done failed: None (None)",
-        ],
-    ),
-    "no end": (
-        frames(delta("a"), item_done(function("{}"), 1)),
-        [
-            "start",
-            "step 1",
-            "text 'a'",
-            "thinking call_1",
-            "call_1 is f",
-            "call call_1",
-            "not thinking call_1",
-            "error stream_interrupted",
-            "step 1 ends: None",
-            "done failed: None (None), pending call_1",
-        ],
-    ),
-}
-
-
-@together(("stream", "story"), STORIES.values(), ids=STORIES)
-def test_runs(stream: list[bytes], story: list[str]) -> None:
-    """What the interface gets of it in the end."""
-    assert story == story_of(Responses, *stream)
-
-
-@together("stream", [stream for stream, _ in STORIES.values()], ids=STORIES)
-def test_dicts_give_the_same_as_bytes(stream: list[bytes]) -> None:
-    """The name of the server-sent event is not needed."""
-    assert_dicts_give_the_same(Responses, stream)
 
 
 # What hostile eyes have found.

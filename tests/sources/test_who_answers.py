@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamtools import StreamMachine, ToolStream, sources
-from streamtools.events import StepEnd, UsageReport
+from streamtools import ToolStream, sources
+from streamtools.events import StepEnd
 from streamtools.history import Origin
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.detection import ADAPTERS
@@ -83,15 +83,6 @@ async def test_step_and_result_tell_who_answered(name: str) -> None:
     assert (id, "m1") == (result.response_id, result.model)
     (step,) = result.steps
     assert (id, Origin(name, None, "m1")) == (step.response_id, step.said.origin)
-
-
-def test_what_it_cost() -> None:
-    """It is told with the tokens, and the costs of several turns are added."""
-    adapter, machine = ADAPTERS["openai"](DEFAULT_LIMITS), StreamMachine()
-    told = [out for event in adapter.feed(STREAMS["openai"][0]) + adapter.close() for out in machine.feed(event)]
-    (report,) = (event for event in told if isinstance(event, UsageReport))
-    assert 0.25 == report.usage.cost
-    assert 0.5 == (report.usage + report.usage).cost
 
 
 def test_names_of_an_odd_type_are_none() -> None:
