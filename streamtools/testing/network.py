@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -20,12 +20,6 @@ from streamtools.errors import StreamToolsError
 _LOCAL_NAMES = frozenset({"", "localhost", "localhost.localdomain", "ip6-localhost"})
 _ADDRESS_ARGUMENTS = {"connect": slice(1), "connect_ex": slice(1), "sendto": slice(1, None), "sendmsg": slice(3, None)}
 """The arguments of socket methods that contain the address. In `sendto`, flags can precede it."""
-_RESOLVERS: dict[str, Callable[[Any], Iterable[str]]] = {
-    "getaddrinfo": lambda found: (str(item[4][0]).lower() for item in found),
-    "gethostbyname": lambda found: [found],
-    "gethostbyname_ex": lambda found: found[2],
-}
-"""How to get the addresses from the results of functions that resolve a name."""
 
 
 class NetworkBlocked(StreamToolsError, RuntimeError):
@@ -44,7 +38,7 @@ def blocked(advice: str, *, allow: Collection[str] = ()) -> Iterator[list[str]]:
     guard = _Guard(advice, allow)
     places: list[tuple[Any, str, Callable[..., Any]]] = [
         *((socket.socket, name, partial(guard.send, address=address)) for name, address in _ADDRESS_ARGUMENTS.items()),
-        *((socket, name, partial(guard.resolve, addresses=addresses)) for name, addresses in _RESOLVERS.items()),
+        (socket, "getaddrinfo", guard.resolve),
     ]
     with ExitStack() as replaced:
         for owner, name, wrap in places:
@@ -68,11 +62,11 @@ class _Guard:
 
         return checked
 
-    def resolve(self, resolve: Callable[..., Any], *, addresses: Callable[[Any], Iterable[str]]) -> Callable[..., Any]:
+    def resolve(self, resolve: Callable[..., Any]) -> Callable[..., Any]:
         def checked(host: Any, *args: Any, **named: Any) -> Any:
             self._check(host, named.get("port", args[0] if args else None))
             found = resolve(host, *args, **named)
-            self._allowed.update(addresses(found))
+            self._allowed.update(str(item[4][0]).lower() for item in found)
             return found
 
         return checked

@@ -25,7 +25,7 @@ from streamtools.events import read_ui_event
 from streamtools.recording import read_recording, read_recordings, shipped
 from tests.apps.test_cli_bad_input import Terminal, complaint
 from tests.apps.test_cli_replay import sse
-from tests.support.command import COMMAND, ENVIRONMENT, start
+from tests.support.command import COMMAND, ENVIRONMENT
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 
@@ -265,15 +265,6 @@ def test_a_recorded_chat_goes_through_the_proxy(scheme: str, tmp_path: Path, mon
     assert ["POST http://models.example/v1/chat/completions HTTP/1.1"] * 2 == [head[""] for head in proxy.heads]
 
 
-def test_a_recording_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
-    """The answer is shown all the same; then the line says why there is no recording of it."""
-    with serving(saying("Yes.")) as server:
-        assert 1 == main(to(server, "--once", "?", "--record", "/dev/full"))
-    shown = capsys.readouterr()
-    assert "Yes.\n\n✔ finished" in shown.out
-    assert "streamtools: the recording cannot be written: No space left on device\n" == shown.err
-
-
 def test_calls_are_emulated(capsys: pytest.CaptureFixture[str]) -> None:
     """The model is asked which tools it needs, and the call is run."""
     decided = saying('{"tools": [{"tool": "add", "arguments": {"a": 1, "b": 2}}]}')
@@ -331,17 +322,6 @@ def test_a_key_or_a_region_that_is_missing(monkeypatch: pytest.MonkeyPatch, caps
     assert known - {HTTPModel} == {*_CLIENTS.values()}
 
 
-def test_a_key_that_no_header_can_hold(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is refused without being shown."""
-    monkeypatch.setenv("OPENAI_API_KEY", "schlüssel")
-    with serving(saying("never")) as server:
-        assert 2 == main(to(server, "--once", "?"))
-    told = capsys.readouterr().err
-    assert "holds characters that no header can" in told
-    assert "schlüssel" not in told
-    assert [] == server.requests
-
-
 INTERRUPTING = """
 import os, signal, anyio
 
@@ -386,15 +366,6 @@ def test_ctrl_c_stops_an_answer_and_keeps_the_chat(
     assert signal.default_int_handler is signal.getsignal(signal.SIGINT)
 
 
-def test_ctrl_c_at_the_only_answer(interrupting: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    """With --once the chat ends with it, and the status is that of an interrupt."""
-    with serving(calling(1)) as server:
-        assert 130 == main(to(server, *interrupting, "--once", "?"))
-    shown = capsys.readouterr()
-    assert "■ cancelled" in shown.out
-    assert "streamtools: interrupted\n" == shown.err
-
-
 def test_ctrl_c_twice_ends_the_chat(
     interrupting: tuple[str, str], typed: StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -426,28 +397,6 @@ def read_until(file: IO[bytes], text: str) -> str:
         assert more, data.decode(errors="replace")
         data += more
     return data.decode()
-
-
-def test_a_real_signal_to_a_real_process() -> None:
-    """The provider's connection is closed at once, the next question is answered, and a chat that ends ends well."""
-    silent = saying("Let me think", hold=True)
-    provider = Provider(silent, saying("Yes?"))
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(provider):
-        process = start(*to(provider), stdin=subprocess.PIPE)
-        with process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(b"one\n")
-            process.stdin.flush()
-            read_until(process.stdout, "Let me think")
-            process.send_signal(signal.SIGINT)
-            read_until(process.stdout, "■ cancelled")
-            portal.call(silent.disconnected.wait)
-            process.stdin.write(b"two\n")
-            process.stdin.flush()
-            assert "❯ two\n\nYes?\n\n✔ finished" in read_until(process.stdout, "✔ finished")
-            _, complaints = process.communicate(timeout=120)
-    assert (0, b"") == (process.returncode, complaints)
 
 
 PAYING = """

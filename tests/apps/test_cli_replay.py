@@ -15,15 +15,12 @@ import structlog
 
 from streamtools import coalesce, replay
 from streamtools.apps.cli import main
-from streamtools.apps.cli import replay as replay_command
 from streamtools.apps.cli.demo import TOOLS
-from streamtools.errors import ToolFailed
 from streamtools.events import UIEvent, read_ui_event
 from streamtools.recording import ExchangeHead, shipped
 from streamtools.recording.format import EndKind
 from streamtools.recording.writer import RecordingWriter
 from tests.support.command import run
-from tests.support.options import grouped
 
 _SHIPPED = shipped()
 
@@ -136,31 +133,6 @@ def test_json_is_one_event_a_line_and_nothing_else(name: str, capsys: pytest.Cap
     assert coalesce(anyio.run(all_events)) == coalesce(map(read_ui_event, lines))
 
 
-def test_the_recorded_timing_gives_the_same_events(capsys: pytest.CaptureFixture[str]) -> None:
-    """When the chunks come makes no difference to what is told."""
-    shown = []
-    for speed in ("0", "50"):
-        assert 0 == main(["replay", str(_SHIPPED["unicode-call"]), "--json", "--speed", speed])
-        shown.append(coalesce(map(read_ui_event, capsys.readouterr().out.splitlines())))
-    assert shown[0] == shown[1]
-
-
-def test_another_cut_shows_the_same(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recording is played so, and comes to the same events."""
-    shown, cuts = [], []
-
-    def spy(path: str, exchange: Any, tools: Any, options: Any) -> Any:
-        cuts.append(options["cut"])
-        return replay(path, tools=tools, **grouped(**options))
-
-    monkeypatch.setattr(replay_command, "open_replay", spy)
-    for more in ([], ["--cut", "byte"], ["--cut", "whole"]):
-        assert 0 == main(["replay", str(_SHIPPED["unicode-call"]), "--json", "--speed", "0", *more])
-        shown.append(coalesce(map(read_ui_event, capsys.readouterr().out.splitlines())))
-    assert ["recorded", "byte", "whole"] == cuts
-    assert shown[0] == shown[1] == shown[2]
-
-
 @pytest.mark.parametrize(
     ("dialects", "calls"),
     [("tilde_fence", 0), ("hash_marker", 1), (" tilde_fence , hash_marker", 1), ("auto", 1), ("", 0)],
@@ -180,27 +152,6 @@ def test_a_raw_capture_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert shown.startswith("Look: \n🔧 Waiting for tool call completion...\n→ a()\n there\n\n■ pending (stop)")
     assert "· 1 call: 1 pending · 1 event that was not understood ·" in shown
-
-
-def test_a_tool_that_fails_fails_no_stream(own_modules: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The transcript tells that it failed, standard error tells where, and the exit status is 0."""
-    (own_modules / "broken.py").write_text("def get_weather(city: str) -> str:\n    raise ValueError('secret')\n")
-    assert 0 == main(["replay", str(_SHIPPED["tilde-call"]), "--speed", "0", "--tools", "broken:get_weather"])
-    shown = capsys.readouterr()
-    assert "❌ Error processing tool call: tool 'get_weather' failed (tool_failed)\n" in shown.out
-    assert "· 1 call: 1 failed ·" in shown.out
-    (line,) = shown.err.splitlines()
-    assert line.startswith("streamtools: error: tool_call_failed tool=get_weather call_id=call_")
-    assert "code=tool_failed" in line
-    assert line.endswith("broken.py:2")
-    assert "secret" not in shown.out + shown.err
-
-
-def test_an_answer_that_was_cut_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    """A turn that `max_tokens` cut is told as truncated; the stream itself went well."""
-    assert 0 == main(["replay", str(_SHIPPED["cut-call"]), "--speed", "0"])
-    shown = capsys.readouterr().out
-    assert "❌ Invalid tool call format: the call was cut off (truncated)\n\n✂ truncated (length) ·" in shown
 
 
 def test_a_stream_that_failed_has_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,15 +221,3 @@ def test_a_process_ends_with_its_status(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(sys, "argv", ["streamtools", "--version"])
     assert 0 == main()
     assert capsys.readouterr().out.startswith("streamtools ")
-
-
-def test_the_tools_of_the_demo() -> None:
-    """They compute, and refuse what they do not know with the names that there are."""
-
-    async def ask(name: str, **arguments: Any) -> Any:
-        return await TOOLS.execute(name, arguments)
-
-    assert 41.5 == anyio.run(lambda: ask("add", a=17.5, b=24))
-    assert "東京: cloudy, 19 °C" == anyio.run(lambda: ask("get_weather", city="東京"))["message"]
-    with pytest.raises(ToolFailed, match="there is no reading for 'Atlantis'; there are Berlin, Lima"):
-        anyio.run(lambda: ask("get_weather", city="Atlantis"))

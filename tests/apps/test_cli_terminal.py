@@ -160,30 +160,6 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(tmp_path: Path) -> None:
     assert ["one", "two"] == [each.splitlines()[-1] for each in asked(server)]
 
 
-def test_calls_are_decided_about(tmp_path: Path) -> None:
-    """The arguments are shown whole; Ctrl-C at the question leaves the call pending, and the chat goes on."""
-    (tmp_path / "paying.py").write_text(PAYING)
-    pay = '###:{"tool":"pay","parameters":{"to":"Ann","amount":50}}'
-    with (
-        serving(saying(pay), saying("Ann has it."), saying(pay), saying("Then not.")) as server,
-        chatting(server, "--tools", "paying:TOOLS", cwd=tmp_path) as terminal,
-    ):
-        terminal.type("Pay Ann.\r")
-        shown = terminal.until("Run pay? [y/N]")
-        assert '"amount": 50' in shown
-        assert "✔" not in shown
-        terminal.type("y\r")
-        assert "paid 50 to Ann" in terminal.until("✔ finished")
-        terminal.until(READY)
-        terminal.type("Again.\r")
-        terminal.until("Run pay? [y/N]")
-        terminal.type(CTRL_C)
-        assert "paid" not in terminal.until(READY)
-        terminal.type(f"{UP}{UP} Once more.\r")  # what was said to a call is no question
-        terminal.until("✔ finished")
-    assert "Pay Ann. Once more." == asked(server)[-1].splitlines()[-1]
-
-
 def test_a_conversation_is_kept(tmp_path: Path) -> None:
     """It goes on where it was, its questions are found again, and the file is its owner's alone."""
     for number in range(2):

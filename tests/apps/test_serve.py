@@ -17,14 +17,11 @@ import pytest
 
 from streamtools.apps.cli import main
 from streamtools.apps.cli.recorded_answers import FIRST, RecordedAnswers
-from streamtools.apps.cli.servers import listen
 from streamtools.recording import shipped
 from tests.apps.test_cli_bad_input import complaint
 from tests.apps.test_cli_chat import serving
 from tests.support.answering import calling, opened, saying
 from tests.support.command import COMMAND, ENVIRONMENT
-
-LINK = ("fe80::1", 8765, 0, 4)
 
 
 @pytest.fixture
@@ -181,13 +178,6 @@ def test_a_package_that_is_missing(
     assert f'the page needs {missing}: pip install "streamtools[cli,web]"' in complaint(capsys)
 
 
-def test_another_package_that_is_missing_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not blamed on the extra."""
-    _without(monkeypatch, "streamtools.apps.web.conversations")
-    with pytest.raises(ModuleNotFoundError, match="conversations"):
-        main(["serve", "--port", "0"])
-
-
 def _without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     class Absent:
         def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
@@ -221,16 +211,6 @@ def test_an_interrupt_ends_the_answers_that_are_read(monkeypatch: pytest.MonkeyP
     assert 130 == status
     assert '"reason":"cancelled"' in "".join(told)
     assert answer.disconnected.is_set()
-
-
-def test_an_address_of_one_link_is_bound_on_that_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is none without the number of its interface."""
-    bound: list[Any] = []
-    monkeypatch.setattr(socket, "create_server", lambda address, **options: bound.append(address))
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *asked, **options: [(socket.AF_INET6, 1, 6, "", LINK)])
-    listen("fe80::1%eth0", 8765)
-
-    assert [LINK] == bound
 
 
 def test_who_listens_to_everybody_is_told_so(
@@ -272,9 +252,3 @@ async def test_a_question_that_nobody_recorded() -> None:
     text = "".join(event.get("text", "") for event in unknown if event["type"] == "text")
     assert "streamtools serve --model NAME" in text
     assert ["add"] == [event["call"]["name"] for event in known if event["type"] == "executed"]
-
-
-def test_the_help_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """With what it takes."""
-    assert 0 == main(["serve", "--help"])
-    assert "--allow-host NAME" in capsys.readouterr().out

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
 
 from streamtools import ToolCall, ToolOutcome, TurnResult, UiTexts
-from streamtools.apps.cli.printable import Printable, crop, one_line, printable
-from streamtools.apps.cli.transcript import Terminal, Transcript, format_duration, summarize
+from streamtools.apps.cli.printable import Printable, printable
+from streamtools.apps.cli.transcript import Terminal, Transcript, summarize
 from streamtools.errors import Code
 from streamtools.events import (
     ApprovalRequested,
@@ -20,7 +18,6 @@ from streamtools.events import (
     CallDelta,
     CallStart,
     Done,
-    DoneReason,
     Error,
     Executed,
     Executing,
@@ -106,12 +103,6 @@ def test_a_call_stands_on_a_line_of_its_own_and_the_blank_lines_around_it_are_ke
 def test_a_call_in_the_middle_of_a_line_breaks_the_line() -> None:
     """What follows a call in the same line begins a new one, since the call's line stands between them."""
     assert 'Look: \n→ get_weather(city="Oslo")\nthere.' == on_screen(Text("Look: "), *a_call(), Text("there."))
-
-
-def test_line_feeds_that_come_one_by_one_are_counted_alike() -> None:
-    """The line feed that a call's line has lent is taken from the text, however the text is cut."""
-    pieces = (Text("\n"), Text("\n"), Text("Below."))
-    assert on_screen(*a_call(), Text("\n\nBelow.")) == on_screen(*a_call(), *pieces)
 
 
 def test_the_text_of_a_call_is_nowhere() -> None:
@@ -287,12 +278,6 @@ def test_a_carriage_return_is_shown_unless_it_ends_a_line() -> None:
     assert "a\tb\nc␀" == printable("a\tb\r\nc\0")
 
 
-def test_one_line_and_crop() -> None:
-    """Texts of others fit into a line, and into a length."""
-    assert "a b␛" == one_line(" a\r\n\u2028\tb\x1b ")
-    assert ("abc", "ab…") == (crop("abc", 3), crop("abcd", 3))
-
-
 def test_two_runs_and_their_headings() -> None:
     """Each run has a title with a rule, the question, the answer, and one line that sums it up."""
     shown, file = transcript(width=30)
@@ -355,20 +340,6 @@ def test_the_summary_tells_how_it_ended(result: TurnResult, line: str) -> None:
     assert line == "".join(piece for piece, _ in summarize(result, 2.0))
 
 
-@pytest.mark.parametrize("reason", ["finished", "truncated", "failed", "stopped", "cancelled"])
-def test_every_ending_has_a_sign(reason: DoneReason) -> None:
-    """No ending is without its sign and its colour."""
-    (text, style), _ = summarize(TurnResult(reason=reason), 0.0)
-    assert (reason, True) == (text[2:], style.startswith("bold "))
-
-
-def test_times_have_units() -> None:
-    """Durations are readable from microseconds to hours."""
-    assert ["0.00 ms", "9.99 ms", "10 ms", "999 ms", "1.0 s", "3600.0 s"] == [
-        format_duration(seconds) for seconds in (0.0000001, 0.009994, 0.01, 0.999, 0.9999, 3600)
-    ]
-
-
 def test_a_closed_pipe_is_raised() -> None:
     """rich would end the process; here the caller is told."""
 
@@ -378,10 +349,3 @@ def test_a_closed_pipe_is_raised() -> None:
 
     with pytest.raises(BrokenPipeError):
         Transcript(Terminal(file=Closed())).show(Executing(_WEATHER))
-
-
-def test_values_are_json() -> None:
-    """Arguments and results are shown as JSON, in their own script."""
-    values: dict[str, Any] = {"city": "東京", "days": [1, 2.5, None, True]}
-    call = ToolCall(id="call_1", name="f", arguments=values, dialect="hash_marker")
-    assert f"→ f(city={json.dumps('東京', ensure_ascii=False)}, days=[1, 2.5, null, true])\n" == written(Call(call))

@@ -9,7 +9,6 @@ from typing import Any
 
 import anyio
 import pytest
-import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -17,12 +16,11 @@ from msgspec import structs
 from streamtools import coalesce, replay
 from streamtools.errors import RecordingError
 from streamtools.events import Done, Error, Text
-from streamtools.recording import Playback, PlaybackOptions, Recording, ReplayBytes, VirtualClock, shipped
+from streamtools.recording import Playback, PlaybackOptions, Recording, ReplayBytes, VirtualClock
 from streamtools.recording.format import Chunk, StreamEnd
 from streamtools.recording.playback import PLAYBACK_OPTIONS, Cut, inject_fault, recut
 from tests.recording.test_event_replay import ANSWER, write
 from tests.recording.test_replay_bytes import FRAMES, STREAM, collect, recording
-from tests.support.options import grouped
 
 places = st.integers(0, len(STREAM))
 cuts = st.sampled_from(["recorded", "byte", "frame", "whole", 7, (3, 9)])
@@ -219,29 +217,3 @@ async def test_a_fault_that_a_replay_does_not_reach(tmp_path: Path) -> None:
     """It is raised behind the events."""
     with pytest.raises(RecordingError, match="cut_after=9999 was not reached: the response has"):
         await replay(write(tmp_path / "a.jsonl", ANSWER), cut_after=9999)
-
-
-@pytest.mark.anyio
-async def test_every_replay_of_shipped_recordings_is_the_same() -> None:
-    """In recorded times of a virtual clock, cut at random: the events are equal."""
-    for name, path in shipped().items():
-        expected = coalesce(await replay(path))
-        ways: list[PlaybackOptions] = [
-            {"clock": VirtualClock()},
-            {"clock": VirtualClock(), "cut": "frame"},
-            {"clock": VirtualClock(), "speed": 3, "cut": 1},
-        ]
-        for way in ways:
-            assert expected == coalesce(await replay(path, **grouped(**way))), (name, way)
-
-
-def test_the_clock_of_trio() -> None:
-    """Recorded timing goes by the event loop's clock, so that the one of trio's tests jumps over the gaps."""
-    clock = trio.testing.MockClock(autojump_threshold=0)
-
-    async def play() -> float:
-        start = anyio.current_time()
-        assert [b"a", b"b"] == await collect(ReplayBytes(_at_3_seconds(Chunk(0, b"a"), Chunk(2000, b"b")), speed=0.001))
-        return anyio.current_time() - start
-
-    assert 3000 == pytest.approx(anyio.run(play, backend="trio", backend_options={"clock": clock}))

@@ -14,7 +14,6 @@ from streamtools.errors import RecordingError, UnrecordedRequest
 from streamtools.recording import PlaybackOptions, RecordedExchange, ReplayTransport, VirtualClock
 from streamtools.recording.format import EndKind, RecordedResponse
 from tests.recording.exchanges import ANSWERED, URL, ask, post, post_blocking, request, write
-from tests.recording.test_event_replay import ANSWER
 
 
 @pytest.mark.anyio
@@ -89,15 +88,6 @@ def test_files_that_break_off(tmp_path: Path) -> None:
         post_blocking(transport, {})
     with pytest.raises(RecordingError, match="digest"):
         transport.check()
-
-
-@pytest.mark.anyio
-async def test_a_raw_capture(tmp_path: Path) -> None:
-    """It answers whatever is asked first."""
-    (tmp_path / "a.sse").write_bytes(b"".join(ANSWER))
-    transport = ReplayTransport(tmp_path / "a.sse")
-    assert b"".join(ANSWER) == await post(transport, {})
-    transport.check()
 
 
 BROKEN: dict[str, tuple[EndKind, str, type[Exception]]] = {
