@@ -187,16 +187,6 @@ async def test_each_step_has_its_own_decision() -> None:
 # What is decided.
 
 
-async def test_unknown_tools_are_dropped() -> None:
-    """The others count; the warnings have their literal texts."""
-    talked = await talk(decides(("nope", {}), PARIS_CALL), emulation=FORCE, execute="never")
-
-    assert ["tool calls emulated", "unknown tool calls dropped"] == [
-        each.message for each in talked.chat.result.warnings
-    ]
-    assert [("emulated_7_0", "weather")] == [(call.id, call.name) for call in done(talked).pending]
-
-
 @pytest.mark.parametrize(
     "answer", [says("I would rather not."), says('{"tools":[{"tool":"weather"}]}', finish="length")]
 )
@@ -408,16 +398,3 @@ async def test_usage_includes_all_requests(emulation: Emulation, answers: list[L
 
 
 # Leaving.
-
-
-@together("taken", range(9))
-async def test_leaving_at_any_event(taken: int) -> None:
-    """The open request is closed, and the run ends with `done`."""
-    model = ScriptedModel(["One.", '{"tools":[{"tool":"clock"}]}', "Two.", '{"tools":[]}', "Three."])
-    async with chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="fallback")) as events:
-        for _ in range(taken):
-            await anext(events)
-    told = [event async for event in events]
-
-    assert isinstance(told[-1], Done)
-    assert 0 == model.open

@@ -13,7 +13,7 @@ import pytest
 from streamtools import RunnerOptions, ToolStream, tool
 from streamtools.conversation.models import Ask, BedrockConverse, CohereChat
 from streamtools.events import Done
-from streamtools.history import Assistant, Message, System, User, read_messages
+from streamtools.history import Message, System, User, read_messages
 from streamtools.tools import ToolChoice, ToolRegistry
 from tests.support.provider_streams import BY_NAME
 
@@ -177,14 +177,6 @@ async def test_a_request_is_signed_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
     assert ("frozen", "bedrock", "us-east-1") in seen
 
 
-@pytest.mark.anyio
-async def test_signing_without_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the package to install and the alternative."""
-    monkeypatch.setitem(sys.modules, "botocore.auth", None)
-    with pytest.raises(ImportError, match=r"streamtools\[bedrock\].*AWS_BEARER_TOKEN_BEDROCK"):
-        await ask(bedrock())
-
-
 def test_a_body_of_cohere() -> None:
     """Options go by Cohere's names; of a named tool only that one is sent, and it is required."""
     body = CohereChat("m", stop="END", top_p=0.5).body(Ask(HISTORY, TOOLS, ToolChoice("tool", "clock")))
@@ -193,17 +185,3 @@ def test_a_body_of_cohere() -> None:
     assert (["END"], 0.5, "REQUIRED") == (body["stop_sequences"], body["p"], body["tool_choice"])
     assert ToolRegistry(clock).definitions("cohere") == body["tools"]
     assert "NONE" == CohereChat("m").body(Ask(HISTORY, TOOLS, ToolChoice("none")))["tool_choice"]
-
-
-@pytest.mark.anyio
-async def test_a_turn_of_cohere() -> None:
-    """Thoughts before calls go back as the plan."""
-    provider = Provider(BY_NAME["cohere"].body, BY_NAME["cohere"].declared)
-    async with provider.client:
-        _, result = await ask(CohereChat("m", client=provider.client, api_key="key"))
-
-    (request,) = provider.requests
-    assert ("https://api.cohere.com/v2/chat", "Bearer key") == (str(request.url), request.headers["authorization"])
-    (said,) = result.messages("cohere", answer_pending=False)
-    assert ("Two things are asked.", 2) == (said["tool_plan"], len(said["tool_calls"]))
-    assert isinstance(read_messages([said])[0], Assistant)

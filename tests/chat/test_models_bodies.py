@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from streamtools import tool
 from streamtools.conversation.models import (
     AnthropicMessages,
@@ -126,32 +124,6 @@ def test_tool_choices_of_each_provider(client: type[HTTPModel], choice: ToolChoi
     body = client("m").body(Ask(HISTORY, TOOLS, choice))
 
     assert (written, 2) == (body["tool_choice"], len(body["tools"]))
-
-
-@pytest.mark.parametrize(
-    ("choice", "tools"), [(ToolChoice("none"), []), (ToolChoice("required"), TOOLS), (named("clock"), [clock])]
-)
-def test_a_choice_of_ollama(choice: ToolChoice, tools: list[Any]) -> None:
-    """Ollama has no tool choice, so forbidden tools are not offered."""
-    body = OllamaChat("m").body(Ask(HISTORY, TOOLS, choice))
-
-    assert (offered("ollama", *tools) if tools else None) == body.get("tools")
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_bodies_are_independent(client: type[HTTPModel]) -> None:
-    """Changing a body changes neither the model, nor the request, nor the tools."""
-    options: dict[str, Any] = {"temperature": 0, "metadata": {"a": {"b": 1}}, "stop": ["END"], "max_tokens": 9}
-    model, ask = client("m", metadata={"a": {"c": 2}}), Ask(HISTORY, TOOLS, named("clock"), options)
-    body = model.body(ask)
-    written = repr(body)
-    body["metadata"]["a"]["b"] = 2
-    body.get("tools", [{}])[0].clear()
-    for value in body.values():
-        if isinstance(value, dict | list):
-            value.clear()
-
-    assert written == repr(model.body(ask))
 
 
 def test_a_latitude_request() -> None:

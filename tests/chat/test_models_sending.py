@@ -152,17 +152,6 @@ async def test_headers_of_each_provider(
         assert ("2023-06-01" if client is AnthropicMessages else None) == version
 
 
-async def test_a_key_from_a_function() -> None:
-    """A function returns the key for each request. White space around it is removed."""
-    keys = iter(["one", "two\n"])
-    async with Provider(Loopback(STREAM)) as server:
-        asked = model(server, api_key=lambda: next(keys))
-        await ask(asked)
-        await ask(asked)
-
-        assert ["Bearer one", "Bearer two"] == [head["authorization"] for head in server.heads]
-
-
 @pytest.mark.parametrize("key", [KEY, lambda: KEY])
 async def test_the_key_is_never_shown(key: Any) -> None:
     """No `repr`, log or message holds the key, or other secrets in the URL or the headers."""

@@ -16,7 +16,6 @@ from streamtools.conversation.prompts import BEGIN, END, Example, augment_system
 from streamtools.errors import UnknownTool
 from streamtools.parsing import DIALECTS
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
-from tests.families import MARKUP
 from tests.support.cases import cases, together
 
 TEACHABLE = [each for each, dialect in DIALECTS.items() if dialect.teachable]
@@ -100,16 +99,6 @@ def test_no_section_without_tools(base: str | None) -> None:
     """A prompt is returned unchanged, and no prompt is an empty one."""
     assert (base or "") == augment_system_prompt(base, [])
     assert [] == few_shot("tilde_fence", None)
-
-
-@pytest.mark.parametrize("base", [None, "", " \n"])
-def test_the_section_without_a_prompt(base: str | None) -> None:
-    """White space is no prompt."""
-    text = augment_system_prompt(base, get_weather)
-
-    assert text.startswith(BEGIN)
-    assert text.endswith(END)
-    assert "" == augment_system_prompt(text, ())
 
 
 def test_a_section_stays_in_its_place() -> None:
@@ -208,24 +197,6 @@ def test_tool_descriptions_are_data(dialect: Dialect) -> None:
                 assert "Hi" == augment_system_prompt(prompt, None)
 
 
-@given(
-    st.lists(st.sampled_from([*PLANTED, BEGIN, END, "\n", "\n\n", "a", " "]) | st.text(max_size=3)).map("".join),
-    st.sampled_from(TEACHABLE).flatmap(lambda each: st.tuples(st.just(each), st.lists(st.sampled_from(MARKUP[each])))),
-    st.booleans(),
-)
-def test_the_section_is_stable(base: str, marks: tuple[str, list[str]], compact: bool) -> None:
-    """Whatever the prompt is and the tools say, writing it again changes nothing, and taking it out leaves none."""
-    dialect, texts = marks
-    tool = planted("".join(texts))
-    once = augment_system_prompt(base, tool, dialect, compact=compact)
-
-    assert once == augment_system_prompt(once, tool, dialect, compact=compact)
-    without = augment_system_prompt(once, None)
-    assert without == augment_system_prompt(without, None)
-    if base.strip() and base == augment_system_prompt(base, None):
-        assert base == without
-
-
 SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "string": st.sampled_from(["x", "some text", "1", "true", "a\nb", "é"]),
     "integer": st.integers(-9, 9),
@@ -317,14 +288,6 @@ def test_samples(schema: Any, expected: dict[str, Any]) -> None:
     tool = Tool(lambda arguments: "", name="f", parameters=parameters)
 
     assert expected == sample_arguments(tool)[0]
-
-
-def test_examples_of_a_tool_are_its_samples() -> None:
-    """They are the author's values. A schema gives three if texts can differ."""
-    told = [{"city": "Paris"}, {"city": "Oslo"}, {"city": "Lima"}]
-    assert told == sample_arguments(Tool(get_weather))
-    assert [{"city": "Rome"}] == sample_arguments(Tool(get_weather, examples=[{"city": "Rome"}]))
-    assert [{}] == sample_arguments(Tool(now))
 
 
 @pytest.mark.parametrize("dialect", ["raw_json", "json_array", "xlam_json", "morph_xml", "pythonic"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamtools import rules
 from streamtools.conversation.shared_answer import GO_ON
-from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
+from streamtools.gateway import Exchange, FallbackUpstream, ToolCallTransport
 from streamtools.gateway.service import app
 from tests.support.gateway import CLIENTS, HEADERS, begin, collect, request, stream, whole
 from tests.support.loopback import Loopback
@@ -100,26 +100,6 @@ def test_every_cut_of_an_answer(client: str) -> None:
                 assert got.text.startswith(shown)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@given(at=st.integers(0, len(CALL) + 2), again=st.booleans())
-def test_an_open_call_is_discarded(client: str, at: int, again: bool) -> None:
-    """Wherever it is cut: the client has the calls that the last answer ends with, each once."""
-    exchange = begin(client, request(client), fallbacks=[SECOND])
-    sent = give(exchange, 200, cut("I look.\n" + (CALL + "  ")[:at]), cause="transport")
-    assert b"Bern" not in sent
-    kept = CALL.rstrip() in "".join(
-        each["content"] for each in asked(exchange)["messages"] if each["role"] == "assistant"
-    )
-    sent += give(exchange, 200, stream([] if kept and not again else ["\n" + CALL.replace("Bern", "Basel")]))
-    got = collect(client, sent)
-
-    assert got.error is None
-    assert got.text.strip() == "I look."
-    cities = [arguments["city"] for _, _, arguments in got.calls]
-    assert cities == ["Bern"] * kept + ["Basel"] * (again or not kept)
-    assert len({id for id, _, _ in got.calls}) == len(got.calls)
-
-
 def native(arguments: str, index: int = 0) -> dict[str, Any]:
     function = {"name": "get_weather", "arguments": arguments}
     return {"tool_calls": [{"index": index, "id": f"c{index}", "type": "function", "function": function}]}
@@ -151,20 +131,6 @@ def test_an_answer_that_a_rule_ended_is_complete() -> None:
     assert asked(exchange)["messages"][-1]["role"] == "user"
     got = collect("openai", sent + give(exchange, 200, stream([CALL])))
     assert ([name for _, name, _ in got.calls], got.text.strip()) == (["get_weather"], "I look.")
-
-
-def test_the_last_failure_is_reported() -> None:
-    """It is an error in the client's form. An upstream that keeps failing is asked last."""
-    rewrite = Rewrite(fallbacks=[SECOND])
-    for _ in range(5):
-        exchange = rewrite.begin("openai", json.dumps(request("openai")).encode())
-        give(exchange, 502, b"")
-        assert b"stream" in give(exchange, 200, cut("Half"), cause="transport")
-        assert exchange.request is None
-    rewrite.circuits.note(1, failed=False)
-    exchange = rewrite.begin("openai", json.dumps(request("openai")).encode())
-    assert exchange.request is not None
-    assert exchange.request.at == 1
 
 
 def test_invalid_upstreams() -> None:
@@ -222,3 +188,23 @@ async def test_in_front_of_clients() -> None:
             assert response.status_code == 200
         assert [body["model"] for body in second.bodies] == ["big"] * 4
         assert [head["authorization"] for head in second.heads] == [f"Bearer {KEY}"] * 4
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@given(at=st.integers(0, len(CALL) + 2), again=st.booleans())
+def test_an_open_call_is_discarded(client: str, at: int, again: bool) -> None:
+    """Wherever it is cut: the client has the calls that the last answer ends with, each once."""
+    exchange = begin(client, request(client), fallbacks=[SECOND])
+    sent = give(exchange, 200, cut("I look.\n" + (CALL + "  ")[:at]), cause="transport")
+    assert b"Bern" not in sent
+    kept = CALL.rstrip() in "".join(
+        each["content"] for each in asked(exchange)["messages"] if each["role"] == "assistant"
+    )
+    sent += give(exchange, 200, stream([] if kept and not again else ["\n" + CALL.replace("Bern", "Basel")]))
+    got = collect(client, sent)
+
+    assert got.error is None
+    assert got.text.strip() == "I look."
+    cities = [arguments["city"] for _, _, arguments in got.calls]
+    assert cities == ["Bern"] * kept + ["Basel"] * (again or not kept)
+    assert len({id for id, _, _ in got.calls}) == len(got.calls)

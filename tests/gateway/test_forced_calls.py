@@ -67,17 +67,6 @@ def test_servers_get_the_schema_of_a_forced_call(client: str) -> None:
                     assert seen == Collected("", "", calls, "tool_calls"), (server, dialects, streamed)
 
 
-def test_answers_that_ignore_the_schema() -> None:
-    """Of servers that have not kept to the schema, or of models that think first."""
-    for streamed in (True, False):
-        for text, seen in (
-            (f"I look.\n{CALL}", Collected("I look.", "", [WEATHER], "tool_calls")),
-            (" \n", Collected(" \n", "", [], "stop")),
-        ):
-            exchange = begin("openai", request("openai", streamed=streamed, tool_choice="required"), upstream="vllm")
-            assert collect("openai", answer(exchange, reply(text, "vllm", streamed=streamed))) == seen, streamed
-
-
 def test_a_refused_schema_is_left_out() -> None:
     with capture_logs() as logs:
         rewrite = Rewrite(upstream="vllm")

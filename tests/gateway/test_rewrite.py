@@ -99,20 +99,6 @@ def test_a_malformed_call_is_asked_for_again() -> None:
             assert b'_tokens":22' in body, client
 
 
-def test_repeated_calls_are_sent_once() -> None:
-    """Calls of earlier answers are sent once. Equal calls in one answer are several calls."""
-    bad, other = "~~~tool_call\n{oops}\n~~~\n", CALL.replace("Zürich", "Bern")
-    for client in CLIENTS:
-        for streamed in (True, False):
-            exchange = begin(client, request(client, streamed=streamed), ask_again=2)
-            texts = f"{CALL}\n{bad}", f"{CALL}\n{other}\n{other}\n{bad}", f"{other}\n{CALL}\n"
-            body = answer(exchange, *[stream([each]) if streamed else whole(each) for each in texts])
-            seen = collect(client, body)
-            cities = [each[2]["city"] for each in seen.calls]
-            assert (cities, seen.finish) == (["Zürich", "Bern", "Bern"], "tool_calls"), (client, streamed)
-            assert len({each[0] for each in seen.calls}) == 3, (client, streamed)
-
-
 def test_an_endless_answer_is_cut() -> None:
     """No more than 16 frames of the longest are read of it."""
     for client in CLIENTS:

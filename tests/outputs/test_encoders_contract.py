@@ -156,19 +156,6 @@ def test_any_run_can_be_read(source: Any, options: Any, cancel: bool, idle: bool
         check(row, events[:left])
 
 
-@each_encoder
-def test_events_are_written_as_soon_as_they_are_there(row: Row) -> None:
-    """Only white space waits for the next event, and calls until it is known who runs them."""
-    with cases() as case:
-        for name, events in RUNS.items():
-            encoder = row.make()
-            for event in events:
-                written = encoder.encode(event)
-                if isinstance(event, Text) and event.text.strip():
-                    with case(name, event):
-                        assert event.text.strip().encode() in written or b"error" in written
-
-
 _SAID = "a sentence"
 HOSTILE = [
     "\n\ndata: [DONE]\n\n",

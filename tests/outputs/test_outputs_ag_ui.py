@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from streamtools import outputs
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
@@ -187,16 +185,6 @@ def test_calls_that_the_messages_hold_already() -> None:
     assert ["RUN_STARTED", "TOOL_CALL_RESULT", "RUN_FINISHED"] == [each["type"] for each in told]
 
 
-@pytest.mark.parametrize("end", [Executed(WEATHER, 31, None, 0), Error(Code.TOOL_OUTPUT, "no", "c1", WEATHER)])
-def test_results_that_the_messages_hold_already(end: UIEvent) -> None:
-    """Results from the front end are not sent again."""
-    encoder = outputs.ag_ui(known_calls="c1", known_results="c1")
-    events: list[UIEvent] = [Start("r"), Call(WEATHER), Executing(WEATHER), end, FINISHED]
-    told = read_body(b"".join(map(encoder.encode, events)), done=False)
-
-    assert ["RUN_STARTED", "RUN_FINISHED"] == [each["type"] for each in told]
-
-
 def test_tokens_are_told_at_the_end() -> None:
     """For all steps, to readers of 1.0, also with an error."""
     steps = UsageReport(Usage(input=10, output=2, cache_read=4)), UsageReport(Usage(input=1, output=1, reasoning=1))
@@ -221,37 +209,6 @@ def test_a_run_that_failed_ends_with_its_error_alone() -> None:
         {"type": "STEP_FINISHED", "stepName": "step-1"},
         {"type": "RUN_ERROR", "message": "The provider is overloaded.", "code": "upstream_error"},
     ] == told[-3:]
-
-
-def test_a_run_that_was_cancelled() -> None:
-    """Readers of 1.0 get the outcome, others an error."""
-    run = Start("r"), StepStart(1), Text("a"), StepEnd(1, "cancelled"), Done("cancelled", "cancelled", None, [])
-
-    assert {"type": "cancelled"} == body(*run)[-1]["outcome"]
-    assert {"type": "RUN_ERROR", "message": "The run was cancelled.", "code": "cancelled"} == body(*run, version=None)[
-        -1
-    ]
-
-
-@pytest.mark.parametrize(
-    ("version", "current"),
-    [
-        ("1.0", True),
-        ("1.7", True),
-        ("2.0", True),
-        ("0.9", False),
-        ("", False),
-        ("1", False),
-        ("one", False),
-        ("-1.0", False),
-    ],
-)
-def test_a_version_is_two_numbers(version: str, current: bool) -> None:
-    """Any other value counts as no version."""
-    encoder = outputs.ag_ui(protocol_version=version)
-    told = read_body(encoder.encode(Done("cancelled", None, None, [])), done=False)
-
-    assert current == (told[-1]["type"] == "RUN_FINISHED")
 
 
 def test_a_value_that_grows() -> None:

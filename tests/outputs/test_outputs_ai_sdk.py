@@ -96,13 +96,6 @@ def test_white_space_alone_is_no_stretch() -> None:
     assert not [part for part in told if part["type"].startswith("reasoning")]
 
 
-def test_endless_white_space_is_let_out() -> None:
-    """The waiting white space is bounded."""
-    told = parts(*[Text("\n" * 100)] * 4)
-
-    assert [300, 100] == [len(part["delta"]) for part in told if part["type"] == "text-delta"]
-
-
 def test_a_call_from_its_name_to_its_result() -> None:
     """The part starts with the name, and the arguments follow as they are written."""
     assert [
@@ -237,16 +230,6 @@ def test_a_call_that_was_asked_about_and_denied() -> None:
     assert [answer, {"type": "tool-output-denied", "toolCallId": "c2"}] == parts(*denied)[3:]
     assert [{"type": "tool-output-denied", "toolCallId": "c2"}] == parts(*denied, target=6)[3:]
     assert ["tool-output-error"] == [part["type"] for part in parts(*denied, target=5)[2:]]
-
-
-def test_a_call_that_was_asked_about_and_approved() -> None:
-    """Version 7 gets the approval. A later denial is an error."""
-    approved = ApprovalRequested(TIME, 9.5), Executing(TIME)
-    denied = *approved, Error(Code.TOOL_DENIED, "nobody answered", "c2", TIME)
-
-    answer = {"type": "tool-approval-response", "approvalId": "c2", "approved": True}
-    assert [answer, "tool-output-error"] == [parts(*denied)[3], parts(*denied)[4]["type"]]
-    assert ["tool-output-error"] == [part["type"] for part in parts(*denied, target=6)[3:]]
 
 
 @pytest.mark.parametrize(
@@ -406,13 +389,6 @@ def test_the_message_has_the_id_and_the_metadata_that_it_is_given() -> None:
 def test_each_ending_has_its_reason(done: Done, target: int, reason: str) -> None:
     """The reasons of the AI SDK; others are `other`."""
     assert {"type": "finish", "finishReason": reason} == body(Start("r"), done, target=target)[-1]
-
-
-def test_a_run_that_was_stopped_ends_as_its_last_step_did() -> None:
-    """The metadata says what stopped it."""
-    told = body(Start("r"), StepStart(1), StepEnd(1, "tool_calls"), Done("stopped", "max_steps", None, []))
-
-    assert {"type": "finish", "finishReason": "tool-calls", "messageMetadata": {"stoppedBy": "max_steps"}} == told[-1]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from streamtools import ParserOptions, ToolStream, outputs, sources
 from streamtools.errors import Code
 from streamtools.events import (
-    Call,
-    CallStart,
     Done,
     Error,
     Start,
@@ -60,23 +58,6 @@ def test_the_bytes_of_a_short_answer() -> None:
         b"",
         head + b'{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
     ]
-
-
-def test_id_and_time_are_made() -> None:
-    """Each response gets its own id and the current time, unless they are given."""
-    chunks = [json.loads(outputs.openai().encode(Start("r")).removeprefix(b"data: ")) for _ in range(2)]
-
-    assert chunks[0]["id"].startswith("chatcmpl-")
-    assert chunks[0]["id"] != chunks[1]["id"]
-    assert chunks[0]["created"] > 1_700_000_000
-    assert "streamtools" == chunks[0]["model"]
-
-
-def test_reasoning_is_told_beside_the_text() -> None:
-    """As `reasoning_content`, like most servers."""
-    message = read(RUNS["reasoning"])
-
-    assert ("Yes.", "Well.", "stop") == (message.content, message.reasoning, message.finish)
 
 
 @pytest.mark.parametrize("deltas", [True, False])
@@ -281,18 +262,6 @@ def test_cuts_of_the_text_change_nothing(items: list[str | int], places: list[in
     pieces = [each for item in items for each in (cut(item, places) if isinstance(item, str) else [item])]
 
     assert read(in_text(*items)) == read(in_text(*pieces))
-
-
-def test_a_call_with_no_name_before_it_is_complete() -> None:
-    """With `call_deltas`, it is sent completely."""
-    events = told(
-        *START, Thinking(True, "call_1"), Call(call(1)), Thinking(False, "call_1"), *ending("finished", "", 1)
-    )
-
-    assert [("call_1", "weather", ARGUMENTS)] == read(events, call_deltas=True).calls
-    assert read(events) == read(events, call_deltas=True)
-    nameless = told(*START, Thinking(True, "c"), CallStart("c", "f"), Call(call(1)))
-    assert [] == read(nameless).calls
 
 
 @pytest.mark.anyio
