@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events.event import LARGE, Event, RuledEvent, Usage, schema_of
+from streamtools.events.event import Event, RuledEvent, Usage, schema_of
 
 _DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # in the message of a near miss
 
@@ -326,13 +325,6 @@ UI_EVENTS: tuple[type[Event], ...] = get_args(UIEvent)
 """The types of the union."""
 
 _decoder = msgspec.json.Decoder(UIEvent)
-
-
-def small_text_of(events: Sequence[UIEvent]) -> str:
-    """Return the joined text of events if all are text and it is short, else ""."""
-    texts = [event.text for event in events if type(event) is Text]
-    text = "".join(texts) if len(texts) == len(events) else ""
-    return text if len(text) <= LARGE else ""
 
 
 def read_ui_event(data: str | bytes) -> UIEvent:

@@ -174,26 +174,6 @@ class Step:
     results: list[CallResult] = field(default_factory=list)
     response_id: str | None = None
 
-    @property
-    def text(self) -> str:
-        """The text, including calls in text, without reasoning."""
-        return "".join(part.text for part in self.said.parts if isinstance(part, TextPart))
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The native calls."""
-        return self.said.calls
-
-    @property
-    def thoughts(self) -> tuple[Thought, ...]:
-        """The reasoning."""
-        return self.said.thoughts
-
-    @property
-    def in_text(self) -> tuple[ToolCall, ...]:
-        """The calls in the text."""
-        return self.said.in_text
-
 
 def steps_to_history(steps: Iterable[Step]) -> list[Message]:
     """Return the messages that the steps of a run add to the history; an empty turn adds none."""

@@ -316,7 +316,7 @@ def test_citations_of_bedrock_are_sent_back() -> None:
             {"citationsContent": {"content": [{"text": "it is so"}], "citations": [cited]}},
             {"text": "."},
         ] == sent("bedrock", step)
-    assert "I see: it is so." == step.text
+    assert "I see: it is so." == step.said.text
     assert "citation" not in json.dumps(sent("anthropic", step))
 
 
