@@ -52,6 +52,7 @@ MAX_WARNINGS = 1000
 """Warnings of a run that the result keeps. The events hold all of them."""
 _COLLECTED = {Reasoning, RuledReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}  # besides text
 _COLLECTED |= {StepEnd, StepSuperseded, Partial, ValidPartial, Done}
+_TEXTS = (Text, Reasoning)
 _MAY_BE_LARGE = {Call, Error, Raw, Matched, Warning}
 
 
@@ -104,7 +105,7 @@ class Collector:
         new = self._new
         new += events
         for event in events:
-            if len(event.text) > LARGE if isinstance(event, Text | Reasoning) else type(event) in _MAY_BE_LARGE:
+            if len(event.text) > LARGE if isinstance(event, _TEXTS) else type(event) in _MAY_BE_LARGE:
                 self.collect()
                 return events
         if len(new) >= BATCH:

@@ -105,12 +105,6 @@ class TextOptions:
 
     def __post_init__(self) -> None:
         Options(text_rules=self.rules, history=self.history, pace=self.pace)
-        if self.judge is None:
-            return
-        from streamtools.stream.text_judge import TextJudge  # few streams have a judge
-
-        if not isinstance(self.judge, TextJudge):
-            raise ValueError(f"judge must be a TextJudge, got {self.judge!r}")
 
 
 @dataclass(frozen=True)
