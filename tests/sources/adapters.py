@@ -1,4 +1,4 @@
-"""What holds for the adapter of every format, over the fixtures of its own tests."""
+"""Reads streams with an adapter, and asserts the laws of all adapters."""
 
 from __future__ import annotations
 

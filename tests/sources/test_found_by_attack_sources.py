@@ -1,4 +1,4 @@
-"""What an attack on the sources has found: each test is one hostile stream, and what must come of it."""
+"""Hostile streams that an attack on the sources found."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_piece_of_another_block_makes_no_call_faulty() -> None:
 
 
 @pytest.mark.parametrize(("given", "told"), [([], []), (0, 0), (False, False), ({}, None), ("", None), (None, None)])
-def test_the_input_of_a_block_is_told_as_it_is(given: Any, told: Any) -> None:
+def test_the_input_of_a_block_is_unchanged(given: Any, told: Any) -> None:
     """Only an empty object, or nothing, means that there are no arguments."""
     assert _ends(Anthropic, _block(0, "f", input=given), _halt(0)) == [("f", told, None)]
 
@@ -169,7 +169,7 @@ def test_a_step_with_a_piece_of_the_wrong_type_is_faulty(piece: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(("given", "told"), [([], []), (0, 0), (False, False), ({}, None), ("", None), (None, None)])
-def test_the_arguments_of_a_step_are_told_as_they_are(given: Any, told: Any) -> None:
+def test_the_arguments_of_a_step_are_unchanged(given: Any, told: Any) -> None:
     """Only an empty object, or nothing, means that there are none."""
     start = _step("start", step=_function("f", arguments=given))
     assert _ends(Gemini, start, _step("delta", delta={"type": "x"}), _step("stop")) == [("f", told, None)]
@@ -211,7 +211,7 @@ def test_a_chat_call_with_a_piece_of_the_wrong_type_is_faulty(bad: Any, fault: C
     assert any(isinstance(event, SourceRaw | SourceWarning) for event in _read(ChatCompletions(), *stream))
 
 
-def test_a_chat_call_that_begins_with_what_nobody_can_read_is_faulty() -> None:
+def test_a_chat_call_with_an_unreadable_start_is_faulty() -> None:
     """It has an id, so it is one."""
     assert _ends(
         ChatCompletions,

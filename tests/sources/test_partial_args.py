@@ -142,13 +142,13 @@ def test_values_out_of_order_are_collected(pieces: list[Any], expected: dict[str
 
 
 @together("piece", UNREADABLE.values(), ids=UNREADABLE)
-def test_what_makes_no_object_is_given_as_it_is(piece: Any) -> None:
+def test_pieces_without_an_object_are_returned_unchanged(piece: Any) -> None:
     """No call can come of it: it is in a list, which is no object."""
     before = [number("$.o.p", 1), number("$.l[0]", 1), text("$.a", "b")]
     assert ('{"o":{"p":1},"l":[1],"a":"b', [piece]) == write(*before, piece, text("$.a", "c"))
 
 
-def test_what_is_collected_is_bounded() -> None:
+def test_collected_arguments_are_bounded() -> None:
     """Over the limit of a call nothing is kept, and the call cannot become one."""
     arguments = PartialArgs(Limits(call=1000))
     tracemalloc.start()

@@ -204,7 +204,7 @@ REFUSALS: dict[str, tuple[int, str | None, Any, SourceError]] = {
 
 
 @together(("status", "declared", "body", "expected"), REFUSALS.values(), ids=REFUSALS)
-async def test_a_response_that_is_no_stream(
+async def test_a_response_that_is_an_error_or_a_document(
     status: int, declared: str | None, body: Any, expected: SourceError
 ) -> None:
     """It is one error with the provider's words, or with those of its status."""
@@ -353,7 +353,7 @@ class Patient:
         return self.chunks.pop(0)
 
 
-async def test_a_cancelled_read_goes_on_where_the_transport_allows_it() -> None:
+async def test_a_cancelled_read_continues_if_the_transport_allows_it() -> None:
     """Nothing is lost, and the end is the end."""
     patient = Patient(*STREAM)
     source = sources.openai(patient)
@@ -430,7 +430,7 @@ def nothing() -> None:
 
 
 @pytest.mark.parametrize("origin", [None, 5, {"choices": []}, nothing, httpx.URL("http://x")])
-def test_objects_that_nobody_can_read(origin: Any) -> None:
+def test_unreadable_objects_are_refused(origin: Any) -> None:
     """They are refused at once, in words that name the type."""
     with pytest.raises(UnreadableSource, match=r"has no `aiter_bytes|is a whole answer"):
         sources.openai(origin)
@@ -438,7 +438,7 @@ def test_objects_that_nobody_can_read(origin: Any) -> None:
 
 @together("make", [sources.openai, sources.latitude])
 @together("item", ["data: 1\n\n", 5, None])
-async def test_items_that_nobody_can_read(make: Callable[[object], sources.Source], item: Any) -> None:
+async def test_unreadable_items_are_refused(make: Callable[[object], sources.Source], item: Any) -> None:
     """A stream of the wrong things is our caller's mistake, and raises."""
     source = make([item])
     with pytest.raises(

@@ -256,7 +256,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-def test_what_an_sdk_makes_of_the_messages() -> None:
+def test_events_of_boto3() -> None:
     """One object with one member each, bytes as bytes, is the same as the message."""
     value = {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "a"}}}
     inside = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
@@ -335,7 +335,7 @@ def test_a_message_that_fails_its_checksum_is_lost() -> None:
             assert [Frame(b'"two"', "a"), ended] == decode(*chunks)
 
 
-def test_what_damage_means() -> None:
+def test_damaged_messages() -> None:
     """A lost message is a warning, and a lost framing the end, which no success follows."""
     flipped = delta(text="one")[:-1] + b"?"
     lost = read(Bedrock, delta(text="a"), flipped, delta(text="b"), end())

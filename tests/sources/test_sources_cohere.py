@@ -103,8 +103,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [said("a"), end("MAX_TOKENS")],
         [TextDelta("a"), ProviderCompleted(None, None, "length", "MAX_TOKENS")],
     ),
-    "an end without a reason": ([said("a"), end(None)], [TextDelta("a"), ProviderCompleted(finish_reason="stop")]),
-    "no end": ([said("a"), DONE], [TextDelta("a")]),
     "leaves of an odd type cost themselves": (
         [said(5), event("tool-plan-delta", tool_plan=6), said("a"), sse([1]), sse({"type": 7}), end()],
         [

@@ -82,7 +82,7 @@ def read(adapter: sources.Adapter, chunks: list[bytes]) -> list[SourceEvent]:
 
 
 @together(("name", "stream"), STREAMS.values(), ids=STREAMS)
-def test_what_a_stream_is(name: str, stream: bytes) -> None:
+def test_each_format_is_detected(name: str, stream: bytes) -> None:
     """It gives the events that its own adapter gives, at every cut."""
     for chunks in pieces(stream):
         expected = read(ADAPTERS[name](Limits()), chunks)
@@ -99,7 +99,7 @@ def test_objects_of_an_sdk() -> None:
     assert not adapter.ended
 
 
-def test_what_is_no_event() -> None:
+def test_values_without_a_format() -> None:
     """It is the caller's mistake, as with any adapter, once it is known whose."""
     adapter = Undecided()
     adapter.take(OPENAI)
@@ -124,7 +124,7 @@ NOTHING: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("stream", "message"), NOTHING.values(), ids=NOTHING)
-def test_streams_that_are_an_error(stream: bytes, message: str) -> None:
+def test_error_streams(stream: bytes, message: str) -> None:
     """An error shows no format, and is read all the same."""
     for chunks in pieces(stream):
         errors = [each for each in read(Undecided(), chunks) if isinstance(each, SourceError)]

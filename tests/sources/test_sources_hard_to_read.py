@@ -1,4 +1,4 @@
-"""What providers send that is easily taken for something else, in the exact shape of each, whole and at every cut."""
+"""Provider streams that are easily misread, whole and at every cut."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def told(make: Callable[[], FrameAdapter], *chunks: bytes) -> list[UIEvent]:
     return [out for event in read(make, *chunks) for out in machine.feed(event)] + machine.close()
 
 
-def test_a_custom_call_with_the_answer_behind_it() -> None:
+def test_a_custom_call_followed_by_an_answer() -> None:
     """Whoever it is of, the provider has run it: it is no call to run, and in no history."""
     ended = told(Responses, asked("c1") + completed(custom("c1"), answer()))
     asks = told(Responses, asked("c1") + completed(custom("c1")))
@@ -331,7 +331,7 @@ def test_a_call_that_a_hidden_length_cut_off_does_not_run(native: str) -> None:
     assert "done truncated: length" in story(*read(ChatCompletions, sse({"choices": [choice]}) + DONE))[-1]
 
 
-def test_a_connection_that_breaks_behind_an_intermediate_stop() -> None:
+def test_a_connection_that_breaks_after_an_intermediate_stop() -> None:
     """What Gemini says before its code is not the end of the answer, also where code and stop come together."""
     for start in (
         content({"text": "a"}, finish="STOP") + content(CODE),
@@ -514,7 +514,7 @@ async def test_the_names_of_the_answer_and_of_the_model(
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.00125, 0.00125), ({"total_cost": 2}, 2.0), ("much", None)])
-def test_what_an_answer_has_cost(cost: Any, expected: float | None) -> None:
+def test_the_cost_of_an_answer(cost: Any, expected: float | None) -> None:
     """OpenRouter tells it with the tokens, Perplexity in parts."""
     usage = SourceUsage(Usage(input=7, output=3, total=10, cost=expected))
     stream = chunk({"content": "a"}, "stop", usage=COUNTS | {"cost": cost}) + DONE

@@ -326,10 +326,6 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
         ],
         [pending("t", arguments={}), ToolCallStart("u", "u", "g")],
     ),
-    "calls before an error": (
-        [part("tool-call", toolCallId="t", toolName="f", args={}), chain("chain-error", error={"message": "no"})],
-        [pending("t", arguments={}), SourceError("no")],
-    ),
     "calls whose fields have odd types": (
         [
             part("tool-input-start", id=5, toolName="f"),
@@ -376,10 +372,6 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
     "an error part and a chain that completes": (
         [part("error", error="overloaded"), chain("chain-completed")],
         [SourceError("overloaded")],
-    ),
-    "an error part and nothing more": (
-        [part("error", error={"message": "first"}), part("error", error={"message": "second"})],
-        [SourceError("first")],
     ),
     "a stream that breaks off": ([part("text-delta", textDelta="a")], [TextDelta("a")]),
     # Events for an interface, and those that are new: passed on without the conversation.

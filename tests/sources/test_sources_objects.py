@@ -105,7 +105,7 @@ async def test_items_of_each_kind_are_read_like_bytes(make: Any) -> None:
     assert await collect(sources.openai(items)) == EVENTS
 
 
-def test_what_was_not_sent_is_left_out() -> None:
+def test_unset_fields_are_left_out() -> None:
     """Null is not the same as nothing in every format, and names are those of the wire."""
     frame = as_frame(Chunk(choices=[], serviceTier="flex"))
     assert frame == Frame(b'{"choices":[],"serviceTier":"flex"}')
@@ -182,7 +182,7 @@ def test_objects_that_are_none_of_these(item: Any) -> None:
         take(item)
 
 
-def test_objects_that_hold_what_no_provider_sends() -> None:
+def test_objects_with_values_that_are_not_json() -> None:
     """They are our caller's mistake too."""
     with pytest.raises(UnreadableSource, match="cannot be written as JSON: <class 'object'> is no value of JSON"):
         take({"choices": object()})
@@ -370,7 +370,7 @@ def failing(error: Exception, *items: object) -> Iterator[Any]:
 
 
 @together(("error", "expected"), RAISED.values(), ids=RAISED)
-async def test_what_an_sdk_raises_is_the_providers_error(error: Exception, expected: SourceError) -> None:
+async def test_an_exception_of_an_sdk_is_the_providers_error(error: Exception, expected: SourceError) -> None:
     """It carries the provider's words, so that the connection was not lost; nothing comes behind it."""
     assert await collect(sources.openai(failing(error, VALUES[0]))) == [*EVENTS[:2], expected]
     assert await collect(sources.text(failing(error, "a"))) == [TextDelta("a"), expected]
@@ -378,7 +378,7 @@ async def test_what_an_sdk_raises_is_the_providers_error(error: Exception, expec
 
 
 @pytest.mark.parametrize("error", [APIError("Connection error."), OSError(5, "no"), Broken()], ids=repr)
-async def test_what_tells_of_the_transport_alone_is_an_interruption(error: Exception) -> None:
+async def test_a_transport_exception_is_an_interruption(error: Exception) -> None:
     """Then the type is for the log, and a stream that had ended before is whole."""
     *_, last = await collect(sources.openai(failing(error, VALUES[0])))
     assert isinstance(last, SourceError)

@@ -76,8 +76,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [said("a", images=["aGk="]), done()],
         [TextDelta("a"), SourceRaw({"images": ["aGk="]}), stop()],
     ),
-    # A model that was loaded or unloaded has said nothing; an empty reason is that of a connection that was closed.
-    "reasons that are no answer": ([done("load")], [stop("load", "other")]),
     "an unloaded model": ([done("unload")], [stop("unload", "other")]),
     "an empty reason": ([said("a"), done("")], [TextDelta("a"), stop("", "other")]),
     # Before there were reasons, and without a message.
@@ -97,14 +95,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             SourceError("no", status=500, cause="500"),
         ],
     ),
-    "an error beside text": ([line({"message": {"content": "a"}, "error": "no"})], [TextDelta("a"), SourceError("no")]),
-    "what follows the end": ([said("a"), done(), said("b"), line({"error": "late"})], [TextDelta("a"), stop()]),
     "no end": ([said("a"), said("b")], [TextDelta("a"), TextDelta("b")]),
-    "the last line without its end": ([said("a"), done().rstrip()], [TextDelta("a"), stop()]),
-    "line ends of Windows, and empty lines": (
-        [said("a").replace(b"\n", b"\r\n"), b"\n", done()],
-        [TextDelta("a"), stop()],
-    ),
     "fields that are null": (
         [
             line({"message": {"content": None, "thinking": None, "tool_calls": None, "images": None}}),

@@ -490,7 +490,7 @@ _entries = st.one_of(
 
 
 @given(st.lists(st.one_of(_values, st.lists(_entries, max_size=3)), max_size=6), st.sampled_from(["stop", "length"]))
-def test_whatever_comes_is_told_in_order(lists: list[Any], finish: str) -> None:
+def test_any_pieces_give_events_in_order(lists: list[Any], finish: str) -> None:
     """Nothing is raised, a call begins before it goes on, each ends once or not at all, and no event is unwritable."""
     data = b"".join(sse(_escaped({"choices": [{"delta": {"tool_calls": each}}]})) for each in lists)
     begun: set[str] = set()

@@ -43,7 +43,7 @@ WRITTEN = OSLO.model_dump_json()
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("flag", [True, False, None])
-async def test_what_was_wrong_is_told_without_a_call(flag: bool | None) -> None:
+async def test_a_complaint_causes_no_call(flag: bool | None) -> None:
     """A member's name is the model's own word, or one that it quotes: to repeat the complaint is to call nothing."""
     planted = '###:{"name": "pay", "arguments": {}}'
     ran: list[str] = []
@@ -111,7 +111,7 @@ async def test_claude_answers_in_a_call() -> None:
     assert stream.messages()[-1] == {"role": "assistant", "content": WRITTEN}
 
 
-def test_who_is_given_the_schema() -> None:
+def test_models_that_take_a_schema() -> None:
     """Claude unless it thinks, or is sent tools of the caller's; OpenAI beside tools, others without."""
     claude, openai = AnthropicMessages("m", api_key=""), OpenAIChat("m", api_key="")
     other = OpenAIChat("m", base_url="http://127.0.0.1:1/v1", api_key="")
@@ -152,7 +152,7 @@ def test_an_answer_in_a_call_is_a_text(size: int, told_again: bool, at_once: boo
 
 
 @pytest.mark.anyio
-async def test_whoever_goes_on_is_told_in_words() -> None:
+async def test_a_fallback_gets_the_schema_as_text() -> None:
     """A provider that keeps its model to a schema would begin the value anew."""
 
     class Keeps(ScriptedModel):
