@@ -72,29 +72,6 @@ class Socket:
         self.sent.append(message)
 
 
-class HandClock:
-    """A clock that a test advances."""
-
-    def __init__(self) -> None:
-        self._time = 0.0
-        self._moved = anyio.Event()
-
-    def now(self) -> float:
-        return self._time
-
-    async def sleep(self, seconds: float) -> None:
-        due = self._time + seconds
-        while self._time < due:
-            await self._moved.wait()
-
-    async def advance(self, seconds: float) -> None:
-        """Set it forward, and let all that this wakes do what it has to do."""
-        self._time += seconds
-        self._moved.set()
-        self._moved = anyio.Event()
-        await anyio.wait_all_tasks_blocked()
-
-
 class Struck:
     """Encodes like the native encoder, and reports when its keep-alive is used."""
 
@@ -134,33 +111,6 @@ async def test_messages_go_out_one_at_a_time() -> None:
             assert expected == len(begun)
             gates[begun[-1]].set()
     assert ["a", "b", "c"] == sorted(begun)
-
-
-async def test_no_comment_while_a_message_is_under_way() -> None:
-    """A slow client receives no heartbeat in the middle of a message."""
-    filled = list[str]()
-    gate = anyio.Event()
-
-    async def send(message: Any) -> None:
-        await gate.wait()
-
-    async def fill() -> None:
-        filled.append("filled")
-
-    clock = HandClock()
-    writer = ResponseWriter(send, keep_alive=15, send_timeout=None, now=clock.now, sleep=clock.sleep)
-    async with anyio.create_task_group() as group:
-        group.start_soon(writer.send, "message")
-        await anyio.wait_all_tasks_blocked()
-        group.start_soon(writer.watch, fill)
-        await anyio.wait_all_tasks_blocked()
-        await clock.advance(60)
-        assert [] == filled
-        gate.set()
-        await anyio.wait_all_tasks_blocked()
-        await clock.advance(15)
-        assert ["filled"] == filled
-        group.cancel_scope.cancel()
 
 
 async def test_events_that_need_not_be_closed() -> None:

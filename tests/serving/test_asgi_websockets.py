@@ -16,11 +16,10 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 
-from streamtools import RunnerOptions, ToolContext, ToolStream, replay
+from streamtools import RunnerOptions, ToolContext, ToolStream
 from streamtools.errors import UnreadableSource
-from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent
+from streamtools.events import ProviderCompleted, TextDelta
 from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_websocket
-from streamtools.recording import shipped
 from streamtools.runs import Runs
 from tests.support.options import grouped
 from tests.support.serving import Served
@@ -97,17 +96,6 @@ async def test_events_are_frames() -> None:
     assert (1000, 1) == (client.close_code, source.closed)
 
 
-async def test_a_websocket_that_is_accepted_already() -> None:
-    """It keeps its subprotocol."""
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await websocket.accept("events")
-        await send_events(websocket, replay(shipped()["tilde-call"]))
-
-    async with talking(endpoint, subprotocols=[websockets.Subprotocol("events")]) as client:
-        assert ("events", "done") == (client.subprotocol, (await hear(client))[-1]["type"])
-
-
 async def test_a_client_that_goes() -> None:
     """The stream stops at any event."""
     events, source = stream(*texts("a"), hold=True)
@@ -140,28 +128,6 @@ async def test_a_stream_that_raises() -> None:
         assert "failed" == (await hear(client))[-1]["reason"]
         await client.wait_closed()
     assert (1011, 1) == (client.close_code, len(raised))
-
-
-@pytest.mark.parametrize("says_so", [True, False])
-async def test_shutdown(says_so: bool) -> None:
-    """The client gets `done(cancelled)`, also from an iterable, and 1001."""
-    shutdown = Shutdown()
-    events, source = stream(hold=True)
-
-    async def held() -> AsyncIterator[UIEvent]:
-        yield Start("r", seq=1)
-        await anyio.sleep_forever()
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await send_events(websocket, events if says_so else held(), shutdown=shutdown)
-
-    async with talking(endpoint) as client:
-        await hear(client, "start")
-        shutdown.begin()
-        assert "cancelled" == (await hear(client))[-1]["reason"]
-        await client.wait_closed()
-    assert (1001, int(says_so)) == (client.close_code, source.closed)
-    await events.aclose()
 
 
 # Both ways.

@@ -38,7 +38,6 @@ COMES = "what it expects to be there once all tasks wait may still be on its way
 LEFT = "where its runs have been left, a process reads nothing of the server any more"
 LEFT_OUT = {
     "test_detaching_wakes_who_waits_there": COMES,
-    "test_code_around_a_stream_that_was_stopped": COMES,
     "test_a_tool_may_stop_its_own_run": BEGINS,
     "test_runs_are_started_between_entering_and_leaving": LEFT,
     "test_an_exception_for_the_program": LEFT,

@@ -305,14 +305,3 @@ async def test_a_reader_that_is_forgotten_has_left() -> None:
         await anyio.to_thread.run_sync(kept.clear)
         gate.set()
         assert "cancelled" == (await run.wait()).reason
-
-
-async def test_a_reader_who_comes_back_in_time() -> None:
-    """The run is not stopped."""
-    async with Runs(stop_when_abandoned=3600) as runs:
-        run = await runs.start(held("a"), owner="ann")
-        for after in range(3):
-            async with run.attach(after) as events:
-                await anext(events)
-        await anyio.wait_all_tasks_blocked()
-        assert not run.ended

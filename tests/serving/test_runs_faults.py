@@ -242,24 +242,6 @@ async def test_stop_while_the_stream_is_being_entered() -> None:
         assert ["start", "done cancelled: None (None)"] == story(await read(run.attach()))
 
 
-async def test_code_around_a_stream_that_was_stopped() -> None:
-    """It is left as after its end, so that the answer can be saved."""
-    saved = list[Any]()
-
-    @asynccontextmanager
-    async def answer() -> AsyncIterator[ToolStream]:
-        async with held("a", "b") as events:
-            yield events
-        await anyio.lowlevel.checkpoint()
-        saved.append((events.result.reason, events.result.text))
-
-    async with Runs() as runs:
-        run = await runs.start(answer(), owner="ann")
-        await anyio.wait_all_tasks_blocked()
-        await run.stop()
-    assert [("cancelled", "ab")] == saved
-
-
 # Starting.
 
 

@@ -79,20 +79,6 @@ async def test_a_log_that_reads_through_a_generator() -> None:
     assert list(range(1, len(taken) + 1)) == [event.seq for event in taken]
 
 
-async def test_detaching_from_a_generator_that_waits() -> None:
-    """The task that waits in it closes it."""
-    log = Log()
-    async with Runs(log) as runs, anyio.create_task_group() as group:
-        run = await runs.start(held("a"), owner="ann")
-        events = run.attach()
-        group.start_soon(read, events)
-        await anyio.wait_all_tasks_blocked()
-        await events.detach()
-        await anyio.wait_all_tasks_blocked()
-        assert 1 == log.closed
-        log.inner.forget(log_key("ann", run.id))
-
-
 async def test_a_log_that_forgets_a_run_that_goes_on() -> None:
     """Readers reach an end without `done`."""
     async with Runs() as runs, anyio.create_task_group() as group:
