@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from streamtools.apps.cli import main
-from streamtools.apps.cli.demo import FEATURED
-from streamtools.recording import ExchangeHead, RecordedRequest, Recording, read_recording, shipped
+from streamtools.recording import ExchangeHead, RecordedRequest, Recording, shipped
 from streamtools.recording.format import Chunk, EndKind, RecordedResponse, StreamEnd
 from streamtools.recording.writer import RecordingWriter
 
@@ -48,19 +46,6 @@ def test_all_recordings_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]
     assert "✂ truncated (length) · 1 malformed call ·" in shown.out
     assert 8 == shown.out.count("🔧 Executed ")
     assert "demo --all" not in shown.out
-
-
-def test_the_featured_recordings_hold_a_call_of_each_dialect_and_headings() -> None:
-    """They are what the demo is for, and no answer among them quotes a marker."""
-    texts = []
-    for name in FEATURED:
-        frames = read_recording(shipped()[name]).data.decode().split("\n\n")
-        chunks = [json.loads(frame.removeprefix("data: ")) for frame in frames if frame.startswith("data: {")]
-        texts.append("".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"]))
-    tilde, hashes, headings = texts
-    assert (1, 0) == (tilde.count("~~~tool_call"), tilde.count("###"))
-    assert (1, 0) == (hashes.count("###:"), hashes.count("~~~"))
-    assert (0, 0, True) == (headings.count("###:"), headings.count("~~~"), headings.startswith("# "))
 
 
 def test_an_answer_that_fails_is_told(

@@ -156,23 +156,6 @@ def test_odd_markdown(text: str) -> None:
     assert rendered(text, len(text)) == rendered(text, 1)
 
 
-def test_drawing_takes_a_small_part_of_the_time() -> None:
-    """A long block takes long to draw, so it is drawn less often."""
-    now = 0.0
-
-    def clock() -> float:
-        nonlocal now
-        now += 0.01
-        return now
-
-    drawing = Drawing(clock=clock)
-    drawn = 0
-    for number in range(100):
-        drawing.transcript.show(Text(f"word{number} "))
-        drawn += f"word{number}" in drawing.take()
-    assert 5 <= drawn <= 40
-
-
 _CALL = ToolCall(id="call_1", name="copy", arguments={"files": 3}, dialect="hash_marker", raw="###:{}")
 
 

@@ -15,7 +15,7 @@ from anyio.from_thread import start_blocking_portal
 
 from streamtools.apps.cli import main
 from streamtools.events import read_ui_event
-from streamtools.recording import read_recording, reader
+from streamtools.recording import read_recording
 from tests.apps.test_cli_bad_input import complaint
 from tests.apps.test_cli_replay import recorded, saved, sse
 from tests.support.loopback import Loopback
@@ -131,20 +131,6 @@ def test_several_exchanges_are_shown_one_behind_the_other(tmp_path: Path, capsys
     shown = capsys.readouterr()
     assert shown.out.index("One.") < shown.out.index("Two.")
     assert shown.err.startswith(f"streamtools: {path}, exchange 2: the stream failed: ")
-
-
-def test_exchanges_are_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many a file holds: each of them is opened where it stands."""
-    path = saved(tmp_path, Path(recorded(tmp_path, sse("One."), "end")).read_bytes() * 5, "many.jsonl")
-    looked, find = list[Any](), reader.find_exchanges
-
-    def look(name: Any) -> Any:
-        looked.append(name)
-        return find(name)
-
-    monkeypatch.setattr(reader, "find_exchanges", look)
-    assert 0 == main(["replay", path, "--json"])
-    assert [path] == looked
 
 
 @pytest.mark.parametrize(

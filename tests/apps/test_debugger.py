@@ -14,7 +14,6 @@ from streamtools import coalesce
 from streamtools.apps.cli import main
 from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from streamtools.apps.web.dissection import MAX_STEPS, Dissection, TooManySteps, dissect
-from streamtools.errors import RecordingError
 from streamtools.events import read_ui_event
 from streamtools.recording import ExchangeHead, read_recording, shipped
 from streamtools.recording.exchanges import open_stream_file
@@ -124,17 +123,6 @@ def test_an_answer_that_breaks_off(tmp_path: Path) -> None:
     made = dissected(recorded(tmp_path, {"content": "Hi ~~"}, end=StreamEnd("reset", 5.0)))
     assert ("reset", "Hi ~~") == (made.end, made.written)
     assert '"failed"' in made.events[-1]
-
-
-def test_a_source_that_there_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The debugger and `replay` report the file."""
-    path = tmp_path / "foreign.jsonl"
-    with RecordingWriter(path, ExchangeHead(source="http://a b/")) as writer:
-        writer.end("end", 1.0)
-    with pytest.raises(RecordingError, match=r"foreign\.jsonl: no adapter is named 'http://a b/'"):
-        dissected(path)
-    assert main(["replay", str(path)])
-    assert "no adapter is named" in capsys.readouterr().err
 
 
 def test_steps_have_a_bound(tmp_path: Path) -> None:

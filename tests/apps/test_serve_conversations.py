@@ -316,14 +316,6 @@ async def test_as_many_answers_as_are_allowed() -> None:
     assert 503 == refused.status_code
 
 
-async def test_the_end_of_the_server_ends_what_is_read() -> None:
-    """A run that goes on does not keep the server from ending; its provider is left."""
-    answer = saying("Wait", hold=True)
-    async with opened(answer) as page:
-        await page.until(await page.ask("One?"), "Wait")
-    assert answer.disconnected.is_set()
-
-
 async def test_the_least_recently_used_conversation_makes_room() -> None:
     now = 0.0
     conversations = Conversations(limit=2, max_age=10, clock=lambda: now)

@@ -144,42 +144,6 @@ async def test_a_file_that_breaks_off(tmp_path: Path) -> None:
         await replay(path)
 
 
-async def test_a_file_that_breaks_off_where_nobody_reads(tmp_path: Path) -> None:
-    """Who leaves before, or for a reason of their own, is not told."""
-    path = write(tmp_path / "a.jsonl", ANSWER[:1], end=None)
-
-    async def play() -> None:
-        async with replay(path) as stream:
-            async for _ in stream:
-                pass
-            raise KeyError("mine")
-
-    with pytest.raises(KeyError, match="mine"):
-        await play()
-    async with replay(write(tmp_path / "b.jsonl", ANSWER * 99, end=None), speed=0.01) as stream:
-        await anext(stream)
-
-
-BAD_FILES = {
-    "empty": b"",
-    "text": b"Hello\n",
-    "JSON": b'{"a": 1}\n',
-    "binary": bytes(range(256)),
-    "another version": b'{"streamtools":"recording","version":2,"source":"openai"}\n',
-}
-
-
-@pytest.mark.parametrize("data", BAD_FILES.values(), ids=BAD_FILES)
-async def test_files_that_are_no_recordings(tmp_path: Path, data: bytes) -> None:
-    """One error with the name of the file, at once."""
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(data)
-    with pytest.raises(RecordingError, match=re.escape(str(path))):
-        await replay(path)
-    with pytest.raises(RecordingError, match="missing"):
-        await replay(tmp_path / "missing.jsonl")
-
-
 async def test_wrong_options_leave_no_file_open(tmp_path: Path) -> None:
     """Whatever is wrong is told before anything is read, and the file is closed again."""
     path = write(tmp_path / "a.jsonl", ANSWER)

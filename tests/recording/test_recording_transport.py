@@ -180,22 +180,6 @@ async def test_exchanges_do_not_mix(tmp_path: Path) -> None:
     assert [b"a1\na2", b"b1\nb2", b"c1\nc2"] == [each.data for each in in_memory(file, tmp_path)]
 
 
-async def test_a_file_that_cannot_be_written_stops_no_response() -> None:
-    """The reader gets its bytes, and the fault is there for whoever asks."""
-
-    class Full(io.BytesIO):
-        def flush(self) -> None:
-            raise OSError(28, "No space left on device")
-
-    transport = RecordingTransport(answering(httpx.Response(200, stream=Pieces(*CHUNKS))), Full(), source="openai")
-    async with httpx.AsyncClient(transport=transport) as asking:
-        response = await asking.get("http://x")
-
-    assert b"".join(CHUNKS) == response.content
-    assert transport.fault is not None
-    assert "No space left on device" == transport.fault.strerror
-
-
 async def test_a_request_that_is_given_up_is_left(tmp_path: Path) -> None:
     """Who is cancelled before there is a response has left; no provider has failed."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -19,9 +17,6 @@ from tests.families import MARKERS
 from tests.support.cases import cases
 from tests.support.options import grouped
 from tests.support.reference import begins_with
-
-EVERY_CUT = os.environ.get("HYPOTHESIS_PROFILE") == "laws"
-CUTS = 200
 
 
 def get_weather(city: str) -> dict[str, str]:
@@ -142,20 +137,6 @@ def test_no_marker_is_shown(name: str) -> None:
     markers = [marker for each in MARKERS.values() for marker in each]
     seen = any(begins_with(text[at:], marker.parts) for at in range(len(text)) for marker in markers)
     assert seen == (name == "quoted-markers")
-
-
-@every_recording
-def test_two_way_cuts(name: str) -> None:
-    """Cut in two at 200 places, and at every place in the `laws` profile, a recording gives the same events."""
-    recording = read_recording(shipped()[name])
-    data = recording.data
-    expected = read(recording, [data])
-
-    places: Iterable[int] = range(1, len(data))
-    if not EVERY_CUT:
-        places = random.Random(name).sample(range(1, len(data)), CUTS)
-    for place in places:
-        assert expected == read(recording, [data[:place], data[place:]]), f"cut at {place}"
 
 
 OTHER_CUTS: list[Cut] = ["recorded", "byte", "frame", *range(5)]

@@ -12,21 +12,19 @@ import httpx
 import pytest
 
 from streamtools import chat, coalesce, replay
-from streamtools.conversation.models import OpenAIChat, Timeouts
+from streamtools.conversation.models import OpenAIChat
 from streamtools.errors import RecordingError, UnrecordedRequest
 from streamtools.events import Done, Executed, UIEvent
 from streamtools.recording import (
     RecordingTransport,
     ReplayBytes,
     ReplayTransport,
-    VirtualClock,
     shipped,
 )
 from streamtools.recording.exchanges import open_exchange
-from tests.recording.exchanges import URL, request, write
+from tests.recording.exchanges import request, write
 from tests.recording.test_event_replay import ANSWER, now
 from tests.support.provider import Provider
-from tests.support.stories import story
 from tests.support.talks import PARIS, QUESTION, TOOLS, calls, says
 
 
@@ -85,18 +83,3 @@ async def test_what_can_be_read_only_once(tmp_path: Path) -> None:
         group.start_soon(anyio.to_thread.run_sync, pipe.write_bytes, data)
         recording = await anyio.to_thread.run_sync(open_exchange, pipe)
         assert 4700 == sum([len(piece) async for piece in ReplayBytes(recording)])
-
-
-@pytest.mark.anyio
-async def test_a_stall_ends_by_the_time_of_a_model(tmp_path: Path) -> None:
-    """Our models bound silences themselves, and in real time, whatever clock the replay goes by."""
-    path = write(tmp_path / "a.jsonl", (None, ANSWER))
-    transport = ReplayTransport(path, stall_after=len(ANSWER[0]), clock=VirtualClock())
-    async with httpx.AsyncClient(transport=transport) as client:
-        times = Timeouts(between_bytes=0.01)
-        model = OpenAIChat("m", base_url=URL, api_key="", client=client, retries=0, timeout=times)
-        async with chat(model, [QUESTION], tools=[now]) as stream:
-            told = story(coalesce([event async for event in stream]))
-    assert "error stream_interrupted" in told
-    assert told[-1].startswith("done failed")
-    assert not [line for line in told if line.startswith("executing")]

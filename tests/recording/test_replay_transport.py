@@ -207,15 +207,6 @@ class _Asked:
 
 
 @pytest.mark.anyio
-async def test_entering_a_transport(tmp_path: Path) -> None:
-    """It closes what is open."""
-    path = write(tmp_path / "a.jsonl", (request({}), [b"12"]))
-    async with ReplayTransport(path) as transport:
-        response = await transport.handle_async_request(httpx.Request("POST", URL, json={}))
-    assert [] == [data async for data in response.stream]
-
-
-@pytest.mark.anyio
 async def test_a_client_that_is_closed(tmp_path: Path) -> None:
     """It closes the transport, however it is closed."""
     path = write(tmp_path / "a.jsonl", (request({}), [b"12"]))

@@ -15,9 +15,7 @@ from opentelemetry.semconv.schemas import Schemas
 
 from streamtools import TextOptions, ToolStream, chat, observing, rules, sources
 from streamtools.conversation import OpenAIChat
-from streamtools.errors import Code
-from streamtools.events import Text, Warning
-from streamtools.parsing import DIALECTS, Parser
+from streamtools.events import Text
 from streamtools.runs import Runs
 from tests.support.chat_chunks import DONE, chunk
 from tests.support.collected import Collected, collecting
@@ -124,19 +122,6 @@ async def test_what_models_do_is_counted_by_dialect_and_code() -> None:
     assert 1 == collected.total("streamtools.cut_calls", dialect="hermes_json")
     assert 1 == collected.total("streamtools.near_misses", dialect="hash_marker")
     assert 1 == collected.total("streamtools.rule_matches", rule="email", action="replace")
-
-
-def test_every_near_miss_names_its_dialect() -> None:
-    """A call that stands in a fence is text, and whoever counts is told whose it would have been."""
-    seen: set[str | None] = set()
-    for id, dialect in DIALECTS.items():
-        parser = Parser(id, tools=[{"name": "f"}])
-        events = parser.feed(f"```text\n{dialect.write_call('f', {'a': 1})}\n```\n") + parser.close()
-        misses = {event.dialect for event in events if isinstance(event, Warning) and event.code is Code.NEAR_MISS}
-        assert misses <= {id}
-        seen |= misses
-    assert {"hash_marker", "tilde_fence", "hermes_json"} <= seen
-    assert Warning(Code.SKIPPED, "a dialect of its own").dialect is None
 
 
 async def test_what_is_held_back_is_seen_while_it_is() -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import anyio
-
 from streamtools import ParserOptions, sources
 from streamtools.apps.cli.demo import TOOLS, model_names
 from streamtools.apps.cli.errors import CommandError
@@ -34,9 +32,6 @@ _NOTE_FOR_SHIPPED = (
     "Without a model, recorded answers are played, each by itself. Their calls are run here, by two small tools. The "
     "weather is invented."
 )
-
-_DELTA_LENGTH = 4  # characters of a delta of the explanation
-_DELTA_PAUSE_S = 0.012  # between two deltas, at speed 1
 
 _UNKNOWN_QUESTION_TEXT = """There is no recorded answer to that. This page plays **recordings** of a small model, \
 because it was started without one. To talk to a model, start the page with its name and address:
@@ -132,10 +127,7 @@ class _RecordedModel:
             await source.aclose()
 
     async def _explain(self) -> AsyncIterator[SourceEvent]:
-        text = _UNKNOWN_QUESTION_TEXT
-        for start in range(0, len(text), _DELTA_LENGTH):
-            await anyio.sleep(_DELTA_PAUSE_S / self._speed if self._speed else 0)
-            yield TextDelta(text[start : start + _DELTA_LENGTH])
+        yield TextDelta(_UNKNOWN_QUESTION_TEXT)
         yield ProviderCompleted(finish_reason="stop")
 
 
