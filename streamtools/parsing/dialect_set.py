@@ -13,8 +13,7 @@ from streamtools.parsing.markdown import IN_CODE, LINE_START
 from streamtools.parsing.marker_starts import MarkerStarts, starts_of
 from streamtools.parsing.markers import Marker, Markers
 from streamtools.parsing.near_misses import NearMisses, json_call
-from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags
-from streamtools.parsing.reasoning_calls import CallRunMarkers
+from streamtools.parsing.reasoning import TAGS, CallRunMarkers, ReasoningEnd, ReasoningTags
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
 """The opener or the tag of a marker, its dialect, and how many characters of white space before it belong to it."""
@@ -51,15 +50,13 @@ class DialectSet:
         self._closings: dict[Tag, ReasoningEnd] = {}
         self._entries: list[MarkerEntry] = []
         ids = {dialect.id for dialect in dialects}
-        reasoning_tags: list[Tag] = []  # the tags that open reasoning
-        spaced: list[Tag] = []  # tags to which a space at the start of a message belongs
+        reasoning_tags: dict[Tag, bool] = {}  # those that open reasoning: may a space precede them
         for dialect in dialects:
             even_in_code = (in_code or dialect.in_code) == "call"
             first_space = " " if dialect.space_at_start else ""
             for tag in dialect.tags:  # before openers: a marker that is both is a tag
                 if tag.closings:
-                    reasoning_tags.append(tag)
-                    spaced += [tag] * dialect.space_at_start
+                    reasoning_tags[tag] = dialect.space_at_start
                 if not tag.closings or (reasoning != "off" and tag.where != "start"):
                     self._add(tag, dialect, even_in_code, first_space + "\n" if tag.closings else first_space)
             for opener in _openers(dialect, signatures, names):
@@ -71,14 +68,8 @@ class DialectSet:
         run = _run(self._entries, {*TAGS.values(), *(closing for tag in reasoning_tags for closing in tag.closings)})
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
         self.holds_line_feeds = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
-        self.tags = ReasoningTags(
-            TAGS,
-            [entry.marker for entry in calls if entry.marker.where != "start"],
-            run,
-            own=[tag for tag in reasoning_tags if tag.where == "start"],
-            spaced=[tag for tag in spaced if tag.where == "start"],
-            others=[tag for tag in reasoning_tags if tag.where != "start"],
-        )
+        outside = [entry.marker for entry in calls if entry.marker.where != "start"]
+        self.tags = ReasoningTags(outside, run, reasoning_tags)
         inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]
         lines = [entry for entry in self._entries if entry.marker.where == "line_start"]
         anywhere = starts_of(entry.marker for entry in inline)

@@ -80,8 +80,8 @@ class Options(ParserOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, allowed in _TEXT_CHOICES.items():
-            check_word(name, getattr(self, name), allowed)
+        check_word("history", self.history, ("as_written", "as_shown"))
+        check_word("pace", self.pace, ("as_it_comes", "words", "graphemes"))
         if self.text_rules:
             _check_rules(self.text_rules)
 
@@ -99,10 +99,6 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "after_call": ("show", "hide", "stop"),
     "in_code": ("text", "call", None),
     "calls_at": ("start", "anywhere"),
-}
-_TEXT_CHOICES: dict[str, tuple[object, ...]] = {
-    "history": ("as_written", "as_shown"),
-    "pace": ("as_it_comes", "words", "graphemes"),
 }
 
 

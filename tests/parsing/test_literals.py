@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies.keyword_calls import FUNCTION_GEMMA, GEMMA
-from streamtools.parsing.bodies.literals import Literals
-from streamtools.parsing.bodies.syntax import PYTHON, Syntax
+from streamtools.parsing.bodies.literals import PYTHON, Literals, Syntax
 from streamtools.parsing.json_scanner import ScanState
 from tests.support.cases import together
 from tests.support.ways_to_cut import usual_ways

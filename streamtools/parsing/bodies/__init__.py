@@ -13,7 +13,7 @@ span as JSON text. It does not decode JSON: that happens once for all dialects, 
 | `invocations` | `<invoke name="NAME"><parameter name="KEY">…`, and the same with tokens |
 | `elements` | `<NAME><KEY>…</KEY></NAME>` |
 | `keyword_calls` | `NAME(KEY=…)`, and the notation of the Gemma models |
-| `values`, `literals`, `syntax`, `xml_text` | how values and tags become JSON |
+| `values`, `literals`, `xml_text` | how values and tags become JSON |
 
 This module has the parts that the grammars share. Models forget closing tags: a call that lacks only its closing tag,
 because something else begins there, is a call. A call that is cut off or malformed is an error, which ends with the

@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import Members, read_close
-from streamtools.parsing.bodies.literals import Literals
-from streamtools.parsing.bodies.syntax import PYTHON, PYTHON_WORDS, Quotes, Syntax
+from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, Literals, Quotes, Syntax
 from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, ScanState
 from streamtools.parsing.markers import BLANKS, LINE_END, Pattern, Some
 from streamtools.parsing.reader import Closing, Word, always

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies.literals import Literals
-from streamtools.parsing.bodies.syntax import PYTHON, number, quoted
+from streamtools.parsing.bodies.literals import PYTHON, Literals, number, quoted
 from streamtools.parsing.declared import Schema, Types
 from streamtools.parsing.json_scanner import DEEP, ENDED, OPEN
 from streamtools.parsing.reader import matcher

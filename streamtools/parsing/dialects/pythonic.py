@@ -25,7 +25,7 @@ from streamtools.parsing.bodies.keyword_calls import (
     is_writable,
     pythonic_calls,
 )
-from streamtools.parsing.bodies.syntax import Syntax
+from streamtools.parsing.bodies.literals import Syntax
 from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, closed_again, ends_of_turn
 from streamtools.parsing.dialects.writing import as_object, both_tags
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
