@@ -89,7 +89,7 @@ class NativeCalls:
         """Begin a call, or add its id or name."""
         if event.key in self.ended:
             return [self._pass(event)]
-        events = self._begin_events()
+        self._call_events.events = events = list[UIEvent]()
         call = self.open.get(event.key) or self._begin(event.key, event.id)
         if event.id:
             call.provider_id = call.provider_id or event.id
@@ -110,7 +110,7 @@ class NativeCalls:
         """Add a piece of a call's arguments."""
         if event.key in self.ended:
             return [self._pass(event)]
-        events = self._begin_events()
+        self._call_events.events = events = list[UIEvent]()
         self._add(self.open.get(event.key) or self._begin(event.key, None), event.text)
         return events
 
@@ -127,7 +127,7 @@ class NativeCalls:
         """End a call that its provider has completed."""
         if event.key in self.ended or (event.provider_executed and event.key not in self.open):
             return [self._pass(event)]
-        events = self._begin_events()
+        self._call_events.events = events = list[UIEvent]()
         call = self.open.get(event.key) or self._begin(event.key, event.id)
         call.provider_id = event.id or call.provider_id
         if event.name:
@@ -177,7 +177,7 @@ class NativeCalls:
 
     def supersede(self, why: str) -> list[UIEvent]:
         """End the open calls as superseded."""
-        events = self._begin_events()
+        self._call_events.events = events = list[UIEvent]()
         for key, call in list(self.open.items()):
             call.fault = Rejected(Code.SUPERSEDED, why)
             self._end(key, "", None)
@@ -199,18 +199,13 @@ class NativeCalls:
 
     def close(self) -> list[UIEvent]:
         """End the calls that are still open at the end of the turn."""
-        events = self._begin_events()
+        self._call_events.events = events = list[UIEvent]()
         for key, call in list(self.open.items()):
             text = "".join(call.pieces)
             if not text.strip() or is_cut(text):
                 call.fault = call.fault or Rejected(Code.TRUNCATED, "the call was cut off")
             self._end(key, text, None)
         return events
-
-    def _begin_events(self) -> list[UIEvent]:
-        """Return the list to which the events of one method are added."""
-        self._call_events.events = []
-        return self._call_events.events
 
     # One call.
 
