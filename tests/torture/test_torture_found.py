@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from streamtools import ToolStream, sources
-from streamtools.events import Done, ProviderCompleted, SourceEvent, UIEvent
+from streamtools import ToolStream
+from streamtools.events import Done, ProviderCompleted, UIEvent
 from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.support.stories import Script, story, texts
 from tests.torture.blows import read_blow
@@ -134,59 +133,3 @@ def test_a_cancelled_task_stays_cancelled_though_a_scope_around_it_is_cancelled_
         bench.strike([read_blow(in_group), read_blow(f"cancel-all@{step}")])
     assert bench.trials > len(steps)
     assert bench.failures == []
-
-
-def test_a_stray_cancellation_in_a_source_cancels_nobody() -> None:
-    """A source that awaits what somebody else has cancelled has failed, as with any other exception: the run says so,
-    and its consumer, who waits for something of its own meanwhile, is left alone.
-    """
-
-    async def main() -> None:
-        gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        async def answer() -> AsyncIterator[str]:
-            yield "a"
-            yield await gone
-
-        async with ToolStream(sources.text(answer())) as events:
-            await anext(events)
-            gone.cancel()
-            for _ in range(20):
-                await asyncio.sleep(0)
-            told = story([event async for event in events])
-        assert ["error stream_interrupted", "step 1 ends: None", "done failed: None (None)"] == told[-3:]
-
-    asyncio.run(main())
-
-
-def test_a_stray_cancellation_while_the_source_is_closed_cancels_nobody() -> None:
-    """What has come to its end stays so, and the consumer is left alone."""
-
-    class Source(Script):
-        async def aclose(self) -> None:
-            raise asyncio.CancelledError
-
-    async def main() -> None:
-        async with ToolStream(Source([*texts("a"), STOP])) as events:
-            for _ in range(20):
-                await asyncio.sleep(0)
-        assert "finished" == events.result.reason
-
-    asyncio.run(main())
-
-
-def test_a_stray_cancellation_in_a_run_that_is_stopped_cancels_nobody() -> None:
-    """It comes while the run is being closed: the run is cancelled, and its consumer is not."""
-
-    class Source(Script):
-        async def __anext__(self) -> Sequence[SourceEvent]:
-            raise asyncio.CancelledError
-
-    async def main() -> None:
-        async with ToolStream(Source()) as events:
-            await events.aclose()
-            for _ in range(20):
-                await asyncio.sleep(0)
-        assert "cancelled" == events.result.reason
-
-    asyncio.run(main())
