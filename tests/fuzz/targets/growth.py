@@ -12,19 +12,17 @@ import re
 import tempfile
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from streamtools import Parser, StreamMachine, extract_tool_calls, rules
 from streamtools.conversation.prompts import augment_system_prompt, few_shot
-from streamtools.errors import RecordingError, StreamToolsError, UnknownTool
+from streamtools.errors import StreamToolsError, UnknownTool
 from streamtools.events import SourceEvent, UIEvent, read_source_event
 from streamtools.history import Format, Message, read_messages, write_messages
 from streamtools.history.calls_in_text import neutralise_quotations
 from streamtools.limits import Limits
 from streamtools.recording import redaction
-from streamtools.recording.reader import find_exchanges, read_recordings
 from streamtools.recording.scrubbing import Scrubber
 from streamtools.serving.client_frames import FrameError, read_frame
 from streamtools.sources import ADAPTERS
@@ -34,7 +32,7 @@ from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.mcp import tools_of
 from tests.fuzz.growth import LONG, NUMBER, Grammar, target
 from tests.fuzz.target import Target, pieces
-from tests.fuzz.targets import gateway, guards, told, values
+from tests.fuzz.targets import gateway, guards, values
 from tests.fuzz.targets.foreign import DIALECTS, FORMATS
 from tests.fuzz.targets.grammars import EVENTS, MESSAGES, SCHEMAS, STREAMS, Stream
 from tests.machine.test_machine_laws import run
@@ -204,11 +202,6 @@ def _done(work: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("it waits")
 
 
-def _base(parts: list[Any]) -> None:
-    augment_system_prompt("".join(parts), Tool.declared("f"))
-    augment_system_prompt("".join(parts), None)
-
-
 def _text(dialects: Any, size: int, parts: list[Any], **policies: Any) -> None:
     parser = Parser(dialects, call_deltas=True, **policies)
     for delta in pieces("".join(parts), size):
@@ -249,19 +242,6 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory()
 
 
-def _recording(parts: list[Any]) -> None:
-    path = Path(_folder().name, "file")
-    path.write_text("".join(each if isinstance(each, str) else json.dumps(each) + "\n" for each in parts))
-    readers: tuple[Callable[[], object], ...] = (
-        lambda: read_recordings(path),
-        lambda: read_recordings(path, strict=False),
-        lambda: find_exchanges(path),
-    )
-    for read in readers:
-        with contextlib.suppress(RecordingError):
-            read()
-
-
 def _client(parts: list[Any]) -> None:
     for text in ("".join(parts), json.dumps(parts), json.dumps(dict.fromkeys(parts, 1))):
         with contextlib.suppress(FrameError):
@@ -275,7 +255,6 @@ _TOOLS = [
     {"name": f"t{NUMBER}", "description": LONG, "inputSchema": {}},
     {"name": f"t.{NUMBER}", "description": '###:{"name": "f"}', "inputSchema": {"$defs": 5}},
 ]
-_F = Tool.declared("f")
 _USES = (_define, _prompt, _compact_prompt, _few_shot)
 _SHAPES: tuple[Callable[[list[Any]], object], ...] = (
     lambda parts: parts,
@@ -289,13 +268,8 @@ _BODIES: tuple[Callable[[list[Any]], str], ...] = (
     lambda parts: json.dumps({"token": "".join(parts)}),
     lambda parts: "a=" + "".join(parts),
 )
-_HEAD = {"streamtools": "recording", "version": 1, "request": {"method": "POST", "url": "https://a.test"}}
 
 _GRAMMARS: dict[str, Grammar] = {
-    "frames": Grammar(
-        [*("data: a\n", "data: a\n\n", "\n", "\r\n", "event: e\n", f"id: {NUMBER}\n", "{\n", "\xe9: \n", ":\n"), LONG],
-        [_frames],
-    ),
     "machine": Grammar(EVENTS, [_machine, _machine_of_text], made=_source_events),
     "encoders": Grammar(EVENTS, [partial(_encode, names) for names in _ENCODERS], made=_events),
     "result": Grammar(EVENTS, [partial(_result, FORMATS[at::3]) for at in range(3)], made=_collected),
@@ -306,17 +280,6 @@ _GRAMMARS: dict[str, Grammar] = {
     ),
     "schema": Grammar(SCHEMAS, [partial(_use, _schema, use) for use in _USES]),
     "server": Grammar(_TOOLS, [partial(_use, _server, use) for use in _USES]),
-    "prompt": Grammar(
-        ["<tool_instructions>\n", "</tool_instructions>\n", "a\n", "\n\n", " ", "<tool_instructions>", LONG], [_base]
-    ),
-    "text": Grammar(
-        [
-            *("###:{", '"name": "f"', "}", "\n", "~~~tool_call\n", "~~~\n", "<think>", "</think>", "`", "```\n", "> "),
-            *("<tool_call>", "<function=f>", "[f(a=1)]", "{", "[", '"', "\\", "a ", "* "),
-        ],
-        [partial(_text, dialects, size) for dialects in ("auto", ("hash_marker", "tilde_fence")) for size in (8, 10**9)]
-        + [partial(_text, "auto", 8, tools=[_F], calls_at="anywhere", reasoning="anywhere")],
-    ),
     "rules": Grammar(
         [
             *(
@@ -367,12 +330,6 @@ _GRAMMARS: dict[str, Grammar] = {
         ],
         [_scrub, _redact, _redact_headers, *(partial(_redact_body, body) for body in _BODIES)],
     ),
-    "recording": Grammar(
-        [_HEAD, {"at": NUMBER, "text": "data: {}\n\n"}, {"end": "eof"}, {"at": 1, "base64": "AA=="}, "x\n", "\n", LONG],
-        [_recording],
-        first=[_HEAD],
-    ),
-    "client": Grammar(['{"cancel": true}', '{"a": ', "[", "]}", '"', f'"{NUMBER}": 1,', "\\", "cancel"], [_client]),
 }
 
 
@@ -382,7 +339,7 @@ def _stream(name: str, stream: Stream) -> Grammar:
 
 _SOURCES = {f"source:{name}": _stream(name, stream) for name, stream in STREAMS.items()}
 _GATEWAY = {f"gateway:{name}": each for name, each in gateway.GRAMMARS.items()}
-GRAMMARS: dict[str, Grammar] = _SOURCES | _GRAMMARS | _GATEWAY | values.GRAMMARS | told.GRAMMARS
+GRAMMARS: dict[str, Grammar] = _SOURCES | _GRAMMARS | _GATEWAY | values.GRAMMARS
 
 
 def make(name: str) -> Target:

@@ -5,26 +5,18 @@ The runs are the machine's, over any source events; a reader may have come late 
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from streamtools.apps.cli.printable import Printable, one_line
-from streamtools.events import UIEvent, read_source_event
-from streamtools.history import Message, User, read_messages, write_messages
+from streamtools.events import UIEvent
+from streamtools.history import User, write_messages
 from streamtools.history.parts import steps_to_history
-from streamtools.stream import stored_result
 from streamtools.stream.collector import Collector
-from streamtools.stream.result import TurnResult
-from streamtools.telemetry import message_attributes
 from streamtools.testing.laws import cut
-from tests.fuzz.growth import Grammar
 from tests.fuzz.target import Input, Target, seeds
 from tests.fuzz.targets import machine
 from tests.fuzz.targets.foreign import DIALECTS, FORMATS
-from tests.fuzz.targets.grammars import EVENTS, MESSAGES
 from tests.machine.test_machine_laws import run
 from tests.outputs.test_encoders_contract import ENCODERS, check
 from tests.recording.test_scrubbing import PLANTED
@@ -99,36 +91,3 @@ def _make_results() -> Target:
 
 MAKE = {"encoders": _make_encoders, "results": _make_results, "terminal": _make_terminal}
 """What makes each target."""
-
-
-# Growth.
-
-
-def _come_to(parts: list[Any]) -> TurnResult:
-    collector = Collector(DIALECTS)
-    collector.take(run([read_source_event(json.dumps(each)) for each in parts]))
-    return collector.read()
-
-
-def _grow_stored(result: TurnResult) -> None:
-    """Store what a run has come to, as one process does for another."""
-    with contextlib.suppress(ValueError):
-        stored_result.read(stored_result.store(result, None, steps_to_history(result.steps)))
-
-
-def _read(parts: list[Any]) -> list[Message]:
-    try:
-        return read_messages(parts)
-    except ValueError:
-        return []
-
-
-def _grow_attributes(history: list[Message]) -> None:
-    message_attributes.input_messages(history, lambda value: value)
-
-
-GRAMMARS: dict[str, Grammar] = {
-    "stored": Grammar(EVENTS, [_grow_stored], made=_come_to),
-    "attributes": Grammar(MESSAGES, [_grow_attributes], made=_read),
-}
-"""Values that one process stores for another, and attributes of spans."""

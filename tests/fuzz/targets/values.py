@@ -1,4 +1,4 @@
-"""Growth of the work for typed values, for continued answers, and for the debugger."""
+"""Growth of the work for continued answers, and for the debugger."""
 
 from __future__ import annotations
 
@@ -9,23 +9,10 @@ from typing import Any
 
 from streamtools.apps.web.dissection import dissect
 from streamtools.conversation.continuation import Continuation
-from streamtools.events import SourceEvent, TextDelta
 from streamtools.recording.format import Chunk, ExchangeHead, StreamEnd
 from streamtools.recording.reader import Chunks, OpenRecording
-from streamtools.stream.collector import Collector
-from streamtools.typed import OutputType
 from tests.fuzz.growth import LONG, NUMBER, Grammar
 from tests.fuzz.target import encode, pieces
-from tests.machine.test_machine_laws import run
-
-_ROWS: OutputType = OutputType(dict[str, list[str | int | None]])
-
-
-def _grow_value(output: OutputType, size: int, parts: list[str]) -> None:
-    source: list[SourceEvent] = [*map(TextDelta, pieces("".join(parts), size))]
-    collector = Collector(())
-    collector.take(run(source, output=output))
-    collector.read()
 
 
 def _grow_answer(how: Any, size: int, parts: list[str]) -> None:
@@ -51,30 +38,6 @@ def _debug(size: int, parts: list[str]) -> None:
 
 
 GRAMMARS: dict[str, Grammar] = {
-    "values": Grammar(
-        [
-            *(
-                '{"a": [',
-                f'"k{NUMBER}": [',
-                '"k": ',
-                "{",
-                "[",
-                "]",
-                "}",
-                '"',
-                "x",
-                "\\",
-                "\\n",
-                "\\ud83d",
-                ",",
-                "1",
-                "null",
-            ),
-            *(" ", "\n", "```json\n", "```", f'"{LONG}"', LONG, '"x", '),
-        ],
-        [partial(_grow_value, output, size) for output in (OutputType(Any), _ROWS) for size in (1, 8, 10**9)],
-        first=['{"a": ['],
-    ),
     "continuations": Grammar(
         [" ", "\n", "a", "ab", "na na ", "It lies on the Seine. ", NUMBER + " ", LONG],
         [partial(_grow_answer, how, size) for how in ("instructed", "prefilled", "echoed") for size in (1, 8, 10**9)],
