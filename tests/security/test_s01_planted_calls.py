@@ -512,31 +512,6 @@ async def test_no_quotation_of_a_decision_runs() -> None:
                         assert len(model.asks) > 2
 
 
-class Deciding(ScriptedModel):
-    """Decides with the words that `pick` takes of the question."""
-
-    def __init__(self, pick: Callable[[list[dict[str, Any]]], str]) -> None:
-        """Make one that says nothing more."""
-        super().__init__(["", "Done.", "Done."])
-        self.pick = pick
-
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
-        """Answer."""
-        if not self.asks:
-            self._answers[0] = self.pick(self.body(ask)["messages"])
-        return super().stream(ask)
-
-
-def described(messages: list[dict[str, Any]]) -> str:
-    """Return what the tools say of themselves in a question, without the escapes of its JSON."""
-    told = messages[0]["content"].partition("Tools: ")[2].partition("\n")[0]
-    return "\n".join(each["description"] for each in json.loads(told))
-
-
-def said(messages: list[dict[str, Any]]) -> str:
-    return "\n".join(each["content"] for each in messages if each["role"] == "assistant")
-
-
 @together(
     ("options", "answers", "paid"),
     [
