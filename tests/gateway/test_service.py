@@ -338,7 +338,7 @@ async def test_a_slow_client_slows_the_upstream() -> None:
 async def test_answers_have_a_time_limit() -> None:
     held = Loopback([stream(["So it is."], None, done=False)], hold=True)
     for client in ("openai", "anthropic"):
-        async with gateway(held, longest=0.2, keep_alive=0.05) as (http, _):
+        async with gateway(held, longest=0.5, keep_alive=0.02) as (http, _):
             response = await http.post(PATHS[client], json=request(client))
             assert b": keep-alive" in response.content
             assert b'"error"' in response.content
