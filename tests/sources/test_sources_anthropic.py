@@ -554,45 +554,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             done("tool_use", "tool_calls"),
         ],
     ),
-    "halves that stay alone": (
-        [
-            *frames(begin(), start(0, "thinking", signature="c2ln")),
-            sse(r'{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"\ud83d"}}'),
-            *frames(stop(0), call(1)),
-            sse(
-                r'{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"\ud83d"}}'
-            ),
-            *frames(stop(1)),
-            sse(r'{"type":"content_block_delta","index":2,"delta":{"type":"thinking_delta","thinking":"\ud83d"}}'),
-            sse(r'{"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"\ud83d"}}'),
-            sse({"type": "error", "error": "no"}),
-        ],
-        [
-            ReasoningDelta("\ufffd"),
-            ReasoningDelta("", signature="c2ln"),
-            ToolCallStart("1", "toolu_1", "f"),
-            ToolCallDelta("1", "\ufffd"),
-            CALLED,
-            ReasoningDelta("\ufffd"),
-            TextDelta("\ufffd"),
-            SourceError("no"),
-        ],
-    ),
-    "a half before a second generation": (
-        [
-            *frames(begin()),
-            sse(r'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\ud83d"}}'),
-            *frames(begin("msg_2"), say("a"), STOP),
-        ],
-        [
-            SourceWarning(
-                Code.SKIPPED,
-                "the provider began its answer again in mid-stream; the calls of its first attempt are dropped",
-            ),
-            TextDelta("a"),
-            done(None),
-        ],
-    ),
 }
 
 

@@ -379,24 +379,6 @@ CALLS: dict[str, Stream] = {
             stop(),
         ],
     ),
-    # One recording has no empty call at the end: the last value does not say that the call goes on.
-    "streamed arguments without an empty call": (
-        [
-            chunk(call(name="f", willContinue=True)),
-            chunk(call(partialArgs=[{"jsonPath": "$.a", "boolValue": True}, {"jsonPath": "$.b", "nullValue": None}])),
-            chunk(call(name="g", partialArgs=[{"jsonPath": "$.a", "numberValue": 1}])),
-            chunk(say(""), finish="STOP"),
-        ],
-        [
-            ToolCallStart("1", None, "f"),
-            ToolCallDelta("1", '{"a":true,"b":null}'),
-            NativeToolCall("1", "f"),
-            ToolCallStart("2", None, "g"),
-            ToolCallDelta("2", '{"a":1}'),
-            NativeToolCall("2", "g"),
-            stop(),
-        ],
-    ),
     # What cannot be written in order is given as the object that it is.
     "streamed arguments out of order": (
         [

@@ -413,10 +413,6 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         + DONE,
         [TextDelta("\ufffda"), TextDelta("\ufffdb"), ReasoningDelta("\ufffd"), TextDelta("\ufffd"), stop()],
     ),
-    "a half before an error": (
-        sse(r'{"choices":[{"delta":{"content":"\ud83d"}}]}') + sse({"error": "no"}),
-        [TextDelta("\ufffd"), SourceError("no")],
-    ),
     # JSON that is none, and that servers send all the same.
     "infinities, raw tabs and bytes that are no UTF-8": (
         sse('{"choices":[{"delta":{"content":"a"},"logprobs":-Infinity}]}')

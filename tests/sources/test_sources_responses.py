@@ -723,34 +723,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
         [TextDelta("a"), TextDelta("😀"), done()],
     ),
-    "halves that stay alone": (
-        [
-            sse(r'{"type":"response.reasoning_text.delta","item_id":"rs_1","delta":"\ud83d"}'),
-            *frames(item_done(reasoning())),
-            *frames(added(function(), 5)),
-            sse(r'{"type":"response.function_call_arguments.delta","item_id":"fc_1","delta":"\ud83d"}'),
-            *frames(item_done(function("{}"), 5), added(custom(call_id="call_2"), 6)),
-            sse(r'{"type":"response.custom_tool_call_input.delta","item_id":"ctc_1","delta":"\ud83d"}'),
-            *frames(item_done(custom(call_id="call_2"), 6)),
-            sse(r'{"type":"response.reasoning_text.delta","item_id":"rs_2","delta":"\ud83d"}'),
-            sse(r'{"type":"response.output_text.delta","item_id":"msg_1","delta":"\ud83d"}'),
-            *frames({"type": "error", "message": "no"}),
-        ],
-        [
-            ReasoningDelta("\ufffd"),
-            ReasoningDelta("", id="rs_1"),
-            ToolCallStart("2", "call_1", "f"),
-            ToolCallDelta("2", "\ufffd"),
-            NativeToolCall("2", "f", "{}", "call_1"),
-            ToolCallStart("3", "call_2", "f"),
-            ToolCallDelta("3", '{"input":"\ufffd'),
-            ToolCallDelta("3", '"}'),
-            NativeToolCall("3", "f", None, "call_2", own=CUSTOM),
-            ReasoningDelta("\ufffd"),
-            TextDelta("\ufffd"),
-            SourceError("no"),
-        ],
-    ),
 }
 
 
