@@ -1,4 +1,4 @@
-"""What a user does on the page, and what one sees there."""
+"""Actions of a user on the page, and assertions about its content."""
 
 from __future__ import annotations
 

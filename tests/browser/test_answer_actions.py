@@ -1,4 +1,4 @@
-"""What a user does with an answer that has ended: copies it, asks once more, asks in other words, reads its code."""
+"""Actions on an answer that has ended: copy it, or ask again."""
 
 from __future__ import annotations
 

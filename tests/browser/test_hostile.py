@@ -1,4 +1,4 @@
-"""What a model may write to harm who reads it: on the page it is text, and stays here."""
+"""Hostile model output is shown as text on the page and loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def look(page: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("cut", [False, True])
-async def test_nothing_that_is_written_runs_or_is_loaded(browsing: Browsing, cut: bool) -> None:
+async def test_model_output_runs_and_loads_nothing(browsing: Browsing, cut: bool) -> None:
     """Scripts, handlers, frames, styles, links of other kinds and images, in one piece and by the character."""
     text = "\n\n".join(SCRIPTS)
     page = await browsing.open(saying(*([*text] if cut else [text])))

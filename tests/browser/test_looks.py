@@ -1,4 +1,4 @@
-"""The page for everybody: no fault of accessibility, light and dark, wide and narrow."""
+"""axe-core finds no accessibility fault on the page, in light and dark, wide and narrow."""
 
 from __future__ import annotations
 

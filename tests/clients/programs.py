@@ -1,4 +1,4 @@
-"""Runs the programs of this folder with Node, and hears what they say."""
+"""Runs the programs of this folder with Node and reads their output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients of AG-UI, of 1.0 and that in CopilotKit, read what we send, and have the right messages at the end."""
+"""AG-UI clients (1.0, and the one in CopilotKit) read our streams and end with the right messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The AI SDK, in its versions 5, 6 and 7, reads what a server of ours sends, and has the right message at the end."""
+"""The AI SDK (versions 5, 6 and 7) reads our streams and ends with the right message."""
 
 from __future__ import annotations
 

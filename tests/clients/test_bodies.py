@@ -1,4 +1,4 @@
-"""The clients read what the encoders make of recordings, of the answers of every provider, and of runs at random."""
+"""The clients read encoded recordings, answers of every provider, and random runs."""
 
 from __future__ import annotations
 

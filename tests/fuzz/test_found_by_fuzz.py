@@ -1,4 +1,4 @@
-"""What fuzzing has found, each by the name of what was wrong, with an input that showed it."""
+"""Regression tests of faults that the fuzzer found."""
 
 from __future__ import annotations
 

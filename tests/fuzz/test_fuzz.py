@@ -1,4 +1,4 @@
-"""The fuzzing itself: it finds what is wrong with what reads, tells how to see it again, and repeats itself."""
+"""The fuzzer finds planted faults, reports how to repeat them, and is deterministic."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_a_finding_says_how_to_see_it_again(
     assert "no law is broken" in capsys.readouterr().out
 
 
-def test_what_cannot_be_asked_for(
+def test_invalid_arguments_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is said in one line."""
@@ -247,7 +247,7 @@ def _target(check: Callable[[Input], Any]) -> Target:
     return Target("own", check, lambda: [seed(b"x")], [b"y"])
 
 
-def test_what_never_ends_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_input_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is broken off, by processor time."""
     monkeypatch.setattr(running, "_PATIENCE", 0.05)
 

@@ -311,7 +311,9 @@ def _logging() -> Iterator[None]:
 
 
 @each_planted()
-def test_what_grew_breaks_the_law(name: str, steps: list[Step], plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_growth_breaks_the_law(
+    name: str, steps: list[Step], plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As it was, it is found in its own family; as it is, that family grows as it should."""
 
     def hold_all() -> None:
@@ -326,7 +328,7 @@ def test_what_grew_breaks_the_law(name: str, steps: list[Step], plant: Plant, mo
         hold_all()
 
 
-def test_what_is_counted() -> None:
+def test_points_and_bytes_are_counted() -> None:
     """Points that are passed in the package, and bytes that are asked for, also of a copy that is let go of at once."""
 
     def join(pieces: int, size: int) -> list[list[int]]:
@@ -340,7 +342,7 @@ def test_what_is_counted() -> None:
     assert max(each[1] for each in join(10, 100_000)) > 900_000
 
 
-def test_what_explodes_is_broken_off() -> None:
+def test_exponential_work_is_stopped() -> None:
     """No more points are passed than any input of its length may take."""
 
     def double(parts: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The `openai` client reads what `outputs.openai` writes, and finds native calls where the model wrote them as text."""
+"""The `openai` client reads the output of `outputs.openai` and finds native calls for calls in text."""
 
 from __future__ import annotations
 

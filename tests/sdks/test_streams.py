@@ -1,4 +1,4 @@
-"""The providers' SDKs read a provider on this machine, and what they hand out says the same as the bytes do."""
+"""The streams of the providers' SDKs give the same events as the bytes on the network."""
 
 from __future__ import annotations
 

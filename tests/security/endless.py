@@ -1,4 +1,4 @@
-"""Streams in which one thing never ends, and what the pipeline holds of them.
+"""Streams in which one part never ends, and the memory that the pipeline uses for them.
 
     python -m tests.security.endless [MEGABYTES]
 

@@ -197,10 +197,6 @@ async def test_results_in_text_are_neutralised(share: int) -> None:
                 assert (["read_page"], []) == (repeated.ran, repeated.paid)
 
 
-FENCED = "deepseek_v3"
-"""A neutralised call of this dialect leaves a code fence open, so what the model writes next is code."""
-
-
 async def quote(model: Quoting, read: Callable[[], Any], **options: Any) -> list[str]:
     """Return which tools have run in a conversation in which a model quotes what one of them has told."""
     bank, ran = Bank(requires_approval=False), []

@@ -20,7 +20,7 @@ SMALL = Limits(call=64 * 1024, frame=MIB, text=MIB)
 
 @pytest.mark.parametrize("megabytes", [4, pytest.param(64, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", STREAMS)
-def test_what_never_ends_is_told_once(name: str, megabytes: int) -> None:
+def test_an_endless_stream_is_reported_once(name: str, megabytes: int) -> None:
     """When it exceeds the limit. After that it is only counted."""
     told = run(name, megabytes * MIB)
     codes = [each for each in told if each.startswith(("error", "warning"))]
@@ -32,7 +32,7 @@ def test_what_never_ends_is_told_once(name: str, megabytes: int) -> None:
 
 @pytest.mark.parametrize("megabytes", [1, pytest.param(4, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", STREAMS)
-def test_what_is_held_does_not_grow(name: str, megabytes: int) -> None:
+def test_memory_does_not_grow(name: str, megabytes: int) -> None:
     """Four times the stream takes no more room: that of the call, of a turn's text and of what is at hand."""
     size = megabytes * MIB
     run(name, MIB, SMALL)  # what is made once

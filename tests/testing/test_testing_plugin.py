@@ -1,4 +1,4 @@
-"""The plugin for pytest, in projects of its own: each test makes one and runs pytest in it."""
+"""The pytest plugin: each test writes a project and runs pytest in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenarios of several requests: a client of httpx, whose transport is in memory, and the follow-up loop above it."""
+"""A scenario of several requests: an httpx client with a transport in memory, and the follow-up loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the torture has found, each by itself."""
+"""Regression tests of faults that the torture found."""
 
 from __future__ import annotations
 

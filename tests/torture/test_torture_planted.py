@@ -1,4 +1,4 @@
-"""The torture finds what it is there to find: each planted fault, and none where there is none."""
+"""The torture finds each planted fault, and reports nothing without a fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One rule for arguments, whichever way a call came: an object, or a string that holds one; nothing is `{}`.
+"""One rule for the arguments of every call: an object, or a string that holds one. Missing arguments are `{}`.
 
 Never does something else become `{}`: a tool must not run with arguments that the model did not write.
 """

@@ -1,4 +1,4 @@
-"""The comparison with peers: its streams, its judge, our own rows in it, and what it says of missing peers."""
+"""The comparison with peers: its judge, our own rows, and its installation."""
 
 from __future__ import annotations
 

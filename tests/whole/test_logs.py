@@ -1,4 +1,4 @@
-"""Where the library logs, and what operators find there."""
+"""Where the library logs, and which entries operators find there."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def wait(city: str) -> None:
     await anyio.sleep_forever()
 
 
-async def test_what_was_raised_is_in_the_outcome_and_told() -> None:
+async def test_exceptions_are_in_the_outcome_and_reported() -> None:
     """`on_tool_error` hears of faults of the tool's; a refusal, and a mistake of the model's, are in the outcome."""
     heard: list[tuple[str, BaseException]] = []
 

@@ -108,7 +108,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }
 
 
-def test_what_to_do_is_said() -> None:
+def test_messages_say_what_to_do() -> None:
     """Where the mistake is made, and not at the first request."""
     with cases() as case:
         for name, (make, kind, text) in MISTAKES.items():
