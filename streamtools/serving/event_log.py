@@ -97,7 +97,7 @@ class MemoryEventLog:
                 run.shrink(self._max_events, self._max_bytes)
             if type(event) is Done:
                 run.ended = True
-            run.wake()
+            run.waiting.wake()
         return event.seq
 
     def read(self, key: str, /, after: int = 0) -> MemoryReader:
@@ -112,7 +112,26 @@ class MemoryEventLog:
         run = self._runs.pop(key, None)
         if run is not None:
             run.ended = True
-            run.wake()
+            run.waiting.wake()
+
+
+class WaitingReaders:
+    """The readers that wait for the next event of one run."""
+
+    def __init__(self) -> None:
+        self._semaphore = anyio.Semaphore(0, fast_acquire=True)  # released once for each reader that waits
+        self._has_waiting = False
+
+    async def wait(self) -> None:
+        """Wait until `wake` is called."""
+        self._has_waiting = True
+        await self._semaphore.acquire()
+
+    def wake(self) -> None:
+        if self._has_waiting:
+            self._has_waiting = False
+            for _ in range(self._semaphore.statistics().tasks_waiting):
+                self._semaphore.release()
 
 
 class _RunEvents:
@@ -126,8 +145,7 @@ class _RunEvents:
         self.dropped = first_seq - 1  # the seq of the last event before it
         self.last = 0  # the seq of the last event
         self.ended = False
-        self._changed = anyio.Semaphore(0, fast_acquire=True)  # released once for each reader that waits
-        self._has_waiting = False
+        self.waiting = WaitingReaders()
 
     def append(self, event: UIEvent) -> None:
         self.events.append(event)
@@ -150,17 +168,6 @@ class _RunEvents:
             self.size = size
             del self.events[:count], self.sizes[:count]
 
-    async def wait(self) -> None:
-        """Wait until an event is added or a reader is closed."""
-        self._has_waiting = True
-        await self._changed.acquire()
-
-    def wake(self) -> None:
-        if self._has_waiting:
-            self._has_waiting = False
-            for _ in range(self._changed.statistics().tasks_waiting):
-                self._changed.release()
-
 
 class MemoryReader:
     """Reads one run of a `MemoryEventLog`. A cancelled read takes nothing; several tasks may share a reader."""
@@ -179,7 +186,7 @@ class MemoryReader:
         while (event := self.take()) is None:
             if self._closed or self._run.ended:
                 raise StopAsyncIteration
-            await self._run.wait()
+            await self._run.waiting.wait()
         return event
 
     def take(self) -> UIEvent | None:
@@ -215,4 +222,4 @@ class MemoryReader:
     def close(self) -> None:
         """End the reading at once."""
         self._closed = True
-        self._run.wake()
+        self._run.waiting.wake()

@@ -23,6 +23,7 @@ from streamtools.events import UIEvent, read_ui_event
 from streamtools.events.event import weigh
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
+from streamtools.serving.event_log import WaitingReaders
 from streamtools.serving.owned_run import OwnedRun
 from streamtools.serving.redis_server import (
     FIRST_RETRY_S,
@@ -381,8 +382,7 @@ class Feed:
         self.error: Exception | None = None
         self._events: deque[tuple[int, UIEvent]] = deque()
         self._size = 0
-        self._changed = anyio.Semaphore(0, fast_acquire=True)  # released once for each reader that waits
-        self._has_waiting = False
+        self.waiting = WaitingReaders()
 
     def add(self, events: list[tuple[int, UIEvent]], written_by: int) -> None:
         """Add the next events; `written_by` is the owner of the last one."""
@@ -392,7 +392,7 @@ class Feed:
             while len(self._events) > WINDOW or (self._size > WINDOW_BYTES and len(self._events) > 1):
                 self._size -= weigh(self._events.popleft()[1])
         self.last, self.written_by = events[-1][0], written_by
-        self.wake()
+        self.waiting.wake()
 
     def after(self, position: int) -> list[tuple[int, UIEvent]] | None:
         """Return the next events after a position; None if the feed does not have them."""
@@ -418,23 +418,12 @@ class Feed:
         self._events.clear()
         self._size = 0
         self.restarts += 1
-        self.wake()
-
-    async def wait(self) -> None:
-        """Wait until the feed changes."""
-        self._has_waiting = True
-        await self._changed.acquire()
-
-    def wake(self) -> None:
-        if self._has_waiting:
-            self._has_waiting = False
-            for _ in range(self._changed.statistics().tasks_waiting):
-                self._changed.release()
+        self.waiting.wake()
 
     def fail(self, error: Exception) -> None:
         """Make all readers raise `error`."""
         self.error = error
-        self.wake()
+        self.waiting.wake()
 
 
 def read_entries(entries: Iterable[Any]) -> list[tuple[int, UIEvent]]:

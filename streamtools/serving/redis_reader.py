@@ -101,7 +101,7 @@ class RedisReader:
                 self._ready.append((seq - 1, resync(seq - 1)))
             self._ready += events
         elif position >= feed.last:
-            await feed.wait()
+            await feed.waiting.wait()
 
     async def aclose(self) -> None:
         """End the reading, also for tasks that wait in it."""
@@ -112,7 +112,7 @@ class RedisReader:
         self._is_over = self._opened = True
         if feed is not None:
             self._process.leave(feed)
-            feed.wake()
+            feed.waiting.wake()
 
     def __del__(self) -> None:
         self._leave()

@@ -25,8 +25,6 @@ end
 BEGIN = (
     _NOW
     + """
--- KEYS meta, lease, running, the owner's runs, conversations and running runs; ARGV key, run id, token, lease,
--- limit of running runs of the owner (0: none), conversation or '', and more fields of meta with their values
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.call('HGET', KEYS[1], 'token') == ARGV[3] and 'begun' or 'there'
 end
@@ -42,13 +40,15 @@ redis.call('SADD', KEYS[6], ARGV[2])
 return 'begun'
 """
 )
-"""Store a new run with its owner's token and lease. Returns `begun`, `there` or `full`."""
+"""Store a new run with its owner's token and lease. Returns `begun`, `there` or `full`.
+
+`KEYS`: meta, lease, running, the owner's runs, conversations and running runs; `ARGV`: key, run id, token, lease,
+limit of running runs of the owner (0: none), conversation or '', and more fields of meta with their values.
+"""
 
 APPEND = (
     _LAST
     + """
--- KEYS for each run: log, meta; ARGV length of a log, and for each run: token, first seq, whether a gap is allowed,
--- number of events, and the events
 local answers, place = {}, 2
 for run = 0, #KEYS / 2 - 1 do
   local log, meta = KEYS[2 * run + 1], KEYS[2 * run + 2]
@@ -80,13 +80,14 @@ return answers
 
 `ok`: all of them are there. `fenced`: another process has the run. `gap`: earlier events are missing, and nothing was
 written. If events are there already, the same owner wrote them; otherwise the status is `fenced`.
+
+`KEYS`: for each run: log, meta; `ARGV`: length of a log, and for each run: token, first seq, whether a gap is allowed,
+number of events, and the events.
 """
 
 END = (
     _LAST
     + """
--- KEYS log, meta, lease, running, the owner's runs, conversations and running runs; ARGV token, keep, key, run id,
--- the seq of the last event, that event, whether a gap is allowed, and the result of the run
 local kept = redis.call('HMGET', KEYS[2], 'token', 'since', 'ended')
 local last, seq = last_of(KEYS[1]), tonumber(ARGV[5])
 if kept[1] ~= ARGV[1] or seq <= tonumber(kept[2]) then return {'fenced', last} end
@@ -106,13 +107,16 @@ end
 return {'ok', seq}
 """
 )
-"""Append the last event and the result of a run, which is kept for a while then. Returns the same as `APPEND`."""
+"""Append the last event and the result of a run, which is kept for a while then. Returns the same as `APPEND`.
+
+`KEYS`: log, meta, lease, running, the owner's runs, conversations and running runs; `ARGV`: token, keep, key, run id,
+the seq of the last event, that event, whether a gap is allowed, and the result of the run.
+"""
 
 RENEW = (
     _NOW
     + _LAST
     + """
--- KEYS running, and for each run: log, meta, lease, readers; ARGV lease, and for each run: token, key
 local answers = {}
 for run = 0, (#KEYS - 1) / 4 - 1 do
   local log, meta, lease, readers = unpack(KEYS, 4 * run + 2, 4 * run + 5)
@@ -130,13 +134,15 @@ end
 return answers
 """
 )
-"""Renew leases. Returns for each run whether the caller owns it, its last `seq`, and whether it is read elsewhere."""
+"""Renew leases. Returns for each run whether the caller owns it, its last `seq`, and whether it is read elsewhere.
+
+`KEYS`: running, and for each run: log, meta, lease, readers; `ARGV`: lease, and for each run: token, key.
+"""
 
 CLAIM = (
     _NOW
     + _LAST
     + """
--- KEYS log, meta, lease, running; ARGV process, lease, key, and the token of an owner that claims its own run, or ''
 local kept = redis.call('HMGET', KEYS[2], 'token', 'ended')
 if not kept[1] or kept[2] then
   redis.call('ZREM', KEYS[4], ARGV[3])
@@ -159,7 +165,10 @@ redis.call('ZADD', KEYS[4], now + tonumber(ARGV[2]), ARGV[3])
 return {'claimed', epoch, last}
 """
 )
-"""Take over a run whose lease has expired. Returns `claimed` with the epoch and the last `seq`, `held`, or `over`."""
+"""Take over a run whose lease has expired. Returns `claimed` with the epoch and the last `seq`, `held`, or `over`.
+
+`KEYS`: log, meta, lease, running; `ARGV`: process, lease, key, and the token of an owner that claims its own run or "".
+"""
 
 EXPIRED = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)"
 """Return the log keys of runs whose lease may have expired."""
@@ -167,7 +176,6 @@ EXPIRED = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMI
 STATE = (
     _LAST
     + """
--- KEYS log, meta; ARGV a seq, or '' for the last
 local kept = redis.call('HMGET', KEYS[2], 'token', 'since', 'ended')
 if not kept[1] then return {0, 0, '', 0, 0, 0} end
 local head = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)
@@ -179,12 +187,17 @@ return {first, last, kept[1], tonumber(kept[2]), kept[3] and 1 or 0, #entry > 0 
 """
 )
 """Return the state of a run: first and last `seq`, token ('' if there is no such run), last `seq` before this owner,
-whether it has ended, and the epoch of the owner that wrote the event of that `seq`, 0 if it is not there."""
+whether it has ended, and the epoch of the owner that wrote the event of that `seq`, 0 if it is not there.
+
+`KEYS`: log, meta; `ARGV`: a seq, or '' for the last.
+"""
 
 SEND = """
--- KEYS a stream; ARGV milliseconds that it is kept, and a message
 local id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', 10000, '*', 'm', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return id
 """
-"""Send a message to the stream of a process. The stream expires when it is not used."""
+"""Send a message to the stream of a process. The stream expires when it is not used.
+
+`KEYS`: a stream; `ARGV`: milliseconds that it is kept, and a message.
+"""
