@@ -234,10 +234,11 @@ class Turn:
 
     def _pack(self) -> None:
         """Join the deltas, which takes a fraction of their memory. A text over the limit is forgotten."""
-        self._blocks.append("".join(self._deltas))
-        self._deltas.clear()
         if self._room < 0:
             self._blocks.clear()
+        else:
+            self._blocks.append("".join(self._deltas))
+        self._deltas.clear()
 
     def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:
         return self._output.add_to(events) if self._output is not None else events
