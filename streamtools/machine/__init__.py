@@ -1,4 +1,4 @@
-"""The state machine: source events in, UI events out, without I/O."""
+"""The state machine that turns the source events of one run into UI events, without I/O."""
 
 from streamtools.machine.state_machine import StreamMachine
 

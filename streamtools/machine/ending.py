@@ -1,15 +1,15 @@
-"""How a run ends: the facts that are known about its end, and the one reason of its `done`. Sans-IO.
+"""Records why a run ends, and makes its last event, `done`. Sans-IO.
 
-The provider completes or cuts its answer. The transport breaks, or the answer cannot be used: a fault. A limit of ours
-stops the run. Or our caller leaves it. The first row that holds gives the reason:
+`done` has one `reason`. The first row of this table whose condition is true gives it:
 
-    left without a fault or a limit, before it was complete     cancelled
-    a fault                                                     failed
-    a limit of ours, a judge, or a tool that ends the run       stopped
-    the last turn was cut                                       truncated
-    otherwise                                                   finished
+    condition                                                                          reason
+    the caller left an incomplete run, before any fault or limit                       cancelled
+    a fault: the transport broke, the provider failed, or its answer cannot be used    failed
+    a limit of this process, a judge of the text, or a tool stopped the run            stopped
+    the provider cut its last turn off                                                 truncated
+    none of these                                                                      finished
 
-A transport that ends before the provider has completed the run is a fault.
+It is a fault if the transport ends before the provider has completed the run.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ STOPPED_BY_RULE = "stopped_by_rule"
 """The finish reason of a turn that one of the `text_rules` ends."""
 
 GUARD = "guard"
-"""The finish reason of a run whose text a judge has refused."""
+"""The finish reason of a run that stopped because a judge refused its text."""
 
 PAUSE_TURN = "pause_turn"
-"""Anthropic's reason for a turn that continues when it is sent back unchanged."""
+"""Anthropic's finish reason of a paused turn. The model continues it after the client sends it back unchanged."""
 
 CALLS_MAY_RUN = frozenset(("stop", "tool_calls", STOPPED_AFTER_CALL, STOPPED_BY_RULE))
 """The finish reasons of turns whose calls may run."""
 
-_CUT = frozenset(("length", "content_filter", "cancelled"))  # "cancelled" by the provider; ours is `done(cancelled)`
+_CUT = frozenset(("length", "content_filter", "cancelled"))  # "cancelled" means: by the provider
 
 
 class EndedStep(NamedTuple):
-    """A step that has ended without a fault: how many of its calls were malformed, and whether the run continues."""
+    """A step that has ended without a fault.
+
+    `malformed` is the number of its malformed calls. `continues` is True if the run has another step.
+    """
 
     malformed: int
     continues: bool
@@ -48,14 +51,14 @@ class Ending:
     """What is known about the end of one run."""
 
     complete: bool = False
-    """The provider has completed the run."""
+    """True if the provider has completed the run."""
     requested: bool = False
-    """We have sent another request, and nothing of its answer has arrived."""
+    """True after another request was sent, until the first event of its answer arrives."""
     failed: bool = False
     stopped_by: str | None = None
-    """The limit that has stopped the run."""
+    """The finish reason that names the limit, judge or tool that stopped the run. None if nothing has."""
     finish: str | None = None
-    """The finish reason of the last turn; None if it is not known."""
+    """The finish reason of the last turn. None if it is not known."""
     raw_finish: str | None = None
     conversation_id: str | None = None
     response_id: str | None = None
@@ -73,10 +76,10 @@ class Ending:
         self.response_id = self.model = None
 
     def end_turn(self, event: ProviderCompleted, finish: str | None, has_gap: bool) -> None:
-        """Record that the provider ends a turn, or that we end it with a `finish` of our own.
+        """Record the end of a turn. `finish` is its finish reason if this process ends the turn, and None otherwise.
 
-        A turn without a reason has finished with "stop". If the stream has a gap, the reason may have been in it: the
-        turn then ends with "other", and no call runs.
+        If the provider gives no reason, the reason is "stop". With `has_gap=True`, a part of the stream is missing. The
+        provider's reason may have been in that part. A "stop" without it then becomes "other", and no call runs.
         """
         self.finish = finish or event.finish_reason or "stop"
         if self.finish == "stop" and has_gap and event.raw_finish_reason is None and finish is None:
@@ -96,11 +99,14 @@ class Ending:
         self.complete = True
 
     def stop(self, why: str) -> None:
-        """Record that a limit stops the run. The first limit counts."""
+        """Record that a limit stops the run. `why` becomes the finish reason if no other limit came first."""
         self.stopped_by = self.stopped_by or why
 
     def done(self, pending: list[ToolCall], *, left: bool) -> Done:
-        """Return the last event of the run. `left` means that the caller left the run before it ended."""
+        """Return the last event of the run. `pending` holds the complete calls that did not run.
+
+        `left` is True if the caller left the run before it ended.
+        """
         reason: DoneReason
         if left:
             reason = "cancelled"

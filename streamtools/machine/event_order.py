@@ -1,8 +1,8 @@
-"""The order of events, as a grammar that checks a run. Sans-IO.
+"""Checks the order of the UI events of a run. Sans-IO.
 
-Encoders and interfaces rely on this order. They need no case for a piece of a call that has not begun, for a step
-inside a step, or for an event after the end of the run. The run with its steps is a small state machine, and so is each
-call. docs/events.md describes both.
+Encoders and interfaces rely on this order. For example, no piece of a call arrives before the call has begun, steps do
+not nest, and no event follows the end of the run. The run is a small state machine, and each call is another.
+docs/events.md describes both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LIFE: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
     ui_events.Progress: ((_RUNNING,), _RUNNING, "only a running tool makes progress"),
     ui_events.Executed: ((_RUNNING,), _ENDED, "only a running tool returns a result, once"),
 }
-"""The events of a call: the states in which each may happen, the state after it, and the rule."""
+"""Maps each event of a call to the states in which it is allowed, the state after it, and the rule in errors."""
 
 _OF_RUNS = ("start", "step-start", "step-end", "step-superseded", "usage", "follow-up", "done")
 _OF_TOOLS = ("approval-requested", "executing", "progress", "executed")
@@ -43,9 +43,9 @@ _NEEDS_WARNING = "if a call turned out to be text, a warning follows"
 
 
 def validate(events: Iterable[UIEvent], *, run: bool = True) -> None:
-    """Raise `EventOrderError` if these are not the events of one whole run, in order.
+    """Check that `events` are all events of one run, in order. Raises `EventOrderError` otherwise.
 
-    With `run=False`, they are the events of a `Parser` from its first `feed` to its `close`.
+    With `run=False`, they must be all events of a `Parser`, from its first `feed` to its `close`.
     """
     grammar = Grammar(run=run)
     for event in events:
@@ -54,7 +54,7 @@ def validate(events: Iterable[UIEvent], *, run: bool = True) -> None:
 
 
 class Grammar:
-    """Checks the events of a run one by one. For events of a `Parser`, `run` is False."""
+    """Checks the events of a run one by one. With `run=False`, it checks the events of a `Parser`."""
 
     def __init__(self, *, run: bool = True) -> None:
         self._run = run
@@ -63,18 +63,18 @@ class Grammar:
         self._seq = 0
         self._step = 0
         self._open = not run  # a step is open
-        self._over = False  # the answer of this step is over: its usage was reported
-        self._continues = False  # a follow-up was read, and no step has begun since
-        self._waits = False  # thinking has begun without a call
+        self._over = False  # the answer of this step is complete, because its usage was reported
+        self._continues = False  # the last step was followed by a follow-up, and no other step has begun
+        self._waits = False  # a `thinking` event without a call id has begun and not ended
         self._needs_warning = False  # a call turned out to be text, and a warning must follow
-        self._resumes = False  # the first step holds only calls of an earlier run
+        self._resumes = False  # the run has begun with the complete calls of an earlier run
         self._failed = False
         self._done = False
-        self._calls: dict[str, str] = {}  # calls of this step and pending calls, with their states
-        self._ids: set[str] = set()  # of all announced calls
+        self._calls: dict[str, str] = {}  # maps the id of each call that has not ended to its state
+        self._ids: set[str] = set()  # the ids of all calls that have begun
 
     def feed(self, event: UIEvent) -> None:
-        """Read an event. Raises `EventOrderError`, with the place and the rule, if it is not allowed here."""
+        """Check the next event. Raises `EventOrderError`, with its position and the rule, if it is not allowed."""
         self._place += 1
         self._event = event
         self._require(isinstance(event, UI_EVENTS), "it is no UI event")
@@ -98,7 +98,7 @@ class Grammar:
             self._read_run(event)
 
     def close(self) -> None:
-        """Check the end of the events. Raises `EventOrderError` if a run, a step or a call is still open."""
+        """Check that no event is missing at the end. Raises `EventOrderError` if a run or a call is still open."""
         self._event = None
         self._require(not self._needs_warning, _NEEDS_WARNING)
         if self._run:
@@ -106,7 +106,7 @@ class Grammar:
         else:
             self._check_written("the text ends")
 
-    # The run and its steps.
+    # Events of the run and its steps.
 
     def _number(self, seq: int) -> None:
         if self._place == 1:
@@ -158,7 +158,7 @@ class Grammar:
             case _:
                 self._check_answering()
 
-    # The calls.
+    # Events of calls.
 
     def _read_thinking(self, event: ui_events.Thinking) -> None:
         call_id = event.call_id

@@ -1,9 +1,12 @@
-"""Native calls: turns the pieces that an adapter reports into calls and their events. Sans-IO.
+"""Builds native tool calls from the source events of an adapter, and returns the UI events of these calls. Sans-IO.
 
-An adapter reports the `key` of each piece's call, and the end of each call. The pieces become calls by the same rules
-as calls in text (`streamtools.calls`), with the same order of events. A call is complete when its
-provider says so. At the end of the turn, a call whose JSON object has closed is complete too, because nothing could
-continue it. Any other call is truncated. `Turn.choose_calls` decides which calls of a turn count.
+A native call is a call in the provider's API for tool calls, as opposed to a call in text. The adapter reports pieces
+of calls, and the end of each call. Each of these source events has a `key`, which names its call. Arguments are read by
+the rules of `streamtools.calls`, as for calls in text. The events have the same order as those of calls in text.
+
+A call is complete when its provider reports its end. At the end of the turn, a call is also complete if its JSON
+object is closed, because no piece can follow. Any other call is truncated. `Turn.choose_calls` chooses the calls of a
+turn that are used.
 """
 
 from __future__ import annotations
@@ -41,16 +44,17 @@ _FAULTS = {
     Code.TOO_MANY_CALLS: "the turn holds too many calls",
 }
 _EXECUTED = "the provider runs this tool itself"
-_MAX_ID_LENGTH = 200  # characters of a provider's id that may become the id of the call
-_string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)  # group 1 matches if the string is open
+_MAX_ID_LENGTH = 200  # characters: a call keeps a provider id of at most this length
+_string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)  # group 1: no closing quote
 
 
 class NativeCalls:
-    """The native calls of one turn after another. Each method returns the events that are now certain.
+    """Reads the native calls of a run, turn by turn. The methods that read source events return UI events.
 
     `calls` holds the complete calls of the turn in the order in which they ended. `unanswerable` holds the ids of calls
-    whose provider takes no result from us. `emulated` is True if the calls come from a request for a decision, and not
-    from the model's own answer. `salvaged` holds the ids of calls that were found in a text.
+    whose results must not be sent to the provider. `emulated` is True if the calls come from a separate request that
+    only chooses a tool, and False if the model made them in its answer. `salvaged` holds the ids of calls that were
+    found in text which the provider could not read.
     """
 
     def __init__(self, options: Options) -> None:
@@ -58,20 +62,21 @@ class NativeCalls:
         self._call_events = CallEvents(options)
         # These are dicts, because an empty set is four times as large and most runs make no call.
         self.salvaged: dict[str, None] = {}
-        self._ids: dict[str, int] = {}  # how often each id of the run was used: some providers number each turn from 1
+        # How often each id was used in the run. Some providers number the calls of each turn from 1.
+        self._ids: dict[str, int] = {}
         self.open: dict[str, CallDraft] = {}
-        """The calls that are being written, by the adapter's key."""
-        # For each open call without a fault, the number of pieces with which its JSON object was closed; 0 while open.
+        """Maps the `key` of each call that has begun and not ended to its draft."""
+        # For each open call without a fault: how many pieces `mark_gap` has found to be a closed JSON object, or 0.
         self._closed_at: dict[str, int] = {}
         self.begin_turn()
 
     @property
     def count(self) -> int:
-        """The number of calls that have begun in this turn, malformed ones included."""
+        """The number of calls that have begun in this turn, including malformed calls."""
         return self._call_events.count
 
     def reserve(self, ids: Iterable[str]) -> None:
-        """Register ids that calls of this run have already."""
+        """Register ids that are in use, so that no new call of this run gets one of them."""
         self._ids |= dict.fromkeys(ids, 1)
 
     def begin_turn(self) -> None:
@@ -82,11 +87,11 @@ class NativeCalls:
         self.emulated = False
         self.open.clear()
         self._closed_at.clear()
-        self.ended: dict[str, None] = {}  # keys of calls
+        self.ended: dict[str, None] = {}  # the keys of the calls that have ended in this turn
         self._bad: dict[str, None] = {}  # provider ids of calls that ended as errors
 
     def start(self, event: ToolCallStart) -> list[UIEvent]:
-        """Begin a call, or add its id or name."""
+        """Begin a call, or add the id or name of a call that has begun."""
         if event.key in self.ended:
             return [self._pass(event)]
         self._call_events.events = events = list[UIEvent]()
@@ -98,7 +103,7 @@ class NativeCalls:
         return events
 
     def add_plain(self, key: str, text: str) -> list[UIEvent] | None:
-        """Add a piece of arguments if it makes a call-delta at most. Returns None, and does nothing, otherwise."""
+        """Fast path of `add` for a piece that produces at most one call-delta. Returns None if `add` must read it."""
         call = self.open.get(key)
         if call is None or call.room < len(text) or self._options.call_partials:
             return None
@@ -115,7 +120,10 @@ class NativeCalls:
         return events
 
     def take_back(self, event: NativeToolCall) -> list[UIEvent]:
-        """End a complete call as superseded if its provider has run the tool itself."""
+        """Reject a complete call, as superseded, because its provider has executed the tool.
+
+        Without a complete call of this id, the event is forwarded as a `raw` event.
+        """
         call = next((call for call in self.calls if event.id is not None and call.provider_id == event.id), None)
         if call is None:
             return [self._pass(event)]
@@ -124,7 +132,7 @@ class NativeCalls:
         return [Error(Code.SUPERSEDED, _EXECUTED, call_id=call.id, call=call)]
 
     def finish(self, event: NativeToolCall) -> list[UIEvent]:
-        """End a call that its provider has completed."""
+        """End a call with the data that the provider sends at its end, such as all arguments."""
         if event.key in self.ended or (event.provider_executed and event.key not in self.open):
             return [self._pass(event)]
         self._call_events.events = events = list[UIEvent]()
@@ -144,10 +152,11 @@ class NativeCalls:
         return events
 
     def reconcile(self, completed: Iterable[NativeToolCall]) -> list[UIEvent]:
-        """Compare the calls of a completed turn with the streamed ones.
+        """Add the calls of the provider's completed turn that the stream did not contain.
 
-        A call with the same id, or else with the same name and arguments, is the same call. Open calls end. All other
-        calls are new.
+        A completed call matches a streamed call with the same provider id. If either has no id, the name and the
+        arguments must be equal. An open call ends if its provider id matches a completed call. Any other completed call
+        without a match becomes a new call, unless a call with its id was malformed.
         """
         events: list[UIEvent] = []
         unmatched = [(call, _canonical(call.arguments)) for call in self.calls]
@@ -163,7 +172,10 @@ class NativeCalls:
         return events
 
     def adopt(self, events: Iterable[UIEvent]) -> list[UIEvent]:
-        """Add calls that were found in a text as native ones, and return their events. Errors are malformed calls."""
+        """Add the calls in `events`, which were found in text, as native calls. Returns the changed events.
+
+        Each `Error` in `events` is counted as a malformed call.
+        """
         adopted: list[UIEvent] = []
         for event in events:
             if isinstance(event, Call):
@@ -176,7 +188,7 @@ class NativeCalls:
         return adopted
 
     def supersede(self, why: str) -> list[UIEvent]:
-        """End the open calls as superseded."""
+        """End all open calls with a `superseded` error. `why` is its message."""
         self._call_events.events = events = list[UIEvent]()
         for key, call in list(self.open.items()):
             call.fault = Rejected(Code.SUPERSEDED, why)
@@ -186,7 +198,7 @@ class NativeCalls:
     def mark_gap(self) -> None:
         """Mark the open calls as damaged, because a part of the stream is missing.
 
-        A call whose JSON object has closed stays good: no piece of it can be missing.
+        A call whose JSON object is closed is not damaged, because no piece of it can be missing.
         """
         for key, read in list(self._closed_at.items()):
             call = self.open[key]
@@ -198,7 +210,7 @@ class NativeCalls:
                 del self._closed_at[key]
 
     def close(self) -> list[UIEvent]:
-        """End the calls that are still open at the end of the turn."""
+        """End all open calls at the end of the turn. A call without a closed JSON object is truncated."""
         self._call_events.events = events = list[UIEvent]()
         for key, call in list(self.open.items()):
             text = "".join(call.pieces)
@@ -207,7 +219,7 @@ class NativeCalls:
             self._end(key, text, None)
         return events
 
-    # One call.
+    # Methods that change one call.
 
     def _begin(self, key: str, provider_id: str | None) -> CallDraft:
         limits = self._options.limits
@@ -257,9 +269,10 @@ class NativeCalls:
             self._call_events.report_arguments(call, text)
 
     def _complete_arguments(self, call: CallDraft, given: Any) -> str:
-        """Return the arguments as JSON text: those `given` at the end of the call, or else those of its deltas.
+        """Return the arguments as JSON text. `given` holds the arguments that the provider sent at the end of the call.
 
-        If both exist and differ, those at the end count, with a warning.
+        If `given` is empty, the text of the deltas is returned. If the deltas and `given` differ, `given` is returned,
+        with a warning.
         """
         streamed = "".join(call.pieces)
         if given is None or given == "" or call.dropped is not None:
@@ -294,7 +307,7 @@ class NativeCalls:
             self._call_events.complete_call(call, result)
 
     def _read(self, call: CallDraft, text: str, signature: str | None, own: dict[str, Any] | None) -> ToolCall:
-        """Return the finished call. Raises `Rejected` if it is malformed."""
+        """Return the complete call, with its decoded arguments. Raises `Rejected` if the call is malformed."""
         if call.fault is not None:
             raise call.fault
         if call.name is None or not call.name.strip():
@@ -320,7 +333,7 @@ class NativeCalls:
         self._call_events.reject_call(call, fault, "".join(call.pieces), NATIVE)
 
     def _pass(self, event: ToolCallStart | ToolCallDelta | NativeToolCall) -> Raw:
-        """Pass on an event of a call that the provider runs itself, or that has ended."""
+        """Return a `raw` event for an event whose call has ended or is executed by the provider."""
         data = msgspec.to_builtins(event)
         own = data.pop("own", None)
         if own and isinstance(event, NativeToolCall) and event.provider_executed:
@@ -330,7 +343,7 @@ class NativeCalls:
 
 
 def is_cut(text: str) -> bool:
-    """Return whether a string or a bracket is open, so that the rest of the JSON is missing."""
+    """Return True if the JSON in `text` breaks off: one of its strings, objects or arrays is not closed."""
     rest = _string.sub(lambda found: "" if found[1] is None else "{", text)
     return rest.count("{") + rest.count("[") > rest.count("}") + rest.count("]")
 
@@ -342,7 +355,7 @@ def _is_same(call: ToolCall, streamed: str, event: NativeToolCall, given: str) -
 
 
 def _canonical(arguments: Any) -> str:
-    """Return a text that is equal for all spellings of the same arguments, given as text or as an object."""
+    """Return normalized JSON text, so that equal arguments give equal texts. Malformed text is returned unchanged."""
     try:
         return json.dumps(read_arguments(arguments).value, sort_keys=True)
     except (Rejected, RecursionError):

@@ -1,7 +1,8 @@
-"""The typed value in the text of a turn: the additions of each delta, and the validation of the whole. Sans-IO.
+"""Reads the JSON value that an answer must be when the caller requests an output type. Sans-IO.
 
-White space and a Markdown fence around the value are skipped, and so is text after it. A turn with calls may say
-anything else: text that is no JSON from its first character is a fault only in a turn without calls.
+Each delta of text yields `partial` events with its additions to the value. The complete value is validated. White space
+and a Markdown fence around the value are skipped, and so is any text after it. The text of a turn with tool calls may
+be prose. In a turn without calls, prose instead of JSON is reported as invalid output.
 """
 
 from __future__ import annotations
@@ -18,34 +19,34 @@ from streamtools.limits import Limits
 from streamtools.parsing.value_reader import Added, ValueReader
 from streamtools.typed import OutputType
 
-_MAX_FENCE_LINE = 32  # characters of the line that opens a fence
+_MAX_FENCE_LINE = 32  # characters: a longer first line is not the opening line of a fence
 _INVALID = "the answer is not what was asked for: "
 
 
 class OutputText:
-    """Reads the text events of one turn after another."""
+    """Reads the text events of each turn, and adds `partial` events. Call `begin` before each turn."""
 
     def __init__(self, output: OutputType, limits: Limits) -> None:
         self.parse: Callable[[str], list[UIEvent]]
-        """The function that parses a delta of the turn. `Turn` sets it."""
+        """The function that turns a delta of text into events. `Turn` sets it to `Parser.feed`."""
         self._output = output
         self._limits = limits
         self.begin()
 
     def begin(self) -> None:
-        """Begin a turn."""
+        """Reset for a new turn."""
         self._reader = ValueReader(limits=self._limits)
-        self._head: str | None = ""  # text before the value; None after its start
+        self._head: str | None = ""  # text before the value; None after the value has begun
         self._text: list[str] = []
         self._begun = False
-        self._reported = False  # the value is invalid, and a warning was made
+        self._reported = False  # a warning about the invalid value was returned
 
     def feed(self, text: str) -> list[UIEvent]:
-        """Parse a delta. Returns the events of the parser, and the additions to the value."""
+        """Parse a delta of text. Returns the parser's events, then a `partial` event for each addition to the value."""
         events = self.parse(text)
         if len(events) == 1 and type(event := events[0]) is Text:  # by far the most frequent case
             reader, text = self._reader, event.text
-            if reader.flows and '"' not in text and "\\" not in text:  # more text of an open string
+            if reader.flows and '"' not in text and "\\" not in text:  # fast path: more text of a string
                 self._text.append(text)
                 if not text.isprintable():
                     reader.note_controls(text)
@@ -58,14 +59,17 @@ class OutputText:
         return self.add_to(events)
 
     def add_to(self, events: list[UIEvent]) -> list[UIEvent]:
-        """Append the additions of the text events in `events` to the value, and return `events`."""
+        """Append a `partial` event to `events` for each addition of its text events to the value. Returns `events`."""
         for event in events.copy():
             if type(event) is Text:
                 self._feed(event.text, events)
         return events
 
     def end(self, *, has_calls: bool) -> list[UIEvent]:
-        """Return the events at the end of the turn."""
+        """Return the last events of the turn: the rest of the value, or a warning that it is invalid.
+
+        With `has_calls=True`, a turn that contains no value is valid.
+        """
         out: list[UIEvent] = []
         if not self._reader.ended and (self._begun or not has_calls):
             self._add(self._reader.close(), out)
@@ -90,7 +94,10 @@ class OutputText:
             self._warn(reader.fault.message, out)
 
     def _skip_head(self, head: str) -> str:
-        """Return the text after white space and the opening line of a fence, once it begins."""
+        """Return the first text of the value in `head`, after white space and the opening line of a fence.
+
+        Returns "" if `head` does not reach the value. The next call then gets `head` with more text.
+        """
         text = head.lstrip()
         fenced = text.startswith("```"[: len(text)])
         if not text or (fenced and "\n" not in text and len(text) <= _MAX_FENCE_LINE):
@@ -112,7 +119,7 @@ class OutputText:
                 out.append(Partial(path, value, complete))
 
     def _validate(self, value: Any, out: list[UIEvent]) -> None:
-        """Report the end of the value and validate it. `value` is its last addition."""
+        """Add the last `partial` event and validate the complete value. `value` is its last addition."""
         last = ValidPartial([], value, True)
         out.append(last)
         if self._reader.rest:

@@ -1,8 +1,8 @@
-"""One turn of a model: its text, its native calls, and the calls that count. Sans-IO.
+"""Reads one turn of a model: its text, its reasoning and its native calls. Sans-IO.
 
-`Turn` feeds text to the parser and native calls to `NativeCalls`. At the end of a turn, a provider may send its text
-and calls again as a whole, which `reconcile` compares with the deltas. If a model calls tools in text and natively,
-only the calls of one kind count, so that nothing runs twice: `choose_calls` has the table.
+`Turn` feeds text to a `Parser`, and native calls to `NativeCalls`. At the end of a turn, some providers send the whole
+text and all calls again. `reconcile` compares them with the deltas. A turn may contain calls in text and native calls.
+Only one of the two kinds is used, so that no tool runs twice. `choose_calls` chooses the kind.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from streamtools.parsing.options import Options, ParserKeywords
 from streamtools.typed import OutputType
 
 STOPPED_AFTER_CALL = "stopped_after_call"
-"""The finish reason of a turn that we end because of `after_call="stop"`."""
+"""The finish reason of a turn that `after_call="stop"` ends after a call."""
 
-_MAX_DELTAS = 4096  # that are kept before they are joined
+_MAX_DELTAS = 4096  # the number of deltas after which they are joined into one string
 
 _OF_AGENT = "the agent runs its tools itself"
 _BY_TEXT = "the turn holds calls in its text, and those count"
@@ -35,7 +35,11 @@ _UNREAD = "the provider could not read the call, and it was not run"
 
 
 class ChosenCalls(NamedTuple):
-    """The calls of a turn that count, the events that end the others, and the number of malformed calls."""
+    """The result of `Turn.choose_calls`.
+
+    `calls` are the calls of the turn that are used. `events` reject the other calls. `malformed` is the number of
+    malformed calls.
+    """
 
     calls: list[ToolCall]
     events: list[UIEvent]
@@ -43,7 +47,7 @@ class ChosenCalls(NamedTuple):
 
 
 class Turn:
-    """Reads one turn after another. Each method returns the events that are now certain."""
+    """Reads the turns of a run, one at a time. The methods that read something return the events that are certain."""
 
     def __init__(
         self,
@@ -63,18 +67,21 @@ class Turn:
         self.native = NativeCalls(chosen)
         self._output = OutputText(output, chosen.limits) if output is not None else None
         self._set_parser(Parser(self._dialects, tools, **options))
-        self._continues = False  # the parser reads the rest of a turn that another model began
+        self._continues = False  # the parser reads the rest of a turn that another model has begun
         self.has_rules = bool(chosen.text_rules) or chosen.pace != "as_it_comes"
         self.applies_rules_to_reasoning = chosen.rules_in_reasoning and self.has_rules
         self.redacts = any(rule.redacts for rule in chosen.text_rules)
         self.may_stop = chosen.after_call == "stop" or any(
             rule.action in ("stop", "fail") for rule in chosen.text_rules
         )
-        """Whether text may end the turn."""
+        """True if the text of a turn may end it, because of `after_call` or of a text rule."""
         self.begin()
 
     def begin(self) -> None:
-        """Reset for a new turn. After a turn with a native call of the model, text is not searched for calls."""
+        """Reset for a new turn.
+
+        After a turn with a native call, text is no longer searched for calls, unless the caller has chosen otherwise.
+        """
         if self.native.count and not self.native.emulated:
             self._turn_native()
         if self._continues:
@@ -84,13 +91,13 @@ class Turn:
         self.native.begin_turn()
         if self._output is not None:
             self._output.begin()
-        self._completed: Parser | None = None  # has read the completed text, if only that holds calls
+        self._completed: Parser | None = None  # has parsed the completed text, if it differs from the streamed text
         self._deltas: list[str] = []
-        self._blocks: list[str] = []  # the earlier deltas, joined
-        self._room = self._limit  # characters that are left; negative over the limit
+        self._blocks: list[str] = []  # the earlier deltas, in joined blocks
+        self._room = self._limit  # characters that the text may still have; negative over the limit
 
     def resume(self, calls: Sequence[ToolCall]) -> None:
-        """Register calls of an earlier run that this run continues."""
+        """Register `calls` of an earlier run that this run continues, so that new calls get other ids."""
         self.native.reserve(call.id for call in calls)
         if any(call.is_native for call in calls):
             self._turn_native()
@@ -101,24 +108,24 @@ class Turn:
         (deltas := self._deltas).append(text)
         if room < 0 or len(deltas) > _MAX_DELTAS:
             self._pack()
-        parse = self._parse  # as a local variable: a method call looks the attribute up in the class first
+        parse = self._parse  # a local variable is faster: a method call looks the attribute up in the class first
         return parse(text)
 
     @property
     def stop_reason(self) -> str | None:
-        """The finish reason if the text has ended the turn before the provider did."""
+        """The finish reason if the text has ended the turn. None otherwise."""
         return STOPPED_AFTER_CALL if self.parser.stopped else None
 
     def release_text(self) -> list[UIEvent]:
-        """Return the buffered text, because an item of the provider follows and no marker can continue after it."""
+        """Return the buffered text, because an item of the provider follows. No marker continues after an item."""
         return self._with_output(self.parser.release()) if self.parser.pending else []
 
     def end_match(self) -> list[UIEvent]:
-        """Return the text that rules have buffered, because something other than text follows."""
+        """Return the text that text rules have buffered. Call this before any event that is not text."""
         return self._with_output(self.parser.end_match())
 
     def feed_reasoning(self, event: ReasoningDelta) -> list[UIEvent]:
-        """Return the buffered text and the reasoning, with rules applied."""
+        """Return the buffered text, then the reasoning, both with the text rules applied."""
         thought = Reasoning(event.text, 0, event.signature, event.id, event.redacted, event.own)
         return self._with_output(self.parser.filter_reasoning(thought))
 
@@ -133,14 +140,15 @@ class Turn:
         return events + self.native.reconcile(calls) if calls else events
 
     def discard(self) -> list[UIEvent]:
-        """End the open calls, because the answer breaks off."""
+        """End the open calls after the answer has broken off."""
         return [*self.parser.discard(), *map(self.parser.redact, self.native.supersede(BROKEN_OFF))]
 
     def continue_after(self, shown: str | None) -> tuple[list[UIEvent], str]:
-        """Prepare for the rest of the turn from another model, after the text that was `shown`.
+        """Prepare for another model, which continues the turn.
 
-        Returns the events that end calls, and the text that the next model continues. Complete calls in the text stay
-        and count; all other calls end. If `shown` is None, all calls end.
+        `shown` is the text of the turn that was shown. Complete calls in the text are kept, and all other calls are
+        rejected. If `shown` is None, all calls are rejected. Returns the events that reject calls, and the text that
+        the next model continues.
         """
         events = self.discard()
         kept = self.parser.calls
@@ -158,7 +166,7 @@ class Turn:
         return events, written
 
     def find_calls(self, generation: str) -> list[UIEvent]:
-        """Return the events of the calls in the whole text of a model that the provider could not read."""
+        """Return the events of the calls in `generation`, the text of a model that the provider could not read."""
         options: ParserKeywords = {**self._options, "in_reasoning": False}
         known = [item for id, item in DIALECTS.items() if item.auto is True or id in ("raw_json", "json_array")]
         dialects = {item.id: item for item in (*known, *self._enabled)}  # an enabled dialect may require a nonce
@@ -167,10 +175,10 @@ class Turn:
         return _events_of(events, {call.id for call in parser.calls})
 
     def adopt(self, found: Sequence[UIEvent]) -> list[UIEvent]:
-        """Add calls that `find_calls` has found as native ones, unless the provider has sent them as well.
+        """Add the calls in `found`, the result of `find_calls`, as native calls, unless the provider sent them too.
 
-        A call in a dialect that is not enabled may be a quotation that was not neutralized. It does not count, and the
-        model is asked to send it again.
+        A call in a dialect that is not enabled may be a quotation that was not neutralized. It becomes an error, which
+        tells the model that the call was not run.
         """
         known = {call.fingerprint() for call in self.native.calls}
         twice = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
@@ -179,7 +187,7 @@ class Turn:
         return [Warning(Code.SALVAGED, message), *self.native.supersede(_SALVAGED), *self.native.adopt(new)]
 
     def close(self) -> list[UIEvent]:
-        """End the text and the open native calls."""
+        """Return the last events of the text and of the open native calls, at the end of the turn."""
         events = self._with_output(self.parser.close())
         events += map(self.parser.redact, self.native.close()) if self.native.open else ()
         if self._output is not None:
@@ -188,16 +196,16 @@ class Turn:
         return events
 
     def choose_calls(self, *, declares_native: bool | None, self_contained: bool) -> ChosenCalls:
-        """Return which calls of the turn count.
+        """Choose the calls of the turn that are used, and reject the others.
 
-            native calls are declared   the turn holds           what counts
-            yes, or unknown             native calls             these
-            yes, or unknown             calls in text alone      these
-            no                          calls in text            these
-            no                          native calls alone       these, with a warning
-            any                         calls of an agent        none: it runs its tools itself
+            declares_native    calls in the turn                   calls that are used
+            True, None         native, with or without text        the native calls
+            True, None         in text only                        the calls in text
+            False              in text, with or without native     the calls in text
+            False              native only                         the native calls, with a warning
 
-        A malformed call counts as one of its kind: the model uses that protocol, and is told about the fault.
+        With `self_contained=True`, no call is used, because the agent runs its tools itself. A malformed call selects
+        its kind too. The model then gets the error of the call in the form in which it wrote the call.
         """
         written, bad = self.parser.calls, len(self.parser.errors)
         if self._completed is not None:
@@ -215,7 +223,7 @@ class Turn:
         return ChosenCalls(native, events, malformed)
 
     def reject(self, calls: Iterable[ToolCall], code: Code, message: str) -> list[UIEvent]:
-        """Return the errors that end complete calls that do not count."""
+        """Return an error event for each of `calls`, which are complete and are not used."""
         return [Error(code, message, call_id=call.id, call=call) for call in calls]
 
     def _set_parser(self, parser: Parser) -> None:
@@ -225,7 +233,7 @@ class Turn:
             self._output.parse, self._parse = parser.feed, self._output.feed
 
     def _turn_native(self) -> None:
-        """Search the text of later turns for no calls, unless dialects or the kind of calls are declared."""
+        """Stop searching text for calls, unless the caller has chosen dialects or `native_tool_calls`."""
         if self._may_turn_native:
             self._may_turn_native = False
             self._enabled = ()
@@ -233,7 +241,7 @@ class Turn:
             self._set_parser(Parser(self._dialects, self._tools, **self._options))
 
     def _pack(self) -> None:
-        """Join the deltas, which takes a fraction of their memory. A text over the limit is forgotten."""
+        """Join the deltas into one string, which needs much less memory. Text over the limit is dropped instead."""
         if self._room < 0:
             self._blocks.clear()
         else:
@@ -244,9 +252,9 @@ class Turn:
         return self._output.add_to(events) if self._output is not None else events
 
     def _replay(self, written: str, calls: Sequence[ToolCall]) -> str:
-        """Replay text that was read before into a new parser, without events. `calls` are the calls in the text.
+        """Make a new parser for the rest of the turn, and feed it the text `written`. Its events are dropped.
 
-        Returns the text as the next model may repeat it.
+        `calls` are the complete calls in the text. Returns the text, neutralized if it looks like other calls.
         """
         options: ParserKeywords = {**self._options}
         options["in_reasoning"] = options.get("in_reasoning", False) and not written
@@ -262,14 +270,15 @@ class Turn:
         return written
 
     def _text_with_calls(self, shown: str) -> str | None:
-        """Return the text of the turn with its complete calls, but without reasoning and markup.
+        """Return the text of the turn with its complete calls, but without reasoning and tags.
 
-        Returns None if the text is not known, or if it differs from what was `shown` or reads differently.
+        Returns None if the text was dropped, if its visible part differs from `shown`, or if parsing the text again
+        gives other calls.
         """
         if self._room < 0:
             return None
         text, options = "".join(self._blocks + self._deltas), self._options
-        for is_complete in (False, True):  # first as it arrived, then as it is written
+        for is_complete in (False, True):  # first parse the text as it arrived, then parse the result of that
             parser = Parser(self._dialects, self._tools, **options)
             events = parser.feed(text)
             events += parser.release() if is_complete else []
@@ -297,9 +306,9 @@ class Turn:
         return events if self.parser.calls else events + self._read_completed(text)
 
     def _read_completed(self, text: str) -> list[UIEvent]:
-        """Return the events of the calls in a completed text that is not shown.
+        """Return the events of the calls in a completed text. The text itself is not shown.
 
-        Malformed calls are included if the streamed text held none.
+        Events of malformed calls are included if the streamed text had no malformed call.
         """
         self._completed = parser = Parser(self._dialects, self._tools, **self._options)
         events = parser.feed(text) + parser.close()
@@ -310,7 +319,7 @@ class Turn:
 
 
 def _events_of(events: Iterable[UIEvent], ids: set[str]) -> list[UIEvent]:
-    """Return the events of the calls with these ids."""
+    """Return those of `events` whose call has one of `ids`."""
     return [event for event in events if _call_id(event) in ids]
 
 
