@@ -1,8 +1,10 @@
-"""Logs that keep the events of runs for readers that arrive later or reconnect: their interface, and the log in memory.
+"""The interface of event logs, and an event log in memory.
 
-The position of a reader is the `seq` of the last event that it read. It needs nothing else to continue, neither a
-connection nor a process. In memory, a run is a list of events, and a reader is an index into it. The log does not know
-its readers. Readers that have read everything wait, and the next `append` wakes all of them.
+An event log keeps the events of runs for readers that arrive later or reconnect. To continue, a reader needs only the
+`seq` of the last event that it read. It can continue over another connection or in another process.
+
+In memory, the log keeps a list of events for each run, and a reader keeps an index into this list. Readers that have
+read all events wait, and the next `append` wakes all of them.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from streamtools.errors import Code, RunNotFound
 from streamtools.events import Done, UIEvent, Warning
 from streamtools.events.event import BATCH_BYTES, batch_length, weigh
 
-_MAX_BATCH = 64  # events that a reader takes at the same time
+_MAX_BATCH = 64  # maximum number of events that a reader takes in one call
 _seq_of = attrgetter("seq")
 
 
 def log_key(owner: str, run_id: str) -> str:
-    """Return the key of a run in a log. It differs for each pair of owner and run, whatever characters they contain.
+    """Return the key of a run in a log. Each pair of `owner`, the user of the run, and `run_id` has a different key.
 
     >>> log_key("ann@example.org", "run_1")
     'ann%40example.org/run_1'
@@ -34,28 +36,29 @@ def log_key(owner: str, run_id: str) -> str:
 
 
 def resync(seq: int) -> Warning:
-    """Return the warning that a reader gets instead of the events up to `seq`."""
+    """Return the warning that replaces the missing events up to and including `seq`."""
     return Warning(Code.RESYNC, "The events before the next one are no longer available.", seq=seq)
 
 
 class EventLog(Protocol):
-    """Keeps the events of runs. A `key` identifies an owner and a run (`log_key`), and its events arrive in order.
+    """Keeps the events of runs, each under a `key` that `log_key` makes from the user and the id of the run.
 
-    A log limits itself: how many events of a run it keeps, and for how long. An exception of `append`, or ten seconds
-    without a return, does not end the run: the event is missing in the log, and readers get `warning(resync)` instead.
+    The log decides how many events of a run it keeps, and for how long. `append` is called for the events of a run in
+    order. If it raises or takes more than ten seconds, the run continues. The event is then missing in the log, and
+    readers receive `warning(resync)` in its place.
     """
 
     async def append(self, key: str, event: UIEvent, /) -> int:
-        """Keep an event, and return its `seq`. An event that the log already has stays unchanged."""
+        """Store an event and return its `seq`. Does nothing else if the log already has an event with this `seq`."""
         ...
 
     def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
-        """Return an iterator of the events after the `seq` `after`: those that are kept, then new ones, up to `done`.
+        """Return an iterator over the stored events with `seq` above `after`, then over new events, up to `done`.
 
-        If events after `after` are no longer kept, or the run has not reached it, the iterator first yields
-        `warning(resync)` with the `seq` of the last dropped event (0 if none was dropped), then all events that are
-        kept. Raises `RunNotFound` for an unknown key, here or at the first event. An asynchronous generator is allowed:
-        after a cancelled read, reading starts again after the last event that was received.
+        The iterator first yields `warning(resync)` if events after `after` were dropped, or if `after` is above the
+        last `seq` of the run. The `seq` of the warning is that of the last dropped event, or 0 if no event was dropped.
+        All stored events follow. For an unknown key, `read` or the first step of the iterator raises `RunNotFound`. The
+        iterator may be an asynchronous generator. After a cancelled read, the caller closes it and calls `read` again.
         """
         ...
 
@@ -63,10 +66,10 @@ class EventLog(Protocol):
 class MemoryEventLog:
     """An event log in the memory of this process, for one event loop.
 
-    Of each run it keeps the last `max_events` events, or up to an eighth fewer, as far as they fit into `max_bytes`
-    (None: no limit). The very last event is always kept. An event counts 64 bytes, and those that its text, or
-    otherwise its JSON, takes in memory. A run is kept until `forget`, which `Runs` calls. Raises ValueError for a limit
-    that is out of range.
+    For each run it keeps the last `max_events` events, with a total size of at most `max_bytes` bytes (None: no limit).
+    When a run exceeds a limit, the log drops an eighth more than necessary. The last event is always kept. The size of
+    an event is 64 bytes plus the size in memory of its text, or of its JSON if it has no text. A run is kept until
+    `Runs` calls `forget`. Raises ValueError for a limit that is out of range.
     """
 
     def __init__(self, *, max_events: int = 50_000, max_bytes: int | None = 16 * 1024 * 1024) -> None:
@@ -82,7 +85,7 @@ class MemoryEventLog:
         return len(self._runs)
 
     async def append(self, key: str, event: UIEvent, /) -> int:
-        """Keep an event, unless its `seq` is not higher than the last one. Returns that `seq`.
+        """Store an event if its `seq` is above the last `seq` of the run. Returns the `seq` of the event.
 
         Raises ValueError for an event without a `seq`.
         """
@@ -101,14 +104,14 @@ class MemoryEventLog:
         return event.seq
 
     def read(self, key: str, /, after: int = 0) -> MemoryReader:
-        """Return an iterator of the events after `after`; see `EventLog.read`."""
+        """Return an iterator over the events after `after`; see `EventLog.read`. Raises `RunNotFound`."""
         run = self._runs.get(key)
         if run is None:
             raise RunNotFound("This run is not kept, or not kept any more.")
         return MemoryReader(run, after)
 
     def forget(self, key: str) -> None:
-        """Forget a run. Its readers reach the end of the events that it has."""
+        """Remove a run from the log. Its current readers still read all stored events, and then end."""
         run = self._runs.pop(key, None)
         if run is not None:
             run.ended = True
@@ -116,10 +119,10 @@ class MemoryEventLog:
 
 
 class WaitingReaders:
-    """The readers that wait for the next event of one run."""
+    """Lets the readers of one run wait for its next event."""
 
     def __init__(self) -> None:
-        self._semaphore = anyio.Semaphore(0, fast_acquire=True)  # released once for each reader that waits
+        self._semaphore = anyio.Semaphore(0, fast_acquire=True)  # `wake` releases it once for each waiting reader
         self._has_waiting = False
 
     async def wait(self) -> None:
@@ -135,14 +138,14 @@ class WaitingReaders:
 
 
 class _RunEvents:
-    """The events of one run that are kept."""
+    """The stored events of one run."""
 
     def __init__(self, first_seq: int) -> None:
         self.events: list[UIEvent] = []
         self.sizes: list[int] = []
-        self.size = 0  # the sum of the sizes
-        self.first = 0  # the index of the first event that is kept, among all events of the run
-        self.dropped = first_seq - 1  # the seq of the last event before it
+        self.size = 0  # the sum of `sizes`, in bytes
+        self.first = 0  # how many events were dropped: the number of `events[0]`, counted from the start of the run
+        self.dropped = first_seq - 1  # the seq of the last dropped event
         self.last = 0  # the seq of the last event
         self.ended = False
         self.waiting = WaitingReaders()
@@ -155,7 +158,7 @@ class _RunEvents:
         self.size += size
 
     def shrink(self, max_events: int, max_bytes: float) -> None:
-        """Drop the oldest events. Drops an eighth more than necessary, so that it is rarely called."""
+        """Drop the oldest events. Drops an eighth more than necessary, so that the limits are rarely exceeded again."""
         count = max(0, len(self.events) - max_events + max_events // 8) if len(self.events) > max_events else 0
         size = self.size - sum(self.sizes[:count])
         if size > max_bytes:
@@ -170,12 +173,17 @@ class _RunEvents:
 
 
 class MemoryReader:
-    """Reads one run of a `MemoryEventLog`. A cancelled read takes nothing; several tasks may share a reader."""
+    """Reads one run of a `MemoryEventLog`. Several tasks may share a reader.
+
+    If a read is cancelled, no event is lost: the next read returns the same event.
+    """
 
     def __init__(self, run: _RunEvents, after: int) -> None:
         self._run = run
         self._closed = False
-        self._index = -1  # of the next event, among all events of the run; of a dropped event, it causes a resync
+        # The number of the next event, counted from the start of the run. If that event was dropped, or with -1, the
+        # reader first returns a resync.
+        self._index = -1
         if run.dropped <= after <= run.last:
             self._index = run.first + bisect_right(run.events, after, key=_seq_of)
 
@@ -190,7 +198,7 @@ class MemoryReader:
         return event
 
     def take(self) -> UIEvent | None:
-        """Return the next event if it is available."""
+        """Return the next event, or None if it has not been stored yet."""
         run = self._run
         place = self._index - run.first
         if place >= len(run.events) or self._closed:
@@ -202,7 +210,7 @@ class MemoryReader:
         return run.events[place]
 
     def take_ready(self) -> Sequence[UIEvent]:
-        """Return some of the events that are available, never `done`."""
+        """Return the next stored events, up to a limit. `done` is never among them."""
         run = self._run
         place = self._index - run.first
         if place < 0 or place >= len(run.events) or self._closed:
@@ -216,10 +224,10 @@ class MemoryReader:
         return events
 
     async def aclose(self) -> None:
-        """End the reading, also for tasks that wait in it."""
+        """Close the reader. Tasks that wait for its next event stop waiting."""
         self.close()
 
     def close(self) -> None:
-        """End the reading at once."""
+        """Close the reader, as `aclose` does."""
         self._closed = True
         self._run.waiting.wake()

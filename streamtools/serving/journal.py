@@ -1,8 +1,8 @@
-"""The events of one run: a `Journal` writes them into the event log, and attachments read them.
+"""Writes the events of one run into the event log (`Journal`), and reads them from it (`Attachment`).
 
-If the log fails, the run continues, because its tools are running. Events that could not be written are missing in the
-log, and one `warning(resync)` before the next event reports that. If the log does not recover before the end of the
-run, the readers in this process get that warning and `done` from here.
+If the log fails, the run continues, because its tools may be running. The events that could not be written are missing
+in the log. When the log works again, the journal writes one `warning(resync)` before the next event. If the log still
+fails at the end of the run, attachments in this process receive the warning and `done` from the journal.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from streamtools.tools.at_most_once import DrivenRun
 
 log = Logger(__name__)
 
-_LOG_TIMEOUT_S = 10.0  # for one event; after a timeout, the log is not called for as long
+_LOG_TIMEOUT_S = 10.0  # for one event. After a timeout, the log is not called for the same time.
 
 
 class Journal:
-    """Writes one run into its log, and holds the state that its readers share."""
+    """Writes the events of one run into its log, and holds the state that the attachments of the run share."""
 
     def __init__(self, events: EventLog, owner: str, run_id: str) -> None:
         self.log = events
@@ -39,21 +39,22 @@ class Journal:
         self.logged = 0  # the seq of the last event in the log
         self.done: Done | None = None
         self.readable = anyio.Event()
-        """Set when the log has an event of the run, or the run has ended."""
+        """Set when the log has an event of the run, so that it can be read, or when the run has ended."""
         self.waiting_reads: set[anyio.CancelScope] = set()
         self.driven: DrivenRun | None = None
-        """The run, if another process may take it over."""
+        """The run as the call ledger sees it, if another process may take the run over; otherwise None."""
         self.shared_frames = SharedFrames()
-        self.in_memory = type(events) is MemoryEventLog  # such a log neither fails nor waits
+        self.in_memory = type(events) is MemoryEventLog  # then writing never fails and never waits
         self._run_id = run_id
         self._closed = False
-        self._last_missing = 0  # the seq of the last event that should be in the log
-        self._retry_at = -math.inf  # when the log may be called after a timeout
+        self._last_missing = 0  # the seq of the last event that could not be written; 0 if the last write succeeded
+        self._retry_at = -math.inf  # after a timeout, the earliest time of the next call of the log
 
     async def write(self, event: UIEvent) -> bool:
-        """Write an event. Returns whether it is the end of the run.
+        """Write an event into the log. Returns whether the event is `done`.
 
-        The first event becomes a `start` with the id of the run, and each `seq` is one higher than the last.
+        Sets the `seq` of the event to one above the last `seq`. A run starts with a `start` that has its id: if the
+        first event is another, a `start` is written before it.
         """
         if event.seq != self.last + 1 or not self.last:
             event = await self._number(event)
@@ -64,11 +65,11 @@ class Journal:
         return type(event) is Done
 
     async def flush(self) -> TurnResult | None:
-        """Wait until the log has all events. Returns the result of the run if another process has ended it."""
+        """Wait until the log has all events. If another process has ended the run, return its result, else None."""
         return None
 
     def close(self) -> None:
-        """Record the end of the run, so that readers do not wait for a `done` that could not be written."""
+        """Record the end of the run. If `done` could not be written, wake the readers that wait for it."""
         self.readable.set()
         if self._last_missing:
             for scope in self.waiting_reads:
@@ -76,7 +77,7 @@ class Journal:
         self._closed = True
 
     def unlogged_end(self, after: int) -> list[UIEvent]:
-        """Return the events after `after` that end the run and that the log will never have: none, unless it failed."""
+        """Return the last events of the run, after the seq `after`, if they could not be written; otherwise []."""
         if self.done is None or not (self._closed and self._last_missing and self.logged <= after < self.done.seq):
             return []
         has_gap = max(after, self.logged) < self.done.seq - 1
@@ -97,7 +98,7 @@ class Journal:
             return
         else:
             try:
-                with anyio.fail_after(_LOG_TIMEOUT_S, shield=True):  # the log must not keep half of an event
+                with anyio.fail_after(_LOG_TIMEOUT_S, shield=True):  # a cancelled call could store a part of an event
                     if self._last_missing:
                         await self.log.append(self.key, resync(self._last_missing))
                     await self.log.append(self.key, event)
@@ -114,12 +115,12 @@ class Journal:
 
 
 class Attachment:
-    """An asynchronous iterator of the events of a run, and a context manager that detaches from it.
+    """An asynchronous iterator over the events of a run, up to `done`. As a context manager, it detaches at the end.
 
-    It ends after `done`. Nothing that a reader does affects the run: neither `break`, nor an exception, nor slow
-    reading, nor garbage collection. A cancelled read takes nothing. `position` is the `seq` of the last event that was
-    read; another attachment may continue after it. Raises what the log raises, and `RunNotFound` for a run that is no
-    longer kept.
+    A reader does not affect the run: it may stop reading, raise an exception, read slowly or be garbage-collected. If a
+    read is cancelled, no event is lost: the next read returns the same event. `position` is the `seq` of the last event
+    that was read. Pass it to `Run.attach` to continue with another attachment. Reading raises the exceptions of the
+    log, and `RunNotFound` for a run that is no longer kept.
     """
 
     def __init__(self, journal: Journal, after: int, on_detach: Callable[[Attachment], None]) -> None:
@@ -129,9 +130,9 @@ class Attachment:
         self.shared_frames = journal.shared_frames
         self._journal = journal
         self._on_detach = on_detach
-        self._waiting: set[anyio.CancelScope] = set()  # reads of this attachment
+        self._waiting: set[anyio.CancelScope] = set()  # the scopes of the reads that wait
         self._events: AsyncIterator[UIEvent] | None = None
-        self._memory: MemoryReader | None = None  # instead of `_events`, for a log in memory
+        self._memory: MemoryReader | None = None  # replaces `_events` if the log is in memory
         self._taken = 0
         self._detached = False
 
@@ -150,7 +151,7 @@ class Attachment:
             await anyio.lowlevel.checkpoint()
         try:
             event = await (self._next() if self._memory is None else anext(self._memory))
-        except StopAsyncIteration:  # detached, forgotten before `done`, or no event after this position
+        except StopAsyncIteration:  # detached, run forgotten before `done`, or no event after `position`
             await self._end()
             raise
         if type(event) is Done:
@@ -159,14 +160,17 @@ class Attachment:
         return event
 
     def take_ready(self) -> Sequence[UIEvent]:
-        """Return some of the events that are available in memory, never `done`."""
+        """Return the next events that are available without waiting. `done` is never among them.
+
+        Returns nothing unless the log is in memory.
+        """
         events = () if self._memory is None else self._memory.take_ready()
         if events:
             self.position = events[-1].seq
         return events
 
     async def detach(self) -> None:
-        """End this attachment and the reads that wait in it. The run continues."""
+        """Stop reading. Reads that wait in other tasks end. The run continues."""
         self._detach()
         if not self._waiting:
             await self._close_events()
@@ -189,7 +193,7 @@ class Attachment:
             self._on_detach(self)
 
     async def _next(self) -> UIEvent:
-        """Return the next event of a log. After a cancellation, the next read starts from the same position."""
+        """Return the next event of a log. If this is cancelled, the next read starts from the same position."""
         journal = self._journal
         while not self._detached:
             if end := journal.unlogged_end(self.position):

@@ -1,6 +1,6 @@
-"""A run on Redis that this process drives: its lease, and the events that are not written yet.
+"""The state of a run on Redis that this process drives: its lease, and the events that must still be written.
 
-Events of the last seconds are kept after they are written. A server that restarts without them gets them again.
+Written events are kept for five more seconds. If the server restarts and has lost them, they are written again.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ import anyio
 from streamtools import observing
 
 _MAX_BATCH_EVENTS = 64
-_MAX_BATCH_BYTES = 1 << 22  # or one event
-_KEEP_WRITTEN_S = 5.0  # a server that restarts may lose events of so many seconds
+_MAX_BATCH_BYTES = 1 << 22  # a batch with a single event may be larger
+_KEEP_WRITTEN_S = 5.0  # a server that restarts may lose the events of the last seconds
 _LEASE_CHECK_INTERVAL_S = 0.02
-_MAX_PENDING_EVENTS = 10_000  # during an outage
+_MAX_PENDING_EVENTS = 10_000  # that wait during an outage of the server
 _MAX_PENDING_BYTES = 1 << 24
 
 
 class OwnedRun:
-    """The state of one run that this process drives."""
+    """The state of one run that this process drives.
+
+    `owner` is the user to whom the run belongs. `epoch` starts at 1 and grows by 1 with each claim.
+    """
 
     def __init__(self, key: str, run_id: str, owner: str, epoch: int, process_id: str, meta_key: str) -> None:
         self.key = key
@@ -30,59 +33,59 @@ class OwnedRun:
         self.owner = owner
         self.epoch = epoch
         self.place = meta_key
-        """The key whose field `token` names the owner."""
+        """The Redis hash whose field `token` names the process that drives the run."""
         self.written = 0
-        """The seq of the last event on the server."""
+        """The seq of the last event that the server has confirmed; 0 before the first one."""
         self.final: tuple[int, bytes, bytes] | None = None
-        """The seq of `done`, `done` itself, and the result of the run."""
+        """The seq of `done`, the event `done` as JSON, and the stored result; None until the run ends."""
         self.finished = anyio.Event()
-        """Set when everything is written, or nothing more will be."""
+        """Set when the end of the run is written, or when another process has taken the run over."""
         self.ended_at: float | None = None
-        """When the server confirmed the end."""
+        """The time at which the server confirmed the end of the run; None before that."""
         self.is_fenced = False
-        """Whether another process has taken the run over."""
+        """True after another process has taken the run over. Nothing more is written then."""
         self.may_have_gap = False
-        """Whether the next events may follow a gap."""
+        """Whether the next written event may have a seq more than one above the last event in the log."""
         self.needs_check = False
-        """Whether the server seems to have lost events."""
+        """True if the server seems to have lost events or the token. The run must then be claimed again."""
         self.is_driven = False
-        """Whether the run ends by itself in this process."""
+        """Whether a task of this process reads the stream of the run and will end it."""
         self.on_loss: Callable[[], object] = lambda: None
-        """Ends the run: it cannot be written any more."""
+        """Stops the run. Called when its events cannot be written any more."""
         self.on_read: Callable[[], object] = lambda: None
-        """Called from time to time while another process reads the run."""
+        """Called at each renewal of the lease while another process reads the run."""
         self.lease_until = 0.0
-        """Local deadline until which the lease is certainly ours."""
+        """Time on the clock of the event loop until which this process is certain to hold the lease."""
         self.renew: Callable[[], Awaitable[object]]
-        """Renews the lease, or finds out that it is lost."""
+        """Renews the lease. Sets `needs_check` if another process may hold it."""
         self._process_id = process_id
         self._progress = anyio.Event()  # set when `written` or `is_fenced` changes
         self._pending: deque[tuple[int, bytes]] = deque()
         self._pending_size = 0
-        self._written: deque[tuple[float, int, bytes]] = deque()  # with the time of writing
+        self._written: deque[tuple[float, int, bytes]] = deque()  # time of writing, seq and JSON of each kept event
         self._written_size = 0
 
     @property
     def token(self) -> str:
-        """The proof of ownership under which events are written."""
+        """The token `"<epoch>:<process id>"`, which each script compares with the stored token before it writes."""
         return f"{self.epoch}:{self._process_id}"
 
     async def is_lost(self) -> bool:
-        """Return whether another process has taken the run over. Waits while the lease is uncertain."""
+        """Return whether another process has taken the run over. While the lease is uncertain, renew it and wait."""
         while not self.is_fenced and (self.needs_check or anyio.current_time() >= self.lease_until):
-            with suppress(Exception):  # an outage ends by itself, or ends the run
+            with suppress(Exception):  # an outage either passes, or lasts too long and stops the run
                 await self.renew()
             await anyio.sleep(_LEASE_CHECK_INTERVAL_S)
         return self.is_fenced
 
     @property
     def is_full(self) -> bool:
-        """Whether so many events are pending that the run cannot continue."""
+        """Whether the pending events exceed a limit, so that the run must stop."""
         return len(self._pending) > _MAX_PENDING_EVENTS or self._pending_size > _MAX_PENDING_BYTES
 
     @property
     def has_only_end(self) -> bool:
-        """Whether only the end of the run has to be written."""
+        """Whether all events but the last one are written, and the end of the run must be written next."""
         return self.final is not None and not self._pending and self.ended_at is None and not self.is_fenced
 
     @property
@@ -91,7 +94,7 @@ class OwnedRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing has to be written any more, even if the server loses its last seconds."""
+        """Whether the end was confirmed so long ago that a restart of the server will not lose it."""
         return self.ended_at is not None and self.ended_at < anyio.current_time() - _KEEP_WRITTEN_S
 
     def add(self, seq: int, data: bytes) -> None:
@@ -100,7 +103,7 @@ class OwnedRun:
             self._pending_size += len(data)
 
     def next_batch(self) -> list[tuple[int, bytes]]:
-        """Return the events to write next. They stay pending."""
+        """Return the events to write next, with their seqs. They are pending until `confirm`."""
         batch, size = list[tuple[int, bytes]](), 0
         for entry in self._pending:
             size += len(entry[1])
@@ -128,13 +131,13 @@ class OwnedRun:
         self.finished.set()
 
     async def wait_for(self, seq: int) -> None:
-        """Wait until the server has the event `seq`, or another process has the run."""
+        """Wait until the server has the event `seq`, or another process has taken the run over."""
         while self.written < seq and not self.is_fenced:
             self._progress = anyio.Event()
             await self._progress.wait()
 
     def forget_old(self) -> None:
-        """Drop written events that a server would not lose."""
+        """Drop written events that are so old that a restart of the server will not lose them."""
         oldest = anyio.current_time() - _KEEP_WRITTEN_S
         while self._written and (
             self._written[0][0] < oldest
@@ -144,7 +147,7 @@ class OwnedRun:
             self._written_size -= len(self._written.popleft()[2])
 
     def rewind(self, last: int, epoch: int) -> None:
-        """Write the events after `last` again, which the server has lost, under a new epoch."""
+        """Make the events after `last`, which the server has lost, pending again, under the new `epoch`."""
         self.ended_at = None
         while self._pending and self._pending[0][0] <= last:
             self._pending_size -= len(self._pending.popleft()[1])
@@ -158,7 +161,7 @@ class OwnedRun:
         self.may_have_gap = first > last + 1
 
     def fence(self) -> None:
-        """Record that another process has the run. Nothing more is written, and the run ends here."""
+        """Record that another process has taken the run over. Drops the pending events and stops the run here."""
         self.is_fenced = True
         observing.count("fenced_appends")
         self._pending.clear()

@@ -1,10 +1,15 @@
-"""The tasks of one process in Redis, for all of its runs together.
+"""The three tasks with which a process writes to Redis, reads from it, and renews its leases, for all of its runs.
 
-One task writes: the pending events of all runs go in one script, and more events gather meanwhile. So a single event is
-sent immediately, and many events are sent together. Readers in this process get them after the server has confirmed
-them. A second task listens, with one blocking read on a connection of its own. It reads the stream of this process,
-with messages of other processes and with wake-up calls of its own, and the runs that are read here and written
-elsewhere. A third task renews the leases of the runs, and takes over runs whose owner is gone.
+The first task writes. One script appends the pending events of up to 64 runs. Events that arrive while the script runs
+form the next batch. So the task sends a single event immediately, and many events together. Readers in this process get
+the events after the server has confirmed them.
+
+The second task listens, with one blocking read on a separate connection. It reads the message stream of this process.
+It also reads the logs of runs that have readers in this process but are written by another process. To make the task
+read another set of logs, this process sends a `wake` message to itself.
+
+The third task renews the leases of the runs that this process drives. It takes over runs whose lease has expired,
+because their process no longer runs.
 """
 
 from __future__ import annotations
@@ -39,20 +44,24 @@ log = Logger(__name__)
 
 _MAX_RUNS_PER_WRITE = 64
 _MAX_RUNS_PER_RENEWAL = 100
-_PAGE = 256  # events that a slow reader fetches at the same time
-_MAX_LISTEN_S = 5.0  # of one blocking read
+_PAGE = 256  # maximum number of events that a slow reader fetches with one command
+_MAX_LISTEN_S = 5.0  # maximum duration of one blocking read
 END_TIMEOUT_S = 10.0
-"""Seconds in which the end of a run has to be written. Tasks that wait for it continue then."""
+"""Maximum seconds that a task waits until the end of a run is written. After that, the task continues."""
 
 WINDOW = 512
-"""Events of a run that the readers of a process share."""
+"""Maximum number of events that a `Feed` keeps in memory for the readers of one run."""
 WINDOW_BYTES = 1 << 22
-"""Bytes of these events, or one event."""
-_MAX_READ = 16  # events that a reader takes at the same time
+"""Maximum size of these events in bytes. The last event is kept even if it is larger."""
+_MAX_READ = 16  # maximum number of events that a reader takes in one call
 
 
 class RedisProcess:
-    """Writes, reads and renews the runs of one process. `on_expired` takes over a run of another process."""
+    """Writes and reads runs on the server, and renews leases, for one process.
+
+    `answer` answers the requests of other processes. `on_expired` is called with the key of a run whose lease may have
+    expired, and takes over the run.
+    """
 
     def __init__(
         self,
@@ -65,24 +74,25 @@ class RedisProcess:
         self.messages = RedisMessages(server, tasks, answer)
         self.id = self.messages.process_id
         self.owned: dict[str, OwnedRun] = {}
-        """The runs that this process drives, by key."""
+        """Maps the key of a run to its state, for each run that this process drives."""
         self.readers = Counter[str]()
-        """The number of readers in this process of each run that another process drives."""
+        """Maps the key of a run that another process drives to the number of its readers in this process."""
         self._settings = server.settings
         self._tasks = tasks
         self._on_expired = on_expired
         self._feeds: dict[str, Feed] = {}
         self._dirty: dict[str, OwnedRun] = {}
         self._has_dirty = anyio.Event()
-        self._take_over_from = 0.0  # after an outage, all leases have expired, and living owners come first
-        self._write_failed_at: float | None = None  # since when the server does not accept events
-        self._listen_failed_at: float | None = None
+        # The earliest time of a takeover. During an outage all leases expire; live processes must renew theirs first.
+        self._take_over_from = 0.0
+        self._write_failed_at: float | None = None  # when writing began to fail; None after a success
+        self._listen_failed_at: float | None = None  # when reading began to fail; None after a success
         self._last_message_id = "0-0"
         self._is_woken = False
         self._claiming: set[str] = set()
 
     def start(self) -> None:
-        """Start the tasks. They continue after a cancellation until the ends of the runs are written."""
+        """Start the three tasks. After a cancellation, they continue until the end of each run is written."""
         self._tasks.start_soon(self._run)
 
     async def _run(self) -> None:
@@ -107,20 +117,20 @@ class RedisProcess:
     # Writing.
 
     def own(self, run: OwnedRun) -> None:
-        """Drive a run whose lease was acquired."""
+        """Add a run to the runs of this process, which has just acquired the lease."""
         self.owned[run.key] = run
         run.renew = self._renew
-        run.lease_until = anyio.current_time() + self._settings.lease / 2  # it was acquired a while ago
+        run.lease_until = anyio.current_time() + self._settings.lease / 2  # it was acquired before this call
 
     def disown(self, run: OwnedRun) -> None:
-        """Record that nothing more is written of a run here."""
+        """Remove a run from the runs of this process, which writes nothing more to it."""
         if self.owned.get(run.key) is run:
             del self.owned[run.key]
             if run.key in self._feeds:
                 self._tasks.start_soon(self._wake_listener)
 
     def write_soon(self, run: OwnedRun) -> None:
-        """Have the pending events of a run written. A fenced run is ignored: another one may have its key."""
+        """Schedule a run for writing. Ignores a fenced run, because another run may have its key by now."""
         if not run.is_fenced:
             self._dirty[run.key] = run
             self._has_dirty.set()
@@ -176,7 +186,7 @@ class RedisProcess:
             run.confirm_end()
 
     async def _confirm(self, run: OwnedRun, status: bytes, last: int, events: list[tuple[int, bytes]]) -> None:
-        """Record the events that the server has, and pass them to the readers in this process."""
+        """Handle the reply to a write. Passes the written events to the readers in this process."""
         if status != b"ok":
             await self._reclaim(run)
             return
@@ -189,14 +199,18 @@ class RedisProcess:
                 await self._wake_listener()
 
     async def _reclaim(self, run: OwnedRun) -> None:
-        """Write the events again that the server has lost, under a new epoch, or give up a run that is another's."""
+        """Claim a run of this process again after a failed check.
+
+        If the claim succeeds, write the events that the server has lost again, under a new epoch. Otherwise give up the
+        run, because another process drives it or it has ended.
+        """
         status, epoch, last = await self.claim(run.key, run.token)
         run.needs_check = False
         if status == b"claimed":
             log.warning("events_written_again", run_id=run.run_id, behind=last)
             run.rewind(last, epoch)
             self.write_soon(run)
-        elif run.ended_at is not None:  # it is not kept any more, or another process has ended it too
+        elif run.ended_at is not None:  # the run was deleted, or another process has ended it as well
             self.disown(run)
         elif not run.is_fenced:
             log.warning("run_taken_over", run_id=run.run_id)
@@ -215,7 +229,7 @@ class RedisProcess:
                 run.on_loss()
 
     async def claim(self, key: str, token: str = "") -> tuple[bytes, int, int]:
-        """Take a run over. With its token, continue a run of this process. Returns the result of `CLAIM`."""
+        """Claim a run. Pass its `token` if this process drives the run already. Returns the result of `CLAIM`."""
         keys = self.server.run_keys(key)
         names = (keys.log, keys.meta, keys.lease, self._running_key)
         lease = milliseconds(self._settings.lease)
@@ -251,12 +265,18 @@ class RedisProcess:
             del self._feeds[feed.key]
 
     def _is_fed_here(self, feed: Feed) -> bool:
-        """Return whether a feed has all events that this process has written, and gets the next ones from it."""
+        """Return whether this process writes the run and the feed has all written events.
+
+        The listener then does not read the log, because `_confirm` adds the next events to the feed.
+        """
         run = self.owned.get(feed.key)
         return run is not None and run.written == feed.last
 
     async def _wake_listener(self) -> None:
-        """Make the listener read the current feeds. During an outage, it does so when the server is back."""
+        """Make the listener read the logs of the current feeds.
+
+        During an outage the message is not sent: the listener reads these logs when the server is back.
+        """
         if not self._is_woken:
             self._is_woken = True
             try:
@@ -280,7 +300,7 @@ class RedisProcess:
                         while True:
                             await self._read_streams(connection.execute, scope)
                             self._listen_failed_at, pause = None, FIRST_RETRY_S
-                            await anyio.lowlevel.checkpoint()  # let the readers continue
+                            await anyio.lowlevel.checkpoint()  # let the readers run
             except Exception as error:
                 now = anyio.current_time()
                 self._take_over_from = now + self._settings.lease / 2
@@ -318,7 +338,7 @@ class RedisProcess:
         while True:
             try:
                 await self._renew()
-                for key in list(self.readers):  # the owner's next renewal sees the key
+                for key in list(self.readers):  # the driving process sees this key when it renews the lease
                     await self.server.client.execute("SET", self.server.run_keys(key).readers, 1, "PX", lease)
                 if anyio.current_time() >= self._take_over_from:
                     for key in await self.server.run_script(scripts.EXPIRED, (self._running_key,)):
@@ -344,7 +364,7 @@ class RedisProcess:
                 if run.is_done:
                     self.disown(run)
                 if token != run.token or run.is_fenced:
-                    continue  # it was claimed again or lost during the renewal
+                    continue  # this process claimed the run again, or lost it, during the renewal
                 if not is_ours or last < written:
                     run.needs_check = True
                     self.write_soon(run)
@@ -359,33 +379,33 @@ class RedisProcess:
         self._claiming.add(key)
         try:
             await self._on_expired(key)
-        except Exception as error:  # another process may take it over, or this one after the next lease
+        except Exception as error:  # another process may take the run over, or this process after the next expiry
             log.warning("run_not_taken_over", **loggable(error))
         finally:
             self._claiming.discard(key)
 
 
 class Feed:
-    """The last events of a run that is read in this process."""
+    """The last events of a run, shared by all readers of the run in this process."""
 
     def __init__(self, key: str, stream: bytes, state: RunState) -> None:
         self.key = key
         self.stream = stream
-        """The key of the stream on the server."""
+        """The Redis key of the log of the run."""
         self.last = state.last
-        """The seq of the last event that was read from the server."""
+        """The seq of the last event that was added, or at first the last seq in the log."""
         self.written_by = state.written_by
-        """The epoch of the owner that wrote that event."""
+        """The epoch under which that event was written."""
         self.readers = 0
         self.restarts = 0
-        """How often the server came back with fewer events than were read."""
+        """How often the server lost or replaced events that were in this feed."""
         self.error: Exception | None = None
         self._events: deque[tuple[int, UIEvent]] = deque()
         self._size = 0
         self.waiting = WaitingReaders()
 
     def add(self, events: list[tuple[int, UIEvent]], written_by: int) -> None:
-        """Add the next events; `written_by` is the owner of the last one."""
+        """Add the next events. `written_by` is the epoch under which the last one was written."""
         for entry in events:
             self._events.append(entry)
             self._size += weigh(entry[1])
@@ -395,25 +415,27 @@ class Feed:
         self.waiting.wake()
 
     def after(self, position: int) -> list[tuple[int, UIEvent]] | None:
-        """Return the next events after a position; None if the feed does not have them."""
+        """Return the next events after the seq `position`; None if the feed does not have them."""
         if not self._events or not self._events[0][0] - 1 <= position < self.last:
             return None
-        start = position + 1 - self._events[0][0]  # if there is no gap
+        start = position + 1 - self._events[0][0]  # the index, if the seqs in the feed have no gap
         if start < len(self._events) and self._events[start][0] == position + 1:
             return [self._events[index] for index in range(start, min(start + _MAX_READ, len(self._events)))]
         return [entry for entry in self._events if entry[0] > position] or None
 
     def compare(self, state: RunState) -> None:
-        """Compare the feed with a server that was away: it may have lost events, or have others in their place.
+        """Drop the events of the feed if the server no longer has the same events.
 
-        `state` is about the last event of the feed. If its owner is the same, all events before it are the same.
+        A server that was unreachable may have lost events, and may have received other events with the same seqs.
+        `state` describes the last event of the feed. If the server has this event with the same epoch, all earlier
+        events are the same as well.
         """
         if not self.last or state.written_by == self.written_by or state.first > self.last:
             return
         epoch = int(state.token.partition(":")[0] or 0)
         if epoch == self.written_by:
             self.last = state.last
-        else:  # with another owner in between, `since` may be too high
+        else:  # if the run was claimed more than once, `since` may be too high
             self.last = min(state.since, state.last) if epoch == self.written_by + 1 else 0
         self._events.clear()
         self._size = 0
@@ -421,11 +443,11 @@ class Feed:
         self.waiting.wake()
 
     def fail(self, error: Exception) -> None:
-        """Make all readers raise `error`."""
+        """Make all readers of the feed raise `error`."""
         self.error = error
         self.waiting.wake()
 
 
 def read_entries(entries: Iterable[Any]) -> list[tuple[int, UIEvent]]:
-    """Return the events of a Redis stream with their seqs."""
+    """Convert the entries of a Redis stream to events. Returns the seq and the event of each entry."""
     return [(int(id.partition(b"-")[0]), read_ui_event(data)) for id, (_, data) in entries]

@@ -1,6 +1,7 @@
-"""Reading of a run on Redis: the readers of one process share a feed of its last events.
+"""Reads the events of a run on Redis.
 
-A reader that is further back than the feed reads the stream of the run itself, so that a slow reader costs no memory.
+The readers of one process share a `Feed`, which holds the last events of the run. A reader that needs older events
+fetches them from the log on the server. So no events are kept in memory for slow readers.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from streamtools.serving.redis_server import RunState
 
 
 class RedisReader:
-    """Reads one run from a position; see `EventLog.read`. A cancelled read takes nothing.
+    """An asynchronous iterator of the events of one run after the seq `after`; see `EventLog.read`.
 
-    `before_done` is awaited before `done` is returned.
+    If a read is cancelled, no event is lost: the next read returns the same event. `before_done` is a function that is
+    awaited before `done` is returned.
     """
 
     def __init__(
@@ -30,7 +32,7 @@ class RedisReader:
         self._before_done = before_done
         self._position = after
         self._feed: Feed | None = None
-        self._restarts = 0  # of the feed, as far as this reader has handled them
+        self._restarts = 0  # the value of `feed.restarts` that this reader has handled
         self._ready: deque[tuple[int, UIEvent]] = deque()
         self._is_over = False
         self._opened = False
@@ -47,7 +49,7 @@ class RedisReader:
             await self._fill()
         if type(self._ready[0][1]) is Done and self._before_done is not None:
             await self._before_done()
-            if not self._ready:  # another task has read it
+            if not self._ready:  # another task has read `done` meanwhile
                 raise StopAsyncIteration
         self._position, event = self._ready.popleft()
         if type(event) is Done:
@@ -61,7 +63,7 @@ class RedisReader:
         is_at_end = state.is_over and self._position == state.last
         if not is_at_end:
             feed = await self._process.follow(self._key, state)
-            if self._feed is not None:  # another task has opened the reader
+            if self._feed is not None:  # another task has opened this reader meanwhile
                 self._process.leave(feed)
                 return
             self._feed, self._restarts = feed, feed.restarts
@@ -91,20 +93,20 @@ class RedisReader:
         if events is None and position < feed.last:
             events = await self._process.fetch(self._key, position)
             if not events and not (await self._process.server.run_state(self._key)).token:
-                self._is_over = True  # the run was forgotten
+                self._is_over = True  # the run was deleted
                 return
-        if self._ready or position != self._position:  # another task has read
+        if self._ready or position != self._position:  # another task has read from this reader meanwhile
             return
         if events:
             seq = events[0][0]
-            if seq > position + 1:  # the events in between were dropped or never written
+            if seq > position + 1:  # the events between were dropped or never written
                 self._ready.append((seq - 1, resync(seq - 1)))
             self._ready += events
         elif position >= feed.last:
             await feed.waiting.wait()
 
     async def aclose(self) -> None:
-        """End the reading, also for tasks that wait in it."""
+        """Close the reader. Tasks that wait for its next event stop waiting."""
         self._leave()
 
     def _leave(self) -> None:

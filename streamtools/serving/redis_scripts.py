@@ -1,13 +1,17 @@
 """The Lua scripts that change the runs on Redis.
 
-A run is a stream of events (`log`), a hash (`meta`) and a key that expires (`lease`). Its owner holds a *token*, in
-`meta`, which starts with the epoch: the number of owners until now. So no two owners have the same token. The lease
-only shows whether the owner is alive. After it has expired, another process may claim the run, which changes the token.
-From then on nothing is written under the old token.
+Redis keeps three keys for a run: a stream of events (`log`), a hash (`meta`) and a key that expires (`lease`). One
+process at a time drives the run. The field `token` of `meta` names this process: it is `<epoch>:<process id>`. The
+epoch starts at 1 and grows by 1 with each claim, so each claim has a different token. The driving process renews the
+lease. After the lease has expired, another process may claim the run, which replaces the token. Scripts that pass the
+old token then write nothing.
 
-Each script checks before it writes, so a script that is sent again because its answer was lost changes nothing. The id
-of an event is `<seq>-0`, so the position of a reader is an id of the stream. The name of its field is the epoch of the
-owner that wrote it.
+If the reply to a script was lost, the process sends the script again. The repetition changes nothing, because each
+script checks the stored state before it writes. The id of an event in the stream is `<seq>-0`, so the `seq` at which a
+reader continues is also an id of the stream. An entry of the stream has one field. The name of the field is the epoch
+under which the event was written, and its value is the event as JSON.
+
+A run also belongs to a *user*: the `owner` that was passed to `Runs.start`. The users' keys list their runs.
 """
 
 from __future__ import annotations
@@ -40,10 +44,12 @@ redis.call('SADD', KEYS[6], ARGV[2])
 return 'begun'
 """
 )
-"""Store a new run with its owner's token and lease. Returns `begun`, `there` or `full`.
+"""Stores a new run with the token and the lease of the process that drives it.
 
-`KEYS`: meta, lease, running, the owner's runs, conversations and running runs; `ARGV`: key, run id, token, lease,
-limit of running runs of the owner (0: none), conversation or '', and more fields of meta with their values.
+Returns `begun` if this token now drives the run, `there` if the run exists with another token, and `full` if the user
+has too many running runs. `KEYS`: meta, lease, running, and the user's runs, conversations and running runs. `ARGV`:
+key of the run, run id, token, lease in milliseconds, maximum number of running runs of the user (0: unlimited),
+conversation or `''`, and further field names of meta, each followed by its value.
 """
 
 APPEND = (
@@ -76,13 +82,14 @@ end
 return answers
 """
 )
-"""Append events of runs. Returns a status and the last `seq` for each run.
+"""Appends events to several runs. Returns a status and the last `seq` of each run.
 
-`ok`: all of them are there. `fenced`: another process has the run. `gap`: earlier events are missing, and nothing was
-written. If events are there already, the same owner wrote them; otherwise the status is `fenced`.
+`ok`: the log now contains all events that were passed. `fenced`: another process has claimed the run, or the log
+already had an event with the first seq when the run was claimed. `gap`: events before the first seq are missing. With
+`fenced` and `gap`, nothing is written. Events whose seq is already in the log are skipped.
 
-`KEYS`: for each run: log, meta; `ARGV`: length of a log, and for each run: token, first seq, whether a gap is allowed,
-number of events, and the events.
+`KEYS`: log and meta of each run. `ARGV`: the maximum length of a log, and for each run: token, first seq, whether a gap
+is allowed (1 or 0), number of events, and the events.
 """
 
 END = (
@@ -107,10 +114,11 @@ end
 return {'ok', seq}
 """
 )
-"""Append the last event and the result of a run, which is kept for a while then. Returns the same as `APPEND`.
+"""Appends the last event of a run, stores its result, and lets its keys expire. Returns a status and a `seq`.
 
-`KEYS`: log, meta, lease, running, the owner's runs, conversations and running runs; `ARGV`: token, keep, key, run id,
-the seq of the last event, that event, whether a gap is allowed, and the result of the run.
+The statuses are those of `APPEND`. `KEYS`: log, meta, lease, running, and the user's runs, conversations and running
+runs. `ARGV`: token, milliseconds until the keys expire, key of the run, run id, the seq of the last event, that event,
+whether a gap is allowed (1 or 0), and the result of the run.
 """
 
 RENEW = (
@@ -134,9 +142,11 @@ end
 return answers
 """
 )
-"""Renew leases. Returns for each run whether the caller owns it, its last `seq`, and whether it is read elsewhere.
+"""Renews the leases of several runs. Returns three integers for each run.
 
-`KEYS`: running, and for each run: log, meta, lease, readers; `ARGV`: lease, and for each run: token, key.
+They are whether the token is still valid (1 or 0), the last `seq`, and whether another process reads the run (1 or 0).
+`KEYS`: running, and for each run: log, meta, lease, readers. `ARGV`: lease in milliseconds, and for each run: token,
+key of the run.
 """
 
 CLAIM = (
@@ -165,13 +175,15 @@ redis.call('ZADD', KEYS[4], now + tonumber(ARGV[2]), ARGV[3])
 return {'claimed', epoch, last}
 """
 )
-"""Take over a run whose lease has expired. Returns `claimed` with the epoch and the last `seq`, `held`, or `over`.
+"""Claims a run: either a run whose lease has expired, or a run that the calling process already drives.
 
-`KEYS`: log, meta, lease, running; `ARGV`: process, lease, key, and the token of an owner that claims its own run or "".
+Returns `claimed` with the new epoch and the last `seq`. Returns `held` if another process drives the run, and `over` if
+the run has ended or is unknown. `KEYS`: log, meta, lease, running. `ARGV`: process id, lease in milliseconds, key of
+the run, and the current token if the calling process drives the run, otherwise `''`.
 """
 
 EXPIRED = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)"
-"""Return the log keys of runs whose lease may have expired."""
+"""Returns up to 100 keys of runs whose lease may have expired. A key is a result of `log_key`. `KEYS`: running."""
 
 STATE = (
     _LAST
@@ -186,10 +198,11 @@ local entry = redis.call('XRANGE', KEYS[1], at, at)
 return {first, last, kept[1], tonumber(kept[2]), kept[3] and 1 or 0, #entry > 0 and tonumber(entry[1][2][1]) or 0}
 """
 )
-"""Return the state of a run: first and last `seq`, token ('' if there is no such run), last `seq` before this owner,
-whether it has ended, and the epoch of the owner that wrote the event of that `seq`, 0 if it is not there.
+"""Returns the state of a run as six values.
 
-`KEYS`: log, meta; `ARGV`: a seq, or '' for the last.
+They are the first `seq` and the last `seq` in the log, the token (`''` if the run is unknown), the last `seq` at the
+time of the last claim, whether the run has ended (1 or 0), and the epoch under which the requested event was written (0
+if the log does not contain the event). `KEYS`: log, meta. `ARGV`: the seq of the requested event, or `''` for the last.
 """
 
 SEND = """
@@ -197,7 +210,8 @@ local id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', 10000, '*', 'm', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return id
 """
-"""Send a message to the stream of a process. The stream expires when it is not used.
+"""Sends a message to the stream of a process, and returns the id of the message in the stream.
 
-`KEYS`: a stream; `ARGV`: milliseconds that it is kept, and a message.
+The stream expires some time after its last message. `KEYS`: the stream. `ARGV`: milliseconds until it expires, and the
+message.
 """

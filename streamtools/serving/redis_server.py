@@ -1,4 +1,7 @@
-"""The Redis server that the processes of a `RedisStore` share: keys, scripts, retries and messages."""
+"""Access to the Redis server that all processes of a `RedisStore` share: keys, scripts, retries and messages.
+
+`owner` is the user to whom a run belongs. The process that reads the run's stream is called its driving process.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from streamtools.tools.redis_client import RedisClient, Word
 log = Logger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
-"""Pauses between attempts to reach the server; each is twice the one before."""
+"""Seconds of the first and of the longest pause between attempts to reach the server. Each pause doubles the last."""
 
 
 class StoreSettings(NamedTuple):
-    """Settings that all processes share; see `RedisStore`."""
+    """The settings that must be equal in all processes. `RedisStore` describes them."""
 
     prefix: str
     lease: float
@@ -34,7 +37,7 @@ class StoreSettings(NamedTuple):
 
 
 class RunKeys(NamedTuple):
-    """The keys of one run. They share a hash tag."""
+    """The Redis keys of one run. They share a hash tag: the part in braces."""
 
     log: str
     meta: str
@@ -43,7 +46,11 @@ class RunKeys(NamedTuple):
 
 
 class OwnerKeys(NamedTuple):
-    """The keys of one owner: all runs, the last run of each conversation, and the runs that have not ended."""
+    """The Redis keys of one user.
+
+    `runs` holds the ids of all runs, `conversations` the last run of each conversation, and `running` the runs that
+    have not ended.
+    """
 
     runs: str
     conversations: str
@@ -53,8 +60,9 @@ class OwnerKeys(NamedTuple):
 class RunState(NamedTuple):
     """The state of a run on the server.
 
-    `token` is empty if there is no such run. `since` is the last seq before the current owner. `written_by` is the
-    epoch of the owner that wrote the event in question, or 0 if that event is not there.
+    `first` and `last` are the first and the last seq in the log. `token` is `"<epoch>:<process id>"` of the driving
+    process, or empty if the run is unknown. `since` was the last seq when this process claimed the run. `written_by` is
+    the epoch under which the requested event was written, or 0 if the log does not contain it.
     """
 
     first: int
@@ -66,16 +74,16 @@ class RunState(NamedTuple):
 
 
 class RedisServer:
-    """The server of one store."""
+    """Runs commands and scripts on the Redis server of one store."""
 
     def __init__(self, client: RedisClient, settings: StoreSettings) -> None:
         self.client = client
         self.settings = settings
         self.closed: ClosedError | None = None
-        """The error for callers after the store was left."""
+        """The error that commands raise after the store has been closed; None while it is open."""
 
     def shared_key(self, *names: str) -> str:
-        """Return a key that does not belong to a run."""
+        """Return the Redis key `names`, which belongs to no run, with the prefix of the store."""
         return ":".join((self.settings.prefix, *names))
 
     def run_keys(self, key: str) -> RunKeys:
@@ -87,9 +95,10 @@ class RedisServer:
         return OwnerKeys(stem + "runs", stem + "conversations", stem + "running")
 
     async def retry(self, *args: Word, seconds: float | None = None) -> Any:
-        """Return the reply to an idempotent command. Retries for `seconds` while the server does not answer.
+        """Send an idempotent command and return its reply. Repeats the command if it fails.
 
-        The default is a third of the lease. Raises `OwnerUnreachable` after that.
+        Raises `OwnerUnreachable` if the command still fails after `seconds`, by default a third of the lease. Raises
+        `ClosedError` after the store has been closed.
         """
         pause = FIRST_RETRY_S
         until = anyio.current_time() + (self.settings.lease / 3 if seconds is None else seconds)
@@ -104,12 +113,12 @@ class RedisServer:
         raise self.closed
 
     async def run_script(self, script: str, keys: Iterable[str], *args: Word) -> Any:
-        """Return the result of a script."""
+        """Run a Lua script and return its result."""
         names = list(keys)
         return await self.client.execute("EVAL", script, len(names), *names, *args)
 
     async def run_state(self, key: str, seq: int | None = None) -> RunState:
-        """Return the state of a run, with the owner that wrote the event `seq`, or the last event."""
+        """Return the state of a run. Its `written_by` is about the event `seq`, by default the last event."""
         keys = self.run_keys(key)
         args = ("EVAL", scripts.STATE, 2, keys.log, keys.meta, "" if seq is None else seq)
         first, last, token, since, is_over, by = await self.retry(*args, seconds=self.settings.patience)
@@ -121,10 +130,12 @@ def milliseconds(seconds: float) -> int:
 
 
 class RedisMessages:
-    """Sends the messages of one process, and passes requests of others to `answer`.
+    """Exchanges messages between this process and the other processes of the store.
 
-    Each process has a stream for requests and for answers. A process asks the owner of a run to stop it, to report its
-    questions or to decide about a call, and waits for the answer within a lease.
+    Each process has one Redis stream, from which it reads requests and answers. A process sends requests about a run to
+    the process that drives the run: to stop the run, to wait for its end, to return its open questions, or to decide a
+    call. The answer must arrive within the time of a lease. `answer(key, request)` answers the requests of other
+    processes.
     """
 
     def __init__(
@@ -137,12 +148,14 @@ class RedisMessages:
         self._server = server
         self._tasks = tasks
         self._answer = answer
-        self._pending: dict[str, tuple[anyio.Event, dict[str, Any]]] = {}  # requests and their answers
+        # By request id: an event, which is set when the answer has arrived, and the answer.
+        self._pending: dict[str, tuple[anyio.Event, dict[str, Any]]] = {}
 
     async def ask(self, key: str, request: dict[str, Any], *, also_ended: bool = False) -> dict[str, Any]:
-        """Return the answer of a run's owner. Without `also_ended`, the answer for an ended run is `{"over": True}`.
+        """Send a request to the process that drives a run, and return its answer.
 
-        Raises `OwnerUnreachable` if no answer arrives within a lease.
+        For an unknown run the answer is `{"over": True}`. With `also_ended=False`, it is the same for an ended run.
+        Raises `OwnerUnreachable` if no answer arrives within the time of a lease.
         """
         answer = dict[str, Any]()
         id, arrived = secrets.token_hex(8), anyio.Event()
@@ -162,7 +175,7 @@ class RedisMessages:
         return answer
 
     def ask_in_background(self, key: str, request: dict[str, Any]) -> None:
-        """Send a request without waiting for its answer."""
+        """Send a request in a background task that ignores the answer."""
 
         async def ask() -> None:
             with suppress(OwnerUnreachable):
@@ -171,7 +184,7 @@ class RedisMessages:
         self._tasks.start_soon(ask)
 
     async def send(self, process_id: str, message: dict[str, Any]) -> None:
-        """Send a message to a process."""
+        """Append a message to the stream of a process."""
         settings = self._server.settings
         keep = milliseconds(max(settings.keep, 4 * settings.lease))
         await self._server.run_script(scripts.SEND, (self.stream(process_id),), keep, msgspec.json.encode(message))
@@ -190,11 +203,11 @@ class RedisMessages:
                         arrived.set()
                 case _:
                     self._tasks.start_soon(self._handle, message)
-        except Exception as error:  # another version may send it, and later messages must still be read
+        except Exception as error:  # from another version, for example. Later messages must still be read.
             log.warning("message_not_read", **loggable(error))
 
     def stream(self, process_id: str) -> str:
-        """Return the key of a process's stream."""
+        """Return the Redis key of the stream of a process."""
         return self._server.shared_key("process", process_id)
 
     async def _handle(self, message: dict[str, Any]) -> None:

@@ -1,10 +1,11 @@
-"""Runs that several processes share, in Redis or Valkey: one process drives a run, and all can find, read and stop it.
+"""Shares runs between processes through Redis or Valkey.
 
-    async with Runs(RedisStore("redis://localhost")) as runs:  # in each worker
-        run = await runs.find(run_id, owner=user)              # in any of them
+    async with Runs(RedisStore("redis://localhost")) as runs:  # in each worker process
+        run = await runs.find(run_id, owner=user)              # in any of these processes
 
-The process that drives a run holds a lease on it. If it does not renew the lease, another process ends the run, with
-the events that the log implies.
+One process drives a run: it reads the stream of the run and writes its events. Every process can find, read and stop
+the run. The driving process holds a lease. If it does not renew the lease, another process ends the run. That process
+derives the last events of the run from the events in the log.
 """
 
 from __future__ import annotations
@@ -43,27 +44,33 @@ log = Logger(__name__)
 
 
 Restart: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
-"""Returns a new stream for a lost run, or None."""
+"""Returns a new stream that answers a lost run again, or None to end the run."""
 
 StartRun: TypeAlias = Callable[[Startable, Run, Callable[[Run], object]], object]
-"""Starts a run of this process that continues a lost run, after passing it to a function."""
+"""`start_run(stream, lost, prepare)` makes a run of this process that continues `lost`, and starts it.
+
+Before the start, it passes the new run to `prepare`.
+"""
 
 
 class RedisStore:
-    """Shares the runs of several processes: `Runs(RedisStore("redis://localhost"))` in each of them.
+    """Shares runs between processes: pass `RedisStore("redis://localhost")` to `Runs` in each process.
 
-    `url_or_client` is a URL, a client of redis-py or a `RedisClient`, for Redis 6.2 or later, or Valkey, on one server
-    or with Sentinel. A Redis Cluster is refused when the runs are entered, because one blocking read over all runs is
-    not possible there. All keys start with `prefix`.
+    `url_or_client` is a URL, a client of redis-py or a `RedisClient`. The server is Redis 6.2 or later, or Valkey. It
+    may use Sentinel. `async with Runs(…)` raises ValueError for a Redis Cluster, because a cluster cannot read all runs
+    with one blocking command. All keys start with `prefix`.
 
-    The process that drives a run holds a lease of `lease` seconds, and renews it after a third of them. When it has
-    expired, any other process ends the run: calls that may have started are `outcome_unknown`, and `done` says
-    `failed`. With the `ledger` of the tools, each call gets the outcome that is recorded there, after the old owner is
-    fenced off. A run that has shown nothing and started no call may be answered again, once, by the stream that
-    `on_owner_lost(run)` returns, which has the `run_id` of the run; None ends the run. A run is kept for `keep` seconds
-    after its end, instead of the time of `Runs`, and its log has the last `length` events or a few more. While the
-    server is away, runs continue for `patience` seconds, and readers wait as long. Processes that share a prefix must
-    use the same values.
+    The process that drives a run holds a lease of `lease` seconds, and renews it after a third of this time. When the
+    lease has expired, another process ends the run with `done(failed)`. A call that may have started then gets the
+    error `outcome_unknown`. If you pass the `ledger` of the tools, the call gets the outcome that the ledger has
+    recorded. Before the ledger is read, the old process is barred from starting more calls.
+
+    `on_owner_lost(run)` may return a stream that answers the lost run again. It must have the `run_id` of the run. None
+    ends the run. The function is called once for a run, and only if the run has neither output nor calls.
+
+    A run is kept for `keep` seconds after its end. This replaces the argument `keep` of `Runs`. The log of a run keeps
+    the last `length` events, or a few more. While the server does not answer, runs continue for `patience` seconds, and
+    readers wait for the same time. All processes with the same `prefix` must use the same settings.
     """
 
     def __init__(
@@ -94,12 +101,12 @@ class RedisStore:
 
     @property
     def lease(self) -> float:
-        """Seconds after which a process without a sign of life has lost its runs."""
+        """Seconds without a renewal of the lease after which another process takes over a run."""
         return self._settings.lease
 
     @property
     def process(self) -> RedisProcess:
-        """The tasks of this process on the server."""
+        """The tasks that write, read and renew the runs of this process on the server."""
         assert self._process is not None, "entered by `Runs`"
         return self._process
 
@@ -109,7 +116,7 @@ class RedisStore:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[None]:
-        """Connect to the server, for the tasks of `start`. Raises ValueError for a Redis Cluster."""
+        """Connect to the server for the time of the context. Raises ValueError for a Redis Cluster."""
         async with open_client(self._url_or_client) as client:
             if b"cluster_enabled:1" in await client.execute("INFO", "cluster"):
                 raise ValueError(
@@ -119,7 +126,7 @@ class RedisStore:
             yield
 
     def start(self, tasks: TaskGroup, running: Mapping[str, Run], start_run: StartRun) -> None:
-        """Share the `running` runs, by key, and take over runs whose owner is gone."""
+        """Start to share the runs in `running`, by key, and to take over runs whose lease has expired."""
         assert self._client is not None
         self._running = running
         self._start_run = start_run
@@ -130,7 +137,7 @@ class RedisStore:
     # The event log.
 
     async def append(self, key: str, event: UIEvent, /) -> int:
-        """Write an event of a run that no process drives, and wait until the server has it. See `EventLog`."""
+        """Write an event and wait until the server has it; see `EventLog.append`. Stores an unknown run."""
         process = self.process
         if (owned := process.owned.get(key)) is None:
             owner, _, run_id = key.partition("/")
@@ -148,13 +155,17 @@ class RedisStore:
         return event.seq
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
-        """Read a run. See `EventLog`."""
+        """Return a reader of a run. See `EventLog.read`."""
         return RedisReader(self.process, key, after)
 
     # The runs of this process.
 
     async def begin(self, run: Run, *, max_per_owner: int | None) -> None:
-        """Store a new run of this process and write its events. Raises `TooManyRuns`, ValueError and client errors."""
+        """Store a new run of this process, and give it a journal that writes its events.
+
+        Raises `TooManyRuns` if the user has `max_per_owner` running runs. Raises ValueError if the user has a run with
+        this id, and `OwnerUnreachable` if the server does not answer.
+        """
         self._drive(run, await self._begin(log_key(run.owner, run.id), run.owner, run.id, run, max_per_owner))
 
     def _drive(self, run: Run, owned: OwnedRun, events: Iterable[UIEvent] = ()) -> None:
@@ -185,7 +196,7 @@ class RedisStore:
     # The runs of all processes.
 
     async def find(self, run_id: str, *, owner: str) -> Run:
-        """Return a run that another process drives or has driven. Raises `RunNotFound`."""
+        """Return a run that another process drives or has driven. Raises `RunNotFound` for an unknown run."""
         meta_key = self._server.run_keys(log_key(owner, run_id)).meta
         token, conversation, note, result = await self._server.retry(
             "HMGET", meta_key, "token", "conversation", "note", "ended"
@@ -198,12 +209,12 @@ class RedisStore:
         return run
 
     async def latest(self, conversation: str, *, owner: str) -> str | None:
-        """Return the id of the last run of a conversation."""
+        """Return the id of the user's last run in a conversation; None if there is none."""
         id = await self._server.retry("HGET", self._server.owner_keys(owner).conversations, conversation)
         return None if id is None else id.decode()
 
     async def list(self, owner: str, limit: int) -> list[str]:
-        """Return the ids of an owner's runs, the newest first. Removes runs from the index that are not kept."""
+        """Return the ids of a user's last `limit` runs, the newest first, without runs that have expired."""
         index = self._server.owner_keys(owner).runs
         kept = list[str]()
         for id in await self._server.retry("ZREVRANGE", index, 0, limit - 1):
@@ -214,12 +225,12 @@ class RedisStore:
         return kept
 
     async def forget(self, run_id: str, *, owner: str) -> None:
-        """Delete a run that has ended."""
+        """Delete a run that has ended, and its log."""
         await self._server.retry("DEL", *self._server.run_keys(log_key(owner, run_id)))
         await self._server.retry("ZREM", self._server.owner_keys(owner).runs, run_id)
 
     async def read_result(self, key: str) -> bytes | None:
-        """Return the stored result of a run, None if it has not ended."""
+        """Return the stored result of a run; None if the run has not ended or is unknown."""
         result: bytes | None = await self._server.retry("HGET", self._server.run_keys(key).meta, "ended")
         return result
 
@@ -232,7 +243,7 @@ class RedisStore:
             case "stop":
                 run.cancel()
             case "wait":
-                with suppress(Exception):  # `wait` raises it in this process
+                with suppress(Exception):  # `run.wait()` in this process raises the exception as well
                     await run.wait()
             case "questions":
                 return {"questions": msgspec.to_builtins(await run.questions())}
@@ -243,7 +254,7 @@ class RedisStore:
                     return {"refused": str(error)}
         return {}
 
-    # Runs whose owner is gone.
+    # Runs whose lease has expired.
 
     async def _take_over(self, key: str) -> None:
         process = self.process
@@ -266,7 +277,7 @@ class RedisStore:
             closing = close_lost(run_id, events, lambda id: None if outcomes is None else outcomes.get(id, False))
             end = [replace(event, seq=last + number) for number, event in enumerate(closing, 1)]
         except BaseException:
-            process.disown(owned)  # so that the lease expires again
+            process.disown(owned)  # stop renewing the lease, so that it expires and a process tries again
             raise
         collector = Collector(())
         collector.take((*events, *end))
@@ -277,14 +288,17 @@ class RedisStore:
         process.write_soon(owned)
 
     async def _restart(self, run_id: str, owner: str, owned: OwnedRun, events: Iterable[UIEvent]) -> bool:
-        """Answer a lost run again if the application wants to, and if it was lost for the first time."""
+        """Answer a lost run again if `on_owner_lost` returns a stream. Does so only the first time that a run is lost.
+
+        Returns False if the caller must end the run.
+        """
         if self._on_owner_lost is None or owned.epoch > 2:
             return False
         lost = await self.find(run_id, owner=owner)
         stream: Startable | None = None
         try:
             stream = await self._on_owner_lost(lost)
-            if stream is None or owned.is_fenced:  # the lease may have expired meanwhile
+            if stream is None or owned.is_fenced:  # another process may have taken the run over meanwhile
                 await close(stream)
                 return owned.is_fenced
             self._start_run(stream, lost, lambda run: self._drive(run, owned, events))
@@ -295,9 +309,10 @@ class RedisStore:
         return True
 
     async def _fence_calls(self, run_id: str, epoch: int) -> dict[str, ToolOutcome | bool] | None:
-        """Fence the old owner off from the ledger, and return the recorded calls: their outcomes, or True if started.
+        """Bar the old process from starting calls, and return the calls that the ledger has recorded.
 
-        Returns None without a ledger.
+        The result maps the id of a call to its outcome, or to True if the call has started but has no outcome. Returns
+        None without a ledger.
         """
         if self._ledger is None:
             return None
@@ -311,14 +326,19 @@ class RedisStore:
 
 
 class RedisJournal(Journal):
-    """Writes a run into Redis in the background. The run waits only for its end."""
+    """Writes the events of a run to Redis in the background.
+
+    `write` returns before the server has the event. At the end, `flush` waits until the server has all events. `events`
+    are the events that a lost process wrote before this process took the run over.
+    """
 
     def __init__(self, store: RedisStore, run: Run, owned: OwnedRun, events: Iterable[UIEvent] = ()) -> None:
         super().__init__(store, run.owner, run.id)
         self.driven = owned
         self.last = owned.written
         self._owned = owned
-        self._logged_kinds = [type(event) for event in events]  # of an earlier owner; they are not written again
+        # The event types that the lost process wrote. The new stream starts with the same types, which are skipped.
+        self._logged_kinds = [type(event) for event in events]
         self._store = store
         self._run = run
         self.readable.set()
@@ -343,7 +363,7 @@ class RedisJournal(Journal):
         run = self._run
         try:
             return stored_result.store(run.result, run.suspension, run.history)
-        except Exception as error:  # other processes get the reason only
+        except Exception as error:  # other processes then receive a result with nothing but the reason
             log.warning("result_not_stored", run_id=run.id, **loggable(error))
             return stored_result.store(TurnResult(reason=self.done.reason if self.done else None))
 
@@ -364,7 +384,7 @@ class RedisJournal(Journal):
 
 
 class RemoteRun(Run):
-    """A run that another process drives or has driven. It is the event log of its readers."""
+    """A run that another process drives or has driven. The object is also the event log from which its readers read."""
 
     def __init__(self, store: RedisStore, run_id: str, owner: str, *, conversation: str | None, note: Any) -> None:
         super().__init__(None, run_id, owner, self, conversation=conversation, note=note)
@@ -376,18 +396,18 @@ class RemoteRun(Run):
         raise NotImplementedError("A run is written by the process that drives it.")
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
-        """Read the events, and know the result before readers see `done`. See `EventLog`."""
+        """Return a reader that fetches the result of the run before it returns `done`. See `EventLog.read`."""
         return RedisReader(self._store.process, key, after, self._fetch_result)
 
     def load_result(self, data: bytes | None) -> bool:
-        """Use the stored result of the run, if it has one."""
+        """Set the result of the run from its stored form. Returns False if `data` is None."""
         if data is not None:
             self._result, suspension, history = stored_result.read(data)
             self._suspended = None if suspension is None else (suspension, history)
         return data is not None
 
     def mark_finished(self) -> None:
-        """Record that the owner has closed the stream."""
+        """Record that the run has ended and its stream is closed."""
         self._finished.set()
 
     async def _fetch_result(self) -> None:
@@ -420,7 +440,7 @@ class RemoteRun(Run):
                 async for _ in self._store.read(self._key, state.last):
                     pass
             if self.load_result(await self._store.read_result(self._key)):
-                with suppress(OwnerUnreachable):  # the owner closes the stream within a lease, or is gone
+                with suppress(OwnerUnreachable):  # the driving process has crashed, or closes the stream too slowly
                     await self._store.process.messages.ask(self._key, {"kind": "wait"}, also_ended=True)
                 self.mark_finished()
         return self._result
@@ -428,7 +448,7 @@ class RemoteRun(Run):
     async def stop(self) -> None:
         unreachable: Exception | None = None
         messages = self._store.process.messages
-        with anyio.move_on_after(4 * self._store.lease):  # enough to end the run of an owner that is gone
+        with anyio.move_on_after(4 * self._store.lease):  # enough time to end the run of a crashed process
             while not self.ended:
                 try:
                     await messages.ask(self._key, {"kind": "stop"})
