@@ -1,16 +1,17 @@
-"""Approvals: questions about calls, the decisions about them, and runs that are suspended until they are decided.
+"""Asks an approver about calls, applies the decisions, and suspends runs until all calls are decided.
 
-A call may run, must not run, or has been executed elsewhere. A question is answered once, about exactly the call that
-was shown: its id, its tool and its arguments. A question that expires counts as denied.
+A decision says that a call may run (`Approve`), must not run (`Deny`), or was executed elsewhere (`Answer`). Each
+question gets one decision. The decision is valid only for the call that was shown: its id, tool and arguments. A
+question that expires is denied.
 
-A run that ends with open questions is stored as a `Suspension`. It is JSON: the calls as they were made, the question
-about each, and their run. Another process can resume from it. Store it where no one else can write, because whoever
-changes a call there changes what runs.
+A run that ends with open questions returns a `Suspension`, which can be stored as JSON. It holds the calls, the
+question about each call, and the id of the run. Another process can resume the run from it. Store it where only the
+application can write: a changed suspension changes the calls that run.
 
-`need_of` says what a call needs before it runs. The rule fails closed: a tool with `trust="native"` or `"approved"`
-does not run a call that the model may have quoted from its input. Only native calls, and calls under a marker with a
-nonce, are certainly the model's own. A `requires_approval` function that raises counts as True. `Approvals` asks, and
-returns the decisions of one run.
+`need_of` returns what a call needs before it runs. In doubt, a call does not run: a tool with `trust="native"` or
+`"approved"` never directly runs a call that the model may have quoted from its input. Only native calls, and calls
+under a marker with a nonce, certainly come from the model. If a `requires_approval` function raises, the call needs
+approval. `Approvals` holds the questions and decisions of one run.
 """
 
 from __future__ import annotations
@@ -36,11 +37,15 @@ from streamtools.tools.tool import Tool
 log = Logger(__name__)
 
 EXPIRED = "nobody answered in time"
-"""The reason of the denial when a question expires."""
+"""The reason of the `Deny` decision for a question that has expired."""
 
 
 class Approve(msgspec.Struct, frozen=True, tag_field="decision", tag="approve"):
-    """The call may run. With a `digest`, only if it is the digest of the call that was shown."""
+    """The call may run.
+
+    `digest` is the digest of the call that the approver saw. If it differs from the digest in the question, the
+    decision is refused. None skips this check.
+    """
 
     digest: str | None = None
 
@@ -52,7 +57,10 @@ class Deny(msgspec.Struct, frozen=True, tag_field="decision", tag="deny"):
 
 
 class Answer(msgspec.Struct, frozen=True, tag_field="decision", tag="answer"):
-    """The call was executed elsewhere, with this `result`, or failed there with this `error`."""
+    """The call was executed elsewhere, for example in the front end.
+
+    `result` is its result. `error` is the error message if it failed, otherwise None.
+    """
 
     result: Any = None
     error: str | None = None
@@ -62,10 +70,12 @@ Decision: TypeAlias = Approve | Deny | Answer
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A question about a call: whether it may run (`approval`), or what its result is.
+    """A question about a call.
 
-    `digest` is that of the call as it was shown. `expires` and `asked` are in seconds since 1970; None means never, and
-    an unknown time.
+    If `approval` is True, the question is whether the call may run. Otherwise it asks for the result of the call.
+    `digest` is the digest of the call that was shown. `expires` is the time when the question expires; None means that
+    it never expires. `asked` is the time when it was asked; None means that the time is unknown. Both are in seconds
+    since 1970.
     """
 
     call: ToolCall
@@ -75,7 +85,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     asked: float | None = None
 
     def judge(self, decision: Decision, now: float) -> Decision:
-        """Return the decision as it counts: a late one is a denial. Raises `DecisionRefused` for one that does not fit.
+        """Return the decision, or `Deny` if the question has expired. Raises what `check` raises.
 
         >>> call = ToolCall(id="call_1", name="pay", arguments={"sum": 5}, dialect="native")
         >>> question = ask(call, approval=True, expires=100.0)
@@ -86,7 +96,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return Deny(EXPIRED) if self.is_late(now) else decision
 
     def check(self, decision: Decision) -> None:
-        """Raise `DecisionRefused` for a decision of another kind, or about a different call."""
+        """Raise `DecisionRefused` for a decision of the wrong kind, or for an approval of a different call."""
         shown = f"call {self.call.id!r} of tool {self.call.name!r}"
         if isinstance(decision, Answer) == self.approval and not isinstance(decision, Deny):
             expected = "Approve or Deny" if self.approval else "Answer or Deny"
@@ -100,7 +110,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return self.expires is not None and now >= self.expires
 
     def within(self, keep: float) -> Question:
-        """Return the question with an expiry before a ledger deletes its call, `keep` seconds after it was asked.
+        """Return the question, which now expires at most `keep` seconds after it was asked.
+
+        `keep` is how long a ledger keeps calls, so the question expires before the ledger deletes its call.
 
         >>> call = ToolCall(id="call_1", name="pay", arguments={"sum": 5}, dialect="native")
         >>> ask(call, approval=True, expires=None, asked=100.0).within(60.0).expires
@@ -108,18 +120,18 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.asked is None and self.expires is not None:
             return self
-        last = (self.asked or 0.0) + keep  # without a time it may be arbitrarily old
+        last = (self.asked or 0.0) + keep  # without `asked`, the question may be arbitrarily old
         return replace(self, expires=last if self.expires is None else min(self.expires, last))
 
 
 def ask(call: ToolCall, *, approval: bool, expires: float | None, asked: float | None = None) -> Question:
-    """Return a question about a call as it is now."""
+    """Return a question about a call, with the current digest of the call."""
     return Question(call=call, digest=call.digest, approval=approval, expires=expires, asked=asked)
 
 
 @runtime_checkable
 class Decidable(Protocol):
-    """A source of questions that takes decisions: a `ToolStream`, a chat, or a run of one."""
+    """An object that has open questions and accepts decisions: a `ToolStream`, a chat, or a run of a chat."""
 
     @property
     def questions(self) -> list[Question]:
@@ -129,7 +141,7 @@ class Decidable(Protocol):
         """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this decision."""
 
     def approve(self, call_id: str, *, digest: str | None = None) -> None:
-        """Let a waiting call run; with a `digest`, only if it is that of the call. Raises `DecisionRefused`."""
+        """Let a waiting call run. Raises `DecisionRefused`, also if `digest` is given and is not the call's digest."""
         self.decide(call_id, Approve(digest))
 
     def deny(self, call_id: str, reason: str = "") -> None:
@@ -137,12 +149,15 @@ class Decidable(Protocol):
         self.decide(call_id, Deny(reason))
 
     def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> None:
-        """Deliver the result of a call that was executed elsewhere, or its `error`. Raises `DecisionRefused`."""
+        """Deliver the `result` or the `error` of a call that was executed elsewhere. Raises `DecisionRefused`."""
         self.decide(call_id, Answer(result, error))
 
 
 def read_decisions(decisions: Mapping[str, Decision | bool]) -> dict[str, Decision]:
-    """Return decisions by call id; True approves and False denies. Raises ValueError for other values."""
+    """Return the decisions by call id, with True as `Approve` and False as `Deny`.
+
+    Raises ValueError for any other value.
+    """
     read: dict[str, Decision] = {}
     for call_id, given in decisions.items():
         decision = {True: Approve(), False: Deny()}[given] if isinstance(given, bool) else given
@@ -154,7 +169,11 @@ def read_decisions(decisions: Mapping[str, Decision | bool]) -> dict[str, Decisi
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
-    """The open questions of a run: `run_id` is the run that made the calls, `trace` its `traceparent`."""
+    """The open questions of a run.
+
+    `run_id` is the id of the run that made the calls. `trace` is the W3C `traceparent` of that run, or "". `version` is
+    the version of the JSON format.
+    """
 
     run_id: str
     questions: list[Question]
@@ -176,7 +195,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, data: str | bytes) -> Suspension:
-        """Return the suspension that `to_json` wrote. Raises ValueError for anything else."""
+        """Return the suspension in the JSON that `to_json` returned. Raises ValueError for any other data."""
         try:
             return msgspec.json.decode(data, type=cls)
         except RecursionError:
@@ -184,7 +203,10 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resumption(NamedTuple):
-    """The start of a resumed run: the `questions` of the run `run_id` and their `decisions`, by call id."""
+    """The questions and decisions that a resumed run starts with, both by call id.
+
+    `run_id` is the id of the run that made the calls. `trace` is the W3C `traceparent` of that run, or "".
+    """
 
     run_id: str
     questions: Mapping[str, Question]
@@ -200,10 +222,11 @@ class Resumption(NamedTuple):
 def read_resumption(
     resume: Suspension | str | None, decisions: Mapping[str, Decision | bool] | None, ledger: CallLedger | None
 ) -> Resumption | None:
-    """Check the arguments `resume` and `decisions` of a run. Returns None if there is nothing to resume.
+    """Check the arguments `resume` and `decisions` of a run, and return them as a `Resumption`.
 
-    A question expires before the ledger may delete its call. Raises ValueError for anything but a suspension, and for
-    one without a ledger; `DecisionRefused` for a decision that fits no question.
+    Returns None if `resume` is None. The questions expire before the ledger may delete their calls. Raises ValueError
+    if `resume` is not a suspension, or if there is no ledger. Raises `DecisionRefused` if a decision matches no
+    question.
     """
     if resume is not None and ledger is None:
         raise ValueError("resume= needs a ledger, so that no call runs twice: pass ledger=SQLiteLedger(path)")
@@ -221,25 +244,28 @@ def read_resumption(
 
 
 DECISION_TIMEOUT = 300.0
-"""Seconds that a run waits for a decision by default."""
+"""The default time, in seconds, that an attended run waits for a decision."""
 
 SUSPENDED_TIMEOUT = 86_400.0
-"""Seconds that a question of a suspended run stays open by default: one day."""
+"""The default time, in seconds, that a question of a suspended run stays open: one day."""
 
 Need: TypeAlias = Literal["nothing", "approval", "result", "native"]
-"""What a call needs before it runs: nothing, an approval, or its result from elsewhere. `native`: it must not run,
-because it is not a native call."""
+"""What a call needs before it runs.
+
+`nothing`: the call can run. `approval`: an approver must decide. `result`: the call is executed elsewhere, and its
+result must be delivered. `native`: the call must not run, because its tool accepts only native calls.
+"""
 
 
 async def need_of(
     tool: Tool | None, call: ToolCall, *, is_trusted: Callable[[ToolCall], bool], asked_approval: bool | None = None
 ) -> Need:
-    """Return what the call needs. `is_trusted` returns whether certainly the model wrote a call.
+    """Return what the call needs. `is_trusted` returns True if the model certainly wrote the call.
 
-    `asked_approval` is set if a question about the call is open: True for its approval, False for its result. Then that
-    question counts, even if the tool has changed.
+    `asked_approval` is None if no question about the call is open. True means an open question about its approval, and
+    False one about its result. An open question decides what the call needs, even if the tool has changed since then.
 
-    A call that will fail anyway, because its tool is unknown or its arguments do not fit, needs nothing.
+    A call needs nothing if it fails anyway, because its tool is unknown or its arguments are invalid.
     """
     if tool is None:
         return "nothing"
@@ -248,7 +274,7 @@ async def need_of(
         return "nothing"
     try:
         tool.read(call.arguments)
-    except Exception as error:  # the runner reports the error
+    except Exception as error:  # the runner reads the arguments again and reports the error
         if not isinstance(error, ToolInputError):
             log.error("arguments_not_read", error, tool=tool.name)
         return "nothing"
@@ -277,7 +303,11 @@ async def _requires_approval(tool: Tool, call: ToolCall) -> bool:
 
 @dataclass
 class _OpenQuestion:
-    """An open question. The decision is a denial until it is made, and None if the run ends first."""
+    """An open question and its decision.
+
+    `decision` is `Deny` until an approver decides, and None if the run ends before that. `decided` is set in both
+    cases.
+    """
 
     question: Question
     decision: Decision | None = field(default_factory=lambda: Deny(EXPIRED))
@@ -288,12 +318,13 @@ class _OpenQuestion:
 class Approvals:
     """The questions and decisions of one run.
 
-    In an `attended` run, a call waits until it is decided. Otherwise only earlier decisions count, and the question of
-    an undecided call goes into `suspended`, by call id.
+    With `attended=True`, an approver is present, and each call waits for its decision. With `attended=False`, only the
+    decisions in `resumed` are used. The questions about undecided calls are collected in `suspended`, by call id.
 
-    `timeout` is in seconds, for each question. None means `DECISION_TIMEOUT` in an attended run and `SUSPENDED_TIMEOUT`
-    otherwise; infinity means no timeout. `resumed` holds the earlier questions and decisions. `default` is the decision
-    about every other call of a run that is not attended.
+    `timeout` is the time in seconds after which each question expires. None means `DECISION_TIMEOUT` in an attended run
+    and `SUSPENDED_TIMEOUT` in any other. Infinity means no timeout. `resumed` holds the earlier questions and
+    decisions. If `default` is set, a run that is not attended applies it to undecided calls and suspends none. `clock`
+    returns seconds since 1970.
     """
 
     attended: bool = False
@@ -310,7 +341,7 @@ class Approvals:
         )
         self._decisions: Mapping[str, Decision] = self.resumed.decisions if self.resumed else {}
         self._open: dict[str, _OpenQuestion] = {}
-        self._closed: dict[str, None] = {}  # ids of decided calls
+        self._closed: dict[str, None] = {}  # the ids of decided calls, as an ordered set
 
     @property
     def questions(self) -> list[Question]:
@@ -318,7 +349,7 @@ class Approvals:
         return [waiting.question for waiting in self._open.values()]
 
     def decide(self, call_id: str, decision: Decision) -> None:
-        """Decide about a call. Raises `DecisionRefused` if it does not wait, or was decided already."""
+        """Decide about a call. Raises `DecisionRefused` if the call waits for no decision or is already decided."""
         waiting = self._open.get(call_id)
         if waiting is None:
             why = "has been decided already" if call_id in self._closed else "waits for no decision"
@@ -330,7 +361,7 @@ class Approvals:
         waiting.decided.set()
 
     async def wait(self, question: Question) -> Decision | None:
-        """Wait for the decision: a denial if the question expires, None if the run ends first."""
+        """Wait for the decision. Returns `Deny` if the question expires, and None if the run ends first."""
         call_id = question.call.id
         waiting = self._open[call_id] = _OpenQuestion(question)
         seconds_left = None if question.expires is None else max(0.0, question.expires - self.clock())
@@ -346,9 +377,12 @@ class Approvals:
     async def ask(
         self, call: ToolCall, *, approval: bool, show: Callable[[Question], Awaitable[object]]
     ) -> Decision | None:
-        """Return the decision about a call, None if there is none. `show` sends the question to the interface."""
+        """Return the decision about a call, or None if it is suspended or the run ends first.
+
+        `show` sends the question to the interface.
+        """
         question = self.asked.get(call.id)
-        if question is None or (question.approval and not approval):  # the earlier question was about the result
+        if question is None or (question.approval and not approval):  # or the earlier question asked only for approval
             now = self.clock()
             expires = None if self._timeout == math.inf else now + self._timeout
             question = ask(call, approval=approval, expires=expires, asked=now)
@@ -364,7 +398,7 @@ class Approvals:
         return None if decision is None else _bind(decision, question, call)
 
     def _earlier_decision(self, question: Question) -> Decision | None:
-        """Return the decision that was made before the run began, or None if the question is still open."""
+        """Return the decision that was made before the run started, or None if the question is still open."""
         given, now = self._decisions.get(question.call.id), self.clock()
         if given is None and not question.is_late(now):
             return None
@@ -374,13 +408,13 @@ class Approvals:
             return Deny(str(error))
 
     def stop(self) -> None:
-        """End all waiting, because the run ends."""
+        """Stop waiting for all decisions, because the run ends."""
         for waiting in self._open.values():
             waiting.decision = None
             waiting.decided.set()
 
 
 def _bind(decision: Decision, question: Question, call: ToolCall) -> Decision:
-    """Return the decision, or a denial if the call is no longer the one that was shown."""
+    """Return the decision, or `Deny` if it approves a call that has changed since it was shown."""
     changed = isinstance(decision, Approve) and call.digest != question.digest
     return Deny("its arguments have changed since") if changed else decision

@@ -1,4 +1,8 @@
-"""Runs a call at most once: records it in a ledger before and after, and returns a recorded outcome instead."""
+"""Runs each call at most once.
+
+The call is recorded in a ledger before and after it runs. If the ledger already holds its outcome, that outcome is
+returned and the call does not run.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,12 @@ from streamtools.tools.results import ToolOutcome
 
 log = Logger(__name__)
 
-_FINISH_TIMEOUT_S = 5.0  # a cancelled run waits this long for its outcome to be recorded
-_FIRST_POLL_S = 0.01  # between two looks at a call that another process runs; each pause doubles
+_FINISH_TIMEOUT_S = 5.0  # maximum time to record an outcome, even if the run is cancelled
+_FIRST_POLL_S = 0.01  # first pause while another process runs the call; each further pause is twice as long
 _LONGEST_POLL_S = 0.5
 
-_RESUMED_EPOCH = 1 << 30  # for calls of an ended run that another run resumes: no process drives that run any more
+# Epoch for calls of an ended run that another run resumes. It is higher than every epoch of a process that drove it.
+_RESUMED_EPOCH = 1 << 30
 
 
 class DrivenRun(Protocol):
@@ -34,18 +39,18 @@ class DrivenRun(Protocol):
     run_id: str
     epoch: int
     place: str
-    """The Redis key of the owner's token, which starts with the epoch."""
+    """The Redis key of the token of the process that drives the run. The token starts with the epoch."""
 
     async def is_lost(self) -> bool:
         """Return whether another process is known to have taken over the run."""
 
 
 DRIVEN_RUN: ContextVar[DrivenRun | None] = ContextVar("DRIVEN_RUN", default=None)
-"""The run whose task makes the calls, if other processes may take it over."""
+"""The run that makes the calls of the current task, or None if no other process can take over the run."""
 
 
 class OutcomeUnknown(ToolCallFailed):
-    """The call started before, and its outcome is unknown."""
+    """Raised for a call that started earlier and whose outcome is unknown."""
 
     code = Code.OUTCOME_UNKNOWN
 
@@ -60,14 +65,18 @@ async def run_once(
     until: float | None,
     seconds: float,
 ) -> ToolOutcome:
-    """Return the outcome of `work`, recorded before and after, or the recorded outcome of the same call.
+    """Record the call, await `work()`, record its outcome and return it.
 
-    `until` is when the suspension that names the call expires, in seconds since 1970; None for a new call. `seconds`
-    bounds the wait for the ledger and for another process that runs the call. `tasks` renews the lease.
+    If the ledger already holds the outcome of the call, return that outcome and do not start `work`.
 
-    Raises `OutcomeUnknown` if the call started before, `ToolTimeout` if another process does not finish it in time, and
-    `ToolFailed` if it could not be recorded; then `work` has not started. If the outcome cannot be recorded, that is
-    only logged: the next attempt finds a call that has started.
+    `until` is the time when the suspension that names the call expires, in seconds since 1970. None means that the call
+    is new. `seconds` is the maximum time to wait for the ledger, or for another process that runs the call. `tasks` is
+    the task group that renews the lease.
+
+    Raises `OutcomeUnknown` if the call started earlier, or may have, and its outcome is unknown, `ToolTimeout` if
+    another process runs the call and does not finish in time, and `ToolFailed` if the call could not be recorded. In
+    these cases `work` has not started. A failure to record the outcome is only logged. A later attempt then raises
+    `OutcomeUnknown`.
     """
     driven = DRIVEN_RUN.get()
     epoch = 0 if driven is None else driven.epoch if driven.run_id == scope else _RESUMED_EPOCH
@@ -98,10 +107,10 @@ async def run_once(
 async def _begin(
     ledger: CallLedger, scope: str, call: ToolCall, claim: Claim, *, is_new: bool, seconds: float
 ) -> Entry | None:
-    """Return None if this process may run the call, or its entry once no process runs it."""
+    """Return None if this process may run the call. Otherwise wait until no process runs it, and return its entry."""
     name, entry, pause = f"tool {call.name[:64]!r}", None, _FIRST_POLL_S
     try:
-        if ledger.lease == math.inf:  # in memory: it never waits, and a cancel scope costs more than the lookup
+        if ledger.lease == math.inf:  # a ledger in memory: skip the cancel scope, which costs more than the lookup
             entry = await ledger.begin(scope, call, claim)
             if entry is None or not entry.is_running:
                 return entry
@@ -117,7 +126,7 @@ async def _begin(
         if entry is not None and isinstance(error, TimeoutError):
             text = f"{name} runs with this call elsewhere and did not finish within {seconds:g} seconds"
             raise ToolTimeout(call.name, text) from error
-        if not is_new or entry is not None:  # another process may have run the call
+        if not is_new or entry is not None:  # an earlier attempt or another process may have run the call
             raise OutcomeUnknown(call.name, f"the ledger cannot tell whether {name} has run with this call") from error
         raise ToolFailed(call.name, f"{name} was not run: its call could not be recorded in the ledger") from error
 
@@ -129,19 +138,19 @@ async def _renew(ledger: CallLedger, scope: str, call: ToolCall, holder: str, re
             try:
                 with anyio.move_on_after(ledger.lease / 3):
                     await ledger.hold(scope, call, holder, ledger.lease)
-            except Exception as error:  # the next attempt may still be in time
+            except Exception as error:  # the next attempt may succeed before the lease expires
                 log.warning("lease_not_renewed", tool=call.name[:64], call_id=call.id, error=type(error).__qualname__)
 
 
 async def _finish(ledger: CallLedger, scope: str, call: ToolCall, holder: str, outcome: ToolOutcome | None) -> None:
-    """Record the outcome, or abandon the call if there is none. Log a failure to do so."""
+    """Record the outcome, or abandon the call if `outcome` is None. If the ledger fails, log the failure."""
     fault = "it takes too long"
     with anyio.CancelScope(deadline=anyio.current_time() + _FINISH_TIMEOUT_S, shield=True):
         try:
             if outcome is None:
                 await ledger.hold(scope, call, holder, 0)
             else:
-                # The traceback of an exception would keep every frame of the call alive as long as the entry.
+                # Drop the exception: its traceback would keep all frames of the call alive as long as the entry exists.
                 await ledger.finish(scope, replace(outcome, exception=None))
             return
         except Exception as error:

@@ -1,12 +1,12 @@
-"""The protocol of call ledgers: each call is recorded before its tool starts, and again when it has ended.
+"""Defines the protocol of call ledgers. A ledger records each call before its tool starts and after it has ended.
 
-A process can die between a tool's side effect and its result. A ledger that outlives the process tells the next one
-that the call has ended, and how, or that it started and its outcome is unknown. `at_most_once` uses a ledger so that
-no call runs twice.
+A process can die after a tool's side effect and before its result is recorded. The next process then reads the ledger.
+It finds either the outcome of the call, or a call that started and whose outcome is unknown. The module `at_most_once`
+uses a ledger so that no call runs twice.
 
-The process that runs a call holds a lease on it and renews it. A second request for the same call waits for the
-outcome. If the lease expires without an outcome, the outcome is unknown. Two calls are the same if they have the same
-run (`scope`), id, name and arguments.
+The process that runs a call holds a lease on the call and renews that lease. A second request for the same call waits
+for the outcome. If the lease expires without an outcome, the outcome is unknown. Two calls are the same if they have
+the same run (`scope`), id, name and arguments.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from streamtools.json_values import writable
 from streamtools.tools.results import ToolOutcome, write
 
 CLOCK_SLACK = 3600.0
-"""Seconds that an entry outlives the last suspension that names it: the approver's clock may lag behind the
-ledger's."""
+"""Seconds that an entry is kept after the last suspension that names its call has expired.
+
+The clock of the approver may be slower than the clock of the ledger.
+"""
 
 T = TypeVar("T")
 
@@ -32,9 +34,10 @@ T = TypeVar("T")
 class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The terms under which a call starts.
 
-    `holder` is a unique name of the process's attempt. It renews the lease while the call runs. An empty holder never
-    does, so nobody waits for it. `until` is when the last suspension that names the call expires, in seconds since
-    1970. `epoch` counts the processes that have driven the run; see `CallLedger.fence`.
+    `holder` is a unique name for this attempt to run the call. The holder renews the lease while the call runs. An
+    empty name means that no lease is renewed, so other processes do not wait for the outcome. `until` is the time when
+    the last suspension that names the call expires, in seconds since 1970. 0 means that no suspension names it. `epoch`
+    is the number of processes that have driven the run until now; see `CallLedger.fence`.
     """
 
     holder: str = ""
@@ -49,8 +52,10 @@ NO_LEASE = Claim()
 class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call in a ledger.
 
-    `held` is how many seconds remain of the holder's lease. Times are in seconds since 1970. An entry that has `ended`
-    without an `outcome` was abandoned by its holder. No entry is deleted before `until`.
+    `began` is when the call started. `ended` is when it ended, or None while it runs. Both are in seconds since 1970,
+    and so is `until`, the time before which the entry is not deleted. `held` is how many seconds remain of the holder's
+    lease. `owner` is the user that the call belongs to. `outcome` is None while it is unknown. If `ended` is set and
+    `outcome` is None, the holder abandoned the call.
     """
 
     scope: str
@@ -73,9 +78,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.outcome is None and not self.held
 
     def with_result(self, result: object = None, *, error: str | None = None) -> ToolOutcome:
-        """Return an outcome for `CallLedger.resolve`: the `result` that you have found out, or the `error`.
+        """Return an outcome for `CallLedger.resolve`, with the `result` or the `error` that the caller has found out.
 
-        Raises what serializing the result raises.
+        Raises the exceptions of the serializer if the result cannot be serialized.
         """
         written = write(result if error is None else error)
         return ToolOutcome(
@@ -89,68 +94,78 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CallLedger(Protocol):
-    """Where calls are recorded. Each method may be cancelled; its write may then have happened or not.
+    """Records calls and their outcomes.
 
-    An exception from `begin` fails the call, and its tool does not start.
+    Each method may be cancelled. It is then unknown whether the ledger was changed. If `begin` raises an exception, the
+    call fails and its tool does not start.
     """
 
     @property
     def lease(self) -> float:
-        """Seconds within which a holder renews its lease. Infinity means that no holder can die without the ledger, and
-        `begin` never waits."""
+        """Seconds after which a lease expires unless its holder renews it.
+
+        Infinity means that the ledger ends together with the process of every holder, and that `begin` never waits.
+        """
 
     @property
     def keep(self) -> float:
-        """Seconds that entries are kept. An older suspension is refused as expired."""
+        """Seconds that entries are kept. A suspension that is older than this is refused as expired."""
 
     def of(self, owner: str) -> Self:
-        """Return a view for one owner: it records calls as the owner's, and lists and changes no other owner's."""
+        """Return a view of this ledger for one user, the `owner`.
+
+        The view records calls for this owner. It lists and changes only calls of this owner.
+        """
 
     async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
-        """Record that the call starts and return None, or return the existing entry and write nothing.
+        """Record that the call starts and return None. If the call has an entry, return it and change nothing.
 
-        Of several concurrent callers exactly one gets None. If it calls again with the same holder, it gets None again,
-        because the first response may have been lost. Raises `CallRefused` if the ledger is full or the claim's epoch
-        is older than the run's.
+        If several callers begin the same call concurrently, exactly one of them gets None. That caller gets None again
+        if it repeats the request with the same holder, because the first response may have been lost. Raises
+        `CallRefused` if the ledger is full, or if the epoch of the claim is older than the epoch of the run.
         """
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
-        """Renew the lease for `seconds`. With 0 the holder abandons the call, and its outcome is unknown."""
+        """Renew the lease for `seconds`. With 0, the holder abandons the call, and the outcome becomes unknown."""
 
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
-        """Record the outcome, also after the lease has expired. An existing outcome stays."""
+        """Record the outcome, even after the lease has expired. An outcome that is already recorded is kept."""
 
     async def fence(self, scope: str, epoch: int) -> None:
-        """Refuse from now on each call of the run that starts under an older epoch.
+        """From now on, refuse calls of the run whose claim has an older epoch.
 
-        A process that takes over a run does this before it decides that a call has not run.
+        A process that takes over a run calls this method first. Only then can it conclude from a missing entry that a
+        call has not run.
         """
 
     async def entries(
         self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
     ) -> list[Entry]:
-        """Return entries, oldest first: those of one run, or of all runs.
+        """Return at most `limit` entries, oldest first.
 
-        With `unknown`, only those whose outcome is unknown. `after` is the last entry of the previous page.
+        `scope` is the id of a run; None returns the entries of all runs. With `unknown=True`, only entries with an
+        unknown outcome are returned. `after` is the last entry of the previous page.
         """
 
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
-        """Record the outcome of a call whose outcome was unknown. Returns False if there is no such entry."""
+        """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
 
     async def prune(self, age: float | None = None) -> int:
-        """Delete entries that ended `age` seconds ago, or started then and are unknown; return how many.
+        """Delete old entries, and return their number.
 
-        `age` defaults to `keep`. Running calls and calls that a suspension may still name are kept.
+        An entry is deleted if its call ended at least `age` seconds ago. A call that never ended and has no valid lease
+        is deleted if it started at least `age` seconds ago. `age` defaults to `keep`. Running calls are kept, and so
+        are calls that a suspension may still name.
         """
 
 
 class OwnerViews:
-    """Implements `CallLedger.of`: a view is a shallow copy with the owner's name."""
+    """Implements `CallLedger.of`. A view is a shallow copy of the ledger with the name of its owner."""
 
     _owner = ""
 
     def of(self, owner: str) -> Self:
-        """Return a view for one owner: it records calls as the owner's, and lists and changes no other owner's."""
+        """Return a view of this ledger for one user, the `owner`; see `CallLedger.of`."""
         view = copy.copy(self)
         view._owner = owner
         return view
@@ -169,7 +184,7 @@ def taken_over() -> CallRefused:
 TAKEN_OVER = "its run has been taken over by another process"
 
 
-# How ledgers outside the process store calls and outcomes.
+# Conversion of calls and outcomes to JSON and back, for ledgers in databases.
 
 
 def encode(value: ToolCall | ToolOutcome) -> bytes:
@@ -183,7 +198,8 @@ def encode(value: ToolCall | ToolOutcome) -> bytes:
 def read_entry(row: tuple[Any, ...], now: float) -> Entry:
     """Return the entry that a stored row describes at the time `now`.
 
-    Unreadable data fails closed: an unreadable outcome makes the outcome unknown, an unreadable lease has expired.
+    Unreadable data never allows a call to run. An outcome that cannot be read counts as unknown, and a lease that
+    cannot be read counts as expired.
     """
     scope, key, owner, call, _, held, until, began, ended, outcome = row
     if ended is None and outcome is not None:

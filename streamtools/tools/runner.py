@@ -1,16 +1,17 @@
-"""Executes the calls of a turn concurrently, within limits, with exactly one outcome for each call.
+"""Executes the calls of a turn concurrently, within limits. Each call gets exactly one outcome.
 
-For each call the interface gets `executing`, progress, and `executed` or `error`, in the order in which the tools
-finish. The outcomes are returned in call order. A failure of a tool becomes its outcome.
+For each call the interface gets the event `executing`, then progress events, then `executed` or `error`. The closing
+events arrive in the order in which the tools finish. The outcomes are returned in call order. If a tool fails, the
+failure is the outcome of its call.
 
-Calls start in order, one at a time, through one gate. A sequential tool waits until no other tool runs, and keeps the
-gate until it has finished.
+Calls start in order. Each call acquires a lock, `_gate`, before it starts. A sequential tool waits until no other tool
+runs, and holds the lock until it has finished.
 
-A call that needs a decision waits for it without blocking the other calls. Without an approver, the call is suspended.
-Before its tool starts, a call is recorded in the ledger; a recorded call does not run again.
+A call that needs a decision waits for it without blocking the other calls. If there is no approver, the call is
+suspended. Each call is recorded in the ledger before its tool starts. A recorded call does not run again.
 
-A run may be cancelled at any point. Then `close_calls` returns an outcome and the closing events for every call,
-without waiting.
+A run may be cancelled at any point. `close_calls` then immediately returns an outcome and the closing events for every
+call.
 """
 
 from __future__ import annotations
@@ -43,24 +44,28 @@ from streamtools.tools.tool import Tool
 
 log = Logger(__name__)
 
-_EXCERPT_LENGTH = 1000  # characters of a result that is too long for the model
-_ERROR_LENGTH = 1000  # characters of an error that the model always gets
+_EXCERPT_LENGTH = 1000  # maximum length of the excerpt that the model gets of a result that is too long
+_ERROR_LENGTH = 1000  # an error text of up to this length is sent to the model even if `limit` is lower
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Execution:
-    """One call while it runs. `limit` is how many characters of a result the model gets; `clock` returns seconds."""
+    """The state of one call while it runs.
+
+    `limit` is the maximum number of characters of a result that the model gets; None means no limit. `clock` returns a
+    time in seconds.
+    """
 
     call: ToolCall
     limit: int | None
     clock: Callable[[], float]
-    shown: bool = False  # whether the interface knows that the call runs
-    began: float | None = None  # when its tool started
+    shown: bool = False  # whether the `executing` event or a closing event has been sent
+    began: float | None = None  # when the tool started, by `clock`
     thread: Thread | None = None
-    tool: Tool | None = None  # as it was when `need_of` decided, even if the registry has changed since
+    tool: Tool | None = None  # the tool that `need_of` checked, even if the registry has changed since then
     outcome: ToolOutcome | None = None
-    unsent: list[UIEvent] = field(default_factory=list)  # closing events that are not sent yet, without `seq`
-    place: object | None = None  # the borrowed token of the concurrency limit
+    unsent: list[UIEvent] = field(default_factory=list)  # closing events that are not sent yet and have no `seq`
+    place: object | None = None  # the borrower of a slot of the concurrency limiter, or None
 
     def end(self, outcome: ToolOutcome) -> None:
         """Set the outcome, and add the closing events."""
@@ -73,7 +78,7 @@ class Execution:
         self.unsent.append(outcome.event(0))
 
     def succeeded(self, tool: Tool, written: Written) -> ToolOutcome:
-        """Return the outcome of a call whose tool returned."""
+        """Return the outcome of a call whose tool returned a result."""
         message = written.value.get("message") if isinstance(written.value, dict) else None
         return ToolOutcome(
             call=self.call,
@@ -87,11 +92,14 @@ class Execution:
         )
 
     def failed(self, code: Code, text: str, error: ToolCallFailed | None = None) -> ToolOutcome:
-        """Return the outcome of a call that failed, with `error`, or never ran. `text` is the reason."""
+        """Return the outcome of a call that failed or never ran.
+
+        `text` is the reason. `error` is the exception, or None if the tool never ran.
+        """
         abandoned = self.thread is not None and self.thread.is_abandoned
         if abandoned:
             text += "; it could not be stopped and may still be running"
-        # The list of tools helps the model, and is not for the reader.
+        # For an unknown tool, `text` lists all tools for the model. The interface gets a message without that list.
         message = f"no tool named {self.call.name[:64]!r}" if code is Code.UNKNOWN_TOOL else text
         return ToolOutcome(
             call=self.call,
@@ -119,22 +127,24 @@ class Execution:
 
 
 RESULT_LIMIT = 100_000
-"""Characters of one result that the model gets by default."""
+"""The default limit for the characters of one result that the model gets."""
 
 Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
-"""Delivers one event. If it raises, the event was not delivered."""
+"""Delivers one event. An exception means that the event was not delivered."""
 
 OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
-"""Receives each outcome before the interface does. May be async. An exception is logged and ignored."""
+"""A function that receives each outcome before the interface does. May be async. Its exceptions are only logged."""
 
 OnToolError: TypeAlias = Callable[[ToolCall, BaseException], object]
-"""Receives the exception of each tool that failed, with its traceback: what it raised, `ToolTimeout`, or the error of
-serializing its result. A `ToolError` and mistakes of the model do not count. May be async. An exception is logged and
-ignored."""
+"""A function that receives the exception, with its traceback, of each tool that failed. May be async.
+
+The exception is the one that the tool raised, `ToolTimeout`, or the error of serializing the result. The function is
+not called for a `ToolError`, or for mistakes of the model such as invalid arguments. Its exceptions are only logged.
+"""
 
 
 class Tools(Protocol):
-    """The lookup of tools by name; `ToolRegistry` implements it."""
+    """Looks up tools by name. `ToolRegistry` implements it."""
 
     def get(self, name: str) -> Tool | None: ...
     def find(self, name: str) -> Tool: ...
@@ -145,12 +155,12 @@ class Runner:
     """Executes the calls of one stream. Concurrent `run` calls share its limits.
 
     - `number` returns the `seq` of the next event.
-    - `timeout` is in seconds, for tools without their own. `result_limit` is how many characters of a result the model
-      gets. `state` is for the `ToolContext` of the tools.
-    - `approvals` handles calls that need a decision. `trusted` returns whether certainly the model wrote a call.
-    - `ledger` records the calls, under the run id that `scope` returns.
+    - `timeout` is the time limit, in seconds, of tools that have no timeout. `result_limit` is the maximum number of
+      characters of a result that the model gets. `state` is passed to the tools in their `ToolContext`.
+    - `approvals` handles calls that need a decision. `trusted` returns True if the model certainly wrote the call.
+    - `ledger` records the calls. `scope` returns the run id under which a call is recorded.
 
-    `stopped` is True once a tool has ended the run; then no further call starts. `threads` counts abandoned threads.
+    `stopped` becomes True when a tool ends the run. From then on, no call starts. `threads` counts abandoned threads.
     """
 
     registry: Tools = field(kw_only=False)
@@ -180,9 +190,9 @@ class Runner:
     async def run(self, calls: Sequence[ToolCall], send: Send) -> list[ToolOutcome]:
         """Execute calls, and return their outcomes in call order. `send` gets the events as they happen.
 
-        A suspended call has no outcome, and neither has a call that had not started when a tool stopped the run. An
-        exception of `send` ends the run, in an exception group. After that, and after a cancellation, call
-        `close_calls`.
+        Two kinds of calls have no outcome: suspended calls, and calls that had not started when a tool stopped the run.
+        If `send` raises, the run ends and the exception is raised in an exception group. After an exception or a
+        cancellation, call `close_calls`.
         """
         executions = [self._open(call) for call in calls]
         try:
@@ -201,22 +211,22 @@ class Runner:
                         asked = anyio.Event()
                         tasks.start_soon(self._start_when_decided, execution, need, tasks, send, asked)
                         await asked.wait()
-        finally:  # a task that is cancelled before its first step cannot release its own execution
+        finally:  # needed for a task that was cancelled before its first step
             for execution in executions:
                 self._release(execution)
         closed = [call for call in calls if call.id not in self.approvals.suspended]
         if self.stopped:
             closed = [call for call in closed if self._executions[call.id].shown]
         outcomes, unsent = self.close_calls(closed)
-        for event in unsent:  # of a task that its own tool cancelled
+        for event in unsent:  # closing events of a task that its tool has cancelled
             await send(event)
         return outcomes
 
     def close_calls(self, calls: Sequence[ToolCall]) -> tuple[list[ToolOutcome], list[UIEvent]]:
         """Return one outcome for each call, in order, and the closing events that have not been sent.
 
-        For use after `run`. A call that has not finished, or that `run` never got, ends as `tool_cancelled`. A second
-        call returns the same outcomes and no events.
+        Use it after `run`. A call that has not finished, or that was never passed to `run`, gets the error
+        `tool_cancelled`. If this method is called again, it returns the same outcomes and no events.
         """
         outcomes: list[ToolOutcome] = []
         unsent: list[UIEvent] = []
@@ -246,7 +256,7 @@ class Runner:
             await self._limiter.acquire_on_behalf_of(place)
             execution.place = place
             if self.stopped:
-                self._free_place(execution)  # the next call in line does the same
+                self._free_place(execution)  # the next waiting call also sees `stopped` and returns
                 return
             self._busy.add(execution.call.id)
             await self._show(execution, send)
@@ -261,7 +271,7 @@ class Runner:
     async def _start_when_decided(
         self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event
     ) -> None:
-        """Wait for a decision, then start or end the call. Sets `asked` as soon as the question has been sent."""
+        """Wait for a decision, then start or end the call. The event `asked` is set when the question has been sent."""
         try:
             await self._decide(execution, need, tasks, send, asked)
         finally:
@@ -301,7 +311,9 @@ class Runner:
             case Deny(reason):
                 text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"
                 outcome = await self._run_once(execution, tasks, lambda: deny(text))
-                was_executed = need == "result" or outcome.error is None  # an earlier approval may have run it
+                was_executed = (
+                    need == "result" or outcome.error is None
+                )  # the call may have run after an earlier approval
                 if was_executed and not execution.shown:
                     await self._show(execution, send)
                 await self._close(execution, outcome, send)
@@ -310,7 +322,9 @@ class Runner:
                     await self._show(execution, send)
                 outcome = await self._run_once(execution, tasks, lambda: answer(decision))
                 await self._close(execution, outcome, send)
-            case Approve() if self.registry.find(call.name).client:  # now it needs its result
+            case Approve() if self.registry.find(
+                call.name
+            ).client:  # approved: now wait for the result from the front end
                 await self._decide(execution, "result", tasks, send, asked)
             case Approve():
                 execution.tool = self.registry.get(call.name)
@@ -364,7 +378,7 @@ class Runner:
     async def _run_once(
         self, execution: Execution, tasks: TaskGroup, work: Callable[[], Awaitable[ToolOutcome]]
     ) -> ToolOutcome:
-        """Return the outcome of `work`, or the recorded outcome if the call has run before."""
+        """Return the outcome of `work`, or the recorded outcome if the call has already run."""
         call, tool = execution.call, execution.tool
         question = self.approvals.asked.get(call.id)
         until = None if question is None else question.expires or math.inf
@@ -392,7 +406,7 @@ class Runner:
 
 
 async def _notify(log_event: str, function: Callable[[ToolCall, Any], object], call: ToolCall, value: object) -> None:
-    """Call a function of the application, sync or async. Log what it raises."""
+    """Call a sync or async function of the application. Its exceptions are logged."""
     try:
         returned = function(call, value)
         if inspect.isawaitable(returned):
@@ -404,13 +418,19 @@ async def _notify(log_event: str, function: Callable[[ToolCall, Any], object], c
 
 
 def _is_fault(outcome: ToolOutcome) -> bool:
-    """Return whether the tool is at fault: it raised anything but `ToolError`, timed out, or returned a bad value."""
+    """Return whether the failure is a bug of the tool.
+
+    That is so if it raised an exception other than `ToolError`, timed out, or returned a value that is not valid.
+    """
     at_fault = outcome.error in (Code.TOOL_FAILED, Code.TOOL_TIMEOUT, Code.TOOL_OUTPUT)
     return at_fault and not isinstance(outcome.exception, ToolError | ToolFailed | None)
 
 
 def _logged(outcome: ToolOutcome) -> ToolOutcome:
-    """Log the failure, with the traceback of a tool that is at fault. Arguments and results are never logged."""
+    """Log the failure and return the outcome.
+
+    The log record holds the traceback if the failure is a bug of the tool. Arguments and results are never logged.
+    """
     assert outcome.error is not None
     values = {"tool": outcome.call.name[:64], "call_id": outcome.call.id, "code": outcome.error.value}
     elapsed = round(outcome.elapsed, 6)
