@@ -1,14 +1,14 @@
-"""Invokes one tool with the arguments of one call, with a timeout, whatever kind of function it is.
+"""Invokes the function of a tool with the arguments of one call, within a timeout.
 
-Async functions run in the current task, sync functions in a thread. What a generator yields is progress, and its result
-is what a sync generator returns, or else the last value that it yielded. A yielded `ToolResult` is no progress, only a
-result.
+The function may be sync, async or a generator of either kind. Async functions run in the current task, sync functions
+in a thread. Each value that a generator yields is reported as progress, except a `ToolResult`. The result of a
+generator is its return value, or the last value that it yielded if it returns None.
 
-A thread cannot be stopped, only abandoned. An abandoned thread is counted until it ends. Then its late result is
-dropped and logged.
+A thread cannot be stopped. If its call ends early, the thread is abandoned: it continues, and is counted until it ends.
+Its late result is then dropped, and this is logged.
 
-Three endings must not be confused: our timeout (`ToolTimeout`), a cancellation of our task, which propagates, and a
-failure of the tool (`ToolFailed`).
+A call that does not return ends in one of three ways. The timeout of the tool raises `ToolTimeout`. A failure of the
+tool raises `ToolFailed`. A cancellation of the current task propagates unchanged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ log = Logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Threads:
-    """How many abandoned threads still run (`left`), and how many have ended with a dropped result (`dropped`)."""
+    """Counts abandoned threads.
+
+    `left` is the number of abandoned threads that still run. `dropped` is the number that have ended, each with a
+    result that was dropped.
+    """
 
     left: int = 0
     dropped: int = 0
@@ -48,7 +52,11 @@ class Threads:
 
 @dataclass(slots=True, eq=False)
 class Thread:
-    """The thread of one call. `is_abandoned` is set if its call ended while it was working."""
+    """The state of the thread of one call.
+
+    `is_working` is True while the thread runs code of the tool. `is_stopped` is True after the call has ended.
+    `is_abandoned` is True if the call ended while the thread was working.
+    """
 
     threads: Threads
     tool: str = ""
@@ -58,18 +66,18 @@ class Thread:
     is_stopped: bool = False
 
     def start_work(self) -> bool:
-        """Mark the thread as working, and return True; return False if its call has ended. Called in the thread."""
+        """Mark the thread as working and return True, or return False if its call has ended. Called in the thread."""
         with self.threads.lock:
             self.is_working = not self.is_stopped
             return self.is_working
 
     def end_work(self) -> None:
-        """Mark the thread as done or waiting. Called in the thread."""
+        """Mark the thread as not working: it is done, or waits at a yield. Called in the thread."""
         with self.threads.lock:
             self.is_working = False
             if not self.is_abandoned:
                 return
-        try:  # log first: when `left` is 0, all log records exist
+        try:  # log before counting, so that all records are written when `left` becomes 0
             log.warning("tool_result_dropped", tool=self.tool, call_id=self.call_id)
         finally:
             with self.threads.lock:
@@ -77,7 +85,7 @@ class Thread:
                 self.threads.dropped += 1
 
     def stop(self) -> None:
-        """Stop the thread at its next yield, and count it as abandoned if it is working. Called by the task."""
+        """Make the thread end at its next yield. If it is working, count it as abandoned. Called by the task."""
         with self.threads.lock:
             self.is_stopped = True
             if self.is_working:
@@ -86,9 +94,11 @@ class Thread:
 
 
 async def run_in_thread(work: Callable[[], Any], thread: Thread) -> Any:
-    """Return the result of `work`. After a cancellation the thread continues alone, and its result is dropped.
+    """Run `work` in a thread and return its result. After a cancellation, the thread continues and its result is
+    dropped.
 
-    Each thread has its own limiter. The runner limits the calls, and an abandoned thread must not block other calls.
+    Each thread gets a new limiter, so that an abandoned thread does not block other calls. The runner limits the number
+    of concurrent calls.
     """
 
     def boxed() -> tuple[Any]:  # a tuple, because trio refuses a function that returns a coroutine
@@ -108,10 +118,11 @@ async def run_in_thread(work: Callable[[], Any], thread: Thread) -> Any:
 
 
 async def run_generator_in_thread(work: Callable[[], Generator[Any, None, Any]], report: Report, thread: Thread) -> Any:
-    """Run a generator in one thread. Reports what it yields, and returns its last value.
+    """Run a generator in one thread, report the values that it yields, and return its result.
 
-    Yielded values are passed to our task, so that nothing is reported after a cancellation. An abandoned generator ends
-    at its next yield. One that waits at a yield ends immediately.
+    The thread passes the values to the calling task, which reports them. So no value is reported after a cancellation.
+    After a cancellation, a generator that is working ends at its next yield. A generator that waits at a yield ends
+    immediately.
     """
     outbox, inbox = anyio.create_memory_object_stream[Any](0)
     result: Any = None
@@ -125,7 +136,7 @@ async def run_generator_in_thread(work: Callable[[], Generator[Any, None, Any]],
                     value = next(steps)
                 except StopIteration as end:
                     return value if end.value is None else end.value
-                if thread.is_abandoned:  # the event loop may be closed by now
+                if thread.is_abandoned:  # do not use the event loop, which may be closed
                     return None
                 if not isinstance(value, ToolResult):
                     thread.end_work()
@@ -141,7 +152,7 @@ async def run_generator_in_thread(work: Callable[[], Generator[Any, None, Any]],
             except BaseException as error:
                 if not is_failure(error):
                     raise
-                failure = error  # raised below, outside of the exception group
+                failure = error  # raised after the task group, so that it is not wrapped in an exception group
 
     with inbox, outbox:
         async with anyio.create_task_group() as tasks:
@@ -167,11 +178,12 @@ async def invoke(
 ) -> Written:
     """Call the function of a tool, and return its serialized result.
 
-    `timeout` is in seconds, for tools without their own. The clock stops while the context's `report` waits. `context`
-    and `thread` serve one call; afterwards `thread` tells whether the thread was abandoned.
+    `timeout` is the time limit in seconds, used if the tool has no timeout. The time that the context's `report` waits
+    does not count. `context` and `thread` can be used for one call only. After the call, `thread.is_abandoned` says
+    whether its thread still runs.
 
-    Raises the `ToolCallFailed` that matches the failure, and whatever `report` raises: a failure to report progress
-    ends the call, even if the tool ignores it.
+    Raises the subclass of `ToolCallFailed` that matches the failure. Also raises the exceptions of `report`: a failure
+    to report progress ends the call, even if the tool catches the exception.
     """
     context = ToolContext(name=tool.name) if context is None else context
     thread = Thread(Threads(), tool.name) if thread is None else thread
@@ -179,7 +191,7 @@ async def invoke(
         args, kwargs = tool.read(arguments)
     except ToolInputError:
         raise
-    except Exception as error:  # a bug in a validator of the user
+    except Exception as error:  # a bug in a validator of the application
         raise _failure(tool, error) from error
     if tool.context is not None:
         kwargs[tool.context] = context
@@ -194,7 +206,8 @@ async def invoke(
             value = await _call(tool, functools.partial(tool.function, *args, **kwargs), reporter, thread)
     except BaseException as error:
         cause = error
-        while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:  # from a tool with a task group
+        while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:  # raised by a task group in the
+        tool
             cause = cause.exceptions[0]
         if cause is not reporter.failure and not is_failure(error):
             raise
@@ -210,7 +223,7 @@ async def invoke(
 
 
 class _ProgressReporter:
-    """Serializes and reports the progress of a tool. The clock of the call stops while the report waits."""
+    """Serializes and reports the progress of a tool. The time limit of the call is paused while `report` waits."""
 
     def __init__(self, tool: Tool, context: ToolContext, scope: anyio.CancelScope) -> None:
         self.failure: BaseException | None = None
@@ -243,7 +256,10 @@ class _ProgressReporter:
 
 
 def write_answer(tool: Tool, value: Any) -> Written:
-    """Serialize the result of a call that was executed elsewhere. Raises `ToolOutputError` if it has another type."""
+    """Serialize the result of a call that was executed elsewhere.
+
+    Raises `ToolOutputError` if the result does not have the declared return type of the tool.
+    """
     return _write(tool, lambda value: tool.write(tool.read_answer(value)), value)
 
 

@@ -1,6 +1,6 @@
-"""The registry: tools by name, in the order of registration.
+"""Defines the `ToolRegistry`, which holds tools by name, in the order of registration.
 
-Names are matched exactly and looked up in a dict, so that a model cannot reach anything that was not registered.
+Names are looked up in a dict and must match exactly, so that a model can only call registered tools.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ToolsLike: TypeAlias = Union[
     Callable[..., Any],
     Mapping[str, Callable[..., Any]],
     Iterable["ToolsLike"],
-    list[object],  # the type that mypy infers for a list of two different tools
+    list[object],  # mypy infers this type for a list of two different tools
     None,
 ]
 """The type of `tools=`: a registry, a tool, a function, a mapping of names to functions, or an iterable of these."""
@@ -69,8 +69,9 @@ class ToolRegistry:
     def __init__(self, *tools: ToolsLike, on_duplicate: OnDuplicate = "replace") -> None:
         """Register `tools`.
 
-        A second tool with the same name replaces the first one, in its place, and a warning is logged. With
-        `on_duplicate="keep"` the first one stays. With `"error"` it raises ValueError.
+        If a tool has the name of a registered tool, it replaces that tool at its position, and a warning is logged.
+        With `on_duplicate="keep"`, the registered tool is kept, and a warning is logged. With `"error"`, ValueError is
+        raised.
         """
         self._tools: dict[str, Tool] = {}
         self._on_duplicate = on_duplicate
@@ -78,23 +79,23 @@ class ToolRegistry:
 
     @classmethod
     def of(cls, tools: ToolsLike) -> ToolRegistry:
-        """Return a registry of `tools`; a registry is returned as it is."""
+        """Return a registry of `tools`. A registry is returned unchanged."""
         return tools if isinstance(tools, ToolRegistry) else cls(tools)
 
     def register(self, *tools: ToolsLike) -> Self:
         """Add tools, functions, or collections of them. Returns the registry.
 
-        Raises what `Tool` raises for a function, and TypeError for anything that is no tool.
+        Raises the errors of `Tool` for a function, and TypeError for an object that cannot be a tool.
         """
         for given in _tools_in(tools):
             self._add(given)
         return self
 
     def merge(self, *tools: ToolsLike, prefix: str = "") -> Self:
-        """Add tools of a plugin or another server. Returns the registry.
+        """Add the tools of a plugin or a server. Returns the registry.
 
-        They never replace a registered tool: a tool whose name is taken is skipped, and a warning is logged. `prefix`
-        is put before their names.
+        A registered tool is never replaced. If a name is already registered, the added tool is skipped, and a warning
+        is logged. `prefix` is prepended to each added name.
         """
         for given in _tools_in(tools):
             self._add(given.replace(name=prefix + given.name) if prefix else given, "keep")
@@ -103,12 +104,12 @@ class ToolRegistry:
     async def add_mcp(self, session: MCPSession, *, prefix: str = "", **options: Unpack[ToolOptions]) -> Self:
         """Add the tools of an MCP server. Returns the registry.
 
-        `session` is a session of the MCP SDK, or any object with its `list_tools` and `call_tool`. Names are made valid
-        and get the `prefix`; names that are taken are handled as by `merge`. `options`, such as `trust` or
-        `requires_approval`, apply to all tools. A tool that providers would refuse is skipped and logged. Raises what
-        the session raises.
+        `session` is a session of the MCP SDK, or any object with the same methods `list_tools` and `call_tool`.
+        `prefix` is prepended to each name, and characters that providers refuse are replaced. As with `merge`, no
+        registered tool is replaced. `options`, such as `trust` or `requires_approval`, apply to all tools of the
+        server. A tool that providers would refuse is skipped and logged. Raises the errors of the session.
         """
-        from streamtools.tools.mcp import tools_of  # few programs use an MCP server
+        from streamtools.tools.mcp import tools_of  # imported late, because few programs use an MCP server
 
         return self.merge(await tools_of(session, prefix=prefix, **options))
 
@@ -127,7 +128,7 @@ class ToolRegistry:
         return define if function is None else define(function)
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of exactly this name, or None."""
+        """Return the tool with exactly this name, or None."""
         return self._tools.get(name)
 
     @property
@@ -148,16 +149,16 @@ class ToolRegistry:
         return f"<ToolRegistry {', '.join(self._tools) or '(empty)'}>"
 
     def only(self, *names: str) -> ToolRegistry:
-        """Return a registry of these tools, in their order here, for example for one request.
+        """Return a new registry of these tools, for example for one request. They keep the order of this registry.
 
         Raises `UnknownTool` for a name that is not registered.
         """
         return self._select({self.find(name).name for name in names})
 
     def without(self, *names: str) -> ToolRegistry:
-        """Return a registry without these tools.
+        """Return a new registry without these tools.
 
-        Raises `UnknownTool` for a name that is not registered, because a typo would leave a tool allowed.
+        Raises `UnknownTool` for a name that is not registered. Otherwise a typo would leave a tool in the registry.
         """
         return self._select(self._tools.keys() - {self.find(name).name for name in names})
 
@@ -166,10 +167,10 @@ class ToolRegistry:
     @overload
     def definitions(self, format: Literal["compact"]) -> list[str]: ...
     def definitions(self, format: str = "openai") -> list[dict[str, Any]] | list[str]:
-        """Return the tools as the request of a provider holds them, as a copy that the caller may change.
+        """Return the definitions of the tools in the request format of a provider. The caller may change them.
 
-        `"gemini"` returns one object with all tools. `"compact"` returns a line of text for each, for a prompt. Raises
-        ValueError for an unknown format, and for a tool that the provider would refuse.
+        `"gemini"` returns a list of one object, which holds all tools. `"compact"` returns one line of text for each
+        tool, for a prompt. Raises ValueError for an unknown format, and for a tool that the provider would refuse.
         """
         if format == "compact":
             return [write_line(tool) for tool in self]
@@ -187,11 +188,11 @@ class ToolRegistry:
         timeout: float = TIMEOUT,
         state: Any = None,
     ) -> Any:
-        """Call the tool `name`, and return its result as plain JSON values, as an interface would get it.
+        """Call the tool `name`, and return its result for the interface, as plain JSON values.
 
-        `arguments` is an object, or its JSON; None means no arguments. `timeout` is in seconds, for tools without their
-        own. `state` is for the tool's `ToolContext`. Raises `UnknownTool`, `ToolInputError`, `ToolFailed`,
-        `ToolOutputError` and `ToolTimeout`.
+        `arguments` is a mapping, or the JSON text of an object; None means no arguments. `timeout` is the time limit in
+        seconds, used if the tool has no timeout. `state` is passed to the tool in its `ToolContext`. Raises
+        `UnknownTool`, `ToolInputError`, `ToolFailed`, `ToolOutputError` and `ToolTimeout`.
         """
         found = self.find(name)
         try:
@@ -214,13 +215,14 @@ class ToolRegistry:
     ) -> list[ToolOutcome]:
         """Execute the native calls of a finished response, and return one outcome for each, in order.
 
-        - `response` is the object of an SDK (OpenAI's chat completion or Response, Anthropic's message, Ollama's chat),
-          the same as a dict, its message, or a list of calls. A text is accepted too, but not searched for calls.
-        - A failed or malformed call gets an outcome with an `error`; the other calls still run. With `fail_fast`, calls
-          run sequentially, and none after a failure.
-        - `timeout` and `state` are those of `execute`.
-        - With a `ledger`, a recorded call does not run again. It requires `run_id`, an id that you store with the
-          response, because servers repeat call ids in different responses.
+        - `response` is the response object of an SDK: OpenAI's chat completion or Response, Anthropic's message, or
+          Ollama's chat response. It may also be that response as a dict, the message in it, or a list of calls. A
+          string has no native calls, so it gives an empty list.
+        - A failed or malformed call gets an outcome with an `error`, and the other calls still run. With
+          `fail_fast=True`, calls run sequentially, and no call runs after a failure.
+        - `timeout` and `state` have the same meaning as in `execute`.
+        - With a `ledger`, a recorded call does not run again. A ledger requires `run_id`, an id that the application
+          stores with the response: servers repeat call ids in different responses.
 
         Raises `UnreadableSource` for any other object, and ValueError for a ledger without `run_id`.
         """
@@ -252,7 +254,10 @@ class ToolRegistry:
     extend_messages = staticmethod(extend_messages)
 
     def find(self, name: str) -> Tool:
-        """Return the tool of exactly this name. Raises `UnknownTool`, with a hint for the model."""
+        """Return the tool with exactly this name.
+
+        Raises `UnknownTool` if there is none. Its message lists the tools, and suggests a similar name to the model.
+        """
         found = self._tools.get(name)
         if found is not None:
             return found
@@ -262,7 +267,10 @@ class ToolRegistry:
         raise UnknownTool(name, f"no tool named {name[:64]!r}; {there_are}{hint}")
 
     def accepted_by(self, format: str) -> ToolRegistry:
-        """Return the tools that a provider accepts. Others, whose schema a client or server wrote, are logged."""
+        """Return a registry of the tools that a provider accepts.
+
+        Only tools whose schema was written by a client or a tool server are removed. The removed tools are logged.
+        """
         foreign = [tool for tool in self if has_foreign_schema(tool)] if format == "anthropic" else []
         if refused := [tool.name for tool in foreign if refused_parameter(tool) is not None]:
             log.warning("tools_left_out", tools=refused, advice=f"{format} refuses their parameter names")

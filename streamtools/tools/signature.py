@@ -1,17 +1,20 @@
-"""Reads the type hints of a function: the schema and reader of its arguments, and the serializer of its result.
+"""Builds the schema and the parser of a tool's arguments, and the serializer of its result, from type hints.
 
-pydantic builds them once, when the tool is defined. A call then costs one pass over its JSON. A function whose only
-parameter is a model, a dataclass or a typed dict takes that record as its arguments. Any other function takes its
-parameters by name. With a schema of its own, the function takes one dict. A `ToolContext` parameter is not for the
-model.
+pydantic builds them once, when the tool is defined. A call then only validates its arguments.
 
-Arguments are read as JSON and not as Python values, because strict models and encoded bytes differ between the two, and
-because the tool must not share objects with the call that the interface shows.
+- If the only parameter is a model, a dataclass or a typed dict, the arguments of the call are the fields of that
+  object.
+- If the tool has the option `parameters`, the function gets all arguments in one dict.
+- Any other function gets the arguments of the call as keyword arguments.
+- A parameter of type `ToolContext` is filled by the library. The model does not see it.
 
-The declared return type selects the fields of a result, as in a web framework. A type that is unknown or cannot be
-serialized counts as undeclared; then the result is serialized by its own type.
+Arguments are validated as JSON, not as Python values. Strict models and encoded bytes need that, and the tool must not
+share objects with the call that the interface shows.
 
-`import streamtools` does not import this module, because pydantic's models are slow to import and only tools need them.
+The declared return type selects the fields of a result, as the response model of a web framework does. Without a usable
+return type, a result is serialized by the type of its value.
+
+`import streamtools` does not import this module: pydantic's models are slow to import, and only tools need them.
 """
 
 from __future__ import annotations
@@ -42,11 +45,14 @@ from streamtools.tools.schemas import JsonSchema, complete, snapshot
 
 EMPTY = inspect.Parameter.empty
 UNUSABLE = (pydantic.PydanticUserError, NameError, TypeError)
-"""What pydantic and typing raise for a type that they cannot use."""
+"""The exceptions that pydantic and typing raise for a type that they cannot use."""
 
 
 def _hint_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """Return the type of a parameter, `Any` without an annotation. Raises TypeError for an unknown type."""
+    """Return the type of a parameter, or `Any` if it has no annotation.
+
+    Raises TypeError if the annotation cannot be resolved.
+    """
     try:
         hint = _resolve(parameter.annotation, body_of(function))
     except UNUSABLE as error:
@@ -61,9 +67,10 @@ def untyped(function: Callable[..., Any]) -> set[str]:
 
 
 def _resolve(annotation: Any, body: Any) -> Any:
-    """Evaluate an annotation in the module of the function, or else in the frame that defines the tool.
+    """Evaluate an annotation with the names of the function's module.
 
-    The second try finds types that are local to a function, for example to a request handler.
+    If a name is missing there, evaluate it with the local names of the caller that defines the tool. This finds types
+    that are defined inside a function, for example in a request handler.
     """
     if annotation is EMPTY:
         return EMPTY
@@ -90,7 +97,7 @@ def _bare(hint: Any) -> Any:
 
 
 def _is_context(hint: Any) -> bool:
-    """Return whether a parameter of this type takes the `ToolContext`; it may be optional."""
+    """Return whether this is the type `ToolContext`, or `ToolContext | None`."""
     kinds = [typing.get_origin(_bare(member)) or _bare(member) for member in _members(_bare(hint))]
     return ToolContext in kinds and all(kind in (ToolContext, type(None)) for kind in kinds)
 
@@ -101,22 +108,25 @@ def _is_record(hint: Any) -> bool:
     kind = typing.get_origin(hint) or hint
     if not inspect.isclass(kind):
         return False
-    is_typed_dict = hasattr(kind, "__required_keys__")  # unlike `is_typeddict`, also of typing_extensions
+    is_typed_dict = hasattr(kind, "__required_keys__")  # also true for typing_extensions, unlike `is_typeddict`
     return issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind) or is_typed_dict
 
 
 class _Schema(GenerateJsonSchema):
-    """Generates schemas for models: without titles that repeat names, and without warnings."""
+    """Generates JSON schemas without titles that only repeat the names of fields, and without Python warnings."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
     def emit_warning(self, kind: Any, detail: str) -> None:
-        """Ignore the warning; a default that JSON cannot express is left out."""
+        """Ignore the warning. The schema then omits a default that JSON cannot express."""
 
 
 def _schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode = "validation") -> JsonSchema:
-    """Return the schema of a type, with its definition at the top even if the type is recursive."""
+    """Return the JSON schema of a type.
+
+    For a recursive type, pydantic returns only a `$ref`. It is replaced by the definition that it points to.
+    """
     schema = adapter.json_schema(schema_generator=_Schema, mode=mode)
     if "$ref" in schema:
         schema = {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
@@ -132,7 +142,7 @@ _MANY = (abc.Generator, abc.AsyncGenerator, abc.Iterator, abc.AsyncIterator, abc
 
 
 class ReturnType(NamedTuple):
-    """A return type, with its serializer and its JSON schema, if it has them."""
+    """A return type, its serializer and its JSON schema. The serializer and the schema are None if there are none."""
 
     type: Any = Any
     adapter: TypeAdapter[Any] | None = None
@@ -140,7 +150,7 @@ class ReturnType(NamedTuple):
 
 
 class ReturnTypes(NamedTuple):
-    """The type of a function's result, and of the progress that it yields."""
+    """The type of a function's result, and the type of the progress values that it yields."""
 
     result: ReturnType = ReturnType()
     progress: ReturnType = ReturnType()
@@ -149,7 +159,8 @@ class ReturnTypes(NamedTuple):
 def return_types_of(function: Callable[..., Any]) -> ReturnTypes:
     """Return the declared types of a function's result and progress.
 
-    The result of a generator is its return value, if it declares one, or else the last value that it yields.
+    The result of a generator has its declared return type. If it declares none, the result has the type of the yielded
+    values.
     """
     body = body_of(function)
     try:
@@ -186,13 +197,14 @@ def _return_type(hint: Any) -> ReturnType:
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """The positional and keyword arguments for one call of a function."""
 
-_UNPACK = (typing.Unpack, typing_extensions.Unpack)  # they differ before Python 3.12
+_UNPACK = (typing.Unpack, typing_extensions.Unpack)  # two different objects before Python 3.12
 
 
 class Input(NamedTuple):
-    """The input of a tool: the JSON schema of an object, its Python type, and the reader of its JSON.
+    """How a tool gets its arguments.
 
-    `context` is the name of the parameter that takes the `ToolContext`.
+    `schema` is the JSON schema of the arguments object, and `type` its Python type. `read` parses the JSON of a call's
+    arguments. `context` is the name of the parameter that gets the `ToolContext`, or None.
     """
 
     schema: JsonSchema
@@ -202,9 +214,10 @@ class Input(NamedTuple):
 
 
 def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Input:
-    """Return the input of a function. `described` holds descriptions of its parameters, for those without their own.
+    """Return the `Input` of a function.
 
-    Raises TypeError for a parameter that no JSON object can fill.
+    `described` holds descriptions by parameter name, from the docstring. A description in an annotation has precedence.
+    Raises TypeError for a parameter that cannot be read from a JSON object.
     """
     parameters = parameters_of(function)
     hints = {parameter.name: _hint_of(function, parameter) for parameter in parameters}
@@ -221,7 +234,7 @@ def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Inpu
 
 
 def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) -> Input:
-    """Return the input of a function that takes one dict. Of its `schema`, only `required` is checked.
+    """Return the `Input` of a function that takes one dict. Calls are checked only against `required` of the `schema`.
 
     Raises ValueError for a schema that providers refuse, and TypeError for a function that does not take one dict.
     """
@@ -262,7 +275,10 @@ def _context(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) 
 
 
 def _record(parameter: inspect.Parameter, hint: Any) -> Input | None:
-    """Return the input for a record, or None if its schema is not that of an object."""
+    """Return the `Input` for a parameter that is a model, a dataclass or a typed dict.
+
+    Returns None if the schema of its type does not describe an object.
+    """
     _refuse_positional(parameter)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hint)
@@ -281,16 +297,16 @@ def _record(parameter: inspect.Parameter, hint: Any) -> Input | None:
 def _keywords(
     parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any], described: Mapping[str, str], hidden: set[str]
 ) -> Input:
-    """Return an input that reads each parameter by name, and passes only those that were given.
+    """Return an `Input` that reads each parameter by name, and passes only the arguments that the call contains.
 
-    The fields of the model have generated names, so that a parameter may be called `schema` or `_x`. Their aliases are
-    the real names. The model must not fill the `hidden` parameters, even if the function accepts any keyword.
+    The fields of the pydantic model have generated names, and the parameter names are their aliases. So a parameter can
+    have a name such as `schema` or `_x`, which pydantic refuses for a field. A call must not set a parameter in
+    `hidden`, even if the function accepts any keyword.
     """
     names: dict[str, str] = {}
     fields: dict[str, Any] = {}
-    optional: set[str] = set()  # fields that are passed only if given, because the function has their default
-    extra: Any = None
-    for parameter in parameters:
+    optional: set[str] = set()  # fields that are passed only if the call contains them, because the function has
+    defaults for them extra: Any = None for parameter in parameters:
         _refuse_positional(parameter)
         hint = hints[parameter.name]
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -301,9 +317,9 @@ def _keywords(
         field = f"p{len(fields)}"
         names[field] = parameter.name
         kind, *metadata = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-        named: Any = Annotated[(kind, Field(alias=parameter.name), *metadata)]  # a user's alias wins
-        fields[field] = named if parameter.default is EMPTY else (named, parameter.default)
-        if parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo):
+        named: Any = Annotated[(kind, Field(alias=parameter.name), *metadata)]  # an alias in the metadata has
+        precedence fields[field] = named if parameter.default is EMPTY else (named, parameter.default) if
+        parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo):
             optional.add(field)
     try:
         model = _model(fields, extra)
