@@ -94,11 +94,10 @@ class Thread:
 
 
 async def run_in_thread(work: Callable[[], Any], thread: Thread) -> Any:
-    """Run `work` in a thread and return its result. After a cancellation, the thread continues and its result is
-    dropped.
+    """Run `work` in a thread and return its result.
 
-    Each thread gets a new limiter, so that an abandoned thread does not block other calls. The runner limits the number
-    of concurrent calls.
+    After a cancellation, the thread continues and its result is dropped. Each thread gets a new limiter, so that an
+    abandoned thread does not block other calls. The runner limits the number of concurrent calls.
     """
 
     def boxed() -> tuple[Any]:  # a tuple, because trio refuses a function that returns a coroutine
@@ -206,8 +205,7 @@ async def invoke(
             value = await _call(tool, functools.partial(tool.function, *args, **kwargs), reporter, thread)
     except BaseException as error:
         cause = error
-        while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:  # raised by a task group in the
-        tool
+        while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:  # raised by a task group
             cause = cause.exceptions[0]
         if cause is not reporter.failure and not is_failure(error):
             raise

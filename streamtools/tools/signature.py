@@ -305,8 +305,9 @@ def _keywords(
     """
     names: dict[str, str] = {}
     fields: dict[str, Any] = {}
-    optional: set[str] = set()  # fields that are passed only if the call contains them, because the function has
-    defaults for them extra: Any = None for parameter in parameters:
+    optional: set[str] = set()  # fields with a default in the function; passed only if the call contains them
+    extra: Any = None
+    for parameter in parameters:
         _refuse_positional(parameter)
         hint = hints[parameter.name]
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -317,9 +318,9 @@ def _keywords(
         field = f"p{len(fields)}"
         names[field] = parameter.name
         kind, *metadata = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-        named: Any = Annotated[(kind, Field(alias=parameter.name), *metadata)]  # an alias in the metadata has
-        precedence fields[field] = named if parameter.default is EMPTY else (named, parameter.default) if
-        parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo):
+        named: Any = Annotated[(kind, Field(alias=parameter.name), *metadata)]  # an alias in `metadata` wins
+        fields[field] = named if parameter.default is EMPTY else (named, parameter.default)
+        if parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo):
             optional.add(field)
     try:
         model = _model(fields, extra)
