@@ -1,11 +1,12 @@
-"""The base of all adapters, which turn a provider's bytes into source events. Sans-IO.
+"""The base classes of adapters, which convert a provider's bytes into source events. Sans-IO.
 
-An adapter raises nothing, whatever the bytes are. Data that it cannot decode becomes a warning, and data that it does
-not understand passes as `raw`. After an error or the format's terminator, the rest of the stream is dropped, so that no
-success follows an error. If nothing in a stream is understood, an error says that the format is another.
+An adapter never raises an exception because of the bytes that it reads. Data that it cannot decode becomes a warning.
+Data that it does not understand is forwarded as a `raw` event. After an error or the format's terminator, the rest of
+the stream is dropped, so that no success follows an error. If the adapter understands nothing in a stream, it reports
+that the stream has another format.
 
-`PlainText` and `ReadyEvents` need no decoding. Plain text has no terminator but its end: an iterable that is exhausted
-has stopped, and one that raises was interrupted.
+`PlainText` and `ReadyEvents` decode no bytes. A stream of plain text has no terminator. If its iterable is exhausted,
+the turn has stopped. If the iterable raises an exception, the stream was interrupted.
 """
 
 from __future__ import annotations
@@ -40,37 +41,37 @@ from streamtools.sources.pieces import CallT, PairJoiner
 from streamtools.sources.provider_terms import Fault, bounded, bounded_id, finish_reason, read_fault
 
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""The exceptions of msgspec for JSON that it does not read, or that has not the expected shape."""
+"""The exceptions that msgspec raises for JSON that it cannot read, or that does not have the expected type."""
 
 UNREADABLE = msgspec.UNSET
-"""Stands for the value of a frame without one. No JSON value is equal to it."""
+"""The value of a frame that could not be decoded. No JSON value equals it."""
 
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _is_error = re.compile(rb'\{ ?"type" ?: ?"(?:response\.)?error"').match
 _EVENTS: tuple[type, ...] = get_args(SourceEvent)
-_MAX_FIRST_LINE = 4096  # bytes of a first line that is searched for another format
-_MAX_FIELDS = 64  # names of unknown fields that are remembered, and characters of a name
+_MAX_FIRST_LINE = 4096  # the maximum length, in bytes, of a first line that is searched for signs of another format
+_MAX_FIELDS = 64  # the maximum number of unknown field names that are stored, and the maximum length of such a name
 
 
 def _is_not_understood(events: Iterable[SourceEvent]) -> bool:
-    """Return whether no adapter has understood anything in `events`."""
+    """Return True if `events` holds only raw data and warnings, so that the adapter has understood nothing."""
     return all(type(event) is SourceRaw or type(event) is SourceWarning for event in events)
 
 
 class Adapter(ABC):
-    """Turns the items of a transport into source events, one item at a time."""
+    """Converts the items of a transport into source events, one item at a time."""
 
     format: str | None = None
-    """The history format of the provider's messages."""
-    _over = False  # the rest of the stream does not count
+    """The name of the provider's message format, in which a history can be sent back. None if there is none."""
+    _over = False  # the rest of the stream is ignored
     content_type = ""
-    """The declared type of the response, if it is known."""
+    """The `Content-Type` of the response, or an empty string if it is unknown."""
     reads_documents = False
-    """Whether a response that is declared as JSON and begins with an array is a stream of this format."""
+    """Whether this format can be a JSON response that consists of one array. Each element is then an event."""
 
     @property
     def ended(self) -> bool:
-        """Whether the terminator or an error has arrived, so that the end of the transport no longer matters."""
+        """Whether the terminator or an error has arrived. The transport may then end or break off without effect."""
         return self._over
 
     @abstractmethod
@@ -88,21 +89,22 @@ class Adapter(ABC):
     def close(self, cause: str | None = None) -> list[SourceEvent]:
         """Return the events that the end of the transport completes. A second call returns none.
 
-        `cause` says why the transport broke off. That is an error, unless the stream has `ended` before.
+        `cause` says why the transport broke off. It is None if the transport ended normally. With a cause, the last
+        event is an error, unless the stream had already `ended`.
         """
 
     def fail(self, error: SourceError) -> list[SourceEvent]:
-        """Return the last events of a stream that the provider's SDK ended by raising `error`."""
+        """Return the last events of a stream whose SDK raised an exception. `error` is the event for it."""
         events = self.close("an exception")
         interruption = Code.STREAM_INTERRUPTED
         return [error if isinstance(event, SourceError) and event.code is interruption else event for event in events]
 
 
 class FrameAdapter(Adapter):
-    """An adapter of a format in frames. Subclasses read one frame at a time and define the end of the stream.
+    """The base of adapters whose formats consist of frames. Subclasses read one frame at a time.
 
-    `name` is the name of the format in `ADAPTERS`. `_text` and `_thought` join cut characters on the two channels that
-    all formats have.
+    `name` is the name of the format in `ADAPTERS`. `_text` joins characters of the answer that the provider has cut
+    into two pieces. `_thought` does this for the reasoning.
     """
 
     name: ClassVar[str] = ""
@@ -110,18 +112,18 @@ class FrameAdapter(Adapter):
     def __init__(self, frames: FrameDecoder, limits: Limits = DEFAULT_LIMITS) -> None:
         self._frames = frames
         self._limits = limits
-        self._over = False  # set on the instance, too, because reading it there is faster
+        self._over = False  # also set on the instance, because reading an instance attribute is faster
         self._text = PairJoiner()
         self._thought = PairJoiner()
-        self._blank = True  # nothing was understood yet
-        self._strange: tuple[str, str | None] | None = None  # the first event of another format, and advice
-        self._passed_on: dict[str, None] = {}  # unknown fields of deltas that were passed on
-        self._response_id: str | None = None  # the provider's names of the answer and the model
-        self._model: str | None = None
+        self._blank = True  # nothing has been understood yet
+        self._strange: tuple[str, str | None] | None = None  # a description of the first unknown event, and advice
+        self._passed_on: dict[str, None] = {}  # the names of unknown fields of deltas that were forwarded
+        self._response_id: str | None = None  # the provider's id of the response
+        self._model: str | None = None  # the provider's name of the model
 
     @property
     def identity(self) -> tuple[str | None, str | None]:
-        """The provider's names of the answer and of its model, if they have arrived."""
+        """The provider's id of the response and its name of the model. Each is None until it has arrived."""
         return self._response_id, self._model
 
     def feed(self, chunk: bytes) -> list[SourceEvent]:
@@ -129,7 +131,7 @@ class FrameAdapter(Adapter):
         return self.feed_frames(self._frames.feed(chunk))
 
     def feed_frames(self, frames: Iterable[Framed]) -> list[SourceEvent]:
-        """Return the events of frames that were decoded elsewhere."""
+        """Return the events of frames."""
         events: list[SourceEvent] = []
         for frame in frames:
             if type(frame) is Frame and not self._over:
@@ -144,7 +146,7 @@ class FrameAdapter(Adapter):
         return self.feed(item) if type(item) is bytes else self._take_other(item)
 
     def _take_other(self, item: object) -> list[SourceEvent]:
-        """Return the events of an item that is no `bytes` object."""
+        """Return the events of an item whose type is not `bytes`."""
         if isinstance(item, bytes | bytearray | memoryview):
             return self.feed(bytes(item))
         if (made := as_frame(item)) is not None:
@@ -164,7 +166,7 @@ class FrameAdapter(Adapter):
 
     def fail(self, error: SourceError) -> list[SourceEvent]:
         events = self.feed_frames(self._frames.close())
-        if not self._over:  # an error revokes an earlier end, as it does in the bytes
+        if not self._over:  # as in a stream of bytes, an error after the finish reason fails the turn
             self._fail(error, events)
         return events
 
@@ -173,11 +175,14 @@ class FrameAdapter(Adapter):
         """Append the events of `frame`."""
 
     def _end(self, events: list[SourceEvent]) -> None:
-        """Append the events of an end of the transport without a terminator or an error."""
+        """Append the last events when the transport ends before a terminator or an error has arrived."""
         self._flush(events)
 
     def _foreign(self, events: list[SourceEvent]) -> SourceError | None:
-        """Return the error of a stream of another format: nothing in it was understood, nor in `events`."""
+        """Return an error if the stream has another format, else None.
+
+        This is so if the adapter understood neither the earlier data of the stream nor `events`.
+        """
         if self._strange is None and self._frames.ignored:
             self._strange = f"no event, but `{bounded(self._frames.ignored.decode(errors='replace'), 60)}`", None
         if self._strange is None or not (self._blank and _is_not_understood(events)):
@@ -190,25 +195,25 @@ class FrameAdapter(Adapter):
         return SourceError(f"{message}, and it begins with {seen}; {advice}", cause="unknown_format")
 
     def _flush(self, events: list[SourceEvent]) -> None:
-        """Append buffered parts, such as halves of characters, because nothing more arrives."""
+        """Append buffered data, such as the first half of a cut character, because no more data arrives."""
         if thought := self._thought.close():
             events.append(ReasoningDelta(thought))
         if text := self._text.close():
             events.append(TextDelta(text))
 
     def _fail(self, fault: Fault | SourceError, events: list[SourceEvent]) -> None:
-        """Append buffered parts, and the one error of this stream."""
+        """Append buffered data and then the error. All later data of the stream is dropped."""
         self._flush(events)
         events.append(fault.event() if isinstance(fault, Fault) else fault)
         self._over = True
 
     def _say(self, text: Any, events: list[SourceEvent]) -> None:
-        """Append a piece of the answer. It may be cut in mid-character."""
+        """Append a piece of the answer. The provider may have cut it in mid-character."""
         if isinstance(text, str) and text and (text := self._text.join(text)):
             events.append(TextDelta(text))
 
     def _think(self, text: Any, events: list[SourceEvent], signature: str | None = None) -> None:
-        """Append a piece of reasoning and its signature. The text may be cut in mid-character."""
+        """Append a piece of reasoning and its signature. The provider may have cut the text in mid-character."""
         text = self._thought.join(text) if isinstance(text, str) and text else ""
         if text or signature:
             events.append(ReasoningDelta(text, signature))
@@ -216,7 +221,7 @@ class FrameAdapter(Adapter):
     def _decode(self, frame: Frame, events: list[SourceEvent]) -> Any:
         """Return the value of a frame. If it cannot be decoded, append a warning or an error and return `UNREADABLE`.
 
-        A frame without data is a ping and means nothing. A frame named "error" is an error, even if it is plain text.
+        A frame without data is a ping and is ignored. A frame named "error" is an error, even if it holds plain text.
         """
         try:
             return decode(frame.data)
@@ -229,10 +234,10 @@ class FrameAdapter(Adapter):
             return UNREADABLE
 
     def _decode_object(self, frame: Frame, events: list[SourceEvent]) -> dict[str, Any] | None:
-        """Return the object of a frame. If there is none, append what the frame means and return None.
+        """Return the JSON object of a frame. For any other frame, append its events and return None.
 
-        A frame with the type "error" is an error, even if it cannot be read. `[DONE]` means nothing: gateways that
-        speak several formats send it.
+        A frame with the type "error" is an error, even if it cannot be decoded. `[DONE]` is ignored, because gateways
+        that support several formats send it in all of them.
         """
         try:
             return _decode_object(frame.data)
@@ -247,12 +252,12 @@ class FrameAdapter(Adapter):
         return None
 
     def _pass(self, frame: Frame, events: list[SourceEvent]) -> None:
-        """Append a frame unchanged."""
+        """Forward a frame that this adapter does not interpret."""
         if (value := self._decode(frame, events)) is not UNREADABLE:
             self._pass_unknown(frame, value, events)
 
     def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Append an error that is not of this format, or else the value unchanged."""
+        """Append an error if the value is an error in another format. Forward any other value as `raw`."""
         nameless = isinstance(value, dict) and not isinstance(value.get("type"), str) and value.get("error")
         if frame.event == "error" or nameless:
             self._report(value, events)
@@ -260,7 +265,7 @@ class FrameAdapter(Adapter):
             self._pass_strange(frame, value, events)
 
     def _pass_strange(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Append the value of a frame that is not understood. It may show that the stream has another format."""
+        """Forward the value of a frame that is not understood. Records whether it has another known format."""
         self._note_strange(frame.event, value)
         self._pass_raw(value, events)
 
@@ -270,7 +275,7 @@ class FrameAdapter(Adapter):
             self._strange = seen_in(event, value), advice
 
     def _pass_fields(self, delta: dict[str, Any], known: frozenset[str], events: list[SourceEvent]) -> None:
-        """Append unknown fields of a delta, each once per stream, because servers repeat them in each delta."""
+        """Forward unknown fields of a delta. Each is forwarded once per stream, because servers repeat them."""
         for name, value in delta.items() if not known.issuperset(delta) else ():
             if not value or name in known or name in self._passed_on:
                 continue
@@ -287,14 +292,18 @@ class FrameAdapter(Adapter):
         text: str = "",
         finish: FinishReason | None = None,
     ) -> None:
-        """Append the end of the turn with the provider's reason. `finish` overrides the meaning of that reason."""
+        """Append the end of the turn.
+
+        `reason` is the finish reason that the provider sent. `finish` replaces the normalized reason that would be
+        derived from it.
+        """
         raw = None if reason is None else bounded(reason, 100)
         id, model = self._response_id, self._model
         finish = finish or finish_reason(raw)
         events.append(ProviderCompleted(text or None, None, finish, raw, usage, True, id, model))
 
     def _name_response(self, id: Any, model: Any) -> None:
-        """Record the provider's names of this answer and of the model. The first name of each counts."""
+        """Record the provider's id of the response and its name of the model. Later values are ignored."""
         self._response_id = self._response_id or bounded_id(id)
         self._model = self._model or bounded_id(model)
 
@@ -312,17 +321,20 @@ class FrameAdapter(Adapter):
             events.append(SourceWarning(Code.SKIPPED, message, count=frame.count))
 
     def _pass_raw(self, value: Any, events: list[SourceEvent]) -> None:
-        """Append a value that was not understood, or a warning if it nests too deep to be written as JSON again."""
+        """Append a value as a `raw` event. If it nests too deep to be serialized, append a warning instead."""
         events.append(SourceRaw(value) if fits(value, self._limits.depth) else _bad_frame("it nests too deep", ""))
 
     def _pass_item(self, value: Any, events: list[SourceEvent], about: Literal["item", "text"] = "item") -> None:
-        """Append a value that is not interpreted here and belongs into the next request."""
+        """Append a `raw` event whose value must be part of the next request to the provider."""
         self._pass_raw(value, events)
         if isinstance(events[-1], SourceRaw):
             events[-1] = SourceRaw(value, self.format, about)
 
     def _open_call(self, calls: dict[Any, CallT], at: Any, call: CallT, events: list[SourceEvent]) -> bool:
-        """Add a call that begins, and return True. Returns False, and ends the call, over the limit of open calls."""
+        """Add a call that begins to `calls`, and return True.
+
+        If too many calls are open, this reports the call as refused and returns False.
+        """
         if at not in calls and len(calls) >= self._limits.calls:
             call.refuse(events)
             return False
@@ -332,14 +344,14 @@ class FrameAdapter(Adapter):
         return True
 
     def _pass_call(self, call: NativeToolCall, events: list[SourceEvent]) -> None:
-        """Append a call that the provider has run itself, or a warning if it cannot be written as JSON again."""
+        """Append a call that the provider has run. If its arguments nest too deep, append a warning instead."""
         self._pass_raw(call.arguments, events)
         if isinstance(events[-1], SourceRaw):
             events[-1] = call
 
 
 class PlainText(Adapter):
-    """Strings into text. None counts as an empty string: SDKs yield it for deltas without text."""
+    """Converts strings into text events. None is accepted as an empty string: SDKs yield it for deltas without text."""
 
     def __init__(self) -> None:
         self._text = PairJoiner()
@@ -360,7 +372,7 @@ class PlainText(Adapter):
 
 
 class ReadyEvents(Adapter):
-    """Passes source events on unchanged."""
+    """Forwards source events unchanged."""
 
     def take(self, item: object) -> list[SourceEvent]:
         if not isinstance(item, _EVENTS):
@@ -380,15 +392,14 @@ class ReadyEvents(Adapter):
 
 
 def interrupted(cause: str) -> SourceError:
-    """Return the error of a transport that broke off."""
+    """Return the error event for a transport that broke off."""
     return SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause=cause)
 
 
 def decode(data: bytes) -> Any:
-    """Return the value of JSON text. Raises ValueError.
+    """Return the value of JSON text. Raises ValueError if it is invalid.
 
-    It also accepts what msgspec refuses: half of a surrogate pair, NaN and infinities, raw control characters in
-    strings, and invalid UTF-8.
+    Unlike msgspec, it accepts lone surrogates, NaN, infinities, raw control characters in strings, and invalid UTF-8.
     """
     try:
         return msgspec.json.decode(data)
@@ -400,7 +411,7 @@ def decode(data: bytes) -> Any:
 
 
 def _first_line(data: bytes) -> Any:
-    """Return the value of the first line of NDJSON, or None."""
+    """Return the JSON value of the first line of `data`, or None."""
     end = data.find(b"\n", 0, _MAX_FIRST_LINE)
     try:
         return None if end < 0 else decode(data[:end])

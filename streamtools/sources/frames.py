@@ -1,22 +1,23 @@
-"""Bytes of a response into frames: server-sent events, lines of NDJSON, and elements of a JSON array. Sans-IO.
+"""Splits the bytes of a response into frames: server-sent events, NDJSON lines, or JSON array elements. Sans-IO.
 
-First, line ends become LF. A frame then ends at two of them (in NDJSON, at one). So a network chunk with whole frames
-is one split. CR, CRLF, a cut CRLF and cut frames are the same case once they are joined. An incomplete frame is kept in
-one `bytearray` that is searched only where it is new, so that a frame of many megabytes costs the same in any chunks.
+First, every line end (CR, LF or CRLF) is replaced with LF, also if a chunk ends between CR and LF. A frame then ends at
+two LFs, or at one LF in NDJSON. A network chunk of whole frames therefore needs only one split. An incomplete frame is
+stored in one `bytearray`, and only its new bytes are searched. The cost of a large frame thus does not depend on the
+size of the chunks.
 
-Differences from the WHATWG event stream, each found in real streams:
+The decoder of server-sent events deviates from the WHATWG standard, because real streams do:
 
-- The last event needs no blank line: several providers end without one.
-- An event with a name but no data is delivered: Anthropic sends such pings.
-- Lines of bare JSON count as data if there is no other data: Gemini sends errors so.
-- `retry` is ignored, because a completion cannot be reconnected to.
-- A line whose field name has control characters or bytes beyond ASCII counts as data, which cannot be decoded. It may
-  be a damaged field, and a loss must be reported.
+- The last event needs no blank line, because several providers end without one.
+- An event with a name but without data is delivered, because Anthropic sends such pings.
+- If an event has no data, its lines of bare JSON become the data, because Gemini sends errors in this form.
+- `retry` is ignored, because a client cannot reconnect to a completion.
+- A line becomes data if its field name contains control characters or non-ASCII bytes. Such a line is probably a
+  damaged field. Its data cannot be decoded, and therefore the loss is reported.
 
-`data` stays bytes, because the JSON decoder reads bytes.
+The `data` of a frame is `bytes`, because the JSON decoder reads bytes.
 
-Objects of a provider's SDK become the frames that they were decoded from. So each format has one reader, and objects
-give the same events as the bytes, unknown fields of the SDK included.
+An object of a provider's SDK is converted back into the frame that the SDK decoded. One reader per format is therefore
+enough. It produces the same events from objects as from bytes, including fields that the SDK does not know.
 """
 
 from __future__ import annotations
@@ -37,13 +38,16 @@ from streamtools.limits import DEFAULT_LIMITS
 
 _BOM = b"\xef\xbb\xbf"
 _DAMAGED = re.compile(rb"[^\t -~]")  # in a field name
-_ENVELOPE = {"event", "data", "id", "retry"}  # members of an event as a dict
-_MAX_HEAD = 1024  # bytes of white space before the start of a stream
-_CR, _LF = b"\r\n"  # numbers, because `13 in chunk` is faster than `b"\r" in chunk`
+_ENVELOPE = {"event", "data", "id", "retry"}  # the keys of a server-sent event as a dict
+_MAX_HEAD = 1024  # the maximum number of bytes of white space before the start of a stream
+_CR, _LF = b"\r\n"  # integers, because `13 in chunk` is faster than `b"\r" in chunk`
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """One server-sent event, or one line of NDJSON. `data` is UTF-8 if the provider keeps to the standard."""
+    """One server-sent event, one line of NDJSON, or one element of a JSON array.
+
+    `data` should be UTF-8, but a provider may send any bytes.
+    """
 
     data: bytes
     event: str = "message"
@@ -51,13 +55,13 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class Skipped(msgspec.Struct, frozen=True, gc=False):
-    """A frame over the limit. `count` is its length in bytes; a CRLF counts as one byte."""
+    """Reports a frame that exceeds the limit. `count` is its length in bytes, where a CRLF is one byte."""
 
     count: int
 
 
 class Damaged(msgspec.Struct, frozen=True, gc=False):
-    """Framing that cannot be read. After a `final` one, the stream cannot be read any more."""
+    """Reports bytes that cannot be split into frames. With `final`, the rest of the stream cannot be read either."""
 
     why: str
     final: bool = False
@@ -67,22 +71,25 @@ Framed: TypeAlias = Frame | Skipped | Damaged
 
 
 class FrameDecoder(ABC):
-    """Finds the ends of frames in any partition of the bytes. Subclasses define the end and read the frames."""
+    """Splits a stream of bytes into frames. The chunks may end at any byte.
+
+    Subclasses define the separator of frames and how a frame is read.
+    """
 
     _end: ClassVar[bytes]
     _split: ClassVar[Callable[..., list[bytes]]]
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         self._limit = limit
-        self._start: bytes | None = b""  # a possible part of the byte order mark; None after it
+        self._start: bytes | None = b""  # the first bytes, if they may begin a byte order mark; later None
         self._after_cr = False
         self._buffer = bytearray()  # the beginning of an incomplete frame
         self._dropped = 0  # dropped bytes of a frame over the limit
         self.ignored = b""
-        """The beginning of the first line that is no field, as of a document that is no stream."""
+        """The beginning of the first line that is not a field of an event, for example of an HTML document."""
 
     def feed(self, chunk: bytes) -> list[Framed]:
-        """Return the frames that are complete now."""
+        """Return the frames that `chunk` completes."""
         if self._start is not None:
             chunk = self._without_mark(chunk)
         if self._after_cr or _CR in chunk:
@@ -104,7 +111,7 @@ class FrameDecoder(ABC):
         return [frame for block in blocks if block and (frame := self._read(block)) is not None]
 
     def close(self) -> list[Framed]:
-        """Return the last frame, if the stream ended without ending it."""
+        """Return the last frame if the stream ended without its separator."""
         block = bytes(self._buffer) or self._start or b""
         self._buffer.clear()
         self._start = None
@@ -112,10 +119,10 @@ class FrameDecoder(ABC):
 
     @abstractmethod
     def _read(self, block: bytes) -> Frame | None:
-        """Return the frame in `block`, which has LF line ends and does not end with one."""
+        """Return the frame in `block`, or None if it is empty. LF separates the lines of `block`."""
 
     def _read_within_limit(self, blocks: list[bytes]) -> list[Framed]:
-        """Return the frames of `blocks`. The first block may have lost its beginning because of the limit."""
+        """Return the frames of `blocks`. The beginning of the first block may have been dropped at the limit."""
         frames: list[Framed] = []
         for block in blocks:
             size = self._dropped + len(block)
@@ -128,7 +135,7 @@ class FrameDecoder(ABC):
         return frames
 
     def _enforce_limit(self) -> None:
-        """Drop the buffer if it exceeds the limit. A last LF stays, because it may belong to the end of the frame."""
+        """Drop the buffered bytes if they exceed the limit. Keeps a final LF, which may begin the frame's separator."""
         last = self._buffer[-1:] == b"\n"
         size = len(self._buffer) - last
         if self._dropped or size > self._limit:
@@ -144,7 +151,10 @@ class FrameDecoder(ABC):
         return chunk.removeprefix(_BOM)
 
     def _with_lf(self, chunk: bytes) -> bytes:
-        """Return `chunk` with LF for CRLF and CR. A CR at the end becomes an LF, and the next LF is dropped."""
+        """Return `chunk` with each CRLF and CR replaced with LF.
+
+        If the chunk ends with CR, and the next chunk begins with LF, that LF is dropped.
+        """
         if not chunk:
             return chunk
         if self._after_cr and chunk[0] == _LF:
@@ -153,29 +163,29 @@ class FrameDecoder(ABC):
             if not chunk:
                 return chunk
         self._after_cr = chunk.endswith(b"\r")
-        lines = chunk.splitlines()  # at CR, LF and CRLF; this takes a third of the time of `replace`
+        lines = chunk.splitlines()  # splits at CR, LF and CRLF; three times as fast as `replace`
         if chunk[-1] in b"\r\n":
             lines.append(b"")
         return b"\n".join(lines)
 
 
 class SSEDecoder(FrameDecoder):
-    """`text/event-stream` into frames. A frame over `limit` bytes is skipped and not stored."""
+    """Splits a `text/event-stream` into frames. A frame over `limit` bytes is skipped and not stored."""
 
     _end = b"\n\n"
-    _split = re.compile(_end).split  # takes half of the time of `bytes.split`
+    _split = re.compile(_end).split  # twice as fast as `bytes.split`
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
         self._id = ""
 
     def _read(self, block: bytes) -> Frame | None:
-        if block[:6] == b"data: " and _LF not in block:  # half of the time, because most frames are one line of data
+        if block[:6] == b"data: " and _LF not in block:  # Fast path: most frames are one line; takes half of the time
             return Frame(block[6:], id=self._id)
         data: list[bytes] = []
-        bare = bytearray()  # lines of bare JSON
+        bare = bytearray()  # the lines of bare JSON
         event = ""
-        for line in BytesIO(block):  # not `split`, whose result takes many times the size of a hostile frame
+        for line in BytesIO(block):  # `split` would need many times the memory of a hostile frame
             name, _, value = line.rstrip(b"\n").partition(b":")
             if value.startswith(b" "):
                 value = value[1:]
@@ -198,7 +208,7 @@ class SSEDecoder(FrameDecoder):
 
 
 class LineDecoder(FrameDecoder):
-    """Lines that are not empty into frames, for NDJSON."""
+    """Splits NDJSON into frames, one per line. Empty lines are ignored."""
 
     _end = b"\n"
     _split = methodcaller("split", _end)
@@ -212,7 +222,7 @@ _quoted = re.compile(rb'["\\]')
 
 
 class ArrayDecoder(FrameDecoder):
-    """The elements of a JSON array into frames. It counts brackets and strings, and decodes nothing."""
+    """Splits a JSON array into frames, one per element. Finds the ends of elements by counting brackets and quotes."""
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
@@ -220,7 +230,7 @@ class ArrayDecoder(FrameDecoder):
         self._in_string = self._escaped = self._over = False
 
     def feed(self, chunk: bytes) -> list[Framed]:
-        """Return the elements that are complete now."""
+        """Return the elements that `chunk` completes."""
         frames: list[Framed] = []
         at, start = (1, 0) if self._escaped and chunk else (0, 0)
         self._escaped = self._escaped and not chunk
@@ -248,7 +258,7 @@ class ArrayDecoder(FrameDecoder):
         return frames
 
     def close(self) -> list[Framed]:
-        """Return the last element, if it is not complete."""
+        """Return the last element if it is incomplete."""
         return self._read_within_limit([bytes(self._buffer).strip()])
 
     def _read_within_limit(self, blocks: list[bytes]) -> list[Framed]:
@@ -260,13 +270,13 @@ class ArrayDecoder(FrameDecoder):
 
 
 class EventsOrArray(SSEDecoder):
-    """Server-sent events or the elements of a JSON array. The first character shows which."""
+    """Splits server-sent events or a JSON array into frames. The first character of the stream decides which."""
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
         self._head = b""
         self._array: ArrayDecoder | None = None
-        self.feed = self._begin  # type: ignore[method-assign]  # replaced after the first character, so that it costs nothing then
+        self.feed = self._begin  # type: ignore[method-assign]  # used only until the first character has arrived
 
     def _begin(self, chunk: bytes) -> list[Framed]:
         self._head += chunk
@@ -282,15 +292,15 @@ class EventsOrArray(SSEDecoder):
         return self.feed(chunk)
 
     def close(self) -> list[Framed]:
-        """Return the last frame, if the stream ended without ending it."""
+        """Return the last frame if the stream ended without its separator."""
         return super().close() if self._array is None else self._array.close()
 
 
 def as_frame(item: object) -> Frame | None:
-    """Return the frame of an event or an SDK object, or None for any other object.
+    """Return the frame of a server-sent event, a dict or an SDK object. Returns None for any other object.
 
-    Data that nests too deep to be written as JSON becomes a frame that cannot be decoded. Raises `UnreadableSource` for
-    an object with parts that are no JSON values: no provider sent it.
+    Data that nests too deep to be serialized as JSON becomes a frame that cannot be decoded. Raises `UnreadableSource`
+    for an object that contains values other than JSON, because it does not come from a provider.
     """
     data, event = getattr(item, "data", None), getattr(item, "event", None)
     if isinstance(data, str) and isinstance(event, str):  # a ServerSentEvent of httpx-sse or httpx2
@@ -314,12 +324,12 @@ def as_frame(item: object) -> Frame | None:
 def _write(value: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=_inner)
-    except UnicodeEncodeError:  # half of a surrogate pair; the next object may have the other half
+    except UnicodeEncodeError:  # a string contains half of a surrogate pair; the next object may hold the other half
         return json.dumps(msgspec.to_builtins(value, enc_hook=_inner)).encode()
 
 
 def _inner(value: object) -> dict[str, Any]:
-    """Return the plain data of an object inside a dict."""
+    """Return the dict of an SDK object that is nested in a dict. Raises TypeError for any other value."""
     plain = as_dict(value)
     if plain is None:
         raise TypeError(f"{type(value)!r} is no value of JSON")

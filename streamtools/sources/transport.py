@@ -1,13 +1,14 @@
-"""The transport of a stream: a response, an event source or an iterable, read piece by piece.
+"""Reads the object that a caller passes as a stream: an HTTP response, an event source, an SDK stream or an iterable.
 
-No HTTP client is imported. A response is an object with `aiter_bytes()`. An event source has such a response, and the
-response is read, because the decoders of the libraries lose and invent events (`frames.py` does neither). `aiter_raw`
-is not used: it yields the bytes that gzip made of the stream.
+No HTTP client is imported. An object with `aiter_bytes()` is a response. An event source has a `response` attribute.
+Its response is read directly, because the SSE decoders of HTTP libraries lose and invent events (`frames.py` does not).
+`aiter_raw` is not used, because it yields compressed bytes.
 
-A stream of an SDK (`AsyncStream` of openai, anthropic and others) is an event source, too. As long as nothing of its
-response was consumed, its bytes are read: they hold what the SDK drops, cost less, and break off in ways that differ. A
-stream that was read from, or a synchronous one, is an iterable of objects. So is the result of `aiter(stream)`, for
-callers whose instrumentation must see each object. A synchronous iterable of the network blocks the event loop.
+A stream of an SDK (`AsyncStream` of openai, anthropic and others) also has a `response`. If no byte of that response
+was consumed, its bytes are read. They contain fields that the SDK drops, they cost less to read, and they show how a
+connection broke off. Otherwise, or if the stream is synchronous, the objects of the stream are read. The result of
+`aiter(stream)` is also read as objects, for callers whose instrumentation must see each object. A synchronous iterable
+that reads from the network blocks the event loop.
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ from streamtools.sources.provider_terms import read_fault, url_of
 log = Logger(__name__)
 
 BODY = 1024 * 1024
-"""Bytes of an error's body that are read. They include the model's text if the provider could not read a call in it."""
+"""The maximum number of bytes that are read from the body of an error response.
 
-_MAX_HEAD = 64 * 1024  # bytes of white space before the first byte of a response
-_MAX_BUFFERED = 10_000  # chunks that an HTTP client may have buffered
+Some providers put the whole text of the model into it, if they could not parse a call in that text.
+"""
+
+_MAX_HEAD = 64 * 1024  # the maximum number of bytes of white space before the first byte of a response
+_MAX_BUFFERED = 10_000  # the maximum number of chunks that an HTTP client may have buffered
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _NO_STREAM = "the response is one JSON document and not a stream"
@@ -50,7 +54,7 @@ _ASK_FOR_ONE = _NO_STREAM + "; was the request sent with `stream: true`?"
 
 
 class Transport:
-    """The object that the caller passed. `anext` reads it piece by piece, and `aclose` closes it at any time."""
+    """Reads the object that the caller passed. `anext` returns its next piece, and `aclose` closes it at any time."""
 
     def __init__(self, origin: object) -> None:
         self._iterator: AsyncIterator[Any] | Iterator[Any]
@@ -66,34 +70,34 @@ class Transport:
         else:
             raise UnreadableSource(_advice(origin))
         self._started = False
-        self._first: bytes | None = None  # read ahead to see what it is
+        self._first: bytes | None = None  # the first chunk, if it was read ahead to detect a JSON document
         self._body = bytearray()
 
     @property
     def ends_when_cancelled(self) -> bool:
-        """Whether a cancelled read is the last read: it ends an asynchronous generator silently."""
+        """Whether the cancellation of a read ends the stream, because it is read from an asynchronous generator."""
         return isinstance(self._iterator, AsyncGenerator)
 
     @property
     def content_type(self) -> str:
-        """The declared media type with its parameters, or an empty string."""
+        """The `Content-Type` of the response with its parameters, or an empty string."""
         headers = getattr(self._response, "headers", None)
         declared = headers.get("content-type") if isinstance(headers, Mapping) else None
         return declared.strip() if isinstance(declared, str) else ""
 
     @property
     def read(self) -> Callable[[], Awaitable[Any]]:
-        """The function that reads each piece after the first one, without a call of ours between."""
+        """The function that reads each piece after the first. For an asynchronous iterator, its own `__anext__`."""
         return self._iterator.__anext__ if isinstance(self._iterator, AsyncIterator) else self.__anext__
 
     @property
     def url(self) -> str | None:
-        """The host and path of the response, if it has them."""
+        """The host and path of the response's URL, or None."""
         return url_of(self._response)
 
     @property
     def host(self) -> str | None:
-        """The host of the response, if it has one."""
+        """The host of the response's URL, or None."""
         shown = self.url
         return shown.partition("/")[0].partition(":")[0] or None if shown else None
 
@@ -111,9 +115,9 @@ class Transport:
             raise StopAsyncIteration from None
 
     async def refusal(self, *, documents: bool = False) -> SourceError | None:
-        """Return the error if the response is an error or a document and no stream. Reads nothing of a stream.
+        """Return an error if the response is an HTTP error or one JSON document. Returns None for a stream.
 
-        With `documents`, a JSON array is a stream, whose elements are its events.
+        The bytes of a stream remain unread. With `documents`, a JSON array is a stream whose elements are its events.
         """
         if not self._in_bytes:
             return None
@@ -124,7 +128,7 @@ class Transport:
             head = await self._read_first_byte() if _is_json(self.content_type) else b"data"
             if head not in (b"{", b"[") or (documents and head == b"["):
                 return None
-        with contextlib.suppress(Exception):  # a part of the body is useful, too
+        with contextlib.suppress(Exception):  # an incomplete body is also useful
             while len(self._body) < BODY:
                 self._body += await anext(self)
         try:
@@ -139,7 +143,7 @@ class Transport:
         return msgspec.structs.replace(error, url=url_of(self._response))
 
     async def aclose(self) -> None:
-        """Close the iterator and the response, even in mid-read. Their exceptions are dropped."""
+        """Close the iterator and the response, even during a read. Exceptions that they raise are suppressed."""
         iterator, response = self._iterator, self._response
         with contextlib.suppress(Exception):
             if hasattr(response, "aclose"):
@@ -157,24 +161,24 @@ class Transport:
                 response.close()
 
     async def _read_first_byte(self) -> bytes:
-        """Return the first byte of a response that is declared as JSON. Some servers declare event streams so."""
+        """Return the first byte after white space. It shows whether a response declared as JSON is an event stream."""
         head = b""
         try:
             while not head.strip() and len(head) < _MAX_HEAD:
                 head += await anext(self)
         except StopAsyncIteration:
-            return b"{"  # an empty response is no stream
+            return b"{"  # an empty response is handled as a JSON document
         finally:
             self._first = head
         return head.lstrip()[:1]
 
 
 def _advice(origin: object) -> str:
-    """Return the message for an object that cannot be read."""
+    """Return an error message for an object that cannot be read, with advice for the caller."""
     what = f"{type(origin)!r} has no `aiter_bytes()` and is no iterable of a stream's pieces"
     if inspect.isawaitable(origin):
         if inspect.iscoroutine(origin):
-            origin.close()  # or Python would warn that it was not awaited
+            origin.close()  # prevents Python's warning that the coroutine was never awaited
         return f"{what}: await it first"
     if hasattr(origin, "__aenter__"):
         return f"{what}: enter it first, and pass what that gives: `async with … as response:`"
@@ -184,10 +188,10 @@ def _advice(origin: object) -> str:
 
 
 async def unwind(iterator: AsyncIterator[Any]) -> None:
-    """Read the iterator of a closed response to its end, so that its inner generators end, too.
+    """Read the iterator of a closed response to its end, so that its inner generators also end.
 
-    HTTP clients nest asynchronous generators, and `aclose` ends the outermost one only. trio warns if the garbage
-    collector ends the others. The reads run in a cancelled scope, so that they wait for nothing.
+    HTTP clients nest asynchronous generators, and `aclose` ends only the outermost generator. trio warns if the garbage
+    collector ends the inner generators. The reads run in a cancelled scope, so that they never wait.
     """
     with anyio.CancelScope() as scope, contextlib.suppress(Exception):
         scope.cancel()
@@ -196,11 +200,14 @@ async def unwind(iterator: AsyncIterator[Any]) -> None:
 
 
 def _response(origin: object) -> tuple[Any, bool]:
-    """Return the response that `origin` is or has, or None, and whether to read its bytes."""
+    """Return the response and whether to read its bytes.
+
+    The response is `origin` or its `response` attribute, or None if neither has `aiter_bytes()`.
+    """
     for candidate in (origin, getattr(origin, "response", None)):
         if callable(getattr(candidate, "aiter_bytes", None)):
             objects = candidate is not origin and isinstance(origin, AsyncIterable | Iterable)
-            stream = getattr(candidate, "stream", None)  # of httpx, for its synchronous client too
+            stream = getattr(candidate, "stream", None)  # httpx sets it for synchronous and asynchronous clients
             synchronous = isinstance(stream, Iterable) and not isinstance(stream, AsyncIterable)
             if objects and (synchronous or getattr(candidate, "is_stream_consumed", False) is True):
                 return candidate, False
@@ -213,6 +220,6 @@ def _response(origin: object) -> tuple[Any, bool]:
 
 
 def _is_json(declared: str) -> bool:
-    """Return whether a response is declared as one JSON document. NDJSON and similar types are streams."""
+    """Return whether a `Content-Type` declares one JSON document. NDJSON and similar types are streams."""
     media = declared.partition(";")[0].strip().lower()
     return media in ("application/json", "text/json", "application/problem+json")

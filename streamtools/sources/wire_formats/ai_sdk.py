@@ -1,14 +1,18 @@
-"""The AI SDK's UI message stream (v1) as a source: the stream of a chat backend to its own front end. Sans-IO.
+"""Reads the AI SDK's UI message stream (v1), which a chat backend usually sends to its front end. Sans-IO.
 
-The other backend has run the model and most of its tools. Several turns are one stream, which `finish` ends. A turn
-ends with `finish-step`, but only the next part gives the reason: `finish` has the reason of the last turn, and before a
-`start-step` the reason was one that continues. So the end of a turn waits for either.
+In this module, "the backend" is the remote server that sends the stream. It calls the model and runs most of the tools.
+One stream holds several turns, and a `finish` part ends the stream. A `finish-step` part ends a turn, but does not say
+why. The adapter therefore reports the end of the turn when the next part arrives. If that part is `finish`, it holds
+the finish reason. If that part begins another turn, the finish reason of the ended turn is "stop".
 
-Later events show who runs a call. If output, refusal or invalid input follows in the same turn, or the call has the
-mark `providerExecuted`, the other backend has run it, and it passes with its result. A call that is left at the end is
-ours. A call that needs an approval, and a call in a turn after which the other backend continued, are reported but
-cannot be run here. `[DONE]` means nothing, because `finish` completes a stream. Results, files, sources and `data-…`
-pass unchanged.
+The parts after a call show who runs it. The backend has run a call if the call has `providerExecuted`, or if its
+result, its denial or an input error follows in the same turn. Such calls are reported with `provider_executed`, and
+their results are forwarded. This process may run the calls that have no result when the last turn ends. Two kinds of
+calls are reported with `answerable=False`, because this process cannot run them: calls that need an approval, and calls
+of a turn after which the backend started another turn.
+
+`[DONE]` is ignored, because `finish` already ends the stream. Results, files, sources and `data-…` parts are forwarded
+unchanged.
 """
 
 from __future__ import annotations
@@ -24,9 +28,9 @@ from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in, text_under
 
 _OF_A_TURN = frozenset(("start-step", "text-delta", "reasoning-delta", "tool-input-start", "tool-input-available"))
-"""Parts that begin a turn if none is open."""
+"""Parts that begin a turn if no turn is open."""
 _NOTHING = frozenset(("start-step", "tool-input-delta", "text-start", "reasoning-start"))
-"""Parts that others repeat: the input of a call also arrives as a whole."""
+"""Parts that are ignored. For example, the pieces of a call's input: `tool-input-available` holds the whole input."""
 _SIGNATURES = ("signature", "thoughtSignature", "redactedData")
 _FIELDS = frozenset(
     (
@@ -38,28 +42,30 @@ _DELTAS = ("text-delta", "reasoning-delta", "tool-input-delta")
 
 
 class BufferedCalls:
-    """The calls of one turn of another backend, buffered until it is known who runs them.
+    """Buffers the calls of one turn until it is known whether the remote backend has run them.
 
-    If the other backend ran a tool, the result follows its call in the same turn. A call without a result at the end of
-    the turn is ours. Arguments arrive as a whole, so earlier pieces are not kept. Calls over the limit of a turn are
-    reported immediately and cannot be run here. `answerable` says whether the other backend takes results. Calls are
-    identified by its ids.
+    If the backend ran a tool, the result follows the call in the same turn. This process may run the calls that have no
+    result at the end of the turn. Only whole arguments are stored, not their pieces. If a turn has more calls than the
+    limit, all buffered calls are reported immediately with `answerable=False`.
+
+    With `answerable=False`, every call is reported as unanswerable, because the backend accepts no results. The keys of
+    calls are the ids that the backend sent.
     """
 
     def __init__(self, limits: Limits, *, answerable: bool = True) -> None:
         self._limit = limits.calls
         self._answerable = answerable
-        self._begun: dict[str, str | None] = {}  # names of calls without arguments yet
-        self._whole: dict[str, NativeToolCall] = {}
-        self._nameless = 0  # calls without an id
-        self._left: set[str] = set()  # ids of the run that cannot be run here
+        self._begun: dict[str, str | None] = {}  # the names, by id, of calls whose arguments have not arrived
+        self._whole: dict[str, NativeToolCall] = {}  # complete calls, by id
+        self._nameless = 0  # the number of calls without an id
+        self._left: set[str] = set()  # ids of the run's calls that only the backend can run
         self.answered: set[str] = set()
-        """Ids of the turn's calls that the other backend has run."""
+        """Ids of the turn's calls that the backend has run."""
         self.reported: set[str] = set()
-        """Ids of all calls of the run that were reported or run by the other backend."""
+        """Ids of all calls of the run that were reported, or that the backend has run."""
 
     def begin(self, id: str, name: str | None, events: list[SourceEvent]) -> None:
-        """Buffer a call of which only the name is known. A call over the limit is reported immediately."""
+        """Buffer a call whose arguments have not arrived. If the turn now exceeds the limit, report all its calls."""
         if id not in self._whole:
             self._begun[id] = name
             if len(self._begun) > self._limit:
@@ -68,7 +74,7 @@ class BufferedCalls:
     def complete(
         self, id: str | None, name: str | None, arguments: Any, events: list[SourceEvent], signature: str | None = None
     ) -> None:
-        """Buffer a complete call."""
+        """Buffer a complete call, unless the backend has run it. Reports all calls if the turn exceeds the limit."""
         self._nameless += id is None
         key = f"call {self._nameless}" if id is None else id
         self._begun.pop(key, None)
@@ -79,7 +85,7 @@ class BufferedCalls:
                 self.release(events, early=True)
 
     def pop_answered(self, id: str) -> NativeToolCall | None:
-        """Return a buffered call that the other backend has run or answered, or None."""
+        """Record that the backend has run a call. Returns the call if it was buffered, else None."""
         self._begun.pop(id, None)
         self.answered.add(id)
         self.reported.add(id)
@@ -87,20 +93,20 @@ class BufferedCalls:
         return None if call is None else msgspec.structs.replace(call, provider_executed=True, answerable=True)
 
     def leave(self, id: str) -> None:
-        """Record that only the other backend may run a call. The call may arrive later."""
+        """Record that only the backend may run a call. The call itself may arrive later."""
         self._left.add(id)
         if id in self._whole:
             self._whole[id] = msgspec.structs.replace(self._whole[id], answerable=False)
 
     def drop(self) -> None:
-        """Drop the buffered calls, because the turn was taken back."""
+        """Drop the buffered calls."""
         self._begun.clear()
         self._whole.clear()
 
     def release(self, events: list[SourceEvent], *, answerable: bool = True, early: bool = False) -> None:
-        """Append the buffered calls. An incomplete call only begins.
+        """Append the buffered calls. For a call without arguments, append only its start.
 
-        With `early`, the turn continues and the calls are not ours: they may still be answered.
+        With `early`, the turn continues. The backend may still run the calls, so they are reported as unanswerable.
         """
         if early:
             self._left.update(self._whole)
@@ -114,7 +120,7 @@ class BufferedCalls:
 
 
 class TurnsAdapter(FrameAdapter):
-    """An adapter of another backend's runs, which have several turns and tools of their own."""
+    """The base of adapters for runs of a remote backend, which has several turns and runs its own tools."""
 
     def __init__(self, limits: Limits, *, answerable: bool = True) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
@@ -123,7 +129,7 @@ class TurnsAdapter(FrameAdapter):
         self._usage: Usage | None = None
 
     def _report_answered(self, id: Any, events: list[SourceEvent]) -> None:
-        """Append a call that the other backend has answered. The answer passes after it."""
+        """Append a call that the backend has run, if it was buffered. The caller forwards the result after it."""
         if isinstance(id, str) and (call := self._calls.pop_answered(id)) is not None:
             self._pass_call(call, events)
 
@@ -143,19 +149,19 @@ class TurnsAdapter(FrameAdapter):
         self._open = False
 
     def _flush(self, events: list[SourceEvent], *, answerable: bool = True) -> None:
-        """Append buffered parts. Complete calls are reported, even without an end of the turn."""
+        """Append buffered text and calls. Complete calls are reported even if the turn has no end."""
         super()._flush(events)
         self._calls.release(events, answerable=answerable)
 
 
 class AISDKMessages(TurnsAdapter):
-    """Parts of a UI message over SSE into source events. Each step completes a turn, and `finish` ends the run."""
+    """Converts the SSE parts of a UI message into source events. Each step is one turn, and `finish` ends the run."""
 
     name = "ai_sdk"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits)
-        self._stepped = False  # the turn has ended, and its reason follows
+        self._stepped = False  # `finish-step` has arrived, and the end of the turn is not yet reported
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if (part := self._decode_object(frame, events)) is None:
@@ -167,9 +173,9 @@ class AISDKMessages(TurnsAdapter):
             self._pass(frame, events)
 
     def _act(self, kind: str, part: dict[str, Any], events: list[SourceEvent]) -> bool:
-        """Append the events of a part, and return whether they cover all of it."""
+        """Append the events of a part. Returns False if the part must also be forwarded unchanged."""
         if kind in _OF_A_TURN:
-            if self._stepped:  # the turn before ended well, because the other backend continued
+            if self._stepped:  # the previous turn ended well, because the backend started another turn
                 self._complete(None, events, last=False)
             self._open = True
         id, delta = part.get("toolCallId"), part.get("delta")
@@ -227,7 +233,10 @@ class AISDKMessages(TurnsAdapter):
         self._over = True
 
     def _note(self, metadata: Any) -> bool:
-        """Record the usage in message metadata, where backends put it. Returns whether nothing else is in it."""
+        """Record the usage that backends put into message metadata.
+
+        Returns False for any non-empty metadata, because it must also be forwarded. Returns True if it is empty.
+        """
         if isinstance(metadata, dict):
             self._usage = read_usage(metadata.get("usage", metadata.get("totalUsage"))) or self._usage
         return not metadata

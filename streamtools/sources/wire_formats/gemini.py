@@ -1,16 +1,18 @@
-"""Gemini's `streamGenerateContent?alt=sse`, from Google's API and from Vertex. Sans-IO.
+"""Reads Gemini's `streamGenerateContent?alt=sse`, from Google's API and from Vertex. Sans-IO.
 
-Events of the Interactions API go to `interactions.py`.
+`interactions.py` reads the events of the Interactions API.
 
-Peculiarities:
+Peculiarities of the format:
 
-- The finish reason is STOP for calls, too. It may be sent with every chunk; a reason other than STOP then counts. It
-  may precede code that Google runs, after whose result the answer continues. There is no terminator.
-- Without `alt=sse`, the chunks are the elements of one JSON array, which also arrives in pieces.
-- A call is complete in one part. Vertex can stream it as a name and values with paths (`partial_args.py`). It ends with
-  the first piece that announces no other. If a new call begins before that, the call before it was cut off.
-- Errors in mid-stream are bare JSON without `data:`. A blocked prompt has no candidates.
-- Usage is a running sum, and reported once.
+- The finish reason is STOP even if the turn has calls. Some servers send STOP with every chunk. A later reason other
+  than STOP replaces it. STOP may also arrive before code that Google runs. The answer then continues after the result
+  of the code. The format has no terminator.
+- Without `alt=sse`, the chunks are the elements of one JSON array, and the array arrives in pieces.
+- Usually, one part holds a whole call. Vertex can also stream a call in pieces: first its name, then values with paths
+  (`partial_args.py`). The last piece is the first piece without `willContinue`. If a new call begins before that piece,
+  the earlier call was cut off.
+- Errors in mid-stream are bare JSON without `data:`. A response to a blocked prompt has no candidates.
+- Every chunk repeats the usage of the response up to then. The adapter reports it once, at the end.
 """
 
 from __future__ import annotations
@@ -38,14 +40,14 @@ from streamtools.sources.wire_formats.partial_args import CallOfValues
 _FORMAT = "gemini"
 _KNOWN = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "createTime", "modelStatus"}
 _PLAIN = {"text", "thought", "thoughtSignature"}
-_AS_SENT = str.maketrans("-_", "+/")  # signatures are base64; the SDK uses the URL-safe alphabet
+_AS_SENT = str.maketrans("-_", "+/")  # the API sends signatures in standard base64; the SDK uses URL-safe base64
 _EXECUTED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 _METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 
 
 class Gemini(Interactions):
-    """Chunks of generated content over SSE, or events of interactions, into source events."""
+    """Converts chunks of generated content, or events of the Interactions API, into source events."""
 
     name = "gemini"
     format = _FORMAT
@@ -55,7 +57,7 @@ class Gemini(Interactions):
         super().__init__(limits)
         self._reason: str | None = None
         self._blocked: str | None = None  # why the prompt was blocked
-        self._tokens: dict[str, Any] = {}  # the members of the usage, which are running sums
+        self._tokens: dict[str, Any] = {}  # the latest value of each field of the usage
         self._call: CallOfValues | None = None
         self._calls = 0
 
@@ -112,7 +114,7 @@ class Gemini(Interactions):
         reason = candidate.get("finishReason")
         if candidate.get("finishMessage"):
             self._pass_raw({"finishReason": reason, "finishMessage": candidate["finishMessage"]}, events)
-        if executed and self._reason == "STOP":  # the reason of the text before; the model continues
+        if executed and self._reason == "STOP":  # it ended the text before the executed code; the model continues
             self._reason = None
         if reason and isinstance(reason, str | int) and (reason, executed) != ("STOP", "executableCode"):
             self._finish(str(reason))
@@ -136,13 +138,16 @@ class Gemini(Interactions):
             self._pass_item(part, events)
 
     def _read_text(self, text: Any, events: list[SourceEvent], signature: str | None) -> None:
-        """Read a text part. A signed part stays separate from the parts before it, even if it is empty."""
+        """Append the events of a text part. Empty `raw` data separates a signed part from the text before it."""
         events += [SourceRaw({}, _FORMAT, "text")] if signature else []
         self._say(text, events)
         events += [SourceRaw({"thoughtSignature": signature}, _FORMAT, "text")] if signature else []
 
     def _read_call(self, piece: dict[str, Any], signature: str | None, events: list[SourceEvent]) -> None:
-        """Read a call or a piece of one. Pieces are successive, and only the first piece has a name."""
+        """Append the events of a whole call or of a piece of a call.
+
+        No other call comes between the pieces of a call. Only the first piece has a name.
+        """
         name, id, values = text_in(piece, "name"), text_in(piece, "id"), piece.get("partialArgs")
         goes_on, given = bool(piece.get("willContinue")), piece.get("args")
         call = self._call
@@ -178,7 +183,7 @@ class Gemini(Interactions):
     def _add_executed(
         self, name: str | None, arguments: Any, id: Any, signature: str | None, part: Any, events: list[SourceEvent]
     ) -> None:
-        """Append a call that Google has run itself. Its result passes unchanged."""
+        """Append a call that Google has run. Another part holds its result, which is forwarded unchanged."""
         self._calls += 1
         id = id if isinstance(id, str) else None
         own = {_FORMAT: part} if fits(part, self._limits.depth) else None

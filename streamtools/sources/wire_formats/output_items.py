@@ -1,15 +1,18 @@
-"""The output items of a streamed response and the calls among them. Sans-IO.
+"""Stores the output items of a streamed response and assigns events to them. Some items are calls. Sans-IO.
 
-An item has an id, an index, and, if it is a call, the call's id. Servers leave out each of them. Some give an item a
-new id with each event, and some the same index to all items. So an event belongs to the item with its id, or else to
-the item with its index. If one of the two has neither, it belongs to the newest open item of its kind. Ids collide,
-too: an item that matches one id, but differs in the other id and the index, is another item.
+An item has an id and an index. A call also has a call id. Servers may omit each of these three. Some servers send a new
+item id with every event, and some send the same index for all items. An event therefore belongs to the item with its
+id. If no item has this id, the event belongs to the item with its index. If the index is also missing, the event
+belongs to the newest open item of its kind. Ids may collide: an item with one matching id is a different item if both
+the other id and the index differ.
 
-Function calls are calls. So are calls of custom tools: their free text becomes the argument `input`, written as JSON. A
-call is complete when its item is done, or, in a response that ends well, when its arguments have arrived as a whole. A
-call with the status "incomplete" is truncated, and a piece of the wrong type makes a call faulty. If the model's answer
-follows calls of custom tools, the provider has run them, and they are taken back. Calls of hosted tools are reported
-when they are done. Their results are in the item, which passes unchanged.
+Function calls and calls of custom tools are reported as calls. The free text of a custom call becomes the JSON argument
+`input`. A call is complete when its item is done. If the response ends well, a call with whole arguments is also
+complete. A call with the status "incomplete" is truncated. A piece of the wrong type makes a call faulty.
+
+If a text answer follows the custom calls of a response, the provider has run these calls. They are then reported as run
+by the provider. Calls of hosted tools are reported when they are done. The item holds their results, and is forwarded
+unchanged.
 """
 
 from __future__ import annotations
@@ -29,10 +32,10 @@ from streamtools.sources.pieces import OpenCall
 from streamtools.sources.provider_terms import escaped, string
 
 TEXTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
-"""The parts of items with text, and the member that holds it."""
+"""Maps the type of a part with text to the JSON field that holds the text."""
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-"""The item types of calls for the client, and the member that holds the model's arguments."""
+"""Maps the item type of a call for the client to the JSON field that holds its arguments."""
 
 HOSTED = {
     "web_search_call": "action",
@@ -42,36 +45,36 @@ HOSTED = {
     "mcp_call": "arguments",
     "x_search_call": "input",
 }
-"""The item types of calls that the provider runs itself, and the member that holds the arguments."""
-_IN_JSON = ("mcp_call", "x_search_call")  # their arguments are JSON text
+"""Maps the item type of a call that the provider runs to the JSON field that holds its arguments."""
+_IN_JSON = ("mcp_call", "x_search_call")  # hosted calls whose arguments are JSON text
 
-_CUT = ["incomplete", "failed", "cancelled"]  # lists, because a status may be of any type
+_CUT = ["incomplete", "failed", "cancelled"]  # a list, because `in` also works for a status that is not hashable
 _ENDED = ["completed", *_CUT]
 
 
 @dataclass(slots=True, eq=False)
 class OutputItem(OpenCall):
-    """An output item, which may be a call. `key` is unique in the response."""
+    """An output item: a message, reasoning, a call or any other type. `key` is unique in the response."""
 
     kind: str = ""
     item_id: str | None = None
     index: int | None = None
     done: bool = False
-    # Text and reasoning.
-    received: StringIO = field(default_factory=StringIO)  # text of the open part, or arguments of a call
-    earlier_parts: list[str] = field(default_factory=list)  # the earlier parts
-    part: object = None  # the open part
-    cited: bool = False
-    # Calls.
-    begun: bool = False
-    streamed: bool = False  # arguments arrived in deltas
-    whole: bool = False  # arguments arrived as a whole
-    cut: bool = False  # it began with a status of `_CUT`
-    content: str | None = None  # its content, once it is done
+    # Fields of text and reasoning.
+    received: StringIO = field(default_factory=StringIO)  # the text of the open part, or the arguments of a call
+    earlier_parts: list[str] = field(default_factory=list)  # the texts of the finished parts
+    part: object = None  # the summary index and content index of the open part of reasoning
+    cited: bool = False  # an annotation of the item has arrived
+    # Fields of calls.
+    begun: bool = False  # the start of the call was reported
+    streamed: bool = False  # the arguments arrived in deltas
+    whole: bool = False  # whole arguments arrived before the item was done
+    cut: bool = False  # the status in the first event of the item is in `_CUT`
+    content: str | None = None  # the kind, name and arguments of a finished call, from `_content`
 
     @property
     def text(self) -> str:
-        """The text that has arrived."""
+        """The text of all parts that has arrived."""
         return "".join(self.earlier_parts) + self.received.getvalue()
 
     def forget(self) -> None:
@@ -83,20 +86,20 @@ class OutputItem(OpenCall):
 
 
 class OutputItems:
-    """The items of one response, in order. For calls, `data` is the item of an event or its equivalent."""
+    """The items of one response, in order. In the methods for calls, `data` is the JSON object of the item."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._all: list[OutputItem] = []
-        self._by_name: dict[str, OutputItem] = {}  # by item id and by call id
+        self._by_name: dict[str, OutputItem] = {}  # items by their item id and by their call id
         self._by_index: dict[int, OutputItem] = {}
-        self._newest: dict[str, OutputItem] = {}  # by kind
-        self._open: set[str] = set()  # keys of open calls
-        self._done: dict[tuple[str, str], OutputItem] = {}  # finished calls, by each id with the content
-        self._custom: list[SourceEvent] = []  # finished custom calls, marked as run by the provider
+        self._newest: dict[str, OutputItem] = {}  # the newest item of each kind
+        self._open: set[str] = set()  # the keys of open calls
+        self._done: dict[tuple[str, str], OutputItem] = {}  # finished calls; the key is an id and the content
+        self._custom: list[SourceEvent] = []  # events that report finished custom calls as run by the provider
 
     def add(self, kind: str, item_id: Any, index: Any) -> OutputItem:
-        """Return a new item. An invalid id or index counts as missing."""
+        """Add and return a new item. An invalid id or index is ignored."""
         item = OutputItem(str(len(self._all) + 1), kind=kind, item_id=string(item_id), index=place(index))
         self._all.append(item)
         self._newest[kind] = item
@@ -107,11 +110,11 @@ class OutputItems:
         return item
 
     def get(self, kind: str, item_id: Any, index: Any, id: Any = None) -> OutputItem:
-        """Return the item of an event, or a new item. `id` is the id of the call."""
+        """Return the item of an event. Adds a new item if there is none. `id` is the call id."""
         return self.find(kind, item_id, index, id) or self.add(kind, item_id, index)
 
     def find(self, kind: str, item_id: Any, index: Any, id: Any = None, *, named: bool = False) -> OutputItem | None:
-        """Return the item of an event, or None. With `named`, one of the ids must match."""
+        """Return the item of an event, or None. With `named`, the item id or the call id must match."""
         item_id, index, id = string(item_id), place(index), string(id)
         for name in (item_id, id):
             item = self._by_name.get(name) if name is not None else None
@@ -131,12 +134,12 @@ class OutputItems:
                 return None
         return None if named or found.kind != kind or differ(id, found.id) else found
 
-    # Calls.
+    # Methods for calls.
 
     def find_call(self, data: dict[str, Any], index: Any, final: bool = False) -> OutputItem | None:
-        """Return the known call of `data`, done or not, or None.
+        """Return the known call that `data` describes, or None. The call may be done.
 
-        With `final`, the data is from the end of the response, where ids and indexes may differ from earlier ones.
+        With `final`, `data` is from the terminal event. Its ids and indexes may differ from those of earlier events.
         """
         kind, item_id, id = data["type"], string(data.get("id")), string(data.get("call_id"))
         content = _content(kind, data.get("name"), data.get(CALLS[kind]))
@@ -155,10 +158,10 @@ class OutputItems:
         return found if shared and not clash and not differ(place(index), found.index) else None
 
     def match(self, output: list[Any]) -> dict[int, OutputItem]:
-        """Return the known calls in the final output, by index.
+        """Return the known calls that appear in `output`, by their index in it. `output` is from the terminal event.
 
-        A call matches by an id or index, by its content, or because it is still open. Without a common id, each call of
-        the output matches one known call only.
+        A known call matches an entry of `output` if its id, index or content is equal. Otherwise, a call that is still
+        open matches an entry of its kind. Each known call matches only one entry, unless they share an id.
         """
         calls = {at: item for at, item in enumerate(output) if isinstance(item, dict) and kind_of(item) in CALLS}
         found: dict[int, OutputItem] = {}
@@ -182,7 +185,7 @@ class OutputItems:
         return found
 
     def begin(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append the start of a call. Its data may hold arguments already."""
+        """Append the start of a call. `data` may already hold its arguments."""
         self._announce(item, data, events)
         if not item.done:
             item.cut = data.get("status") in _CUT
@@ -199,28 +202,28 @@ class OutputItems:
             if item.fault is Code.TOO_MANY_CALLS:
                 return
             item.streamed = True
-            item.given = None  # the first data held only the beginning
+            item.given = None  # the arguments in the first event were only their beginning
         if item.received.tell() <= self._limits.call:
             item.received.write(piece)
         events.append(ToolCallDelta(item.key, piece))
 
     def mark_faulty(self, item: OutputItem, events: list[SourceEvent]) -> None:
-        """Mark a call as faulty, because a piece of its arguments is no text."""
+        """Mark a call as faulty, because a piece of its arguments is not a string."""
         if not item.done:
             self._announce(item, {}, events)
             item.fault = Code.INVALID_ARGUMENTS
 
     def complete_arguments(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Record whole arguments that arrive before their item is done."""
+        """Record whole arguments that arrive before the item of the call is done."""
         if not item.done:
             self._announce(item, data, events)
             self._record_arguments(item, data)
             item.whole = not item.done
 
     def finish(self, item: OutputItem, data: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
-        """End a call, unless the response was cut off and the call may be incomplete.
+        """Append the end of a call. If the call may be incomplete, append only its arguments.
 
-        `status` is the status of the response, or empty if the item itself is done.
+        `status` is the status of the response, or empty if `data` is from the event that ends the item.
         """
         self._record_arguments(item, data)
         item.own = _beside(item.kind, data, self._limits.depth)
@@ -236,7 +239,7 @@ class OutputItems:
             events.append(ToolCallDelta(item.key, item.given))
 
     def finish_rest(self, events: list[SourceEvent]) -> None:
-        """End the calls whose items were never done, if their arguments are whole or they are faulty."""
+        """Append the ends of calls whose items were never done, if the calls are whole, faulty or cut off."""
         for item in self._all:
             if not item.done and (item.whole or item.fault or item.cut):
                 item.fault = item.fault or (Code.TRUNCATED if item.cut else None)
@@ -248,21 +251,21 @@ class OutputItems:
         field = HOSTED[item.kind]
         arguments = data.get(field)
         if not fits(arguments, self._limits.depth):
-            arguments = None  # the item reports the fault
+            arguments = None  # `_pass_item` reports that the item nests too deep
         elif arguments is not None and not isinstance(arguments, dict) and item.kind not in _IN_JSON:
             arguments = {field: arguments}
         name = string(data.get("name")) or item.kind.removesuffix("_call")
         events.append(NativeToolCall(item.key, name, arguments, string(data.get("id")), provider_executed=True))
 
     def _name(self, item: OutputItem, data: dict[str, Any]) -> None:
-        """Record the id and name of a call, if they are new."""
+        """Record the call id and the name of a call if they were missing."""
         item.name = item.name or string(data.get("name"))
         if item.id is None and (known := string(data.get("call_id"))) is not None:
             item.id = known
             self._by_name.setdefault(known, item)
 
     def _announce(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append the start of a call, or its id or name if they are new."""
+        """Append the start of a call. For a call that has begun, append its id and name if one of them is new."""
         known = item.id, item.name
         self._name(item, data)
         if not item.begun and len(self._open) >= self._limits.calls:
@@ -276,7 +279,7 @@ class OutputItems:
             item.start(events)
 
     def _record_arguments(self, item: OutputItem, data: dict[str, Any]) -> None:
-        """Record whole arguments. An empty text may mean that they arrive elsewhere."""
+        """Record whole arguments. Ignores an empty string, because the arguments may arrive in another event."""
         value = data.get(CALLS[item.kind])
         if value is None or value == "":
             return
@@ -306,12 +309,12 @@ class OutputItems:
             self._custom.append(NativeToolCall(item.key, item.name, None, item.id, provider_executed=True))
 
     def take_back(self, events: list[SourceEvent]) -> None:
-        """Append that the provider has run the custom calls itself, because an answer follows them."""
+        """Report the custom calls as run by the provider, because a text answer follows them."""
         events += self._custom
         self._custom.clear()
 
     def _remember(self, item: OutputItem) -> None:
-        """Record the content of a finished call to recognize it later."""
+        """Record the content of a finished call, so that a repetition of the call is recognized."""
         given = item.given
         written = given is None and item.streamed
         if written:
@@ -325,13 +328,16 @@ class OutputItems:
 
 
 def kind_of(data: dict[str, Any]) -> str:
-    """Return the type of an item. xAI writes its own search as a call of a custom tool."""
+    """Return the type of an item. xAI reports its hosted search as a custom call, which becomes `x_search_call`."""
     kind, id = string(data.get("type")) or "", string(data.get("call_id")) or ""
     return "x_search_call" if kind == "custom_tool_call" and id.startswith("xs_call") else kind
 
 
 def _beside(kind: str, data: dict[str, Any], depth: int) -> dict[str, Any] | None:
-    """Return the data of a call for the next request, without the item's id: its reasoning may not be sent."""
+    """Return the fields of a call that the next request must repeat, or None.
+
+    The item id is not among them. The server accepts it only with the reasoning item, which may be missing.
+    """
     known = ("type", "id", "call_id", "name", "arguments", "input", "status")
     beside = {name: value for name, value in data.items() if name not in known and value is not None}
     beside |= {"type": kind} if kind == "custom_tool_call" else {}
@@ -339,17 +345,17 @@ def _beside(kind: str, data: dict[str, Any], depth: int) -> dict[str, Any] | Non
 
 
 def differ(one: object, other: object) -> bool:
-    """Return whether both values are given and differ."""
+    """Return whether two values differ. Returns False if one of them is None."""
     return one is not None and other is not None and one != other
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list, or nothing for another value."""
+    """Return the dicts in a list. Returns an empty list for any other value."""
     return [member for member in value if isinstance(member, dict)] if isinstance(value, list) else []
 
 
 def text_of(parts: Iterable[dict[str, Any]], separator: str = "") -> str:
-    """Return the text of an item's parts."""
+    """Return the text of an item's parts, joined with `separator`."""
     texts = (part.get(TEXTS[kind]) for part in parts if isinstance(kind := part.get("type"), str) and kind in TEXTS)
     return whole(separator.join(text for text in texts if isinstance(text, str) and text))
 
@@ -359,7 +365,10 @@ def place(index: Any) -> int | None:
 
 
 def _content(kind: str, name: Any, value: Any, written: bool = False) -> str:
-    """Return a text that is equal for all spellings of a call. `written` is JSON, also for free text."""
+    """Return a string that is equal for two calls with the same kind, name and arguments, in any JSON formatting.
+
+    With `written`, `value` is JSON text even for a custom call.
+    """
     if kind == "custom_tool_call" and not written and (value is None or isinstance(value, str)):
         value = {"input": string(value) or ""}
     try:

@@ -1,14 +1,18 @@
-"""OpenAI's Responses: a response of output items, each of which is added, grows by deltas and is done. Sans-IO.
+"""Reads the streams of OpenAI's Responses API. Sans-IO.
 
-Everything is sent up to four times: in deltas, in the `done` of a part, in the `done` of its item, and in the terminal
-event. The first arrival counts. A later one reports only what was missing, because some servers stream no deltas or
-lose some. The whole text goes with the end of the turn, where the machine compares it.
+A response consists of output items. Each item is added, grows by deltas and is then done. The same content may arrive
+four times: in deltas, in the `done` event of its part, in the `done` event of its item, and in the terminal event. The
+adapter reports each piece of content when it first arrives. A later event adds only the content that was missing,
+because some servers send no deltas or lose some. The end of the turn holds the whole text. `StreamMachine` compares it
+with the reported text.
 
-Events of a part with a repeated sequence number are dropped: a resumed stream may start before the break. Servers
-without numbers, or with one number for all events, lose nothing.
+An event of a part is dropped if its sequence number is not higher than all earlier ones. Such events occur when a
+resumed stream starts before the position of the break. No event is dropped if a server sends no sequence numbers, or
+the same number for all events.
 
-Items of hosted tools and of the client's built-in tools (computer, shell, patch) pass unchanged, for the next request.
-So do annotations, audio, images and the progress of hosted tools. A refusal is text, and its turn was filtered.
+Items of hosted tools and of the client's built-in tools (computer, shell, patch) are forwarded unchanged. The next
+request must contain them. Annotations, audio, images and progress events of hosted tools are also forwarded. A refusal
+is reported as text, and the finish reason of its turn is "content_filter".
 """
 
 from __future__ import annotations
@@ -45,22 +49,22 @@ _FIELDS = frozenset(
 
 
 class Responses(FrameAdapter):
-    """A response over SSE into source events. The terminal event ends the run and has the usage."""
+    """Converts the SSE events of a response into source events. The terminal event ends the run and holds the usage."""
 
     name = "responses"
     format = _FORMAT
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._id: str | None = None  # of the response
+        self._id: str | None = None  # the id of the response
         self._items = OutputItems(limits)
-        self._room = limits.text  # characters that may still be kept for comparison
-        self._unsigned = False  # reasoning without a signature has arrived
-        self._break = ""  # text before the next reasoning
+        self._room = limits.text  # the number of characters that may still be stored for comparison
+        self._unsigned = False  # reasoning has arrived that no signature has ended
+        self._break = ""  # the separator to insert before the next reasoning text
         self._refused = False
-        self._spoken = False  # a message has begun, and no event marks its end
-        self._number = -1  # the highest sequence number
-        self._rises = 0
+        self._spoken = False  # a message has begun, and its end is not yet marked
+        self._number = -1  # the highest sequence number that has arrived
+        self._rises = 0  # how many times a sequence number was higher than all earlier ones
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if (event := self._decode_object(frame, events)) is None:
@@ -77,7 +81,7 @@ class Responses(FrameAdapter):
         elif (repeats and name not in _ERRORS) or name in _NOTHING:
             return
         elif kind == "custom_tool_call" and self._items.find("x_search_call", *_place_of(event)):
-            return  # the item has it, once it is done
+            return  # the event that ends the item holds the whole input
         elif done:
             self._finish_part(kind, refusal, event, events)
         elif kind and isinstance(delta, str):
@@ -93,7 +97,7 @@ class Responses(FrameAdapter):
                 self._pass_unknown(frame, event, events)
 
     def _repeats(self, number: Any) -> bool:
-        """Return whether a stream with rising sequence numbers repeats this one."""
+        """Return True if a sequence number is not higher than all earlier ones, and the numbers of the stream rise."""
         if type(number) is not int:
             return False
         if number > self._number:
@@ -102,7 +106,7 @@ class Responses(FrameAdapter):
             return False
         return self._rises > 1
 
-    # Items.
+    # Methods for whole items.
 
     def _item(self, event: dict[str, Any], kind: str) -> OutputItem:
         return self._items.get(kind, *_place_of(event))
@@ -115,7 +119,7 @@ class Responses(FrameAdapter):
             if kind in CALLS:
                 self._items.begin(item, data, events)
             elif kind == "message":
-                if self._spoken:  # marks the end of the message before
+                if self._spoken:  # this event marks the end of the previous message
                     events.append(SourceRaw({}, _FORMAT, "text"))
                 self._spoken = True
 
@@ -126,7 +130,11 @@ class Responses(FrameAdapter):
     def _finish(
         self, data: dict[str, Any], index: Any, status: str, events: list[SourceEvent], known: OutputItem | None = None
     ) -> None:
-        """Finish an item. `status` is the status of the response if the item is in its output; `known` is the item."""
+        """Append the end of an item.
+
+        `status` is the status of the response if `data` is from the terminal event, else empty. `known` is the stored
+        item of `data`, if the caller has found it.
+        """
         kind = kind_of(data)
         if kind in CALLS:
             item = known or self._items.find_call(data, index) or self._items.add(kind, data.get("id"), index)
@@ -146,7 +154,7 @@ class Responses(FrameAdapter):
             (self._pass_item if kind else self._pass_raw)(data, events)
         item.forget()
 
-    # Parts of items: text, reasoning and arguments.
+    # Methods for parts of items: text, reasoning and arguments.
 
     def _add(self, kind: str, refusal: bool, delta: str, event: dict[str, Any], events: list[SourceEvent]) -> None:
         if not delta:
@@ -161,7 +169,10 @@ class Responses(FrameAdapter):
             self._append(item, pairs.join(delta), events)
 
     def _finish_part(self, kind: str, refusal: bool, event: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append the text at the end of a part that its deltas lacked. The machine handles contradictions."""
+        """Append the text of a finished part that its deltas did not contain.
+
+        Appends nothing if the deltas contradict the text. `StreamMachine` then reports the mismatch.
+        """
         item = self._item(event, kind)
         if kind in CALLS:
             data = {name: event.get(name) for name in ("name", CALLS[kind])}
@@ -180,14 +191,14 @@ class Responses(FrameAdapter):
         item.received = StringIO()
 
     def _begin_part(self, item: OutputItem, event: dict[str, Any]) -> None:
-        """Record the open part of reasoning. A blank line separates it from an earlier part."""
+        """Record which part of reasoning is open. A blank line will separate a new part from the earlier one."""
         part = event.get("summary_index"), event.get("content_index")
         if item.kind == "reasoning" and item.part != part:
             item.part = part
             self._break = "\n\n" if self._unsigned else ""
 
     def _append(self, item: OutputItem, text: str, events: list[SourceEvent]) -> None:
-        """Append text or reasoning of an item, and keep it for comparison with the item's end."""
+        """Append text or reasoning of an item. Also stores it, for comparison with the text at the item's end."""
         if not text:
             return
         self._room -= len(text)
@@ -203,9 +214,8 @@ class Responses(FrameAdapter):
     def _finish_message(self, item: OutputItem, data: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
         parts = objects(data.get("content"))
         text, received = text_of(parts), item.text
-        if (
-            not status and self._room >= 0 and text.startswith(received)
-        ):  # the machine compares the text of the whole response
+        # With a `status`, `StreamMachine` compares the text of the whole response instead.
+        if not status and self._room >= 0 and text.startswith(received):
             self._text.reset()
             self._append(item, text[len(received) :], events)
         if phase := string(data.get("phase")):
@@ -227,13 +237,13 @@ class Responses(FrameAdapter):
             events.append(ReasoningDelta("", signature, id))
         self._unsigned = self._unsigned and signature is None
 
-    # The response.
+    # Methods for the whole response.
 
     def _begin(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
         response = object_in(event, "response")
         id = string(response.get("id"))
         self._name_response(id, response.get("model"))
-        if self._id is not None and id is not None and id != self._id:  # shown text cannot be taken back
+        if self._id is not None and id is not None and id != self._id:  # visible text cannot be withdrawn
             self._fail(Fault("the provider began its answer again in mid-stream", "response.created", None), events)
         self._id = self._id or id
 
@@ -273,7 +283,7 @@ def _place_of(event: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _is_answer(last: list[Any]) -> bool:
-    """Return whether the last item of a response is the model's answer, and not a comment on its next step."""
+    """Return whether the last item of a response is an answer of the model. Comments on its next step are not."""
     said = [item for item in objects(last) if item.get("type") == "message" and item.get("phase") != "commentary"]
     return any(text_of(objects(item.get("content"))) for item in said)
 
@@ -296,10 +306,10 @@ _CHANGES = {
     }.items()
     for change in ("delta", "done")
 }
-"""The events of parts: the kind of item, whether it is a refusal, and whether the part is done."""
+"""Maps an event of a part to three values: the kind of its item, whether the part is a refusal, and whether it ends."""
 _ENDS = {
     "response.completed": "completed",
-    "response.done": "completed",  # some gateways; the status tells how it ended
+    "response.done": "completed",  # some gateways send it; the `status` of the response then replaces this value
     "response.incomplete": "incomplete",
     "response.failed": "failed",
     "response.cancelled": "cancelled",
@@ -317,4 +327,4 @@ _NOTHING = frozenset(
         "keepalive",
     )
 )
-"""Events that other events repeat."""
+"""Events that are ignored, because other events hold the same data."""
