@@ -1,7 +1,10 @@
-"""Calls in text: their results have no place of their own in a request, so they become user messages.
+"""Converts calls, and results of calls in text, to plain text in a history.
 
-This module writes native calls as text for requests without tools, writes results as user messages, recognizes results
-in user messages, and neutralises text that only looks like a call, so that the next model does not repeat it as one.
+Request formats have no field for the result of a call in text. So these results become user messages, and this module
+also recognizes them in user messages. For requests without tools, it writes native calls as text.
+
+Some text looks like a call but is not one, for example a quotation. The module neutralises it: it changes the text so
+that no dialect parses it as a call. Otherwise the next model could repeat the text, and the repetition would be a call.
 """
 
 from __future__ import annotations
@@ -31,8 +34,8 @@ def calls_as_text(
 ) -> list[Message]:
     """Return the history with native calls as text, for a request without tools.
 
-    Calls and results are written in `dialect`. Without one, a call becomes a line that no dialect reads as a call. Text
-    in it that the `reserved` dialects would read is neutralised.
+    Calls and results are written in the form of `dialect`. If it is None, a call becomes a line that no dialect parses
+    as a call. Text in names and arguments that one of the `reserved` dialects would parse is neutralised.
     """
     written: list[Message] = []
     for message in history:
@@ -66,14 +69,15 @@ def _as_text(call: ToolCall, dialect: Dialect | None, reserved: Sequence[Dialect
 
 
 def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
-    """Return the history with the results of calls in text as user messages, one block per call in its dialect.
+    """Return the history with the results of calls in text as user messages.
 
-    Results are data: text that looks like a call is neutralised, unless their tool says otherwise. With `dialects`, the
-    same holds for native calls and their results, because a model that quotes one must not call by it. The next user
-    message is appended to the results, because many chat templates require that user and assistant alternate.
+    Each result becomes one block of text, in the form of its call's dialect. Text in it that looks like a call is
+    neutralised, unless the tool has the option `neutralise=False`. If `dialects` are given, native calls and their
+    results are neutralised too, so that a model that quotes them does not call a tool. The next user message is
+    appended to the results, because many chat templates require that user and assistant messages alternate.
     """
     written: list[Message] = []
-    text = ""  # of the results, if the last message holds results
+    text = ""  # the text of the results if the last message in `written` holds results, otherwise ""
     for message in history:
         if isinstance(message, User) and text:
             given = message.content
@@ -98,7 +102,7 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
 
 
 def _neutralised_call(part: Part, dialects: Sequence[Dialect]) -> Part:
-    """Return a native call with neutralised arguments, name and id; other parts stay."""
+    """Return a native call with neutralised arguments, name and id. Other parts are returned unchanged."""
     if not isinstance(part, ToolCall):
         return part
     raw, name, id = (neutralise(text, dialects) for text in (part.raw, part.name, part.id))
@@ -106,11 +110,11 @@ def _neutralised_call(part: Part, dialects: Sequence[Dialect]) -> Part:
 
 
 def neutralise_quotations(history: Sequence[Message], dialects: Sequence[Dialect]) -> Sequence[Message]:
-    """Return a history with native calls in which turns contain no text that looks like a call.
+    """Return the history with text that looks like a call neutralised, if the history contains native calls.
 
-    In such a history, the model only quoted that text. So the next model, whose text is parsed for `dialects`, does not
-    call by repeating it. A turn with calls in text stays unchanged: its calls are known, or the next user message
-    begins with their results.
+    A model that makes native calls only quotes such text. The text of the next model is parsed with `dialects`, and a
+    repeated quotation must not become a call. A turn is not changed if it has calls in `in_text`, or if the next user
+    message begins with the result of a call in text.
     """
     if not dialects or not any(isinstance(message, Assistant) and message.calls for message in history):
         return history
@@ -133,12 +137,15 @@ def _begins_with_result(following: Sequence[Message], dialects: Sequence[Dialect
 
 
 def neutralise_turn(message: Assistant, dialects: Sequence[Dialect]) -> Assistant:
-    """Return a turn whose text and unsigned reasoning are neutralised."""
+    """Return the turn with its text, and its reasoning without a signature, neutralised."""
     return replace(message, parts=tuple(_neutralised_part(part, dialects) for part in message.parts))
 
 
 def neutralise_between(parts: Iterable[Part], calls: Iterable[ToolCall], dialects: Sequence[Dialect]) -> list[Part]:
-    """Return parts whose text is neutralised, except for `calls`, which the text contains in this order."""
+    """Return the parts with their text neutralised, except the text of `calls`.
+
+    The text of the parts must contain the calls in this order.
+    """
     left = [call.raw for call in reversed([*calls])]
     neutralised: list[Part] = []
     for part in parts:
@@ -167,10 +174,10 @@ def _neutralised_part(part: Part, dialects: Sequence[Dialect]) -> Part:
 
 
 def close_answered_calls(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
-    """Return the history without those calls in text that a later user message answers.
+    """Remove from `in_text` the calls that are answered in a later user message, and return the history.
 
     A user message answers a call if it contains the start of a result of the same tool, in the form of the call's
-    dialect, once per call.
+    dialect. Two calls of one tool need two such results.
     """
     checked: list[Message] = []
     turn: int | None = None  # the index of the last turn with calls in text
@@ -204,11 +211,14 @@ def _answered_in(content: str | list[dict[str, Any]], calls: list[ToolCall], dia
 
 
 def _opening(dialect: Dialect, name: str) -> str:
-    """Return a regular expression for the start of a result, up to its text, with any white space."""
+    """Return a regular expression for the start of a result, up to its text.
+
+    White space in the start matches any white space.
+    """
     written = (dialect.write_result(name, text) for text in ("a", "1", "{}", "[]"))
     shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*written, strict=False))
     opening = "".join(chars[0] for chars in shared).strip()
-    end = r"(?![\w-])" if re.search(r"[\w-]$", opening) else ""  # not a tool with a longer name
+    end = r"(?![\w-])" if re.search(r"[\w-]$", opening) else ""  # do not match a longer tool name
     return r"\s+".join(map(re.escape, opening.split())) + end
 
 
@@ -219,7 +229,7 @@ def _block(result: CallResult, dialects: Sequence[Dialect]) -> str:
 
 
 def _neutralised_result(result: CallResult, dialects: Sequence[Dialect]) -> CallResult:
-    """Return a neutralised result. If its parts or members change, only the text is kept."""
+    """Return a neutralised result. If its text, `parts` or `own` would change, `parts` and `own` are removed."""
     text, names = _neutralise(result, dialects), neutralise_all([result.name, result.call_id], dialects)
     result = result._replace(name=names[0], call_id=names[1])
     beside = [list(result.parts), result.own.data if result.own else None]
@@ -229,13 +239,13 @@ def _neutralised_result(result: CallResult, dialects: Sequence[Dialect]) -> Call
 
 
 def _neutralise(result: CallResult, dialects: Sequence[Dialect]) -> str:
-    """Return the text of a result, in which nothing looks like a call."""
+    """Return the text of a result, neutralised unless the result has `neutralise=False`."""
     text = result.text
     if not result.neutralise:
         return text
     if "\\" in text and count_values(text.encode(errors="surrogatepass")) > DEFAULT_LIMITS.values:
-        text = text.replace("\\u", "\\\u2060u")  # too many to parse, so break all escapes
-    elif "\\" in text:  # JSON escapes may hide a call; parse them and write them without escapes
+        text = text.replace("\\u", "\\\u2060u")  # too many JSON values to parse: break all escapes
+    elif "\\" in text:  # escapes may hide a call: parse the JSON, and write it without escapes
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(text)
             neutralised = neutralise(compact(neutralise_all(value, dialects)), dialects)

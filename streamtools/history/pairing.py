@@ -1,4 +1,7 @@
-"""Pairs calls with their results. Providers refuse a history in which a call has no result directly after it."""
+"""Pairs calls with their results.
+
+Providers refuse a history unless the results of all calls of a turn directly follow the turn.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,22 @@ from streamtools.calls import NATIVE
 from streamtools.history.parts import Assistant, CallResult, Message, Results, fault_of
 
 NOT_RUN = "this call was not run"
-"""The result, for the model, of a call that was not run."""
+"""The result that the model gets for a call that was not run."""
 
 Unanswered: TypeAlias = Literal["cancelled", "leave"] | None
-"""How calls without a result are handled. `cancelled`: they get the result `NOT_RUN`. `leave`: they stay unanswered.
-None: they get it only if the history continues after them, because the last calls may still run."""
+"""How calls without a result are handled.
+
+`cancelled`: they get the result `NOT_RUN`. `leave`: they get no result. None: they get the result `NOT_RUN` if other
+messages follow them. Calls at the end of the history may still run, so they get no result.
+"""
 
 
 def pair_results(history: Iterable[Message], unanswered: Unanswered = None) -> list[Message]:
-    """Return the history with one `Results` after each turn with calls, in the order of its native calls.
+    """Return the history with one `Results` message directly after each turn with calls.
 
-    Messages between a call and its result are moved after the results. Raises ValueError for the result of a native
-    call that is not in the turn before it, and for a second result of a call.
+    The results are in the order of the native calls. Messages between a turn and its results are moved after the
+    results. Raises ValueError if the last turn before a result does not contain its native call, or if a call has two
+    results.
     """
     paired: list[Message] = []
     turn = _TurnResults(Assistant())
@@ -39,7 +46,7 @@ def pair_results(history: Iterable[Message], unanswered: Unanswered = None) -> l
 
 
 class _TurnResults:
-    """The results of the calls of one turn, and the messages between it and the next turn."""
+    """Collects the results of the calls of one turn, and the other messages before the next turn."""
 
     def __init__(self, said: Assistant) -> None:
         self._native = {call.id: call for call in said.calls}
@@ -56,7 +63,7 @@ class _TurnResults:
         elif result.call_id in self._results:
             raise ValueError(f"call {result.call_id!r} has two results; remove one")
         else:
-            name = self._native[result.call_id].name  # Gemini and Ollama compare the names
+            name = self._native[result.call_id].name  # Gemini and Ollama require the name of the call
             self._results[result.call_id] = result._replace(name=name)
 
     def end(self, unanswered: Unanswered, *, continues: bool) -> Iterator[Message]:

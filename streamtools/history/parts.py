@@ -1,9 +1,11 @@
-"""The canonical form of a history: messages, and the parts of a model turn in their order.
+"""Defines the canonical form of a history: a list of messages. A turn of the model is a sequence of parts.
 
-A turn consists of text, reasoning, native calls and provider items. An item is a block or output item that this library
-does not interpret. It goes back verbatim, and in its place, to the provider that sent it. So do the members that a
-provider sends with an interpreted part, such as citations or the phase of a message: they are the part's `own`. Other
-providers get neither, and no signatures.
+A part is text, reasoning, a native call, or a provider item. A provider item is a block or an output item that this
+library does not interpret. It is sent back unchanged, at its position, to the provider that sent it.
+
+A provider may also send additional JSON fields with a part, such as citations or the phase of a message. The attribute
+`own` of the part holds these fields. They too are sent back only to that provider. Other providers get no provider
+items, no such fields, and no signatures.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from streamtools.json_values import Rejected
 
 
 class Origin(NamedTuple):
-    """Where a turn comes from, or a request goes: message format, host and model; None if unknown.
+    """The provider that a turn comes from, or that a request is sent to.
 
-    `client`: a client has stored the turn. A client does not tell calls in text from native ones.
+    `format` is its message format, `host` the host name of its API, and `model` the model. Each is None if unknown.
+    `client` is True if a client stored the turn. Messages of clients do not distinguish calls in text from native
+    calls.
     """
 
     format: str | None = None
@@ -28,7 +32,7 @@ class Origin(NamedTuple):
     client: bool = False
 
     def is_same(self, other: Origin) -> bool:
-        """Return whether both are the same provider: same format and host. Unknown values count as the same."""
+        """Return whether both have the same format and host. An unknown format or host equals any other."""
         return all(None in pair or pair[0] == pair[1] for pair in zip(self[:2], other[:2], strict=True))
 
 
@@ -36,23 +40,25 @@ UNKNOWN_ORIGIN = Origin()
 
 
 class ProviderItem(NamedTuple):
-    """Data of a provider with this format that this library does not interpret."""
+    """JSON data that this library does not interpret. `format` is the message format of the provider that sent it."""
 
     format: str
     data: dict[str, Any]
 
 
 class TextPart(NamedTuple):
-    """A piece of a turn's text. `own` holds the other members that its provider sent with it."""
+    """A piece of a turn's text. `own` holds the other JSON fields that the provider sent with it."""
 
     text: str
     own: ProviderItem | None = None
 
 
 class Thought(NamedTuple):
-    """One block of reasoning, with the data that goes back to its provider unchanged.
+    """One block of reasoning.
 
-    `own` holds further members; for chat completions, the fields that held the reasoning.
+    `signature` is the provider's signature or encrypted content, and `id` the provider's id of the block. `redacted` is
+    True if the provider sent only encrypted reasoning. `own` holds the other JSON fields that the provider sent. For
+    chat completions, these are the message fields that held the reasoning. All of this is sent back unchanged.
     """
 
     text: str
@@ -68,7 +74,10 @@ Part: TypeAlias = TextPart | Thought | ToolCall | ProviderItem
 class CallResult(NamedTuple):
     """The result of one call, for the model.
 
-    `parts` is its content if that is more than text, as in a user message. `own` holds the members of its provider.
+    `dialect` and `name` are the dialect and the tool name of the call. `text` is the result as text. If the result has
+    other content, such as images, `parts` holds all of it, in the form of a user message. With `neutralise=True`, text
+    that looks like a call is changed so that it is not parsed as one. `own` holds the other JSON fields in the message
+    of the provider.
     """
 
     dialect: str | None
@@ -83,7 +92,10 @@ class CallResult(NamedTuple):
 
 @dataclass(frozen=True)
 class System:
-    """The system prompt, or a part of it. `own` holds provider members, and the content if it is more than text."""
+    """The system prompt, or a part of it.
+
+    `own` holds the other JSON fields in the message of the provider, and the content if it is more than text.
+    """
 
     text: str
     own: ProviderItem | None = None
@@ -91,9 +103,10 @@ class System:
 
 @dataclass(frozen=True)
 class User:
-    """A user message: text, or a list of parts with images and files, in the form of OpenAI's chat.
+    """A user message.
 
-    An unknown part belongs to a provider, and is sent unchanged. `own` holds further members, such as a name.
+    `content` is text, or a list of texts, images and files in the form of OpenAI's chat messages. A part of an unknown
+    type is sent unchanged. `own` holds the other JSON fields in the message of the provider, such as a name.
     """
 
     content: str | list[dict[str, Any]]
@@ -102,11 +115,12 @@ class User:
 
 @dataclass(frozen=True, init=False)
 class Assistant:
-    """One turn of the model: its `parts` in order, and `in_text`, the calls that its text contains.
+    """One turn of the model.
 
-    `Assistant(text, calls, thoughts)` orders the parts as reasoning, text, calls. `origin` is the provider, and
-    `response_id` the provider's id of the response. Turns that differ only in these two are equal. The text in `parts`
-    includes the calls in text.
+    `parts` holds its parts in order. `in_text` holds the calls that were parsed from its text. The text in `parts`
+    includes these calls. `origin` is the provider, and `response_id` the provider's id of the response. Turns that
+    differ only in `origin` and `response_id` are equal. `Assistant(text, calls, thoughts)` creates a turn with the
+    parts in the order reasoning, text, calls.
     """
 
     parts: tuple[Part, ...]
@@ -132,7 +146,7 @@ class Assistant:
 
     @property
     def text(self) -> str:
-        """All text. Each text of Responses is a separate message, so these are joined by line breaks."""
+        """The text of all text parts. For the format `responses`, they are separate messages, joined by line breaks."""
         texts = (part.text for part in self.parts if isinstance(part, TextPart))
         return ("\n" if self.origin.format == "responses" else "").join(filter(None, texts))
 
@@ -166,8 +180,8 @@ Message: TypeAlias = System | User | Assistant | Results
 class Step:
     """One turn of the model, with the results of its calls in call order.
 
-    A malformed native call has no arguments. Malformed calls in the text are missing from `in_text`. `response_id` is
-    the provider's id of the response, if known.
+    `said` is the turn. In it, a malformed native call has no arguments, and `in_text` contains no malformed calls.
+    `response_id` is the provider's id of the response, or None if unknown.
     """
 
     said: Assistant = field(default_factory=Assistant)
@@ -176,7 +190,10 @@ class Step:
 
 
 def steps_to_history(steps: Iterable[Step]) -> list[Message]:
-    """Return the messages that the steps of a run add to the history; an empty turn adds none."""
+    """Return the messages that the steps of a run add to the history.
+
+    A turn that is empty or consists of reasoning only is omitted.
+    """
     history: list[Message] = []
     for step in steps:
         if any(not isinstance(part, Thought) for part in step.said.parts):
@@ -187,16 +204,16 @@ def steps_to_history(steps: Iterable[Step]) -> list[Message]:
 
 
 SEND_AGAIN = "; send the call again"
-"""The end of the message to the model about its malformed call."""
+"""The last words of the error message that tells the model about its malformed call."""
 
 
-_MAX_REREAD = 16 * 1024  # characters of a malformed call that are parsed again for an error message
+_MAX_REREAD = 16 * 1024  # longest malformed call, in characters, that is parsed again to find the error
 
 
 def fault_of(call: ToolCall) -> str | None:
-    """Return the error message for a malformed native call, for the model that wrote it; None for a valid call.
+    """Return the error message that the model gets for a malformed native call, or None if the call is not malformed.
 
-    A malformed call has no arguments, and `raw` holds what the model wrote instead.
+    A malformed call has no arguments, and its `raw` holds the text that the model wrote as arguments.
     """
     if call.dialect != NATIVE or not call.raw:
         return None

@@ -1,12 +1,12 @@
-"""Adapts a history to the provider that gets it.
+"""Adapts a history to the provider that receives it.
 
-It drops the data of other providers, makes tool names valid, and decides where reasoning of chat completions is sent
-back, and in which field.
+This module removes the data of other providers and makes tool names valid. For chat completions, it also selects the
+assistant messages that send their reasoning back, and the field that holds it.
 
-Servers whose models reason between calls (DeepSeek, Kimi, GLM, MiniMax, Gemini on OpenRouter) fail if reasoning is
-missing from an exchange with calls. An exchange is everything between two user messages. So each exchange with calls
-keeps its reasoning in all later requests, on each of its messages, and other exchanges send none. Once a server has
-sent such a field, a message of such an exchange without reasoning gets an empty field.
+An exchange consists of a user message and all messages up to the next user message. Some servers, whose models reason
+between calls, fail if an exchange with calls has no reasoning. These are DeepSeek, Kimi, GLM, MiniMax, and Gemini on
+OpenRouter. So by default, all later requests contain the reasoning of exchanges with calls, and only of these. If the
+reasoning field of the server is known, it is also added, possibly empty, to messages of these exchanges that lack it.
 """
 
 from __future__ import annotations
@@ -36,19 +36,23 @@ from streamtools.history.parts import (
 from streamtools.history.writing import fit
 
 _STRICT = {"api.openai.com": (), ".openai.azure.com": (), "api.mistral.ai": ("content",)}
-"""Hosts that refuse unknown members, with the reasoning fields that they use. OpenAI's hosts use none, and accept
-malformed arguments; servers that render templates, such as vLLM, refuse those with status 400."""
+"""Hosts that refuse unknown JSON fields, with the reasoning fields that they accept.
+
+OpenAI's hosts accept no reasoning fields. They accept malformed arguments of calls. Servers that render templates, such
+as vLLM, refuse malformed arguments with status 400.
+"""
 
 
 def sent_by(host: str | None) -> tuple[str, ...] | None:
-    """Return the reasoning fields that this host accepts, or None if it may accept any."""
+    """Return the reasoning fields that this host accepts, or None if it may accept any field."""
     return next((names for end, names in _STRICT.items() if (host or "").endswith(end)), None)
 
 
 def view_for(history: Iterable[Message], provider: Origin) -> list[Message]:
-    """Return the history without the data of other providers: items, members, signatures and hidden reasoning.
+    """Return the history without the data of other providers.
 
-    Two providers differ if their formats differ, or their hosts if both are known.
+    This data consists of provider items, additional JSON fields, signatures and encrypted reasoning. Two providers are
+    the same unless their formats, or their hosts, are both known and differ.
     """
     return [_message_for(message, provider) for message in history]
 
@@ -67,12 +71,16 @@ def _message_for(message: Message, provider: Origin) -> Message:
 
 
 def _is_strict(provider: Origin) -> bool:
-    """Return whether a provider refuses unknown members."""
+    """Return whether a provider refuses unknown JSON fields."""
     return provider.format == "cohere" or (provider.format == "openai" and sent_by(provider.host) is not None)
 
 
 def _members_for(own: ProviderItem | None, provider: Origin, *, result: bool = False) -> ProviderItem | None:
-    """Return the provider members of a text or a result. Mistral accepts `name` only for tools, OpenAI for users."""
+    """Return the additional fields of a system message, a user message or a result that `provider` accepts.
+
+    With `result=True`, they belong to a result. Mistral accepts the field `name` only on results, and OpenAI accepts it
+    only on other messages.
+    """
     own = _own_for(own, provider.format)
     if own is None or provider.format != "openai" or not _is_strict(provider):
         return own
@@ -108,10 +116,10 @@ def _own_for(own: ProviderItem | None, format: str | None) -> ProviderItem | Non
 
 
 def with_valid_names(history: Sequence[Message]) -> list[Message]:
-    """Return the history with valid tool names in native calls and their results.
+    """Return the history with valid tool names in native calls and results.
 
-    A model may call a tool that does not exist, by a name that the provider refuses in the next request. The name of a
-    tool that has returned a result is known to be valid, and stays.
+    A model may call a tool that does not exist, with a name that the provider refuses in the next request. A name is
+    kept if a call with it has succeeded. Any other name is changed with `fit`.
     """
     results = [result for message in history if isinstance(message, Results) for result in message.results]
     valid = {result.name for result in results if result.name.strip() and not result.is_error}
@@ -133,7 +141,7 @@ def with_valid_names(history: Sequence[Message]) -> list[Message]:
 
 
 def without_reasoning(history: Iterable[Message]) -> list[Message]:
-    """Return the history without reasoning, signatures, response ids and other data of its providers."""
+    """Return the history without the data of any provider: reasoning, signatures, response ids, items and fields."""
     plain: list[Message] = []
     for message in history:
         if isinstance(message, Assistant):
@@ -144,30 +152,36 @@ def without_reasoning(history: Iterable[Message]) -> list[Message]:
 
 
 SendReasoning: TypeAlias = Literal["with_calls", "always", "since_user", "never"]
-"""Which exchanges send their reasoning back: those with calls, all, the last one, or none."""
+"""Which exchanges send their reasoning back: those with calls, all, only the last one, or none.
+
+An exchange consists of a user message and all messages up to the next user message.
+"""
 
 _CHAT = "openai"
 FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
-"""The reasoning fields of a message."""
+"""The fields of a chat message that may hold reasoning."""
 
 ReasoningField: TypeAlias = Literal["reasoning_content", "reasoning"]
-"""The reasoning fields that hold text."""
+"""The fields of a chat message that may hold reasoning as text."""
 
 _HOSTS = {
     **dict.fromkeys(("api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn", "api.z.ai"), "reasoning_content"),
     **dict.fromkeys(("open.bigmodel.cn", "api.minimax.io"), "reasoning_content"),
     "openrouter.ai": "reasoning",
 }
-"""The fields of hosts, used if no turn of the history shows one: it came from a client or another provider."""
+"""The reasoning field of each host.
+
+It is used if no turn of the history has a reasoning field, because all turns came from a client or another provider.
+"""
 
 
 def select_reasoning(
     history: Sequence[Message], send: SendReasoning, host: str | None = None, field: ReasoningField | None = None
 ) -> list[Message]:
-    """Return a history that holds reasoning fields exactly where they are to be sent.
+    """Return the history with reasoning fields only on the turns that send their reasoning back.
 
-    The history has already been adapted to the provider at `host`. `field` is used if no turn shows which one the
-    server uses.
+    `send` selects these turns. The history must be adapted to the provider at `host` already. `field` is the reasoning
+    field to use if no turn of the history has one.
     """
     exchanges = list(accumulate(int(isinstance(message, User)) for message in history))
     with_calls = {
@@ -191,7 +205,7 @@ def select_reasoning(
 
 
 def _last_field(history: Sequence[Message]) -> str | None:
-    """Return the text field that the server used last, or None."""
+    """Return the name of the last reasoning field with text in the history, or None."""
     for message in reversed(history):
         for name in reversed(fields_of(message) if isinstance(message, Assistant) else ()):
             if name in FIELDS[:2]:
@@ -202,14 +216,14 @@ def _last_field(history: Sequence[Message]) -> str | None:
 def _with_field(message: Assistant, field: str | None) -> Assistant:
     if field is None or fields_of(message):
         return message
-    origin = message.origin  # a front end does not tell the field
+    origin = message.origin  # messages of a front end do not name the field
     unknown = origin.format is None or (origin.client and origin.format == _CHAT)
     text = "".join(thought.text for thought in message.thoughts) if unknown else ""
     return replace(message, parts=(Thought("", own=ProviderItem(_CHAT, {field: text})), *message.parts))
 
 
 def _only_fields(message: Assistant, names: tuple[str, ...]) -> Assistant:
-    """Return a turn with only these reasoning fields."""
+    """Return the turn with all reasoning fields removed except `names`."""
     parts = (_only_members(part, names) if isinstance(part, Thought) else part for part in message.parts)
     return replace(message, parts=tuple(parts))
 
@@ -220,7 +234,7 @@ def _only_members(thought: Thought, names: tuple[str, ...]) -> Thought:
 
 
 def fields_of(message: Assistant) -> dict[str, Any]:
-    """Return the reasoning fields of a turn, as they were received."""
+    """Return the reasoning fields of a turn, with their values as the provider sent them."""
     fields: dict[str, Any] = {}
     for thought in message.thoughts:
         if thought.own is not None and thought.own.format == _CHAT:
@@ -233,7 +247,7 @@ def fields_of(message: Assistant) -> dict[str, Any]:
 
 
 def text_of(fields: Mapping[str, Any]) -> str:
-    """Return the text of the reasoning fields; several fields hold the same text."""
+    """Return the reasoning text. If several fields hold it, only the first field is read."""
     for name in FIELDS[:2]:
         if isinstance(fields.get(name), str):
             return str(fields[name])

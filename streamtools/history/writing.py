@@ -1,4 +1,4 @@
-"""What the writers of all formats share."""
+"""Functions that the writers of all message formats share."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ INVALID_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def fit(name: str) -> str:
-    """Return a valid tool name: at most 64 of `[A-Za-z0-9_-]`."""
+    """Return `name` as a valid tool name: invalid characters become `_`, and it is cut after 64 characters."""
     return INVALID_IN_NAMES.sub("_", name)[:TOOL_NAME]
 
 
 def system_prompt(history: Iterable[Message]) -> str:
-    """Return the text of all system messages, for providers that take it outside of the messages."""
+    """Return the text of all system messages, for providers whose requests have a separate field for it."""
     return "\n\n".join(message.text for message in history if isinstance(message, System) and message.text)
 
 
 def in_order(message: Assistant) -> Iterator[Part]:
-    """Yield the parts of a turn in order, without reasoning at its end.
+    """Return an iterator over the parts of a turn, without reasoning and empty text at the end of the turn.
 
-    Providers expect reasoning before the text or the call that it led to.
+    Providers expect that reasoning is followed by the text or the call that it led to.
     """
     parts = message.parts
     end = len(parts)
@@ -40,16 +40,16 @@ def in_order(message: Assistant) -> Iterator[Part]:
 
 
 def arguments_text(call: ToolCall) -> str:
-    """Return the arguments as JSON text, or unchanged for a malformed call."""
+    """Return the arguments as JSON text. For a malformed native call, return the text that the model wrote."""
     return call.raw if call.raw and call.dialect == NATIVE else compact(writable(call.arguments))
 
 
 def beside(part: TextPart | Thought | CallResult | System | User) -> dict[str, Any]:
-    """Return the provider members of a part, a result or a message."""
+    """Return the additional JSON fields of a part, a result or a message that its provider sent."""
     return dict(part.own.data) if part.own else {}
 
 
 def beside_call(call: ToolCall, format: str) -> dict[str, Any]:
-    """Return the provider members of a call, in this format."""
+    """Return the additional JSON fields of a call that a provider with this message format sent."""
     own = (call.own or {}).get(format)
     return own if isinstance(own, dict) else {}
