@@ -1,12 +1,13 @@
-"""Finds the end of a JSON value, its nesting, and the calls that it holds, while the text arrives.
+"""Finds the end of a JSON value, its nesting, and the calls in it, while the text arrives.
 
-The scanner reads text piece by piece, and each character once. It judges tokens, not grammar. Braces, brackets and
-strings find the end. A token that JSON does not have, such as a bare word, shows immediately that the text is broken.
-One strict decoding of the complete value decides everything else.
+The scanner reads text piece by piece, and reads each character once. It checks tokens, not the grammar. It counts
+brackets outside of strings to find the end of the value. An invalid token, such as a bare word, shows immediately that
+the JSON is broken. Other errors are found later, when the complete value is decoded strictly.
 
-A call is an object, alone or in an array. Its name and arguments are members of the object, or of the object in its
-member `function`. So the one to three outermost levels are followed token by token. `facts` holds what they say, and
-`want` says what the following text is. These early facts decide nothing: `streamtools.calls` reads the complete call.
+A call is a JSON object, alone or in an array. Its name and its arguments are members of that object, or members of an
+inner object under the key `function`. Only the outermost one to three levels can hold these members, so the scanner
+checks every token there. It adds what it finds to `facts`. `want` is the kind of the text that follows. Facts are early
+reports only: when the call is complete, `streamtools.calls` reads it from the decoded JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from streamtools.parsing.reader import Reader, always, matcher, white_space
 
 WORD_BEGINS = frozenset("-+.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 WORDS = frozenset(("true", "false", "null", "NaN", "Infinity", "-Infinity"))
-LONGEST_WORD = 16  # characters that are kept of a number or a literal; the longest literal has nine
+LONGEST_WORD = 16  # how many characters of a number or literal are stored; the longest literal has nine
 NUMERIC = "-+.0123456789eE"
 rest_of_word = matcher(r"[-+.0-9A-Za-z]*")
 numeric = re.compile(r"[-+.0-9eE]*").fullmatch
@@ -33,18 +34,18 @@ numeric = re.compile(r"[-+.0-9eE]*").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class StringPatterns:
-    """How a string continues. The searches find nothing in text that only continues it."""
+    """Patterns for the inside of a string. A search returns None for text that does not end the string."""
 
     inside: Callable[[str, int], re.Match[str]]
-    """Matches text that does not end the string, and ends with no half of an escape."""
+    """Matches text up to the end of the string. An escape at the end of the text is matched only if it is complete."""
     leaves: Callable[[str], Any]
-    """Searches text in which each escape is complete, and none is an escaped back-slash."""
+    """Searches text without escapes, or with simple ones. It also finds escaped back-slashes and incomplete escapes."""
     leaves_escapes: Callable[[str], Any]
-    """Searches any text."""
+    """Searches text with any escapes. The text may end with a back-slash."""
     leaves_escaped: Callable[[str], Any]
-    """Searches any text whose first character is escaped."""
+    """Searches text whose first character is escaped by the back-slash before the text."""
     leaves_plain: Callable[[str], Any]
-    """Searches text without escapes."""
+    """Searches text that must hold no escapes: it also finds every back-slash."""
 
 
 IN_STRING = StringPatterns(
@@ -61,11 +62,11 @@ IN_LINE_OF_STRING = StringPatterns(
     re.compile(r'(?![^\n][^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match,
     re.compile(r'["\\\n]').search,
 )
-"""The same, but a line feed in a string is found too."""
+"""Like `IN_STRING`, but a line feed ends `inside`, and each search finds line feeds too."""
 
-# Text deep in a value: strings, numbers and separators, but no bracket. The last group that matched says where the text
-# ends: in a number, elsewhere outside of strings, or inside the string that begins at that group. The first group is
-# the beginning of the last complete string.
+# The next patterns match a whole text of strings, numbers and separators without brackets. Group 1 is at the beginning
+# of the last complete string. One of the other groups matches at the end: group 2 if the text ends in a number, group 3
+# if it ends elsewhere outside of a string. Group 4 is at the beginning of a string that is still open at the end.
 LAST_STRING, ENDS_IN_NUMBER, ENDS_IN_STRING = 1, 2, 4
 _APART = r"[-+.0-9eE \t\r\n,:]*+"
 _HOPS = rf'{_APART}(?:()"[^"\\\n]*"{_APART})*+(?:(?<=[-+.0-9eE])(\Z)|(\Z)|()"[^"\\\n]*\Z)'
@@ -73,10 +74,10 @@ hop_out_of_string = re.compile(rf'[^"\\\n]*"{_HOPS}').match
 hop_into_string = re.compile(_HOPS).match
 
 run = matcher(r'(?:[ \t\r\n,:]++|"[^"\\\n]*"|(?:[-+.0-9eE]++|true|false|null)(?=[ \t\r\n,:}\]]))*+')
-"""Matches the same tokens, and literals, up to a bracket, or a string or word that may continue."""
+"""Matches strings, numbers, literals and separators. It stops before a bracket, an incomplete string or word."""
 
-# Matches the part of a string's content in which each escape and each pair of surrogates is complete. The text after it
-# is the beginning of an escape or of a pair. An escape that JSON does not have counts as complete.
+# Matches the content of a string up to the first incomplete escape or surrogate pair at the end of the text. An invalid
+# escape is treated as complete.
 whole_escapes = matcher(
     r"(?:[^\\]|\\[^u]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}(?![0-9a-fA-F]|\Z)"
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?=[^\\]|\\[^u]|\\u[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{0,3}[^0-9a-fA-F]))*"
@@ -87,7 +88,7 @@ _replace_escapes = re.compile(
 
 
 def unescape(text: str) -> str:
-    """Return the text that the content of a JSON string means. An escape that JSON does not have means itself."""
+    """Decode the content of a JSON string. An invalid escape is kept unchanged."""
     if "\\" not in text:
         return text
     try:
@@ -105,23 +106,28 @@ def _unescape_one(escape: re.Match[str]) -> str:
 
 # Facts about calls.
 
-FIELD = "field"  # the following text is a key, or the name of the tool
-RAW = "raw"  # the following text is arguments: an object or an array
-TEXT = "text"  # the following text is a string that holds the JSON of the arguments
+# Values of `JsonScanner.want`: the kind of the text that follows.
+FIELD = "field"  # a key, or the name of the tool
+RAW = "raw"  # the arguments as an object or an array
+TEXT = "text"  # the arguments as a string whose content is JSON
 
 BEGIN, ARGUMENTS, NAME, PIECE, END = "begin", "arguments", "name", "piece", "end"
 CALL, BLAME = "call", "blame"
 Fact: TypeAlias = tuple[str, Any]
-"""A fact about a call, and its value.
+"""A fact about a call: the kind of the fact, and its value. Positions count characters from the start of the span.
 
-BEGIN: the place where a call begins, or a value in its place. ARGUMENTS: the place where its arguments begin. NAME: the
-name of the tool. PIECE: a piece of its arguments, as JSON. END: the place where it ends. CALL: the tool of a call whose
-JSON does not name it. BLAME: the message of an error.
+- BEGIN: the position where a call begins. A malformed value where a call should begin also produces this fact.
+- ARGUMENTS: the position where the arguments of the call begin.
+- NAME: the name of the tool, read from the JSON of the call.
+- PIECE: a piece of the arguments, as JSON text.
+- END: the position where the call ends.
+- CALL: the name of the tool, for a call whose JSON value holds only the arguments.
+- BLAME: an error message. The call becomes an error with this message.
 """
 
 _NAMES = frozenset(NAME_FIELDS)
 _ARGUMENTS = frozenset(ARGUMENT_FIELDS)
-_MAX_FIELD = 256  # characters of a key or a name that is read early; a longer name is read with the complete call
+_MAX_FIELD = 256  # the longest key or name that is reported early; a longer name is read with the complete call
 
 
 class ScanState(Enum):
@@ -130,46 +136,46 @@ class ScanState(Enum):
     OPEN = "open"  # the value continues after the text
     ENDED = "ended"  # the value is complete
     BROKEN = "broken"  # the next token cannot be JSON
-    DEEP = "deep"  # the value nests deeper than the limit; returned once, and scanning may continue
-    LINE = "line"  # a line feed inside a string follows, and the dialect has asked for these
+    DEEP = "deep"  # the value nests deeper than the limit; scanning may continue after this state
+    LINE = "line"  # the next character is a line feed inside a string; returned only with `lines=True`
 
 
-OPEN, ENDED, BROKEN, DEEP, LINE = ScanState  # an attribute of an enumeration is a call before Python 3.12
+OPEN, ENDED, BROKEN, DEEP, LINE = ScanState  # variables, because `ScanState.OPEN` is slow before Python 3.12
 
 
 class JsonScanner:
-    """Scans one JSON object or array, for every cut of its text."""
+    """Scans one JSON object or array. The result does not depend on where the text is cut into pieces."""
 
     def __init__(self, *, depth: int, lines: bool = False) -> None:
-        """Allow `depth` levels of nesting. With `lines`, return at line feeds in strings."""
+        """`depth` is the deepest nesting that is allowed. With `lines`, `scan` stops at each line feed in a string."""
         self._limit, self._lines = depth, lines
         self._patterns = patterns = IN_LINE_OF_STRING if lines else IN_STRING
         self._inside, self._leaves = patterns.inside, patterns.leaves
         # The position in the value.
         self._stack: list[str] = []  # the open brackets
-        self._beyond = 0  # how many brackets beyond the limit are open
-        self.outer = 0  # tokens at this depth and above may say something of a call
-        self._word: str | None = None  # the beginning of a number or a literal, which may continue
-        self._numeric = True  # it is a number
+        self._beyond = 0  # how many brackets deeper than the limit are open
+        self.outer = 0  # the deepest level at which tokens may belong to the structure of a call
+        self._word: str | None = None  # the text of an unfinished number or literal; None outside of one
+        self._numeric = True  # `_word` holds only characters that occur in numbers
         self.in_string = False
-        self.string_begin = -1  # the place where the last string begins
-        self.escaped = False  # the next character belongs to the string: it follows a back-slash,
-        self.over_line = False  # or it is the line feed that the last `scan` returned for
-        self.leaves: Callable[[str], Any] = always  # finds nothing in text that only continues the open string
-        self.passes = False  # `pass_over` may be called
+        self.string_begin = -1  # the position where the most recent string begins; -1 before the first string
+        self.escaped = False  # the next character belongs to the open string, whatever it is
+        self.over_line = False  # the next character is the line feed at which `scan` returned LINE
+        self.leaves: Callable[[str], Any] = always  # a search that returns None if text only continues the open string
+        self.passes = False  # whether `pass_over` may be called
         # The calls.
-        self.facts: list[Fact] = []  # the facts since the caller has cleared them
-        self._calls = 0  # the depth of calls: 0, or 1 in an array
-        self._expects = True  # in an array: an element may begin
-        self._first = True  # in an array: no element has begun
-        self._field: str | None = None  # the key of the value that follows
+        self.facts: list[Fact] = []  # new facts; the caller clears the list
+        self._calls = 0  # the depth at which calls begin: 0 for a single call, 1 in an array
+        self._expects = True  # whether an element of the array may begin
+        self._first = True  # whether the array is still empty
+        self._field: str | None = None  # the most recent key of the call
         self._named = self._has_arguments = False
-        self.members = -1  # the depth of the members of a call
-        self.key = True  # the next string at that depth is a key
-        self.want = ""  # what the following text is: FIELD, RAW, TEXT or nothing of interest
-        self.wanted_depth = 0  # the depth of RAW arguments
-        self._escape = ""  # the beginning of an escape in TEXT
-        self.kept: list[str] = []  # the pieces of a FIELD
+        self.members = -1  # the depth of the keys of the current call; -1 outside of a call
+        self.key = True  # the next string at the depth `members` is a key
+        self.want = ""  # the kind of the text that follows: FIELD, RAW, TEXT, or "" for other text
+        self.wanted_depth = 0  # the depth at which RAW arguments begin
+        self._escape = ""  # an incomplete escape at the end of the text, if `want` is TEXT
+        self.kept: list[str] = []  # the text of the FIELD that is being read, in pieces
 
     @property
     def depth(self) -> int:
@@ -177,9 +183,10 @@ class JsonScanner:
         return len(self._stack) + self._beyond
 
     def pass_over(self, text: str, place: int) -> bool:
-        """Read all of `text`, at `place`, if it holds no bracket and no fact about a call. Returns whether it was read.
+        """Fast path for `scan`: read all of `text`, which begins at the position `place`.
 
-        Such text continues a string, or it is strings, numbers and separators deep in the value.
+        The text must continue a string, or hold only strings, numbers and separators deep in the value. Returns False,
+        and reads nothing, if the text may hold a bracket or a fact about a call.
         """
         if self.in_string and (self.escaped or "\\" in text):
             return self._pass_over_escapes(text)
@@ -220,7 +227,7 @@ class JsonScanner:
         return True
 
     def _skip_escaped(self, text: str, at: int) -> int:
-        """Return the place after the character that belongs to the open string in any case."""
+        """Return the position after an escaped character. A line feed is not skipped if `scan` must stop before it."""
         skips = self.over_line or not (self._lines and text[at] == "\n")
         self.escaped = self.over_line = False
         return at + skips
@@ -230,17 +237,17 @@ class JsonScanner:
         self._numeric = self._numeric and numeric(text) is not None
 
     def scan(self, reader: Reader) -> ScanState:
-        """Read the text of `reader`. Returns the reason why it stopped.
+        """Read the unread text of `reader`. Returns the reason why scanning stopped.
 
-        One loop handles all kinds of tokens, because most pieces of text hold one or two, and a function call costs
-        more than a token.
+        One loop handles all kinds of tokens. Most pieces of text hold one or two tokens, and a function call costs
+        more than reading a token.
         """
         stack = self._stack
         text, at, base = reader.text, reader.at, reader.base
-        taken = at  # text before it has been taken, if it is wanted
+        taken = at  # text with a kind (`want`) has been recorded up to this index
         end = len(text)
         depth = len(stack)
-        simple: bool | None = None  # whether strings end at the next quote; found when a string is met
+        simple: bool | None = None  # whether every quote in the text ends a string; None until a string is found
         state = OPEN
         while at < end:
             if self.in_string:
@@ -248,7 +255,7 @@ class JsonScanner:
                     at = self._skip_escaped(text, at)
                 if simple is None:
                     simple = "\\" not in text and not (self._lines and "\n" in text)
-                if simple:  # the same as `inside`, at half the cost
+                if simple:  # Fast path: half the cost of `inside`
                     at = text.find('"', at)
                     if at < 0:
                         at = end
@@ -260,7 +267,7 @@ class JsonScanner:
                 if char == '"':
                     self.in_string = False
                     if depth <= self.outer:
-                        if self.want == FIELD:  # the same as `take` and `end_value`: a small call is mostly keys
+                        if self.want == FIELD:  # Fast path for `take` and `end_value`: small calls are mostly keys
                             self.kept.append(text[taken:at])
                             field = "".join(self.kept)
                             if self.key and len(field) <= _MAX_FIELD and "\\" not in field and depth == self.members:
@@ -272,10 +279,10 @@ class JsonScanner:
                                 self.take(text[taken:at])
                             self.end_value(depth, base + at + 1)
                     at += 1
-                    if not depth:  # the value is a string
+                    if not depth:  # the whole value is a string
                         state = ENDED
                         break
-                elif char == "\\":  # the escaped character has not arrived, or is a line feed
+                elif char == "\\":  # the next character has not arrived, or is a line feed
                     self.escaped = True
                     at += 1
                 else:
@@ -302,7 +309,7 @@ class JsonScanner:
                     at = run_end
                     continue
             if char == '"':
-                if depth == self.members and self.key:  # the same as `begin_value`
+                if depth == self.members and self.key:  # Fast path for `begin_value`
                     self.want, self.kept = FIELD, []
                 elif shallow and not self.begin_value(char, depth, base + at):
                     state = BROKEN
@@ -340,7 +347,7 @@ class JsonScanner:
                         state = DEEP
                         break
             elif char in "}]":
-                if self._beyond:  # beyond the limit, every bracket closes
+                if self._beyond:  # deeper than the limit, the kind of a closing bracket is not checked
                     self._beyond -= 1
                     at += 1
                     continue
@@ -372,7 +379,7 @@ class JsonScanner:
                 break
         want = self.want
         if want and at > taken:
-            if want == RAW:  # the same as `take`, here and below
+            if want == RAW:  # Fast path for `take`, in this branch and the next
                 self.facts.append((PIECE, text[taken:at]))
             elif want == FIELD and not self.kept:
                 self.kept.append(text[taken:at])
@@ -381,7 +388,7 @@ class JsonScanner:
         if not self.in_string:
             self.leaves = always
             self.passes = self._numeric and depth > self.outer
-        elif want in (TEXT, FIELD):  # escapes matter in these
+        elif want in (TEXT, FIELD):  # text of these kinds is decoded, so `scan` must read every escape
             self.leaves = always if self.escaped or self._escape else self._patterns.leaves_plain
             self.passes = False
         else:
@@ -391,7 +398,7 @@ class JsonScanner:
         return state
 
     def _end_word(self, place: int) -> ScanState:
-        """End the word. Returns BROKEN if neither JSON nor its usual extensions have such a token."""
+        """End a number or literal. Returns BROKEN for a word that is neither numeric nor one of `WORDS`."""
         known = self._numeric or self._word in WORDS
         self._word, self._numeric = None, True
         if known and len(self._stack) <= self.outer:
@@ -401,9 +408,9 @@ class JsonScanner:
     # The outermost levels.
 
     def begin_value(self, first: str, depth: int, place: int) -> bool:
-        """Record a value or a key that begins at `depth`, with the character `first`, which is "" for a word.
+        """Record that a value or a key begins at `depth`, at the position `place`.
 
-        Returns False if JSON allows no value here.
+        `first` is its first character, or "" for a number or a literal. Returns False if JSON allows no value there.
         """
         if depth == 0 and first == "[":
             self._calls = self.outer = 1
@@ -432,9 +439,9 @@ class JsonScanner:
         return True
 
     def end_value(self, depth: int, place: int) -> bool:
-        """Record the end of a value at `depth`. Returns False if JSON does not allow it to end here."""
+        """Record that a value ends at `depth`, at the position `place`. Returns False if JSON allows no end there."""
         want, self.want = self.want, ""
-        if want == FIELD:  # a member of a call
+        if want == FIELD:  # a key of a call, or the name of its tool, has ended
             kept = "".join(self.kept)
             text = self._read_field() if "\\" in kept or len(kept) > _MAX_FIELD else kept
             if self.key:
@@ -450,15 +457,15 @@ class JsonScanner:
         elif want == TEXT:
             self.facts.append((PIECE, self._escape))
             self._escape = ""
-        elif depth < self.outer:  # the end of `function`
+        elif depth < self.outer:  # the object under the key `function` has ended
             self.outer = self.members = depth
             self.key, self._field = False, None
         return True
 
     def separate(self, mark: str, depth: int, place: int) -> bool:
-        """Record a comma or a colon at `depth`. Returns False if JSON allows none here.
+        """Record the comma or colon `mark` at `depth`. Returns False if JSON does not allow it at the position `place`.
 
-        An unexpected token between two calls of an array begins a malformed call, so that it is reported.
+        If it is not allowed, it is reported as the beginning of a malformed call.
         """
         allowed = mark == "," and depth == self._calls > 0 and not self._expects
         self._expects = True
@@ -467,7 +474,7 @@ class JsonScanner:
         return allowed
 
     def take(self, text: str) -> None:
-        """Record a piece of the text that is wanted."""
+        """Record a piece of text of the kind `want`."""
         if self.want == FIELD:
             if len(self.kept) <= _MAX_FIELD:
                 self.kept.append(text[: _MAX_FIELD + 1])
@@ -481,16 +488,16 @@ class JsonScanner:
                 self.facts.append((PIECE, unescape(text[:whole])))
 
     def _read_field(self) -> str | None:
-        """Return the key or the name that has ended, or None if it is too long."""
+        """Return the key or the name of the tool that has just ended, or None if it is too long."""
         text = "".join(self.kept)
         return None if len(text) > _MAX_FIELD else unescape(text)
 
 
 class Arguments(JsonScanner):
-    """Scans the arguments of a call whose name stands elsewhere: a JSON object, or a string that holds one."""
+    """Scans the arguments of a call whose name is outside of the JSON: an object, or a string that holds an object."""
 
     def begin_value(self, first: str, depth: int, place: int) -> bool:
-        """Record the object or the string. Other values are not arguments."""
+        """Record that the object or the string begins. Returns False for any other value."""
         if first not in ("{", '"'):
             return False
         self.facts.append((ARGUMENTS, place))
@@ -498,7 +505,7 @@ class Arguments(JsonScanner):
         return True
 
     def end_value(self, depth: int, place: int) -> bool:
-        """Record the end."""
+        """Record that the arguments, and so the call, end at the position `place`."""
         if self.want == TEXT:
             self.facts.append((PIECE, self._escape))
             self._escape = ""
@@ -507,27 +514,27 @@ class Arguments(JsonScanner):
         return True
 
 
-# JSON values that hold their calls in other ways: under the name of the tool, or inside a container.
+# Scanners for two other forms of JSON: the name of the tool is a key, or an outer object contains the calls.
 
 KEY, COLON, VALUE, AFTER_VALUE = "key", "colon", "value", "after value"
-"""What may come next in an object."""
+"""The token that may come next in an object."""
 
 
 class CallsUnderNames(JsonScanner):
-    """Calls with the name as the key and the arguments as the value: `[{"get_weather": {"city": "Paris"}}]`.
+    """Scans calls with the name as the key and the arguments as the value: `[{"get_weather": {"city": "Paris"}}]`.
 
-    An object with several keys is several calls. Only the arguments are decoded later, so this class checks all the
-    rest.
+    An object with several keys holds several calls. Only the arguments are decoded later, so this class itself checks
+    the JSON around the arguments.
     """
 
     def __init__(self, *, depth: int, lines: bool = False) -> None:
         super().__init__(depth=depth, lines=lines)
         self._next = KEY
-        self._object = 0  # the place where the object begins
-        self._begun = False  # a call of the object has begun
+        self._object = 0  # the position where the current object begins
+        self._begun = False  # whether a call of the current object has begun
 
     def begin_value(self, first: str, depth: int, place: int) -> bool:
-        """Begin the array, an object in it, a name or its arguments."""
+        """Record that the array, an object in it, a name, or the arguments of a call begin."""
         if depth == 0 and first == "[":
             self._calls = self.outer = 1
         elif depth == self._calls:
@@ -550,7 +557,7 @@ class CallsUnderNames(JsonScanner):
         return True
 
     def end_value(self, depth: int, place: int) -> bool:
-        """End a name, its arguments, an object or the array."""
+        """Record that a name, the arguments of a call, an object, or the array ends."""
         want, self.want = self.want, ""
         if depth < self._calls:
             return self._first or not self._expects
@@ -573,7 +580,7 @@ class CallsUnderNames(JsonScanner):
         return True
 
     def separate(self, mark: str, depth: int, place: int) -> bool:
-        """Read a comma or a colon."""
+        """Record the comma or colon `mark`. Returns False if JSON does not allow it at the position `place`."""
         if depth == self._calls:
             return super().separate(mark, depth, place)
         if mark != {COLON: ":", AFTER_VALUE: ","}.get(self._next):
@@ -582,28 +589,29 @@ class CallsUnderNames(JsonScanner):
         return True
 
     def _refuse(self, place: int) -> bool:
-        """Refuse what stands here. After a complete call it is a bad call of its own."""
+        """Return False for an unexpected token. If no call is open, the token begins a malformed call."""
         if self._next in (KEY, AFTER_VALUE):
             self.facts.append((BEGIN, place))
         return False
 
 
 class CallsInContainer(JsonScanner):
-    """Calls in an object: `{"tools": [{"tool": "get_weather", "arguments": {...}}]}`.
+    """Scans calls inside a container object: `{"tools": [{"tool": "get_weather", "arguments": {...}}]}`.
 
-    One call, or an array of calls, may stand alone. The first key distinguishes a container from a call.
+    A call, or an array of calls, without a container is accepted too. The first key of the outermost object shows
+    whether that object is a container or a call.
     """
 
     CONTAINERS = frozenset({"tools", "tool_calls"})
 
     def __init__(self, *, depth: int, lines: bool = False) -> None:
         super().__init__(depth=depth, lines=lines)
-        self._in_container: bool | None = None  # None: not known yet
-        self._place = 0  # where the object begins
+        self._in_container: bool | None = None  # whether the value is a container; None before its first key
+        self._place = 0  # the position where the outermost object begins
         self._next = KEY
 
     def begin_value(self, first: str, depth: int, place: int) -> bool:
-        """Begin a value or a key."""
+        """Record that a value or a key begins. The arguments are those of `JsonScanner.begin_value`."""
         if self._in_container is False or depth > 1:
             return super().begin_value(first, depth, place)
         if depth == 0 and first == "{":
@@ -621,7 +629,7 @@ class CallsInContainer(JsonScanner):
         return True
 
     def end_value(self, depth: int, place: int) -> bool:
-        """End a value or a key."""
+        """Record that a value or a key ends. The arguments are those of `JsonScanner.end_value`."""
         if self._in_container is False or depth > 1:
             return super().end_value(depth, place)
         if self.want == FIELD:
@@ -636,7 +644,7 @@ class CallsInContainer(JsonScanner):
         return self._next in (KEY, AFTER_VALUE)
 
     def separate(self, mark: str, depth: int, place: int) -> bool:
-        """Read a comma or a colon."""
+        """Record the comma or colon `mark`. Returns False if JSON does not allow it at the position `place`."""
         if self._in_container is False or depth > 1:
             return super().separate(mark, depth, place)
         if self._next == COLON and mark == ":":
@@ -646,7 +654,7 @@ class CallsInContainer(JsonScanner):
         return False
 
     def _take_first_key(self, key: str | None) -> None:
-        """Decide by the first key whether the object is a container or a call."""
+        """Decide by the first key whether the outermost object is a container or a call."""
         self._in_container = key in self.CONTAINERS
         if self._in_container:
             self._next = COLON

@@ -1,13 +1,14 @@
-"""Text in, events out: visible text, reasoning, and the calls that the model wrote.
+"""Converts the text of a model to events: visible text, reasoning, and the calls that the model wrote.
 
-The parser is in one of three states: prose, reasoning, or a span that belongs to a dialect. `feed` is defined for each
-character, so the cuts between deltas change only the number of events. Most deltas do not change the state. Each state
-has a search that finds nothing in such a delta, and only the other deltas are read:
+The parser is always in one of three states: prose, reasoning, or a span, which holds the text of a call. The cuts
+between deltas change only the number of events. Most deltas do not change the state. For each state, a fast search
+recognizes these deltas, and only the other deltas are read in detail. One class handles each state. A fourth class may
+change the events afterwards:
 
     Prose                  visible text up to the next marker
     ReasoningText          reasoning up to its closing tag
     Span                   a call, read by the grammar of its dialect
-    TextFilter             the stage after the parser, only with `text_rules` or `pace`
+    TextFilter             changes the events after the parser; used only with `text_rules` or `pace`
 """
 
 from __future__ import annotations
@@ -32,23 +33,23 @@ if TYPE_CHECKING:
     from streamtools.parsing.text_filter import TextFilter
     from streamtools.rules.rule import Rule
 
-_BLOCK: Final = 8192  # characters that are read in one step: the text after a call is copied, for each of many calls
-_REREAD_BLOCK: Final = 512  # the same for text that is read a second time
+_BLOCK: Final = 8192  # how many characters are read in one step: each call in a step copies the text after it
+_REREAD_BLOCK: Final = 512  # how many characters are read in one step when text is read a second time
 
 NO_TEXT = "decode bytes, or let `streamtools.sources` read the stream"
-"""Advice for a delta that is not a str."""
+"""The end of the error message for a delta that is not a str."""
 
 
 class Parser:
     """A push parser for the text of a model. `feed` and `close` return the events that are certain.
 
-    Model output never raises. `dialects` are ids, `Dialect` objects or `"auto"`; None means `"auto"`, and `()` enables
-    none. `tools` are the declared tools: a registry, a tool, a provider's definition as a dict, or several of these.
-    Some dialects need them to read values by their schemas, or calls by their names. Declare a function by
-    `tool(function)`. The other parameters are the fields of `Options`.
+    No text of a model raises an exception. `dialects` are ids, `Dialect` objects or `"auto"`. None means `"auto"`,
+    and `()` enables no dialect. `tools` are the declared tools: a registry, a tool, a provider's definition as a dict,
+    or several of these. Some dialects use the schemas of the tools to read values. Others recognize calls by the names
+    of the tools. Declare a function with `tool(function)`. The other parameters are the fields of `Options`.
 
-    Raises TypeError if `tools` declares nothing, ValueError for an unknown dialect or value, ImportError for `repair`
-    without its extra, and `ClosedError` for a `feed` after `close`.
+    Raises TypeError if `tools` declares nothing, and ValueError for an unknown dialect or an invalid option. Raises
+    ImportError if `repair=True` and the extra `repair` is not installed. `feed` raises `ClosedError` after `close`.
 
     >>> parser = Parser()
     >>> parser.feed("Hello "), parser.feed("##"), parser.feed(" World"), parser.close()
@@ -75,20 +76,21 @@ class Parser:
         self._prose = Prose(self._dialects, chosen, self._output, self._visible)
         self._filter: TextFilter | None = None
         if chosen.text_rules or chosen.pace != "as_it_comes":
-            from streamtools.parsing.text_filter import TextFilter  # loads all of the rules, which few parsers use
+            from streamtools.parsing.text_filter import TextFilter  # loads `streamtools.rules`, which few parsers use
 
             self._filter = TextFilter(chosen)
         self._closed = self._ended = False
-        self._search: Callable[[str], object] = always  # finds nothing in a delta that does not change the state
-        self._skim: Callable[[str], list[UIEvent]] | None = None  # returns the events for such a delta
-        self._shows = False  # such a delta is visible text
+        # Deltas that do not change the state: `_search` returns None for them.
+        self._search: Callable[[str], object] = always
+        self._skim: Callable[[str], list[UIEvent]] | None = None  # in reasoning: returns the events of such a delta
+        self._shows = False  # whether such a delta is visible text
         self.reset()
 
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain after `delta`."""
-        # The fast path for a delta in which `_search` finds nothing: such a delta does not change the state. No other
-        # code outside of Prose writes `Prose.last`. Inlining `Span.skim` makes a delta of arguments 12 % cheaper.
-        search = self._search  # a local variable: Python looks up a method call in the type first
+        # Fast path: a delta in which `_search` finds nothing does not change the state. Only this method and Prose set
+        # `Prose.last`. The code of `Span.skim` is repeated here, which makes a delta of arguments 12 % cheaper.
+        search = self._search  # calling a local variable is faster than calling an attribute
         try:
             if search(delta) is None and delta:
                 if self._shows:
@@ -142,7 +144,10 @@ class Parser:
         return events if text_filter is None else self._filtered(events)
 
     def close(self) -> list[UIEvent]:
-        """Return the last events: pending text is text, and an open call is cut off. `reset` begins a new turn."""
+        """Return the last events of the turn. Pending text is shown as text, and an open call becomes an error.
+
+        Call `reset` to begin a new turn.
+        """
         if self._closed:
             return []
         self._ended = True
@@ -152,7 +157,7 @@ class Parser:
         return self._filtered(events, ends=True)
 
     def release(self) -> list[UIEvent]:
-        """Return pending text as text, because the next text does not continue it. The turn goes on."""
+        """Return pending text as text, because the next text does not continue it. The turn continues."""
         if self.stopped_by is not None:
             return []
         self._output.events = events = list[UIEvent]()
@@ -163,21 +168,21 @@ class Parser:
         return self._filtered(events, ends=True)
 
     def discard(self) -> list[UIEvent]:
-        """End the open call, if there is one, as superseded. Only `close` may follow."""
+        """End the open call, if there is one, with the error `superseded`. Only `close` may be called after this."""
         self._output.events = events = list[UIEvent]()
         if self._span is not None:
             self._span.discard()
         return self._filtered(events)
 
     def lose(self) -> None:
-        """Mark a gap: a part of the text is missing here, so a call around the gap is an error."""
+        """Record that part of the text was lost at this position. A call around the gap becomes an error."""
         if self._span is not None:
             self._span.lose()
         elif self._reasoning is not None:
             self._reasoning.lose()
 
     def reset(self) -> None:
-        """Begin a new turn, whatever the state of the last one."""
+        """Begin a new turn. The last turn may still be open."""
         self._closed = self._ended = False
         self._span: Span | None = None
         self._body: Iterator[None] = iter(())  # the grammar that reads the span
@@ -186,11 +191,11 @@ class Parser:
         self._output.begin()
         if self._filter is not None:
             self._filter.begin()
-            self._seen = 0, 0  # the calls and errors that have passed the filter
+            self._seen = 0, 0  # the numbers of calls and of errors that the filter has already returned
         self.calls = self._output.calls
         """The calls of this turn."""
         self.errors = self._output.errors
-        """The malformed calls of this turn, at most as many as the limit of calls."""
+        """The error events of this turn's malformed calls. Their number is limited by `limits.calls`."""
         self._prose.begin()
         self._run(None)
         if self._options.in_reasoning:
@@ -199,36 +204,36 @@ class Parser:
 
     @property
     def pending(self) -> str:
-        """Text that was fed and may still become a marker or, with rules or a pace, a match or a word."""
+        """Text that was fed but not yet returned. It may become a marker, a match of a rule, or a part of a word."""
         text = self._reasoning.pending if self._reasoning is not None else self._prose.pending
         return text if self._filter is None else self._filter.pending + text
 
     @property
     def stopped_by(self) -> Rule | None:
-        """The rule that has ended the answer."""
+        """The rule that has ended the answer, or None."""
         return self._filter.stopped_by if self._filter is not None else None
 
     @property
     def stopped(self) -> bool:
-        """Whether text after a call (`after_call="stop"`) or a rule has ended the answer. Later text is not read."""
+        """Whether a rule or, with `after_call="stop"`, text after a call has ended the answer. The rest is ignored."""
         return self.stopped_by is not None or self._visible.stopped
 
     # For events that are not made from the text.
 
     def end_match(self) -> list[UIEvent]:
-        """Return the text that the filter buffers, because an event that is not text follows."""
+        """Return the events of the text that `text_rules` or `pace` have buffered, because a non-text event follows."""
         return self._filtered([], ends=True)
 
     def filter_reasoning(self, event: Reasoning) -> list[UIEvent]:
-        """Return the events that the reader sees in place of the provider's reasoning."""
+        """Apply the rules to a reasoning event of the provider. Returns the events that replace it."""
         return self._filtered([event])
 
     def redact(self, event: UIEvent) -> UIEvent:
-        """Return an event without matches in the model's words that it repeats."""
+        """Return the event after removing matches of the rules from the model's text that it quotes."""
         return event if self._filter is None else self._filter.redact(event)
 
     def _filtered(self, events: list[UIEvent], *, ends: bool = False) -> list[UIEvent]:
-        """Return the events that the reader sees. Calls and errors after the end of the answer do not count."""
+        """Apply the rules and the pace to `events`. Calls and errors after a rule has ended the answer are dropped."""
         if (text_filter := self._filter) is None:
             return events
         shown = text_filter.take(events)
@@ -247,11 +252,11 @@ class Parser:
     # Reading.
 
     def _feed_in_blocks(self, delta: str) -> list[UIEvent]:
-        # A function of its own: a comprehension in `feed` would turn its variables into cells, a sixth of its cost.
+        # A separate function, because this comprehension in `feed` would make `feed` a sixth slower.
         return [event for at in range(0, len(delta), _BLOCK) for event in self.feed(delta[at : at + _BLOCK])]
 
     def _reread(self, text: str) -> str:
-        """Read text a second time, in blocks. Returns the last block, which is unread."""
+        """Read text a second time, in blocks. Returns the last block without reading it."""
         ended, last = self._ended, max(0, len(text) - 1) // _REREAD_BLOCK * _REREAD_BLOCK
         if last:
             self._ended = False
@@ -261,15 +266,15 @@ class Parser:
         return text[last:]
 
     def _run(self, text: str | None, found: MarkerFound | None = None) -> None:
-        """Read text that may change the state, or the text after the marker that was `found`."""
+        """Read text that may change the state. With `found`, read from that marker on."""
         if self._closed:
             raise ClosedError("the parser is closed; call reset() before the next turn")
         prose, visible = self._prose, self._visible
         while True:
             span = self._span
-            if span is not None and span.finished:  # text follows it
+            if span is not None and span.finished:  # continue with the text after the span
                 self._span = None
-                if span.calls.found and not prose.direct:  # otherwise nothing depends on it
+                if span.calls.found and not prose.direct:  # with `direct`, `Visible` is not used
                     visible.end_call()
                 at, text = span.at, span.text
                 prose.resume(text[at - 1] if at else span.last, several_lines=span.several_lines)
@@ -300,12 +305,12 @@ class Parser:
             else:
                 found = prose.read(text, self._ended)
                 text = None
-        if self._ended and not prose.direct:  # otherwise no text is withheld
+        if self._ended and not prose.direct:  # with `direct`, `Visible` buffers no text
             visible.flush()
         self._choose_search()
 
     def _choose_search(self) -> None:
-        """Choose the search for deltas that do not change the state, and the function that returns their events."""
+        """Set `_search`, `_skim` and `_shows` for the current state."""
         self._search, self._skim, self._shows = always, None, False
         if self._span is not None:
             self._search = self._span.leaves
@@ -324,7 +329,7 @@ class Parser:
             raise TypeError(f"the body of the opener {opener.parts[0]!r} must be a generator function")
 
     def _read_span(self, span: Span, text: str) -> bool:
-        """Read text that may be longer than the limit of a call. Returns whether the span continues after it."""
+        """Read text that may be longer than the limit of a call. Returns False if the span has ended."""
         span.ended = self._ended
         while len(text) > span.room and span.stores:
             room = span.room
@@ -332,7 +337,7 @@ class Parser:
                 span.text += text[room:]
                 return False
             text = text[room:]
-            if span.stores and not span.room:  # no other limit is exceeded, and no call has ended
+            if span.stores and not span.room:  # no other limit was exceeded, and no `finish` has renewed the room
                 span.exceed(Code.TOO_LARGE)
         return span.read(text, self._body)
 

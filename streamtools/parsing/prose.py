@@ -1,8 +1,8 @@
 """Prose: the visible text up to the next marker.
 
-Text is shown immediately, except text that can still become a marker. Each dialect defines the commit point of its
-markers. A candidate that fails before its commit point is released by one character, and the rest is read again. At the
-commit point `read` returns the marker. The text after it is not read here.
+Text is shown immediately, except text that can still become a marker. `Prose.read` returns a marker as soon as the
+marker is complete. The caller then reads the text after it. If pending text turns out not to be a marker, its first
+character is shown, and the search continues at the next character.
 """
 
 from __future__ import annotations
@@ -27,25 +27,29 @@ from streamtools.parsing.reasoning import ReasoningEnd
 from streamtools.parsing.visible import Visible
 
 _TOKEN: Final = re.compile("\n{0,2}+<[|\uff5c][^<>|\uff5c\\s]{1,64}[|\uff5c]>").match
-"""Matches a token of a chat template. It is hidden even if the header that it begins is cut off."""
-_LINE_FEEDS_AFTER_REASONING: Final = 2  # line feeds after a closing tag that belong to it
+"""Matches a special token of a chat template. If the stream ends after such a token, the token is hidden."""
+_LINE_FEEDS_AFTER_REASONING: Final = 2  # how many line feeds after a closing tag are hidden with the tag
 
 
 MarkerFound: TypeAlias = tuple[Opener | ReasoningEnd, str, str, str]
-"""The opener of a call, or the end that reasoning will have; the dialect's id, the marker, and the text after it."""
+"""A complete marker: its meaning, the dialect's id, the text of the marker, and the text after it.
+
+The meaning is the opener of a call, or, for the opening tag of reasoning, the `ReasoningEnd` that ends that reasoning.
+The id is "" for a tag.
+"""
 
 _Mark: TypeAlias = tuple[Meaning | ReasoningEnd | None, int] | Literal[False] | None
-"""The meaning of the marker at a place, and where the marker ends.
+"""The meaning of the marker at a position, and the position of its end.
 
-None if a marker may still stand there, and False if not. In the tuple, None means that the marker is only hidden: a
-closing tag of reasoning that was not opened, or a header that is cut off.
+False if no marker stands there, None if more text is needed to decide. A meaning of None in the tuple is a marker that
+is only hidden: a closing tag without an opening tag, or a token of a chat template at the end of the stream.
 """
 
 _HERE: Final[tuple[int, _Mark]] = (0, False)
 
 
 class Prose:
-    """Reads visible text up to the next marker, and shows it."""
+    """Shows visible text and searches it for markers."""
 
     def __init__(self, dialects: DialectSet, options: Options, output: CallEvents, visible: Visible) -> None:
         self._dialects = dialects
@@ -53,13 +57,13 @@ class Prose:
         self._visible = visible
         self.markdown = Markdown(dialects.marker_starts)
         self._candidates = NearMissCandidates()
-        self._near_misses = options.limits.calls  # the limit of reports in a turn
+        self._near_misses = options.limits.calls  # how many near misses a turn may report
         self._holds_line_feeds = dialects.holds_line_feeds
         self._reads_reasoning, self._reasoning_anywhere = options.reasoning != "off", options.reasoning == "anywhere"
         self._keeps_markup = options.keep_markup
-        self.direct = options.after_call == "show" and not options.trim  # released text is shown as it is
+        self.direct = options.after_call == "show" and not options.trim  # text is shown without `Visible`
         self.leaves: Callable[[str], object] = always
-        """Finds nothing in text that can be shown unchanged."""
+        """A search that returns None for text that can be shown immediately and does not change the state."""
         self.begin()
 
     def begin(self) -> None:
@@ -67,19 +71,19 @@ class Prose:
         self._ended = False
         self.pending = ""  # text that may still become a marker
         self._possible: Group[Meaning] | Markers[Meaning] | None = (
-            None  # the markers that `pending` may become, if nothing else matters
+            None  # the markers that `pending` may become; None if `pending` must be searched again
         )
-        self.last = ""  # the text that was shown last: its last character precedes the next text
-        self._line_feeds = 0  # how many more of them belong to the closing tag of reasoning
-        self._fresh = True  # only white space has followed the start, or the last call
-        self._start = True  # no call has been read, except calls that count only at the start of a message
-        self._after_call = False
+        self.last = ""  # the most recently shown text; its last character precedes the text that follows
+        self._line_feeds = 0  # how many line feeds may still belong to the closing tag of reasoning before the text
+        self._fresh = True  # only white space was read since the start, the end of reasoning, or the last call
+        self._start = True  # whether markers that count only at the start of a message still count
+        self._after_call = False  # whether a call precedes the text
         self.leaves = always
         self.markdown.reset()
         self._candidates.begin(self._near_misses)
 
     def begin_after_reasoning(self) -> None:
-        """Begin the text after a closing tag. The line feeds that follow the tag belong to it."""
+        """Begin the text after a closing tag of reasoning. Up to two line feeds after the tag are hidden."""
         self._fresh = self._start = True
         self._after_call = False
         self._line_feeds = _LINE_FEEDS_AFTER_REASONING
@@ -87,9 +91,9 @@ class Prose:
         self.markdown.reset()
 
     def resume(self, last: str, *, several_lines: bool) -> None:
-        """Continue after a call. `last` is its last character."""
+        """Continue after a call. `last` is the last character of the call."""
         self.last = last
-        if several_lines:  # a line's Markdown ends with the line
+        if several_lines:  # the call has ended the Markdown line in which it began
             self.markdown.end_line()
         if last != "\n":
             self.markdown.phase = BODY
@@ -98,11 +102,11 @@ class Prose:
         self._after_call = True
 
     def read(self, delta: str, ended: bool) -> MarkerFound | None:
-        """Show the text that is certain. Returns the marker after it, or None if the text holds no complete marker."""
+        """Show all text that cannot become a marker. Returns the first complete marker, or None if there is none."""
         pending = self.pending
         text = pending + delta
         self._ended, candidates, markdown = ended, self._candidates, self.markdown
-        firsts = self._dialects.firsts  # at other characters only a near miss may begin
+        firsts = self._dialects.firsts  # only a near miss can begin with another character
         at_place = False
         met: tuple[int, _Mark] | None = None
         if candidates.open:
@@ -111,7 +115,7 @@ class Prose:
             if self._line_feeds:
                 text = self._skip_line_feeds(text)
         elif pending:
-            # Pending text begins where a marker may begin. Only a line feed may turn out to end an ordinary line.
+            # A marker may begin at the first pending character. For a line feed, the line after it decides that.
             at_place, possible = pending[0] != "\n", self._possible
             if possible is not None and not (ended or candidates.open):
                 before = self.last[-1:]
@@ -128,7 +132,7 @@ class Prose:
                     return None
                 if found:
                     met = 0, (found[0], found[1] - back)
-                elif at_place:  # no marker begins there, as `_marker_at` would find
+                elif at_place:  # Fast path: `_marker_at` would find no marker either
                     self._add_candidate(text, 0)
                     met = markdown.seek(text, markdown.step(text, 0), len(text)), False
         while True:
@@ -167,9 +171,9 @@ class Prose:
             return None
 
     def _begin(self, text: str, at: int, thing: Meaning | ReasoningEnd | None, end: int) -> MarkerFound | str | None:
-        """Show the text before a marker. Returns the marker, or the text after it if the marker is only hidden.
+        """Show the text before the marker that stands between `at` and `end`. `thing` is the meaning of the marker.
 
-        Returns None if the turn is stopped.
+        Returns the marker, or only the text after it if the marker is just hidden. Returns None if the turn is stopped.
         """
         if at or self._candidates.open:
             self._show(text[:at])
@@ -179,7 +183,7 @@ class Prose:
             return None
         rest = text[end:]
         closing: ReasoningEnd | None = None
-        white = 0  # how many characters of white space belong to it
+        white = 0  # how many characters of white space belong to the marker
         if thing is None or isinstance(thing, ReasoningEnd):
             closing, white = thing, text[at] == "\n"
         else:
@@ -187,13 +191,13 @@ class Prose:
             if isinstance(begins, Opener):
                 if begins.kind != "call":
                     self._visible.flush()
-                elif not self.direct:  # otherwise no text is withheld
+                elif not self.direct:  # with `direct`, `Visible` buffers no text
                     self._visible.begin_call()
                 if white:
                     self._hide(text[at : at + white])
                 marker_at = at + white
                 while at < marker_at:
-                    at = self.markdown.step(text, at)  # the white space ends its line
+                    at = self.markdown.step(text, at)  # the white space may hold line feeds
                 self._start = begins.where == "start"
                 return begins, dialect.id, text[marker_at:end], rest
             if begins.closings:
@@ -209,9 +213,10 @@ class Prose:
         return rest
 
     def _read_start(self, text: str) -> tuple[int, _Mark]:
-        """Read the white space at the start. Returns the place and the meaning of the marker in it or after it.
+        """Search white space, and the text after it, for a marker that counts only at the start or after a call.
 
-        If there is no marker, the place is the next one where a marker may begin.
+        Returns the position and the meaning of the marker. If there is no marker, returns the next position where a
+        marker may begin, and False.
         """
         found = not_white_space(text)
         first = found.start() if found else len(text)
@@ -219,7 +224,7 @@ class Prose:
         end = len(text) if ordinary else first
         at = 0
         mark: _Mark = False
-        if first and not ordinary:  # a marker after white space may own its last character
+        if first and not ordinary:  # the last character of the white space may belong to the marker after it
             at, mark = self._read_space(text, first - 1)
             if mark is not False:
                 return at, mark
@@ -242,14 +247,17 @@ class Prose:
         return first, mark
 
     def _read_space(self, text: str, last: int) -> tuple[int, _Mark]:
-        """Read white space at the start, up to its `last` character, which a marker may own."""
+        """Search white space at the start for a marker. The white space ends with the character at `last`.
+
+        That character may belong to the marker after it.
+        """
         at, before = 0, text[:last]
         while at < last and (at := self.markdown.seek(before, at, last)) < last:
             mark = self._marker_at(text, at)
             if mark is not False:
                 return at, mark
             at = self.markdown.step(before, at)
-        owned = text[last] if self._reads_reasoning and self._start else ""  # a space or a line feed that a tag may own
+        owned = text[last] if self._reads_reasoning and self._start else ""  # may belong to the reasoning tag after it
         mark = self._tag_after_space(text, last) if owned == " " else False
         if mark is False:
             mark = self._marker_at(text, last)
@@ -257,8 +265,7 @@ class Prose:
             mark = self._tag_after_space(text, last + 1)
         return (self.markdown.step(text, last) if mark is False else last), mark
 
-    # The marker at a place.
-
+    # The marker at one position.
     def _marker_at(self, text: str, at: int) -> _Mark:
         char = text[at]
         place = self.markdown.place(char)
@@ -277,7 +284,7 @@ class Prose:
             if cut:
                 return cut[0], cut[1] - back
         if isinstance(found, Group):
-            few = char == "\n" and found.all_begin  # few line feeds begin a marker
+            few = char == "\n" and found.all_begin  # most line feeds begin no marker
             self._possible = None if self._reasoning_anywhere or few else markers if found.all_begin else found
             return None
         if (
@@ -290,7 +297,10 @@ class Prose:
         return found and (found[0], found[1] - back)
 
     def _cut_at(self, markers: Markers[Meaning], text: str, at: int) -> tuple[Meaning | None, int] | Literal[False]:
-        """Return what the end of the stream cuts off here: a call after its complete tag, or a header."""
+        """Return the meaning and the end of a marker that the end of the stream cuts off at this position.
+
+        The marker must be a call after its complete tag, or a token of a chat template. Otherwise returns False.
+        """
         possible = markers.find(text, at, False)
         if not isinstance(possible, Group):
             return False
@@ -298,11 +308,11 @@ class Prose:
         if meaning is None:
             return (None, len(text)) if _TOKEN(text, at) else False
         opener, dialect, line_feeds = meaning
-        assert isinstance(opener, Opener)  # tags are not cut off
+        assert isinstance(opener, Opener)  # only openers can be cut off
         return (replace(opener, body=cut_off, announces=True), dialect, line_feeds), len(text)
 
     def _tag_after_space(self, text: str, at: int) -> _Mark:
-        """Return the reasoning tag, or the stray closing tag, to which the white space before a place belongs."""
+        """Return the tag of reasoning whose white space is at or directly before `at`. It may be a closing tag."""
         found = self._dialects.tags.at(text, at, self._ended, strays=True)
         return found and (found[1], found[0])
 
@@ -312,8 +322,7 @@ class Prose:
         found = self._dialects.tags.at(text, at, self._ended, strays=self._fresh)
         return found and (found[1], found[0])
 
-    # What recognisers like something that begins, and does not.
-
+    # Candidates for near misses.
     def _add_candidate(self, text: str, at: int) -> None:
         if self._candidates.left and (self.direct or self._visible.shows):
             near, place = self._dialects.near, self.markdown.place(text[at])
@@ -330,7 +339,7 @@ class Prose:
     # Showing text.
 
     def _show(self, text: str) -> None:
-        """Show text, and report each near miss after its last character."""
+        """Show text, and report each near miss directly after its last character."""
         if self._candidates.open:
             at = 0
             for end, message, raw in self._candidates.report(len(text)):

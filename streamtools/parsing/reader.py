@@ -1,8 +1,8 @@
-"""The text of a span, as a grammar reads it: reads that pause when they need more text.
+"""Reads the text of a span for a grammar. The reads are generators that pause until enough text has arrived.
 
-A grammar is a generator. It reads the next text in straight-line code, and yields if the text does not suffice. Its
-position in the code is its whole state, so a new dialect takes a few lines. `Reader.ended` reports the end of the
-stream to every read.
+A grammar is a generator too. It calls the reads in order, as if all text were there. The line at which the grammar is
+paused is its whole state, so a new dialect needs only a few lines of code. `Reader.ended` is True after the end of the
+stream.
 
     def body(span):
         while (yield from span.peek()) != "]":
@@ -21,16 +21,19 @@ from typing import TypeAlias, cast
 from streamtools.parsing.markers import SPACES, Marker, Maybe, Part, Pattern, Search
 
 Form: TypeAlias = "str | tuple[Part, ...] | Marker"
-"""A way to write the end of a section. The `ahead` of a marker is not read with it."""
+"""A way to describe the end of a section: a literal text, a sequence of parts, or a marker.
+
+The `ahead` of a marker must follow the end of the section, but is left unread.
+"""
 
 _INDENTS = r"[ \t\r]{0,256}"
 
 
 class Closing:
-    """The end of a section, for `Reader.content` and `Reader.until`. Its patterns are compiled on first use.
+    """The possible ends of a section, for `Reader.content` and `Reader.until`. Patterns are compiled on first use.
 
-    The ends are compiled to one search, which also finds the beginning of an end at the end of the text. So a read
-    releases all text before it, and only text that may become an end is pending.
+    One search finds all ends. It also finds an incomplete end at the end of the text. So a read passes on all text
+    before the match, and only text that may become an end is pending.
     """
 
     def __init__(
@@ -41,10 +44,10 @@ class Closing:
         blank_line: bool = False,
         last: tuple[Part, ...] = (),
     ) -> None:
-        """End at one of `ends`, or directly before one of `before`, which is left unread.
+        """The section ends after one of `ends`, or before one of `before`. The text of `before` is left unread.
 
-        `last` is a prefix of an end that suffices at the end of the stream. With `line_feed`, a line feed before the
-        end belongs to it. With `blank_line`, a blank line is an end too: the line feed before it.
+        `last` is the first part of an end. It is enough if the stream ends after it. With `line_feed`, a line feed
+        before the end belongs to the end. With `blank_line`, the line feed before a blank line is an end too.
         """
         self._ends, self._before = list(map(_marker, ends)), list(map(_marker, before))
         self._line_feed, self._blank_line = line_feed, blank_line
@@ -52,7 +55,7 @@ class Closing:
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
-        """A pattern with one group after a complete end. Without the group, the text may still become an end."""
+        """A pattern for an end or an incomplete end. Its group matches only after a complete end."""
         complete = [each.search_pattern() for each in self._ends]
         complete += [f"(?={each.search_pattern()})" for each in self._before]
         begun = [each.begun_pattern() for each in (*self._ends, *self._before)]
@@ -66,17 +69,17 @@ class Closing:
 
     @cached_property
     def search(self) -> Search:
-        """Finds an end, or the beginning of one at the end of the text."""
+        """Finds an end of the section, or an incomplete end at the end of the text."""
         return self._compiled.search
 
     @cached_property
     def partial(self) -> Search:
-        """Matches what `search` finds."""
+        """Matches an end of the section, or an incomplete end, at the given position."""
         return self._compiled.match
 
     @cached_property
     def leaves(self) -> Search:
-        """Finds the first character of an end."""
+        """Finds a character with which an end of the section may begin."""
         firsts = {marker.first for marker in (*self._ends, *self._before)}
         if self._line_feed or self._blank_line:
             firsts.add("\n")
@@ -87,9 +90,10 @@ class Closing:
         return "|".join(marker.parts_pattern() for marker in self._ends if marker.ahead) or "(?!)"
 
     def lost(self, text: str) -> int | None:
-        """Return the place after the last end in `text` whose `ahead` does not follow.
+        """Return the position after the last end in `text` that is not followed by its `ahead`.
 
-        Returns None if there is none, or if the text ends with a part of `ahead` or with another end.
+        Returns None if `text` holds no end without its `ahead`. Also returns None if the text after it may still
+        become its `ahead`, is only white space, or itself ends with an incomplete end.
         """
         begin, end = max((found.span() for found in re.finditer(self._without_ahead, text)), default=(0, 0))
         if not end or not text[end:].strip(" \t\r\n") or self.partial(text, begin):
@@ -107,11 +111,11 @@ def _marker(form: Form) -> Marker:
 
 
 class Word:
-    """A word: at most `most` characters of a class, which is written as inside `[...]` of a pattern."""
+    """A word: at most `most` of the `characters`, which have the syntax inside `[...]` of a regular expression."""
 
     def __init__(self, characters: str, most: int = 256) -> None:
         self.partial = matcher(f"[{characters}]{{{most}}}()|[{characters}]{{0,{most - 1}}}+(?:\\Z|())")
-        """Matches the word at a place. A group matches if more text cannot extend it."""
+        """Matches the word at a position. A group matches if the text after it cannot extend the word."""
 
     def matches(self, text: str) -> bool:
         """Return whether `text` is one word."""
@@ -119,7 +123,7 @@ class Word:
 
 
 def matcher(pattern: str) -> Callable[[str, int], re.Match[str]]:
-    """Return the match function of a pattern that matches the empty text, and so never returns None."""
+    """Return the match function of `pattern`. The pattern must match the empty text, so the function never fails."""
     match = re.compile(pattern, re.DOTALL).match
     assert match("") is not None
     return cast("Callable[[str, int], re.Match[str]]", match)
@@ -129,44 +133,47 @@ white_space = matcher(r"[ \t\r\n]*")
 not_white_space = re.compile(r"[^ \t\r\n]").search
 
 always: Callable[[str], object] = str.__len__
-"""A search that finds something in every text, because a number is not None. No search is cheaper."""
+"""A search that finds something in every text: it returns a number, and only None means that nothing was found.
 
-_LOOK_BACK = 320  # characters that are kept before the last piece after a limit: more than any indentation
-_MAX_REWIND = 256  # characters that a grammar can go back after a limit: less than _LOOK_BACK by the start of any tag
+It is the cheapest function for this purpose.
+"""
+
+_LOOK_BACK = 320  # characters before the newest piece that are stored after a limit: more than any indentation
+_MAX_REWIND = 256  # characters that a grammar can go back after a limit: leaves room for the start of a tag
 
 
 class Reader:
-    """The text of one span: `text` from `at` on is unread. Places count from the beginning of the span.
+    """The text of one span: `text` from index `at` on is unread. Positions count characters from the start of the span.
 
-    Nothing of a span may be lost. So the reader keeps the text that was read, and a grammar can go back over it. After
-    a limit, only the end of the text is kept, and the grammar goes on only to find the end of the span.
+    The reader stores all text of the span, so a grammar can go back over text that it has read. If the size limit is
+    exceeded, only the end of the text is stored. The grammar then reads only to find the end of the span.
     """
 
     def __init__(self, marker: str, limit: int) -> None:
-        """Begin after `marker`. At most `limit` characters are kept, but always the marker."""
+        """Begin after `marker`. At most `limit` characters are stored. The marker is stored even if it is longer."""
         self.marker = marker
         self.text = marker
         self.at = len(marker)
-        self.base = 0  # the place where `text` begins
-        self.ended = False  # no more text will arrive
-        self.leaves: Callable[[str], object] = always  # finds nothing in text that `take` accepts
-        self.take: Callable[[str], None] | None = None  # accepts text without asking the grammar
-        self.waits: Search | None = None  # matches the text at `at` while nothing else can be decided
-        self.before_closing = 0  # the place before the last closing that was read
-        self.parts = [marker]  # the text that is kept
-        self.kept_from = 0  # the place where the kept text begins
-        self.stores = True  # no limit is exceeded, so all text is kept
+        self.base = 0  # the position where `text` begins
+        self.ended = False  # whether the stream has ended
+        self.leaves: Callable[[str], object] = always  # a search that returns None for text that `take` may receive
+        self.take: Callable[[str], None] | None = None  # receives text while the grammar stays paused
+        self.waits: Search | None = None  # while it matches at `at` without a group, the grammar needs more text
+        self.before_closing = 0  # the position before the most recent closing
+        self.parts = [marker]  # the stored text, in pieces
+        self.kept_from = 0  # the position where the stored text begins
+        self.stores = True  # whether all text is stored; False after a limit was exceeded
         self._limit = limit
         self._max_received = max(limit, len(marker))
-        self.room = self._max_received - len(marker)  # characters that can still be kept; negative after a limit
-        self._skipped_from = 0  # the place after which nothing is kept
-        self._previous = ""  # the character before the kept text
+        self.room = self._max_received - len(marker)  # how many more characters can be stored; negative after a limit
+        self._skipped_from = 0  # the position after which no text is stored
+        self._previous = ""  # the character before the stored text
 
     # Positions.
 
     @property
     def place(self) -> int:
-        """How many characters of the span have been read."""
+        """The current position: how many characters of the span have been read."""
         return self.base + self.at
 
     @property
@@ -176,17 +183,17 @@ class Reader:
 
     @property
     def skipped(self) -> int:
-        """How many characters were read after a limit; negative if the limit is after the current place."""
+        """How many characters were read after the limit. Negative if the current position is before the limit."""
         return self.place - self._skipped_from
 
     @property
     def last(self) -> str:
-        """The character before the current place."""
+        """The character before the current position."""
         return self.text[self.at - 1] if self.at else self._before_text()
 
     @property
     def at_line_start(self) -> bool:
-        """Whether only blanks stand between the last line feed and the current place."""
+        """Whether only spaces and tabs stand between the last line feed and the current position."""
         before = self.text[: self.at]
         parts = iter(reversed(self.parts))
         unread = len(self.text) - self.at
@@ -198,21 +205,21 @@ class Reader:
         return stripped[-1] == "\n"
 
     def go_back(self, place: int) -> None:
-        """Go back to the place where the last read began."""
+        """Go back to the position `place`, where the most recent read began."""
         self.at = place - self.base
 
     def read_since(self, place: int) -> str:
-        """Return the text that was read from `place` on."""
+        """Return the text between the position `place` and the current position."""
         return self.text[place - self.base : self.at]
 
     def unread(self, text: str) -> None:
-        """Go back over `text`, the text that was read last."""
+        """Go back over `text`, which must be the text directly before the current position."""
         self.base += self.at - len(text)
         self.text = text + self.text[self.at :]
         self.at = 0
 
     def rewind(self, place: int) -> None:
-        """Go back to any place that was read. After a limit, go back at most a bounded distance."""
+        """Go back to the position `place`. After a limit was exceeded, go back at most 256 characters."""
         if not self.stores:
             place = max(place, self.place - _MAX_REWIND)
         unread = self.received - place
@@ -235,7 +242,7 @@ class Reader:
                 yield
 
     def accept(self, pattern: Pattern) -> Generator[None, None, bool]:
-        """Read `pattern` if it matches here. Return whether it does."""
+        """Read `pattern` if it matches at the current position. Return whether it matched."""
         while True:
             match = pattern.final if self.ended else pattern.partial
             found = match(self.text, self.at)
@@ -249,7 +256,7 @@ class Reader:
             self.waits = None
 
     def choose(self, *patterns: Pattern) -> Generator[None, None, int]:
-        """Read the first of `patterns` that matches here. Return its index, or -1 if none matches."""
+        """Read the first of `patterns` that matches at the current position. Return its index, or -1 for no match."""
         while True:
             for index, pattern in enumerate(patterns):
                 match = pattern.final if self.ended else pattern.partial
@@ -266,7 +273,7 @@ class Reader:
             self.waits = None
 
     def expect(self, pattern: Pattern, *others: Pattern) -> Generator[None, None, int]:
-        """Do the same as `choose`, but leave the text unread if it matches one of `others`."""
+        """Read `pattern`, or match one of `others` without reading it. Return the index, as `choose` does."""
         place = self.place
         found = yield from self.choose(pattern, *others)
         if found > 0:
@@ -274,7 +281,7 @@ class Reader:
         return found
 
     def word(self, word: Word) -> Generator[None, None, str]:
-        """Read and return the word that stands here, which may be empty."""
+        """Read and return the word at the current position. Return "" if there is none."""
         partial = word.partial
         while True:
             begin = self.at
@@ -289,7 +296,7 @@ class Reader:
     def content(self, closing: Closing, take: Callable[[str], None]) -> Generator[None, None, bool]:
         """Pass the text before the next `closing` to `take`, and read the closing. Return whether it was found.
 
-        Text in which no closing begins may be passed to `take` without resuming this generator.
+        While the generator is paused, the caller may pass text without the beginning of a closing directly to `take`.
         """
         search = closing.search
         while True:
@@ -322,7 +329,7 @@ class Reader:
             self.leaves, self.take, self.waits = always, None, None
 
     def until(self, closing: Closing) -> Generator[None, None, bool]:
-        """Read up to the end of the next `closing` and return True, or to the end of the stream and return False."""
+        """Read up to the end of the next `closing`. Return False if the stream ended first."""
         while True:
             found = closing.search(self.text, self.at)
             if found is None:
@@ -341,7 +348,7 @@ class Reader:
     # The text that is kept.
 
     def add(self, text: str) -> int:
-        """Keep the text that arrived. Return the place where it begins."""
+        """Store new text. Return the position where the text begins."""
         room = self.room
         if room >= 0:
             self.parts.append(text)
@@ -351,15 +358,15 @@ class Reader:
         return self._max_received - room
 
     def kept_since(self, place: int) -> str:
-        """Return the kept text from `place` on."""
+        """Return the stored text from the position `place` on."""
         return "".join(self.parts)[place - self.kept_from :]
 
     def kept_to(self, place: int) -> str:
-        """Return the kept text up to `place`."""
+        """Return the stored text up to the position `place`."""
         return "".join(self.parts)[: place - self.kept_from]
 
     def take_read(self) -> str:
-        """Return the text that was read, and keep it no longer. The limit counts from the current place."""
+        """Return the text that was read, and remove it from the stored text. Renew the limit for the text after it."""
         kept = "".join(self.parts)
         length = self.place - self.kept_from
         received = self.received
@@ -371,7 +378,7 @@ class Reader:
         return kept[:length]
 
     def skip_from(self, place: int) -> None:
-        """Keep no text after `place`."""
+        """Store no text after the position `place`."""
         self.stores = False
         self._skipped_from = place
         self._previous = self._before_text()
@@ -380,5 +387,5 @@ class Reader:
         self.parts = [self.text]
 
     def _before_text(self) -> str:
-        """Return the character before `text`."""
+        """Return the character before `self.text`, or "" if it is not stored."""
         return "".join(self.parts)[: -len(self.text) or None][-1:] or self._previous

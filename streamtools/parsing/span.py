@@ -1,8 +1,9 @@
-"""A hidden section of text, from a marker to the place where the grammar of its dialect ends it.
+"""A span: a section of text that holds calls. It begins with a marker and ends where the dialect's grammar ends it.
 
-A grammar reads from a `Span` and reports to it. The span keeps the text, and reports each fact about a call as soon as
-the grammar, or the JSON scanner that the grammar starts, has read it. After a limit, the span reports that once and
-the grammar goes on only to find the end.
+The text of a span is hidden from the user. A grammar is a generator function that reads from a `Span` and calls its
+methods to report calls. The span stores the text. It reports each fact about a call as soon as the grammar, or the JSON
+scanner that the grammar starts, has read it. If the text exceeds a limit, the span reports one error. From then on, the
+grammar reads text only to find the end of the span, and the span does not store that text.
 
     def body(span):                       # {"name": …, "arguments": {…}}</call>
         if (yield from span.json()) is ENDED and (yield from span.accept(CLOSING)):
@@ -46,7 +47,7 @@ _milestone = re.compile(r'\\(?:.|\Z)|\n[ \t\r]{0,256}(?:(\n)|(\Z))|[\n"{}\[\]]',
 
 
 class Span(Reader):
-    """A hidden section of text, read by the grammar of one dialect: its text, and the calls in it."""
+    """The text of one span and the calls in it. The grammar of one dialect reads the text."""
 
     def __init__(
         self,
@@ -57,10 +58,10 @@ class Span(Reader):
         show_text: Callable[[str], bool],
         announces: bool = True,
     ) -> None:
-        """Begin after `marker`. Without a `dialect`, the span is a tool result that the model wrote itself.
+        """Begin a span after `marker`. With `dialect=None`, the span is a tool result that the model wrote itself.
 
-        If it `announces` a call, a call begins with the marker. `show_text` shows a malformed call as text, if that is
-        the policy, and returns whether that stops the turn.
+        With `announces`, a call begins with the marker. `show_text` shows a malformed call as text, which the option
+        `on_malformed="text"` requires. It returns True if showing the text stops the turn.
         """
         limits = output.options.limits
         super().__init__(marker, limits.call)
@@ -68,12 +69,12 @@ class Span(Reader):
         self.calls = SpanCalls(output, dialect, show_text)
         self.declared = declared
         self.depth = limits.depth  # the deepest nesting of JSON that is allowed
-        self.call_id: str | None = None  # the call whose arguments follow, if text becomes its deltas unchanged
-        self.scanner: JsonScanner | None = None  # reads the JSON value inside which the grammar is paused
-        self._state = OPEN  # the state of the scanner
-        self._broken: JsonScanner | None = None  # the scanner of the JSON that turned out to be broken
-        self.finished = False  # the grammar has returned
-        self.several_lines = False  # the span holds a line feed; known at the end
+        self.call_id: str | None = None  # set while the text that follows is sent unchanged as this call's deltas
+        self.scanner: JsonScanner | None = None  # reads a JSON value while the grammar waits for the end of the value
+        self._state = OPEN  # the last result of `scanner.scan`
+        self._broken: JsonScanner | None = None  # the scanner that found broken JSON; None after recovery
+        self.finished = False  # whether the grammar has returned
+        self.several_lines = False  # whether the span holds a line feed; set at the end of the span
         if dialect is not None and announces:
             self.calls.begin(0)
             if self.calls.too_many:
@@ -82,7 +83,10 @@ class Span(Reader):
     # For the parser.
 
     def skim(self, text: str) -> list[UIEvent] | None:
-        """Accept text in which `leaves` finds nothing. Returns None, and accepts nothing, if a limit is exceeded."""
+        """Fast path for `read`: return the events for text in which `self.leaves` finds nothing.
+
+        Returns None, and accepts no text, if the text would exceed the size limit of the span.
+        """
         if len(text) > self.room and self.stores:
             return None
         self.add(text)
@@ -95,15 +99,16 @@ class Span(Reader):
         return events
 
     def read(self, text: str, body: Iterator[None]) -> bool:
-        """Read the text that arrived, with the grammar `body`. Returns whether the span continues after it.
+        """Read new text with the grammar `body`. Returns False if the span has ended.
 
-        The grammar is resumed only when it has to decide. It is not resumed while the pattern that it `waits` for may
-        still match, or inside the JSON that it asked for. Text that was read or skimmed before is no longer in `text`.
+        The grammar is resumed only if it has a decision to make. It stays paused while a JSON scanner reads a value. It
+        also stays paused while the pattern `self.waits` may still match. Text that was read by an earlier call of this
+        method is removed from `self.text`.
         """
         place = self.add(text)
         scanner = self.scanner
-        if scanner is not None:  # all earlier text has been read
-            if scanner.passes and text and scanner.pass_over(text, place):  # the end of the stream has no text
+        if scanner is not None:  # the scanner has read all earlier text
+            if scanner.passes and text and scanner.pass_over(text, place):  # `text` is empty at the end of the stream
                 self.leaves = scanner.leaves
                 if self.call_id is not None:
                     self._output.events.append(CallDelta(self.call_id, text))
@@ -133,7 +138,7 @@ class Span(Reader):
                 self.leaves = always
             if next(body, _FINISHED) is _FINISHED:
                 self.finished = True
-                if self.calls.drafts:  # the grammar has returned without closing the span
+                if self.calls.drafts:  # the grammar has returned without calling `close`
                     self.close(Code.UNRECOGNISED_TOOL_CALL)
                 return False
             scanner = self.scanner
@@ -141,15 +146,15 @@ class Span(Reader):
                 return True
 
     def lose(self) -> None:
-        """Mark a gap: a part of the stream is missing here, and a call around the gap must not run."""
+        """Record that part of the stream was lost at this position. A call around the gap becomes an error."""
         self.calls.lose()
 
     def discard(self) -> None:
-        """End the calls as superseded, because another model continues the answer."""
+        """End all open calls with the error `superseded`, because another model continues the answer."""
         self.calls.discard("".join(self.parts) if self.stores else "")
 
     def _choose_sink(self, scanner: JsonScanner) -> None:
-        """Choose what accepts text in which the scanner's `leaves` finds nothing."""
+        """Set `call_id` or `take`, which receive text in which `scanner.leaves` finds nothing."""
         self.call_id = self.take = None
         wanted, call = scanner.want, self.calls.current
         if wanted == FIELD:
@@ -161,7 +166,7 @@ class Span(Reader):
                 self.take = partial(self._output.report_arguments, call)
 
     def _apply_facts(self, scanner: JsonScanner) -> None:
-        """Apply the facts about calls that the scanner has read in JSON."""
+        """Update the current call with the facts that the scanner has found, and clear the list of facts."""
         for kind, value in scanner.facts:
             call = self.calls.current
             if kind == BEGIN and (call is None or call.json_begin >= 0):
@@ -174,7 +179,7 @@ class Span(Reader):
             elif kind in (BEGIN, ARGUMENTS):
                 call.json_begin = value
             elif kind == NAME:
-                if self._output.options.on_malformed == "error":  # otherwise the call may turn out to be text
+                if self._output.options.on_malformed == "error":  # otherwise a malformed call is shown as text
                     self._output.start_call(call, value)
             elif kind == END:
                 call.json_end = value
@@ -188,17 +193,17 @@ class Span(Reader):
 
     @property
     def current(self) -> CallDraft | None:
-        """The call that is being written, or that was written last."""
+        """The most recent call of the span, complete or not. None before the first call."""
         return self.calls.current
 
     @property
     def in_call(self) -> bool:
-        """Whether the last call is incomplete."""
+        """Whether the span has a call, and its most recent call is incomplete."""
         call = self.calls.current
         return call is not None and not call.complete
 
     def begin_call(self, place: int) -> None:
-        """Begin a call at `place`. The first call is the one that began with the marker."""
+        """Begin a call whose JSON begins at the position `place`. If a marker has begun the call, set the position."""
         calls = self.calls
         if not calls.are_calls:
             return
@@ -212,55 +217,61 @@ class Span(Reader):
             calls.current.json_begin = place
 
     def end_call(self, place: int | None = None) -> None:
-        """Complete the last call at `place`, or here."""
+        """Complete the most recent call at the position `place`. The default is the current position."""
         if (call := self.calls.current) is not None:
             call.json_end = self.place if place is None else place
 
     def call(self, name: str) -> None:
-        """Set the tool of the last call, whose JSON is the arguments alone."""
+        """Set and report the tool of the most recent call. The JSON of that call holds only its arguments."""
         if (call := self.calls.current) is not None:
             call.name = name
             self.name_call(name)
 
     def name_call(self, name: str) -> None:
-        """Report the name of the last call, unless the call may still turn out to be text."""
+        """Report the name of the most recent call. With `on_malformed="text"`, this does nothing."""
         call = self.calls.current
         if call is not None and self._output.options.on_malformed == "error" and name.strip():
             self._output.start_call(call, name)
 
     def identify(self, provider_id: str) -> None:
-        """Set the id that the model has written for the last call."""
+        """Set `provider_id`, the id that the model wrote for the most recent call."""
         if (call := self.calls.current) is not None:
             call.provider_id = provider_id
 
     def blame(self, code: Code, message: str) -> None:
-        """Make the last call an error. The first reason counts."""
+        """Turn the most recent call into an error with `code` and `message`. A later error of that call is ignored."""
         if (call := self.calls.current) is not None and call.fault is None:
             call.fault = Rejected(code, message)
 
     def convert(self) -> None:
-        """Take the arguments of the last call from `write`, because the span does not hold them as JSON."""
+        """Announce that `write` will deliver the arguments of the most recent call as JSON.
+
+        A grammar calls this if the model wrote the arguments in another format than JSON.
+        """
         if (call := self.calls.current) is not None:
             call.converted = True
 
     def write(self, text: str) -> None:
-        """Append a piece of JSON to the arguments of the last call, after `convert`."""
+        """Append a piece of JSON to the arguments of the most recent call. Call `convert` first."""
         if (call := self.calls.current) is not None:
             call.pieces.append(text)
             if self._output.call_deltas:
                 self._output.report_arguments(call, text)
 
     def warn(self, code: Code, message: str) -> None:
-        """Add a warning that repeats no text."""
+        """Add a warning event that does not hold the text of the span."""
         if self.stores:
             self._output.add(Warning, code, message)
 
     # For grammars: the end.
 
     def exceed(self, code: Code, place: int | None = None) -> None:
-        """Report that a limit is exceeded at `place`, or after the text that arrived. Later text is not kept."""
+        """Turn the incomplete call into an error, because the limit of `code` is exceeded at the position `place`.
+
+        The default of `place` is the end of the text that has arrived. Text after `place` is not stored.
+        """
         place = self.received if place is None else place
-        if not (self.kept_from or self.calls.drafts):  # in a wrapper, before its first call
+        if not (self.kept_from or self.calls.drafts):  # inside a tag around several calls, before the first call
             self.begin_call(0)
             if not self.stores:
                 return
@@ -270,24 +281,24 @@ class Span(Reader):
         self.take = self.call_id = None
 
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
-        """End the span here, and turn each draft into a call or an error.
+        """End the span at the current position, and turn each draft into a call or an error.
 
-        With `code`, all calls become errors of that code, except complete ones if there are `survivors`.
+        With `code`, all calls become errors of that code. With `survivors` too, complete calls do not become errors.
         """
         if self.stores:
             raw = self.kept_to(self.place)
             self.several_lines = self.several_lines or "\n" in raw
             self._resolve(raw, self.kept_from, code, survivors=survivors)
         else:
-            self.several_lines = True  # unknown, but likely
+            self.several_lines = True  # the text was not stored; most spans of this length hold a line feed
             count = self.skipped
-            if count < 0:  # the grammar was looking ahead when the limit was exceeded, and that was reported
+            if count < 0:  # the grammar had not read up to the limit, so the error already holds the unread text
                 self.at, count = self.at - count, 0
             if count and not self.calls.stopped:
                 self._output.add(Warning, Code.SKIPPED, f"{count} characters of a call were skipped", count=count)
 
     def finish(self, code: Code | None = None) -> None:
-        """End the last call here as `close` does. The span continues."""
+        """Turn each draft into a call or an error, as `close` does. The span continues."""
         if self.stores:
             begin = self.kept_from
             raw = self.take_read()
@@ -305,10 +316,10 @@ class Span(Reader):
     def json(
         self, *, lines: Pattern | None = None, envelope: type[JsonScanner] = JsonScanner
     ) -> Generator[None, None, ScanState]:
-        """Read a JSON object, or an array of objects. Returns ENDED, OPEN at the end of the stream, or BROKEN.
+        """Read a JSON object, or an array of objects. Returns ENDED, BROKEN, or OPEN if the stream has ended.
 
-        A line that begins with `lines` ends the span, in strings too. `envelope` is the scanner class, which knows how
-        the value holds its calls.
+        Returns BROKEN before a line feed in a string if the text from that line feed on matches the pattern `lines`.
+        `envelope` is the scanner class. It defines where the calls are in the JSON value.
         """
         self.scanner = scanner = envelope(depth=self.depth, lines=lines is not None)
         while True:
@@ -333,14 +344,14 @@ class Span(Reader):
         return state
 
     def arguments(self) -> Generator[None, None, ScanState]:
-        """Read the JSON object of the last call's arguments. Returns the same as `json`."""
+        """Read the arguments of the most recent call as a JSON object. Returns a state, as `json` does."""
         return (yield from self.json(envelope=Arguments))
 
     def recover(self) -> Generator[None, None, None]:
-        """After broken JSON, read up to the place where its brackets balance, or to the next blank line.
+        """After broken JSON, read until its brackets balance, or up to a blank line or the end of the stream.
 
-        A blank line counts in strings too, because the missing quote that broke the JSON must not hide the rest of the
-        answer. A line of more than 256 blanks is not blank. The end of the stream ends everything.
+        A blank line ends the reading in strings too, because a missing quote must not hide the rest of the answer. A
+        line of more than 256 spaces does not count as blank.
         """
         assert self._broken is not None
         depth, in_string = self._broken.depth, self._broken.in_string
@@ -372,10 +383,10 @@ class Span(Reader):
             yield
 
     def recover_at(self, closing: Closing) -> Generator[None, None, bool]:
-        """After broken JSON, read up to the end of the next `closing`. Returns False at the end of the stream.
+        """After broken JSON, read up to the end of the next `closing`. Returns False if the stream ends first.
 
-        The string that was read last is searched too. It may have begun in the wrong place, because a quote is missing.
-        Another span that began in that string would have ended it with its first quote, so no text is read thrice.
+        The search begins at the most recent JSON string. If a quote is missing, that string may have swallowed the
+        closing. No text is read more than twice: a span inside that string would have ended the string with a quote.
         """
         if self._broken is not None and self.stores and 0 <= self._broken.string_begin < self.place:
             self.rewind(self._broken.string_begin)
@@ -383,7 +394,7 @@ class Span(Reader):
         return (yield from self.until(closing))
 
     def at_end_in(self, *words: str) -> bool:
-        """Read the rest if the stream was cut inside one of `words`. Returns whether it was."""
+        """Return True if the stream has ended inside one of `words`. The unread text is then read."""
         rest = self.text[self.at :] if self.ended else None
         if rest is None or not any(word.startswith(rest) for word in words):
             return False
@@ -392,4 +403,4 @@ class Span(Reader):
 
 
 Body: TypeAlias = Callable[[Span], Generator[None, None, None]]
-"""A grammar: reads one span from the end of its marker to its own end, and yields when it needs more text."""
+"""A grammar: a generator function that reads one span, from the end of its marker. It yields to wait for more text."""
