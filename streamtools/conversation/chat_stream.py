@@ -1,7 +1,8 @@
-"""The chat loop: request an answer, run its tools, send the results back, until the model is done.
+"""Runs the chat loop: request an answer, run its tools, send the results to the model, and repeat.
 
-A chat is a `ToolStream` with another source after each step: the answer to the results of the step. The events, their
-order and the one `done` are those of any stream. A chat adds `follow-up` between two steps.
+The loop ends when an answer contains no calls. A chat is a `ToolStream` that reads several answers in order, one for
+each step. It emits the events of a `ToolStream` in the same order, with one `done` event at the end. Between two steps
+it also emits a `follow-up` event.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ log = Logger(__name__)
 Review: TypeAlias = Callable[
     [list[dict[str, Any]]], "list[dict[str, Any]] | Awaitable[list[dict[str, Any]] | None] | None"
 ]
-"""Gets the follow-up messages in OpenAI's form, and returns them, changed or not, or None to end the run."""
+"""A function that reviews the follow-up messages, in OpenAI's format, before they are sent.
+
+It returns the messages to send, which it may change. None ends the run."""
 
 NOT_EMULATED = "no function tools: calls of other tools are not emulated"
 
@@ -60,24 +63,26 @@ _MOVED = {
 class Chat(ToolStream):
     """One run of a conversation: an asynchronous context manager that is also the iterator of its events.
 
-    `messages` are OpenAI chat messages, or a `history`. `request` is merged into the body of each request, or is a
-    `RequestOptions`. The other parameters are those of `ToolStream`.
+    `messages` are OpenAI chat messages, or the `history` of another chat. `request` is a mapping that is merged into
+    the body of each request, or a `RequestOptions`. The other parameters are those of `ToolStream`.
 
-    After a turn with calls, the results are sent back, and the answer is the next step. `follow_up="never"` turns that
-    off. A function as `follow_up` reviews the messages of each follow-up first; its exceptions end the run with an
-    error and are raised. A chat has at most `max_steps` steps: calls of the last one do not run and stay pending. A
-    `tool_choice` that forces a call applies to the first step. An answer that is no valid `output` is requested again
-    `OutputOptions.retries` times.
+    After a turn with calls, their results are sent to the model, and its answer is the next step. With
+    `follow_up="never"`, no results are sent. If `follow_up` is a function, it reviews the messages before each
+    follow-up request. If the function raises an exception, the run ends with an error and the exception is raised
+    again. A chat has at most `max_steps` steps. Calls of the last step do not run and remain pending. A `tool_choice`
+    that forces a call applies only to the first step. An answer that does not fit the type `output` is requested again
+    up to `OutputOptions.retries` times.
 
-    A model whose `native_tool_calls` is False is taught a dialect in its system prompt. Other models get the
-    definitions of the tools. Without `dialects`, a chat reads the dialects of the model's name, and then `"auto"`. If
-    `native_tool_calls` is None, a native call in the messages makes it True; in messages of a front end, which shows
-    all calls alike, only a call with the id of a provider does. With a `Fallback`, the next model takes over when one
-    fails.
+    If the model's `native_tool_calls` is False, the system prompt teaches it a dialect. Other models get the
+    definitions of the tools. By default, a chat enables the `dialects` that are known for the model's name, or `"auto"`
+    if none are known. If `native_tool_calls` is None, a native call in the messages sets it to True. Messages from a
+    front end mark every call as native, so only calls with a provider's id count in them. With a `Fallback`, the next
+    model continues when a model fails.
 
-    Calls in text that have not run may be answered by the caller: in a user message after them, with results as their
-    dialect writes them (`~~~tool_result get_weather`). Otherwise the model reads that the calls were not run, and then
-    the user message. A user message that a review returns after calls in text is the answer to them.
+    The caller may answer pending calls in text with a user message. The message contains the results in the form of
+    the calls' dialect (`~~~tool_result get_weather`). Without such results, the model is informed that the calls did
+    not run, and then reads the user message. A user message that a review returns after calls in text always answers
+    these calls.
 
     Raises ValueError for a value that is not allowed and for invalid messages, TypeError for an unknown parameter.
     """
@@ -130,16 +135,16 @@ class Chat(ToolStream):
             options["dialects"] = self._default_dialects(asked, native)
         self._named = options.get("dialects")
         self._writer = RequestWriter(asked, self._registry, self._named, native, options["output"].type)
-        # The probe of an emulation reads text as it was written, and its calls get ids of their own.
+        # The probe of an emulation applies no text rules, and creates its own ids for calls.
         probed = replace(options.get("parser", DEFAULT_PARSER), new_id=new_call_id)
         self._probe_keywords = parser_keywords(probed, DEFAULT_TEXT)
         self._messages = close_answered_calls(history, self._writer.dialects)
-        self._sent = 0  # steps that are among the messages
+        self._sent = 0  # the number of steps whose turns and results are already in `_messages`
         self._body = deepcopy(dict(asked.body))
         self._follows_up = follow_up != "never"
         self._review = follow_up if callable(follow_up) else None
         self._steps_left = max_steps
-        # The first request needs these two before the stream makes them.
+        # The first request needs the guards and the tool choice before `ToolStream.__init__` creates them.
         self._guards = options["guards"] = GuardTracker.of(options.get("guards"))
         self._choice = parse_choice(options.get("tool_choice", "auto"))
         first = events(()) if options.get("resume") is not None else self._next_answer()
@@ -150,31 +155,31 @@ class Chat(ToolStream):
             _check_unanswered(self._run.resumed.calls, self._messages)
 
     def _default_dialects(self, asked: RequestOptions, native: bool | None) -> Any:
-        """Return the dialects of a chat that names none."""
+        """Return the dialects that a chat enables if `dialects` is not set."""
         if asked.teach == "always":
-            return TAUGHT_DIALECTS[::-1]  # the first is taught
+            return TAUGHT_DIALECTS[::-1]  # the prompt teaches the first dialect of this list
         if self._fallback is None:
             return for_model(str(getattr(self._model, "name", "")), native)
         return "auto" if self._fallback.is_mixed else None  # the next answer may come from a model without native calls
 
     @property
     def supersedes(self) -> bool:
-        """Whether a step that has been shown may be superseded. Readers then need a format that can replace it."""
+        """Whether a step may be superseded after readers have seen it. They then need a format that can replace it."""
         return self._fallback is not None and self._fallback.on_break == "restart_step"
 
     @property
     def history(self) -> list[Message]:
-        """The conversation, to be continued in another chat.
+        """The messages of the conversation, with which another chat can continue it.
 
-        Calls that have not run stay unanswered if the run has finished or waits for a decision (`suspension`).
-        Otherwise they are answered as not run.
+        If the run has finished or waits for a decision (`suspension`), calls that have not run have no result.
+        Otherwise each of these calls gets the result that it was cancelled.
         """
         history = [*self._messages, *steps_to_history(self.result.steps[self._sent :])]
         continues = self.suspension is not None or self.result.reason in (None, "finished")
         return pair_results(history, None if continues else "cancelled")
 
     def messages(self, format: Format = "openai") -> list[Any]:
-        """Return the history in the form of a provider. See `write_messages`, also for its errors."""
+        """Return the history in the format of a provider. See `write_messages` for the formats and errors."""
         return write_messages(self.history, format, dialects=self._writer.dialects)
 
     # One request.
@@ -213,7 +218,7 @@ class Chat(ToolStream):
         return self._writer.write(ask, model, native=native)
 
     def _take_back(self, name: str, whole_step: bool) -> str | None:
-        """Take back the part of an answer that cannot stay after its model failed. See `TakeBack`."""
+        """Discard the part of a failed model's answer that no other model can continue. See `TakeBack`."""
         run = self._run
         if run.machine.has_run_calls:
             run.emit(run.machine.discard())
@@ -233,11 +238,11 @@ class Chat(ToolStream):
     # The next request.
 
     async def _next_source(self) -> EventSource | None:
-        """Return the answer to read next: the first one, or the answer to the results of the last step."""
+        """Return the next answer to read, or None if the run sends no further request."""
         if self._run.resumed is None and (first := await super()._next_source()) is not None:
             return first
         machine = self._run.machine
-        is_paused = machine.paused  # the provider continues the same turn, which is sent back unchanged
+        is_paused = machine.paused  # the provider paused the turn, and continues it when it is sent unchanged
         complaint = self._find_complaint()
         runs_calls = self._run.steps.executes and self._choice.mode != "none"
         if not self._follows_up or not (is_paused or complaint or runs_calls):
@@ -258,7 +263,7 @@ class Chat(ToolStream):
         new = steps_to_history(steps)
         if complaint:
             self._retries_left -= 1
-            complaint = neutralise(complaint, self._writer.dialects)  # it may name a member that the model chose
+            complaint = neutralise(complaint, self._writer.dialects)  # it may contain names that the model chose
             new.append(User(f"{complaint}. Answer again, with the JSON value alone."))
         resumed = () if self._sent else self.result.resumed  # only the first follow-up answers the resumed calls
         messages = write_continuation(resumed, new, "openai", dialects=self._writer.dialects)
@@ -286,7 +291,7 @@ class Chat(ToolStream):
         return self._next_answer()
 
     def _find_complaint(self) -> str | None:
-        """Return why the last answer is no valid output, if the model is to answer again."""
+        """Return why the last answer is not a valid output, or None if the model must not answer again."""
         steps, warnings = self.result.steps, self.result.warnings
         if not self._retries_left or not self._steps_left or not steps or steps[-1].results or not warnings:
             return None
@@ -294,14 +299,14 @@ class Chat(ToolStream):
 
 
 def _calls_natively(history: Iterable[Message]) -> bool:
-    """Return whether a history shows that its model makes native calls."""
+    """Return whether a history contains a native call that a provider has made."""
     turns = [message for message in history if isinstance(message, Assistant)]
     calls = ((call, turn.origin.client) for turn in turns for call in turn.calls)
     return any(call.is_native and not (client and is_made_here(call.id)) for call, client in calls)
 
 
 def _check_unanswered(calls: Iterable[ToolCall], history: list[Message]) -> None:
-    """Raise ValueError unless a history ends with these calls, unanswered."""
+    """Raise ValueError unless a history ends with these calls and none of them has a result."""
     results = tuple(CallResult(call.dialect, call.name, "", call.id) for call in calls)
     try:
         pair_results([*history, Results(results)])
@@ -310,7 +315,7 @@ def _check_unanswered(calls: Iterable[ToolCall], history: list[Message]) -> None
 
 
 def _close_text_calls(history: list[Message], end: int) -> None:
-    """Mark the calls in the text of the last turn before `end` as answered: the text after them answers them."""
+    """Mark the calls in the text of the last turn before the index `end` as answered by the message after them."""
     for index in reversed(range(end)):
         if isinstance(turn := history[index], Assistant):
             history[index] = replace(turn, in_text=())
@@ -318,11 +323,12 @@ def _close_text_calls(history: list[Message], end: int) -> None:
 
 
 def _read_reviewed(reviewed: list[dict[str, Any]], messages: list[dict[str, Any]], new: list[Message]) -> list[Message]:
-    """Return the history for the `reviewed` messages. `messages` are the original ones, written from `new`.
+    """Return the history for the `reviewed` messages.
 
-    A turn of the model that the review did not change stays as it was, with the parts that OpenAI's form cannot hold:
-    reasoning and its signatures, which providers require. Results of calls in text are user messages here, so a user
-    message after such calls answers them, whatever it says.
+    `messages` are the messages before the review, and `new` is the history from which they were written. If the review
+    did not change a model's turn, the turn from `new` is used. It contains reasoning and signatures, which providers
+    require and OpenAI's format cannot hold. In `messages`, results of calls in text are user messages. Therefore any
+    user message after calls in text answers these calls.
     """
     written = [message for message in messages if message["role"] == "assistant"]
     turns = [message for message in new if isinstance(message, Assistant)]

@@ -1,8 +1,9 @@
-"""`Continuation`: removes the repetition with which a continued answer may begin. Sans-IO.
+"""`Continuation`: removes repeated text from the beginning of an answer that continues another answer. Sans-IO.
 
-A server that gets a prefill continues after it. A model that is only instructed to continue may repeat the end of the
-text, or all of it. Therefore the beginning of its answer is buffered while the shown text contains it, because it may
-still be such a repetition.
+After a model has failed, a second model continues its answer. The *shown text* is the text of the first answer that the
+reader has already seen. Some servers accept the shown text as a prefill and continue after it. Other models only get an
+instruction to continue, and may first repeat the end of the shown text. Therefore the beginning of the second answer is
+buffered as long as the shown text contains it.
 """
 
 from __future__ import annotations
@@ -14,36 +15,43 @@ from msgspec.structs import replace
 from streamtools.events import ProviderCompleted, ReasoningDelta, SourceEvent, SourceUsage, SourceWarning, TextDelta
 
 SHORTEST = 16
-"""The shortest repetition that is removed, in characters. The model may mean a shorter one."""
+"""The length of the shortest repetition that is removed, in characters. A shorter one may be new text."""
 WINDOW = 16 * 1024
-"""Characters at the end of the shown text in which a repetition is searched. No more are buffered."""
+"""The number of characters at the end of the shown text that are searched for a repetition."""
 
 
 class Continuation:
     """Reads the deltas of the second answer, and returns their new text.
 
-    `how` says what makes the model continue the text that was `shown`. It is a prefill (`"prefilled"`), a prefill that
-    the server may repeat (`"echoed"`), or an instruction (`"instructed"`).
+    `shown` is the shown text. `how` says what makes the second model continue it:
 
-    A prefill is sent without the white space at its end. The same white space is removed from the beginning of the
-    answer. An instructed answer loses the longest repetition with which it begins. The repetition must have `SHORTEST`
-    characters and begin with a word. It must not occur earlier in the shown text, and must not end in a shorter
-    repetition of itself. Otherwise all of it stays.
+    - `"prefilled"`: The request ends with the shown text.
+    - `"echoed"`: The request ends with the shown text, and the server may repeat that text in its answer.
+    - `"instructed"`: The request contains an instruction to continue.
+
+    A prefill is sent without the white space at the end of the shown text. If the answer begins with the same white
+    space, the white space is removed. With `"echoed"`, a repetition of the whole prefill is removed as well.
+
+    With `"instructed"`, text at the beginning of the answer is removed if it repeats the end of the shown text. The
+    repetition must have at least `SHORTEST` characters, and must not begin inside a word of the shown text. It must not
+    occur earlier in the last `WINDOW` characters of the shown text. If the answer could begin with repetitions of
+    several lengths, no text is removed.
     """
 
     def __init__(self, shown: str, how: Literal["prefilled", "echoed", "instructed"]) -> None:
         self._shown = shown
         self._instructed = instructed = how == "instructed"
-        self._first = max(0, len(shown) - WINDOW)  # where the search begins
-        self._at = self._first if instructed else 0  # where the buffered beginning of the answer was found
+        self._first = max(0, len(shown) - WINDOW)  # index in `shown` at which the search begins
+        # For an instruction: the index in `shown` at which the buffered text occurs. For an echo: its length so far.
+        self._at = self._first if instructed else 0
         self._pending = ""
         self._white = "" if instructed else shown[len(shown.rstrip()) :]
-        self._white_repeated = 0  # characters of that white space which the answer repeated
+        self._white_repeated = 0  # the number of characters in `_white` that the answer has repeated
         self._echo = shown.rstrip() if how == "echoed" else ""
         self._decided = instructed and not shown
 
     def feed(self, text: str) -> str:
-        """Return the text that can be shown after `text` arrived."""
+        """Read the next text of the answer. Returns the new text that the reader can see now."""
         if self._decided or not text:
             return text
         if not self._instructed:
@@ -54,7 +62,7 @@ class Continuation:
         return "" if may_repeat else self._decide()
 
     def close(self) -> str:
-        """Return the buffered text at the end of the answer."""
+        """End the answer. Returns the buffered text, without a repetition."""
         if self._decided:
             return ""
         if self._instructed:
@@ -63,14 +71,15 @@ class Continuation:
         return self._echo[: self._at]
 
     def read(self, event: SourceEvent, out: list[SourceEvent]) -> None:
-        """Append the meaning of an event of the second answer to `out`."""
+        """Read an event of the second answer, and append the events for the reader to `out`."""
         if isinstance(event, TextDelta):
             text = self.feed(event.text)
             out += [TextDelta(text)] if text else []
             return
         if not isinstance(event, ReasoningDelta | SourceUsage | SourceWarning) and (pending := self.close()):
             out.append(TextDelta(pending))
-        if isinstance(event, ProviderCompleted):  # its text is only a part, and no request can name its response
+        if isinstance(event, ProviderCompleted):
+            # The event describes only the second part of the turn, so a later request must not refer to its response.
             event = replace(event, text=None, response_id=None)
         out.append(event)
 
@@ -95,7 +104,7 @@ class Continuation:
         return text
 
     def _decide(self) -> str:
-        """Return the buffered text without a certain repetition."""
+        """Return the buffered text. A repetition at its beginning is removed if it is unambiguous."""
         self._decided = True
         shown, text = self._shown, self._pending
         longest = min(len(text), len(shown) - self._first)

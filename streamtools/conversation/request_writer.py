@@ -1,4 +1,4 @@
-"""Writes the request for each answer of a chat: history, tools, the taught dialect, and the type of the answer."""
+"""Writes the request for each answer of a chat: its history, tools, taught dialect and output type."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ log = Logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions:
-    """How each request to the model is made. Raises ValueError for a value that is not allowed."""
+    """Options for every request of a chat. Raises ValueError for a value that is not allowed."""
 
     body: Mapping[str, Any] = field(default_factory=dict)
-    """Merged into the body of each request."""
+    """Fields that are merged into the body of each request."""
     teach: Literal["auto", "always", "never"] = "auto"
     """Whether the system prompt teaches a dialect. `"auto"` teaches models whose `native_tool_calls` is False."""
     few_shot: bool | Sequence[Example] = False
-    """Whether the prompt also holds examples, made from the tools or given here. They help base models."""
+    """Whether the prompt also contains example calls, which help base models.
+
+    True creates the examples from the tools. A sequence provides them."""
     emulation: Mode | Emulation = "off"
-    """Whether a second request decides which tools are called, for models that make no calls."""
+    """Whether a separate request asks the model which tools to call. This is for models that make no calls."""
 
     def __post_init__(self) -> None:
         check_word("teach", self.teach, ("auto", "always", "never"))
@@ -40,7 +42,7 @@ class RequestOptions:
 
     @classmethod
     def of(cls, given: RequestOptions | Mapping[str, Any] | None) -> RequestOptions:
-        """Return `given` as options; a mapping is the body."""
+        """Return `given` as a `RequestOptions`. A mapping becomes its `body`. None means the default options."""
         if isinstance(given, RequestOptions):
             return given
         if given is None or isinstance(given, Mapping):
@@ -49,7 +51,7 @@ class RequestOptions:
 
 
 class RequestWriter:
-    """Turns an `Ask` into the request that a model gets, depending on how the model calls tools."""
+    """Adapts an `Ask` to a model: to how the model calls tools, and to how it accepts the output type."""
 
     def __init__(
         self,
@@ -59,9 +61,9 @@ class RequestWriter:
         native_tool_calls: bool | None,
         output: Any,
     ) -> None:
-        """`output` is the `OutputType` of the answer, if it has one."""
+        """Create a writer. `output` is the `OutputType` of the answer, or None for an answer without a type."""
         self.native_tool_calls = native_tool_calls
-        """Whether the model makes native calls, as far as it is known."""
+        """Whether the model makes native calls; None if unknown."""
         self.dialects = enabled_dialects(dialects, native_tool_calls)
         """The enabled dialects."""
         self._options = options
@@ -74,7 +76,7 @@ class RequestWriter:
             log.warning("tools_not_told", dialect=self._taught.id, advice="leave native_tool_calls unset")
 
     def write(self, ask: Ask, model: Model, *, native: bool | None) -> Ask:
-        """Return the request for `model`, which makes `native` calls or calls in text."""
+        """Return the request for `model`. `native` says whether the model makes native calls; None if unknown."""
         teach = self._options.teach
         teachable = self._taught is not None and self._taught.teachable
         if teach == "always" or (teach == "auto" and native is False and teachable):
@@ -85,10 +87,10 @@ class RequestWriter:
         return self.with_type(ask, model)
 
     def with_type(self, ask: Ask, model: Model) -> Ask:
-        """Return a request that names the type of the answer, if there is one."""
+        """Return `ask` with the output type, as a schema or in the system prompt."""
         if self._output is None:
             return ask
-        calls_natively = not len(self._registry) or bool(ask.tools)  # a call in text would break the schema
+        calls_natively = not len(self._registry) or bool(ask.tools)  # a call in text does not fit a schema
         if calls_natively and takes_schema(model, self._output, ask.options, tools=bool(ask.tools)):
             return replace(ask, output=self._output)
         return replace(ask, history=in_words(ask.history, self._output))
@@ -106,7 +108,11 @@ class RequestWriter:
 
 
 def _taught_dialect(named: Dialects, enabled: Sequence[Dialect]) -> Dialect | None:
-    """Return the dialect that a prompt teaches: the model's own, `tilde_fence` if none is named, or the first."""
+    """Return the dialect that a prompt teaches, or None if no dialect is enabled.
+
+    This is the dialect that is known for the model's name, else `tilde_fence` if the caller named no dialects, else the
+    first enabled dialect.
+    """
     default = [dialect for dialect in enabled if dialect.id == "tilde_fence" and (unnamed(named) or named == "auto")]
     best = [named.taught] if isinstance(named, ByName) and enabled else default
     return next(filter(None, [*best, *default, *enabled]), None)
