@@ -74,9 +74,9 @@ class Chat(ToolStream):
     up to `OutputOptions.retries` times.
 
     If the model's `native_tool_calls` is False, the system prompt teaches it a dialect. Other models get the
-    definitions of the tools. By default, a chat enables the `dialects` that are known for the model's name, or `"auto"`
-    if none are known. If `native_tool_calls` is None, a native call in the messages sets it to True. Messages from a
-    front end mark every call as native, so only calls with a provider's id count in them. With a `Fallback`, the next
+    definitions of the tools. By default, the `dialects` are those known for the model's name, followed by the others of
+    `"auto"`. If `native_tool_calls` is None, a native call in the messages sets it to True. Messages from a front end
+    mark every call as native, so only a call with a provider's id has this effect there. With a `Fallback`, the next
     model continues when a model fails.
 
     The caller may answer pending calls in text with a user message. The message contains the results in the form of

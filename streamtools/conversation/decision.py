@@ -1,10 +1,11 @@
-"""Ask a model that makes no calls whether tools are needed, and read its decision.
+"""Asks a model that makes no calls which tools it needs, and reads its decision.
 
-The answer should be one JSON object. Models also write it in a fence, after a sentence, between markers or as a
-string, and consider the opposite first. Therefore every JSON value in the answer is read, and the last decision
-counts. Earlier ones are considerations or quotations. Model output is data: it is decoded as JSON, and `calls` reads
-the calls in it. Any other text decides nothing. The request neutralizes results, tool descriptions and earlier words of
-the model, so quoting them decides nothing.
+The request instructs the model to answer with one JSON object. Models also write this object in a code fence, after a
+sentence, between markers or as a JSON string. Some first write a decision and then correct it. Therefore every JSON
+value in the answer is read, and the last decision is used. Text that is not JSON is ignored.
+
+A model may also quote text that looks like a decision. Therefore tool results, tool descriptions and earlier turns are
+neutralized in the request: a quotation of them is not read as a decision.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from streamtools.parsing.dialects.writing import write_json
 from streamtools.tools import Tool, ToolChoice
 
 MAX_LENGTH = 256 * 1024
-"""Characters of an answer that are read."""
-_MAX_WORK = 8 * MAX_LENGTH  # characters read in all, because a value may begin at each bracket
-_TOO_DEEP_WORK = 10_000  # work counted for JSON that nests deeper than Python reads
-_FIRST_PIECE = 256  # characters of the first piece in which the end of a value is searched
-_TOKEN = 16  # the longest JSON token outside strings and numbers
+"""The number of characters at the beginning of an answer that are read."""
+# A JSON value may begin at each bracket, so some text is read more than once. This limits the characters read in total.
+_MAX_WORK = 8 * MAX_LENGTH
+_TOO_DEEP_WORK = 10_000  # the work in characters that is counted for JSON which exceeds Python's recursion limit
+_FIRST_PIECE = 256  # the length of the first piece of text that is decoded, in characters
+_TOKEN = 16  # an upper bound for the length of a JSON token, except strings and numbers
 
 _begins = re.compile(r"[{\[]")
 _decoder = json.JSONDecoder(strict=False)
@@ -45,23 +47,24 @@ _DECISIONS = Dialect(
     write_call=write_json,
     unmarked=(('"', r"(?:name|tool|function)|[A-Za-z_]{0,8}\\+u"),),  # the keys of decisions, escaped or not
 )
-"""Text that must not be read as a decision when the model repeats it."""
+"""The keys of decisions as a dialect. Text in which this dialect is neutralized is not read as a decision."""
 
 _FORM = '{"tools":[{"tool":"NAME","arguments":{}}]}'
 _NO_TOOLS = '{"tools":[]}'
 
 
 class DecidedCall(NamedTuple):
-    """One call in a decision, with its arguments as the model wrote them."""
+    """One call in a decision. `arguments` is the value that the model wrote, before validation."""
 
     name: str
     arguments: Any
 
 
 class ModelDecision(NamedTuple):
-    """The calls that an answer decides. Without a `readable` decision there are none.
+    """The calls in the last decision of an answer.
 
-    `differs`: the answer held several decisions that differ.
+    `readable` is False if the answer contains no decision. Then there are no calls. `differs` is True if the answer
+    contains another decision that is not equal to the last one.
     """
 
     calls: list[DecidedCall]
@@ -69,13 +72,13 @@ class ModelDecision(NamedTuple):
     differs: bool = False
 
 
-# Write the request. It offers no tools, so calls and results of earlier turns become plain text: providers refuse calls
-# in the history of such a request, and a model that sees no results asks for them again. The options of a model are not
-# known here, so an option of None removes a member.
+# The decision request offers no native tools. Providers refuse native calls in the history of a request without tools,
+# so calls and results become plain text. They cannot be omitted: a model without the results would call the tools
+# again. The model's default options are unknown in this module, so a value of None removes an option from the body.
 
 
 def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") -> str:
-    """Return the system prompt of a decision. `quoted` is the application's system prompt, included as data."""
+    """Return the system prompt of a decision request. `quoted` is the application's system prompt to quote, or ""."""
     defined = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
     described = neutralise_all(defined, [_DECISIONS])
     lines = [
@@ -105,12 +108,15 @@ _ANSWER_OPTIONS = (
     "stop", "stop_sequences", "stopSequences", "max_tokens", "max_completion_tokens", "max_output_tokens",
     "maxOutputTokens", "num_predict", "response_format", "format", "text", "responseMimeType", "responseSchema",
 )  # fmt: skip
-"""Options that would cut or shape a decision, in the spelling of every provider."""
-_NESTING = ("options", "generationConfig")  # objects of Ollama and Gemini that hold options
+"""Options that would cut off a decision or change its format, in the spellings of all providers."""
+_NESTING = ("options", "generationConfig")  # the objects in which Ollama and Gemini expect options
 
 
 def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]) -> Ask:
-    """Return the request that decides whether `ask` needs tools. Its own `options` come last."""
+    """Return the decision request for the normal request `ask`.
+
+    `quote_system` says whether it quotes the application's system prompt. `options` replace the options of `ask`.
+    """
     system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
     question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
     history = neutralise_quotations(ask.history, [_DECISIONS])
@@ -125,14 +131,14 @@ def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]
 
 
 def ask_without_tools(ask: Ask) -> Ask:
-    """Return the request for an answer without tools."""
+    """Return `ask` without tools. Calls and results in its history become text."""
     history = tuple(calls_as_text(ask.history, reserved=ask.dialects))
     options = without(ask.options, _TOOL_OPTIONS)
     return replace(ask, history=history, tools=(), tool_choice=AUTO, options=options, whole=True)
 
 
 def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return options that remove `names` from a request, also where the model sets them.
+    """Return `options` in which each of `names` is None, so that the model's defaults for them are removed too.
 
     >>> without({"stop": ["a"], "options": {"stop": "b", "seed": 1}}, ("stop",))
     {'stop': None, 'options': {'seed': 1}}
@@ -146,12 +152,12 @@ def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any
     return kept
 
 
-_UNRELATED_STATUSES = (401, 402, 403, 408, 409, 429)  # say nothing about tools, whatever the message
+_UNRELATED_STATUSES = (401, 402, 403, 408, 409, 429)  # statuses that have causes other than tools
 _TOOLS = r"\b(?:tool(?:s|[ _-]?(?:use|call|calls|calling|choice))?|function(?:s|[ _-]?(?:call|calls|calling))?)\b"
 _refusal = re.compile(
-    rf"{_TOOLS}[^.\n]{{0,60}}(?:\bnot|n't|\bun)[ -]?(?:\w+ ){{0,2}}(?:support|available|enabled)"  # are not supported
-    rf"|(?:\b(?:not|no)\b|n't|\bun(?=support))[^.\n]{{0,60}}support[^.\n]{{0,60}}{_TOOLS}"  # does not support tools
-    rf"|{_TOOLS}[^.\n]{{0,20}} requires? --",  # an option of the server
+    rf"{_TOOLS}[^.\n]{{0,60}}(?:\bnot|n't|\bun)[ -]?(?:\w+ ){{0,2}}(?:support|available|enabled)"  # "tools are not …"
+    rf"|(?:\b(?:not|no)\b|n't|\bun(?=support))[^.\n]{{0,60}}support[^.\n]{{0,60}}{_TOOLS}"  # "does not support tools"
+    rf"|{_TOOLS}[^.\n]{{0,20}} requires? --",  # the name of a server's command-line option
     re.IGNORECASE,
 )
 
@@ -171,7 +177,7 @@ def refuses_tools(error: SourceError) -> bool:
 
 
 def read_decision(answer: str) -> ModelDecision:
-    """Return the last decision in an answer."""
+    """Return the last decision in the text of an answer."""
     text = parse(answer[:MAX_LENGTH], dialects=(), reasoning="anywhere").content.strip()
     decisions = [calls for value in _values(text) if (calls := _read_calls(value)) is not None]
     if not decisions:
@@ -182,9 +188,10 @@ def read_decision(answer: str) -> ModelDecision:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """Yield the outermost JSON values in `text`, or in the string that it holds as JSON.
+    """Yield the JSON objects and arrays in `text` that are not part of another one.
 
-    Values that the package rejects as JSON elsewhere, such as an object with a duplicate key, are left out.
+    If `text` is a JSON string, its content is searched instead. Values that `decode_json` rejects, such as an object
+    with a duplicate key, are skipped.
     """
     with contextlib.suppress(ValueError, RecursionError):
         whole = json.loads(text, strict=False)
@@ -202,10 +209,11 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def _measure(text: str, begin: int) -> tuple[int | None, int]:
-    """Return the length of the JSON value at `begin`, or None, and the number of characters that were read.
+    """Return the length of the JSON value at `begin`, and the number of characters that were read.
 
-    The value is read from pieces that grow. To report an error, `json` counts the lines before it. From the whole text,
-    each bracket would cost as much as all text before it.
+    The length is None if there is no valid JSON value at `begin`. The function decodes pieces of growing size that
+    start at `begin`. It does not decode the whole text from `begin`: to report an error, `json` counts all lines before
+    the error, which would make each bracket cost as much as all text before it.
     """
     size = _FIRST_PIECE
     while True:
@@ -222,7 +230,7 @@ def _measure(text: str, begin: int) -> tuple[int | None, int]:
 
 
 def _read_calls(value: Any) -> list[DecidedCall] | None:
-    """Return the calls of a decision. Returns None for a value that is not a decision."""
+    """Return the calls in the decision `value`. Returns None if `value` is not a decision."""
     if isinstance(value, dict) and "tools" in value:
         listed = value["tools"]
         return _read_calls(listed) if isinstance(listed, list) else [] if listed is None else None
@@ -238,14 +246,14 @@ def _read_call(value: Any) -> DecidedCall | None:
     try:
         written = unwrap(value)
         if len(written.arguments) > 1:
-            read_envelope(value)  # raises if they differ
+            read_envelope(value)  # raises Rejected if the arguments differ
     except Rejected as fault:
         return DecidedCall("", None) if fault.code is Code.MISSING_TOOL_NAME and _names_no_tool(value) else None
     return DecidedCall(written.name.strip(), next(iter(written.arguments), None))
 
 
 def _names_no_tool(value: dict[str, Any]) -> bool:
-    """Return whether each name in a value is null or blank, and there is at least one."""
+    """Return whether `value` has at least one key for a tool name, and all of these names are null or blank."""
     function = value.get("function")
     holders = [value, function] if isinstance(function, dict) else [value]
     names = [holder[key] for holder in holders for key in NAME_FIELDS if key in holder]

@@ -1,9 +1,12 @@
-"""Emulate tool calls for a model that makes none, with two or three requests for each turn.
+"""Emulates tool calls for a model that makes none, with up to three requests for each turn.
 
-The first request is the normal one (`fallback`; `force` skips it). If its answer holds a call, it is the answer of the
-turn. Otherwise a second request asks the model for a decision whether tools are needed. The calls it names become the
-calls of the turn. If it names none, a last request without tools gives the answer. When no tool may be called, there is
-no decision. The machine sees all of this as one turn. Other answers are buffered, and only their usage is reported.
+1. The *normal request* offers the tools. If its answer contains a call, this answer is the turn. The mode `force` omits
+   this request.
+2. The *decision request* asks the model which tools it needs. If the model names tools, their calls are the turn. This
+   request is omitted if the tool choice forbids calls.
+3. The *final request* offers no tools. Its answer is the turn.
+
+The state machine reads a single turn. The answers that are not the turn are not shown, but their usage is reported.
 """
 
 from __future__ import annotations
@@ -50,13 +53,14 @@ Mode: TypeAlias = Literal["off", "fallback", "force"]
 
 @dataclass(frozen=True, kw_only=True)
 class Emulation:
-    """How calls are emulated.
+    """Options for the emulation of calls.
 
-    `"fallback"` asks for a decision if an answer holds no call, `"force"` in every turn. The decision's request leaves
-    out the application's system prompt, or includes it as data with `keep_system="quote"`. `reuse_upstream_answer` uses
-    the first answer instead of a last request if no tool is needed. `decision_options` are merged into the body of the
-    decision's request, which has no stop words, formats or limit of the answer's length. `now` returns the nanoseconds
-    in the ids of calls. Raises ValueError for a value that is not allowed.
+    With the mode `"fallback"`, the decision request is sent if the normal answer contains no call. With `"force"`, it
+    is sent in every turn. The decision request omits the application's system prompt. With `keep_system="quote"`, it
+    quotes that prompt as data. With `reuse_upstream_answer`, the normal answer is used if no tool is needed, and the
+    final request is not sent. `decision_options` are merged into the body of the decision request. The chat's own stop
+    words, formats and length limits are removed from that body. `now` returns a time in nanoseconds, which becomes part
+    of the ids of calls. Raises ValueError for a value that is not allowed.
     """
 
     mode: Mode = "fallback"
@@ -75,16 +79,16 @@ UNKNOWN = "unknown tool calls dropped"
 DIFFERENT = "the answer held decisions that differ; the last counts, and no tool runs that needs approval or more trust"
 UNREADABLE = "the decision whether tools are needed could not be read; none are called"
 
-_BEGIN_TURN = ReasoningDelta("")  # begins the turn without showing anything
+_BEGIN_TURN = ReasoningDelta("")  # begins the turn without visible output
 
 
 @dataclass(eq=False, repr=False)
 class EmulatedReply:
     """The answer to one turn, as a source of events.
 
-    `first` is the normal request, or None if it is skipped. `ask` is the same request with all tools and without
-    teaching. `probe` creates machines that read like the one of the run. `think` is called when a decision begins and
-    ends.
+    `first` is the normal request, or None if it is omitted. `ask` is the same request with all tools, and its system
+    prompt teaches no dialect. `probe` creates a state machine with the same parser options as the machine of the run.
+    `think` is called with True when a decision begins, and with False when it ends.
     """
 
     model: Model
@@ -95,11 +99,12 @@ class EmulatedReply:
     think: Callable[[bool], None]
 
     def __post_init__(self) -> None:
-        self._next: Callable[[], Awaitable[Sequence[SourceEvent]]] | None = self._begin  # returns the next batch
-        self._reply: Reply | None = None  # to the current request
-        self._first_answer: list[SourceEvent] | None = None  # if it may still become the answer of the turn
+        # Returns the next batch of events. None after the last batch.
+        self._next: Callable[[], Awaitable[Sequence[SourceEvent]]] | None = self._begin
+        self._reply: Reply | None = None  # the reply to the current request
+        self._first_answer: list[SourceEvent] | None = None  # the complete normal answer, if it contains no call
         self._first_usage: Usage | None = None
-        self._hidden_usage: Usage | None = None  # of buffered answers, reported with the answer that is shown
+        self._hidden_usage: Usage | None = None  # the usage of answers that are not shown and is not reported yet
 
     def __aiter__(self) -> Self:
         return self
@@ -131,9 +136,10 @@ class EmulatedReply:
         return [_BEGIN_TURN]
 
     async def _try(self, first: Ask) -> Sequence[SourceEvent] | None:
-        """Send the first request, and return its events so far once it proves to be the answer of the turn.
+        """Send the normal request, and read its answer until it contains a call or an error.
 
-        Returns None for a complete answer without a call, and for a provider that refuses tools.
+        Returns the events up to that point. `_pass_on` returns the events after it. Returns None if the complete answer
+        contains no call, or if the provider refuses tools.
         """
         self._reply = reply = Reply(self.model, first)
         self._next = self._pass_on
@@ -178,7 +184,7 @@ class EmulatedReply:
             warnings.append(SourceWarning(Code.DECISION_UNREADABLE, UNREADABLE))
         if not calls and ask.tool_choice.mode == "auto":
             return self._answer(warnings, usage)
-        # A tool choice that demands a call fails if there is none.
+        # If the tool choice requires a call and there is none, the state machine reports the violation.
         self._next = None
         now = emulation.now()
         native = [
@@ -189,7 +195,7 @@ class EmulatedReply:
         return [*warnings, *native, end]
 
     async def _ask_for_decision(self) -> tuple[ModelDecision | SourceError, Usage | None]:
-        """Return the model's decision, or the error with which the run fails, and the usage of the request."""
+        """Send the decision request. Returns the decision or the error that ends the run, and the request's usage."""
         quote = self.emulation.keep_system == "quote"
         ask = ask_for_decision(self.ask, quote_system=quote, options=self.emulation.decision_options)
         self._reply = reply = Reply(self.model, ask)
@@ -212,7 +218,10 @@ class EmulatedReply:
         return read_decision("".join(event.text for event in read if isinstance(event, Text))), machine.usage
 
     def _answer(self, warnings: Sequence[SourceEvent], decision_usage: Usage | None) -> Sequence[SourceEvent]:
-        """Continue with an answer without tools. Returns the events before it."""
+        """Continue with an answer without tools: the normal answer or the answer to the final request.
+
+        Returns the events before the answer, or with it if the normal answer is reused.
+        """
         if self._first_answer is not None and self.emulation.reuse_upstream_answer:
             self._next = None
             self._hidden_usage = decision_usage
@@ -226,7 +235,7 @@ class EmulatedReply:
         assert self._reply is not None
         return [self._with_hidden_usage(event) for event in await anext(self._reply)]
 
-    # Usage of buffered answers is reported with that of the answer that is shown.
+    # The usage of hidden answers is added to the usage of the answer that is shown.
 
     def _usage_events(self) -> list[SourceEvent]:
         return [] if self._hidden_usage is None else [SourceUsage(self._hidden_usage)]

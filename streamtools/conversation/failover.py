@@ -1,13 +1,13 @@
-"""`Fallback`: several models as one, of which each replaces the one before it when that fails.
+"""`Fallback`: a list of models, in which the next model replaces a model that fails.
 
-A model that fails before any of its answer was shown is replaced: the next model gets the same request. After that, the
-policy `on_break` decides about the text that was shown. A call that was being written is discarded, and so is a
-complete native call, because no other provider can continue it. A call that has run never runs again: the step ends
-with it, and the next model gets its result.
+If a model fails before any part of its answer was shown, the next model gets the same request. If a part of the answer
+was shown, the policy `on_break` decides what happens. An incomplete call is discarded. A complete native call is also
+discarded, because another provider cannot continue it. A call that has run never runs again: the step ends with this
+call, and the next model gets its result.
 
-Failures are lost connections, silence, an end without a terminator, errors in the stream, and the statuses 408, 429 and
-5xx. With any other status the provider refuses the request itself, and
-no other model gets it.
+A model fails in these cases: the connection is lost, no bytes arrive before the timeout, the stream ends without its
+terminator, the stream contains an error, or the status is 408, 429 or 5xx. With any other error status, the provider
+has refused the request itself. Then no other model is called.
 """
 
 from __future__ import annotations
@@ -34,24 +34,27 @@ log = Logger(__name__)
 
 OnBreak: TypeAlias = Literal["continue", "restart_step", "fail"]
 TakeBack: TypeAlias = Callable[[str, bool], str | None]
-"""Takes back the invalid part of an answer in which a model broke off, or with True the whole step.
+"""A function that discards the part of a failed model's answer that no other model can continue.
 
-It gets the model's name. It returns the text that stays, with complete calls in it, or None if a call has run."""
+The arguments are the name of the failed model, and whether to discard the whole step. It returns the remaining text,
+which includes complete calls in text. It returns None if a call of the answer has run."""
 
 _NO_TERMINATOR = "the stream ended before it was complete"
 
 
 class Fallback:
-    """Several models as one model for `chat`, in the order in which they are asked.
+    """A model for `chat` that consists of several models: `first` and, if it fails, `others` in this order.
 
-    `on_break` decides what follows when an answer breaks off in mid-stream. With `"continue"` the next model continues
-    the text that was shown. `"restart_step"` takes the step back, which `step-superseded` reports to the interface, and
-    starts it again. `"fail"` ends the run. `failures` consecutive failures open the circuit of a model: for `rest`
-    seconds the others are asked first. One `Fallback` can serve many chats, and counts the failures of all.
+    `on_break` is the policy for a model that fails after a part of its answer was shown. With `"continue"`, the next
+    model continues the shown text. With `"restart_step"`, the next model answers the request again, and the event
+    `step-superseded` tells the user interface to remove the failed step. With `"fail"`, the run ends with an error.
 
-    Each model uses up its own `retries` before it counts as failed. If all models agree about `native_tool_calls`, the
-    `Fallback` has the same value. Otherwise each model is asked in its own way. Raises ValueError for values that are
-    not allowed.
+    After `failures` consecutive failures, the circuit of a model opens. For the next `rest` seconds, that model is
+    called after all others. A `Fallback` can serve several chats, which then share the counts of failures. A model
+    fails only after the `retries` of the model are used up.
+
+    If all models have the same `native_tool_calls`, the `Fallback` has that value. Otherwise each model gets a request
+    that fits its own value. Raises ValueError for values that are not allowed.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class Fallback:
 
     @property
     def native_tool_calls(self) -> bool | None:
-        """The value that all models agree about; None if they differ."""
+        """The value that all models have; None if their values differ."""
         values = {model.native_tool_calls for model in self.models}
         return values.pop() if len(values) == 1 else None
 
@@ -93,16 +96,19 @@ class Fallback:
         return self.models[0].body(ask)
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Any]:
-        """Return the answer of the first model that does not fail before it begins.
+        """Return the answer of the first model whose answer begins without a failure.
 
-        Outside a chat, no other model continues an answer.
+        If that model fails later, the answer ends with an error. Only a chat lets another model continue an answer.
         """
         return aclosing(FailoverReply(self, lambda model: ask))
 
 
 @dataclass
 class Failures:
-    """The failures in one run: the indexes of the failed models, and events that are sent with the next answer."""
+    """The failures in one run.
+
+    `failed` contains the indexes of the failed models. `unsent` contains events that the next answer begins with.
+    """
 
     failed: set[int] = field(default_factory=set)
     unsent: list[SourceEvent] = field(default_factory=list)
@@ -110,9 +116,9 @@ class Failures:
 
 @dataclass(eq=False, repr=False)
 class FailoverReply:
-    """The answer to one request, from one model or from several in order.
+    """The answer to one request, as a source of events. Several models may contribute to it in order.
 
-    `write` returns the request for a model. Without `take_back`, an answer that has begun is not continued.
+    `_write` returns the request for a model. If `_take_back` is None, a failure ends an answer that has begun.
     """
 
     _fallback: Fallback
@@ -123,14 +129,14 @@ class FailoverReply:
     def __post_init__(self) -> None:
         self._answer: SharedAnswer | None = None  # None before the first request
         self._reply: Reply | None = None
-        self._over = False
+        self._over = False  # whether all events have been returned
 
     def __aiter__(self) -> Self:
         return self
 
     @property
     def origin(self) -> Origin:
-        """The origin of the model that was asked last, or is asked first."""
+        """The origin of the current model, or of the first model to call if no request was sent yet."""
         return origin_of(self._model)
 
     @property
@@ -140,7 +146,7 @@ class FailoverReply:
 
     @property
     def _model(self) -> Model:
-        """The model that was asked last, or is asked first."""
+        """The current model, or the first model to call if no request was sent yet."""
         first = self._fallback.known.order(self._failures.failed)[0] if self._answer is None else self._answer.at
         return self._fallback.models[first]
 
@@ -172,7 +178,10 @@ class FailoverReply:
             await self._reply.aclose()
 
     async def _fail(self, answer: SharedAnswer, fault: SourceError) -> Sequence[SourceEvent]:
-        """Return what follows a failure of the current model: the failure itself if no other model follows."""
+        """Handle the failure `fault` of the current model, and return the next events.
+
+        If another model can answer, its request is prepared. Otherwise the events end with `fault`.
+        """
         fallback, policy = self._fallback, self._fallback.on_break
         fallback.known.note(answer.at, failed=True)
         self._failures.failed.add(answer.at)
@@ -181,14 +190,14 @@ class FailoverReply:
             return [*answer.take_pending_text(), fault]
         assert self._reply is not None
         await self._reply.aclose()
-        if pending := answer.take_pending_text():  # shown first, because the next model continues after it
+        if pending := answer.take_pending_text():  # returned first, because the next model must continue after it
             answer.fault = fault
             return pending
         name, next_name = self._model.name, fallback.models[answer.next].name
         shown = self._take_back(name, answer.begun and policy == "restart_step") if self._take_back is not None else ""
         log.warning("failed_over", model=name, next=next_name, begun=answer.begun, status=fault.status, url=fault.url)
         warning = SourceWarning(Code.FAILED_OVER, f"{name} failed, and {next_name} follows: {fault.message}")
-        if shown is None:  # a call has run, and only its result can follow
+        if shown is None:  # a call has run, so the step ends here and the next request contains the call's result
             self._over = True
             self._failures.unsent.append(warning)
             return [ProviderCompleted(finish_reason="tool_calls", model=name)]
@@ -200,11 +209,11 @@ class FailoverReply:
         return [warning]
 
     def _continue(self, answer: SharedAnswer, shown: str) -> Ask:
-        """Return the request with which the current model continues the text that was `shown`."""
+        """Return the request that makes the current model continue the text `shown`."""
         ask = self._write(self._model)
         if not shown.strip():
             return ask
-        if ask.output is not None:  # a schema would make the provider begin the value again
+        if ask.output is not None:  # with a schema, the provider would start a new JSON value
             ask = replace(ask, output=None, history=in_words(ask.history, ask.output))
         prefill = prefill_of(self._model, ask.options)
         answer.continue_text(shown, prefill)

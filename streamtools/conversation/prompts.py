@@ -1,9 +1,9 @@
-"""The system prompt that teaches a model to call tools in text: the tools, and how a call is written.
+"""Writes the section of a system prompt that teaches a model to call tools in text.
 
-The text is a section of the prompt between `<tool_instructions>` and `</tool_instructions>`, each on its own line. By
-these lines another call of `augment_system_prompt` finds the section and replaces it, or removes it if there are no
-tools. Tool descriptions are data. They are neutralized, so that a description can neither show a call nor end the
-section.
+The section describes the tools and the form of a call. It begins with the line `<tool_instructions>` and ends with the
+line `</tool_instructions>`. A later call of `augment_system_prompt` finds the section by these lines and replaces it.
+If there are no tools, the call removes the section. Tool descriptions are data, so they are neutralized: a description
+cannot contain an example of a call, and cannot end the section.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _mark = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")
 
 _SEPARATOR = "\n\n"
 _RESULTS = ("41, low", "7, high", "23, even", "12, low", "88, high", "35, even")
-"""Results of made examples. They mean nothing and differ, so an example shows what its answer takes from its result."""
+"""The tool results in generated examples. They have no meaning, so a model sees that the answer repeats the result."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A call as it should be: a question that needs it, the tool's result, and the answer.
+    """An example of a correct call for the prompt.
 
-    A `result` that is a string is shown unchanged, any other value as JSON, like real results.
+    `question` is the user's message. `name` and `arguments` are the call that the question needs. `result` is the
+    tool's result, which is written as JSON if it is not a string. `answer` is the model's message after the result.
     """
 
     question: str
@@ -59,11 +60,12 @@ def augment_system_prompt(
 ) -> str:
     """Return the system prompt `base` with a section that teaches a model to call `tools` in a `dialect`.
 
-    An existing section is replaced. Without tools it is removed, and a prompt without a section is returned unchanged.
-    A new section comes last, after a blank line. Tools are described in the order of their registration, by their JSON
-    schemas or, if `compact`, in one line each. If several dialects are enabled, pass all of them, first the one to
-    teach. Descriptions then show no call in any of them. Raises ValueError for a dialect that is unknown or cannot
-    be taught, and `UnknownTool` for an example of an unknown tool.
+    If `base` already has such a section, the section is replaced. If not, the section is appended after a blank line.
+    If `tools` is empty, an existing section is removed. Tools are described in the order of their registration, with
+    their JSON schemas. If `compact` is True, each tool is described in one line. If several dialects are enabled, pass
+    all of them in `dialect`, with the dialect to teach first. Tool descriptions are then neutralized in all of them.
+    The section also contains the `examples`. Raises ValueError for a dialect that is unknown or cannot be taught, and
+    `UnknownTool` for an example of an unknown tool.
     """
     registry = ToolRegistry.of(tools)
     section = _write_section(registry, _enabled(dialect), short=compact, examples=examples) if registry else ""
@@ -71,7 +73,10 @@ def augment_system_prompt(
 
 
 def put_section(base: str | None, section: str) -> str:
-    """Return the prompt `base` with a section that `augment_system_prompt` wrote without a base; "" removes it."""
+    """Return the prompt `base` with the tool section `section`, which replaces an existing one.
+
+    `section` is a result of `augment_system_prompt(None, …)`. With `""`, an existing section is removed.
+    """
     base = base or ""
     before, *after = _section.split(base)
     if after:
@@ -82,7 +87,10 @@ def put_section(base: str | None, section: str) -> str:
 
 
 def add_teaching(history: Sequence[Message], section: str, examples: Sequence[Mapping[str, str]] = ()) -> list[Message]:
-    """Return a history with a section in its system prompt, followed by the messages of `few_shot`."""
+    """Return a history with `section` in its system prompt, and with `examples` after the system prompt.
+
+    `section` is a result of `augment_system_prompt(None, …)`, and `examples` are a result of `few_shot`.
+    """
     first = history[0] if history else None
     base, rest = (first.text, history[1:]) if isinstance(first, System) else (None, history)
     prompt = put_section(base, section)
@@ -92,12 +100,13 @@ def add_teaching(history: Sequence[Message], section: str, examples: Sequence[Ma
 def few_shot(
     dialect: str | Dialect | Sequence[str | Dialect], tools: ToolsLike, examples: Sequence[Example] = ()
 ) -> list[dict[str, str]]:
-    """Return messages with earlier calls, which teach a base model that follows no instructions.
+    """Return messages with example calls, for a base model that does not follow instructions.
 
-    Each example is a question of the user, the call, its result and the answer. They are messages of OpenAI's chat,
-    which `read_messages` reads. Put them between the system prompt and the conversation. Three examples of one tool, or
-    two of each of several, make small models call much more often than one. Without `examples`, up to six are made from
-    the sample arguments of the tools. No tools mean no messages. Raises the errors of `augment_system_prompt`.
+    Each example consists of four messages: a question of the user, the call, its result and the answer. They are OpenAI
+    chat messages, which `read_messages` accepts. Put them between the system prompt and the conversation. Small models
+    call tools much more often with three examples of one tool, or two examples for each of several tools, than with one
+    example. If `examples` is empty, up to six examples are generated from the sample arguments of the tools. If `tools`
+    is empty, no messages are returned. Raises the errors of `augment_system_prompt`.
     """
     registry = ToolRegistry.of(tools)
     if not registry:
@@ -111,7 +120,7 @@ def few_shot(
 
 
 def _enabled(dialects: str | Dialect | Sequence[str | Dialect]) -> list[Dialect]:
-    """Return the dialect to teach, and after it all dialects in which a text may be a call."""
+    """Return the dialect to teach, followed by the other given dialects and the dialects of `"auto"`."""
     chosen = choose_dialects((dialects,) if isinstance(dialects, str | Dialect) else dialects)
     if not chosen:
         raise ValueError("`dialect` is empty. Name a dialect to teach, such as 'tilde_fence'.")
@@ -131,12 +140,12 @@ def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: boo
     ]
     if examples:
         parts += ["This is how it goes:", *(_transcript(example, registry, enabled) for example in examples)]
-    written = _mark.sub("<\u2060", _SEPARATOR.join(parts))  # a marker in it must not end the section
+    written = _mark.sub("<\u2060", _SEPARATOR.join(parts))  # a tool must not end the section by its text
     return f"{BEGIN}\n{written}\n{END}"
 
 
-# Descriptions are neutralized, and the text around them is not: no call begins like the JSON of a definition, though
-# some calls have its keys.
+# Only the description and the schema are neutralized, not the JSON of the definition around them. Some unmarked calls
+# have the same keys as a definition, but no call begins like a definition.
 
 
 def _describe(tool: Tool, enabled: list[Dialect]) -> str:
@@ -156,7 +165,7 @@ def _transcript(example: Example, registry: ToolRegistry, enabled: list[Dialect]
 
 
 def _texts_of(example: Example, registry: ToolRegistry, enabled: list[Dialect]) -> tuple[str, str, str, str]:
-    """Return the question, the call, the result and the answer. Raises `UnknownTool`."""
+    """Return the texts of an example's question, call, result and answer. Raises `UnknownTool`."""
     name = registry.find(example.name).name
     result = example.result if isinstance(example.result, str) else compact_json(example.result)
     call = enabled[0].write_call(name, neutralise_all(dict(example.arguments), enabled))
@@ -164,7 +173,7 @@ def _texts_of(example: Example, registry: ToolRegistry, enabled: list[Dialect]) 
 
 
 def _made_examples(registry: ToolRegistry, enabled: list[Dialect]) -> list[Example]:
-    """Return examples of the tools' sample arguments: the first of each tool, then the second, and so on."""
+    """Generate examples from sample arguments: first one example for each tool, then a second one, and so on."""
     rounds = itertools.zip_longest(*([(tool, sample) for sample in sample_arguments(tool)] for tool in registry))
     pairs = [pair for samples in rounds for pair in samples if pair is not None]
     examples = []
@@ -192,9 +201,10 @@ _TEXTS = ("Paris", "Oslo", "Lima")
 
 
 def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
-    """Return arguments that a model might pass to `tool`: the tool's examples, or up to three made from its schema.
+    """Return arguments that a model might pass to `tool`.
 
-    Made arguments hold the required parameters, or the first parameter if none is required.
+    These are the `examples` in the tool's schema. Without them, up to three are generated from the schema. Generated
+    arguments contain the required parameters, or the first parameter if none is required.
     """
     if examples := tool.parameters.get("examples"):
         return [dict(example) for example in examples]
@@ -211,7 +221,7 @@ def _members(schema: Mapping[str, Any], number: int) -> dict[str, Any]:
 
 
 def _value(schema: Any, number: int) -> Any:
-    """Return a value for a simple schema."""
+    """Return an example value for a schema. `number` selects among several values."""
     if not isinstance(schema, Mapping):
         return "..."
     if "const" in schema:

@@ -1,10 +1,11 @@
-"""Models of Amazon Bedrock behind Converse, with an API key or requests signed with AWS credentials.
+"""Calls models of Amazon Bedrock through its Converse API, with an API key or with AWS credentials.
 
-With an API key the package needs nothing else. Without one, botocore (the extra `bedrock`) signs each request. It finds
-credentials in its usual places and renews them. It runs in a thread, because it may have to ask a server.
+With an API key, no other package is required. Without an API key, botocore (the extra `bedrock`) signs each request.
+It finds AWS credentials in its standard locations and renews them. It runs in a worker thread, because it may have to
+request credentials from a server.
 
-A model is named by its id, or by the ARN of an inference profile. The path contains the name, escaped as botocore
-escapes it, because the signature covers the path.
+The name of a model is its id, or the ARN of an inference profile. The URL path contains the name with the same escapes
+that botocore uses, because the signature covers the path.
 """
 
 from __future__ import annotations
@@ -34,15 +35,16 @@ _OPTIONS = {
 
 
 class BedrockConverse(HTTPModel):
-    """A model of Bedrock, with the key of `AWS_BEARER_TOKEN_BEDROCK`, or with signed requests.
+    """A model of Bedrock, with the key in `AWS_BEARER_TOKEN_BEDROCK` or with signed requests.
 
-    `region` is by default that of the ARN, `AWS_REGION` or `AWS_DEFAULT_REGION`. `credentials` are botocore's, or any
-    object with their `get_frozen_credentials`. Without them botocore finds them. Converse has no `tool_choice` of
-    `none`. No tools are sent then, unless the history holds calls, which Converse refuses without their tools.
+    The default of `region` is the region in the model's ARN, else `AWS_REGION`, else `AWS_DEFAULT_REGION`.
+    `credentials` are credentials of botocore, or any object with the method `get_frozen_credentials`. If they are None,
+    botocore finds credentials. Converse has no tool choice `none`. For this tool choice, the request contains no tools.
+    But if the history contains calls, the tools are sent, because Converse would refuse calls without their tools.
     """
 
     format = "bedrock"
-    _home = ""  # depends on the region
+    _home = ""  # empty, because the base URL depends on the region
     key_names = ("AWS_BEARER_TOKEN_BEDROCK",)
 
     def __init__(
@@ -98,7 +100,7 @@ class BedrockConverse(HTTPModel):
         return f"/model/{quote(self.name, safe='')}/converse-stream"
 
     def _sign(self, request: ModelRequest) -> Mapping[str, str]:
-        """Return the headers of a request with its signature. It may ask a server for credentials."""
+        """Return the headers of a request with its signature. May request credentials from a server."""
         try:
             from botocore.auth import SigV4Auth
             from botocore.awsrequest import AWSRequest

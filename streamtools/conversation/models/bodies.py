@@ -1,7 +1,7 @@
-"""Put tools and options into the body of a request.
+"""Adds tools and options to the body of a request.
 
-Options are spelled as the provider spells them. The few that all providers have are also accepted in OpenAI's spelling,
-and are put where the provider expects them.
+Options have the provider's names. Common options may also have OpenAI's names. They are renamed, and moved to the
+object in which the provider expects them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streamtools.tools.definitions import ProviderFormat
 
 
 def add_tools(body: Body, ask: Ask, format: ProviderFormat, write_choice: Callable[[ToolChoice], Body]) -> Body:
-    """Return `body` with the tools of a request in a provider's form, and the members of the tool choice."""
+    """Return `body` with the tools and the tool choice of `ask`. `write_choice` returns the fields of a tool choice."""
     if not ask.tools:
         return body
     choice = write_choice(ask.tool_choice) if ask.tool_choice.mode != "auto" else {}
@@ -26,7 +26,10 @@ def add_tools(body: Body, ask: Ask, format: ProviderFormat, write_choice: Callab
 
 
 def tool_definitions(ask: Ask, format: ProviderFormat) -> list[Body]:
-    """Return the tools of a request in a provider's form. A description that the model repeats makes no call."""
+    """Return the tools of `ask` in the format of a provider.
+
+    Their descriptions are neutralized in the dialects of `ask`, so that a model which repeats one makes no call.
+    """
     definitions = ToolRegistry(*ask.tools).accepted_by(format).definitions(format)
     return neutralise_all(definitions, ask.dialects) if ask.dialects else definitions
 
@@ -34,7 +37,9 @@ def tool_definitions(ask: Ask, format: ProviderFormat) -> list[Body]:
 def add_options(
     body: Body, *options: Mapping[str, Any], inside: str = "", names: Mapping[str, str] = MappingProxyType({})
 ) -> Body:
-    """Return `body` with `options`, each in its place. A single stop word becomes a list where the provider needs one.
+    """Return `body` with `options`, renamed and moved as in `place_options`.
+
+    If `names` contains `stop`, a single stop word becomes a list.
 
     >>> add_options({"model": "m"}, {"stop": "END", "seed": 1}, {"seed": None}, names={"stop": "stop_sequences"})
     {'model': 'm', 'stop_sequences': ['END']}
@@ -50,9 +55,10 @@ def add_options(
 
 
 def place_options(options: Mapping[str, Any], inside: str, names: Mapping[str, str]) -> Body:
-    """Return `options` with the provider's names, and with those that `names` lists in the object `inside`.
+    """Return `options` under the provider's names. `names` maps accepted names to the provider's names.
 
-    Without `inside` they stay at the top level. None stays None, so that it removes a member that is merged before.
+    If `inside` is the name of an object, the options in `names` are moved into this object. Otherwise all options
+    remain at the top level. A value of None is kept, so that `merge` removes the field.
 
     >>> place_options({"max_tokens": 9, "think": True}, "options", {"max_tokens": "num_predict"})
     {'options': {'num_predict': 9}, 'think': True}
@@ -67,7 +73,10 @@ def place_options(options: Mapping[str, Any], inside: str, names: Mapping[str, s
 
 
 def merge(body: Body, *options: Mapping[str, Any]) -> Body:
-    """Return `body` with `options`. Later ones win: objects are merged, tools are added, and None removes a member.
+    """Return `body` with `options`, where later values replace earlier ones.
+
+    Three values are special: an object is merged into an earlier object, `tools` are appended to earlier tools, and
+    None removes the field.
 
     >>> merge({"stream": True, "stream_options": {"include_usage": True}}, {"stream_options": None, "seed": 1})
     {'stream': True, 'seed': 1}

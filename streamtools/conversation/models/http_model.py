@@ -1,7 +1,7 @@
-"""`HTTPModel`, the base of all models that are reached over HTTP.
+"""`HTTPModel`, the base class of all models that are called over HTTP.
 
-A model is a description and holds no connection. The key is looked up for each request. It goes into a header of that
-request, to the host of `base_url` and nowhere else. It is in no log, no message and no `repr`.
+A model object holds no connection and no state between requests. It looks up the key for each request, and sends the
+key in a header to the host of `base_url`. No log, error message or `repr` contains the key.
 """
 
 from __future__ import annotations
@@ -41,38 +41,42 @@ Key = str | Callable[[], str] | None
 
 
 def calls_natively_at(host: str) -> bool:
-    """Return whether a host belongs to a maker of models, all of which make native calls."""
+    """Return whether a host belongs to a company whose models all make native calls."""
     return host in _MODEL_MAKERS or host.endswith(_REGIONAL_MAKERS)
 
 
 class HTTPModel(ABC):
-    """A model behind HTTP.
+    """A model that is called over HTTP.
 
-    `base_url` is the provider's by default, and may be the whole URL of the endpoint. `api_key` is the key or a
-    function that returns it. Without it, the provider's environment variable is read for each request, and `""` sends
-    no key. `client` is an asynchronous client of httpx or httpx2, or any object with their `stream`. It stays open.
-    Without it, each request creates one. `headers` replace ours. `native_tool_calls` says whether the model makes
-    native calls; by default it does at its maker's address. `timeout` is a `Timeouts`, one of httpx, or seconds for
-    each step. `retries` is how often a request is sent again before any of its answer arrived.
+    `base_url` is the base URL of the API, or the whole URL of the endpoint. Its default is the provider's. `api_key` is
+    the key, or a function that returns the key. If it is None, the key is read from the provider's environment variable
+    for each request. With `""`, no key is sent. `client` is an asynchronous client of httpx or httpx2, or any object
+    with the same `stream` method. The model never closes `client`. If `client` is None, each request creates its own
+    client. `headers` replace headers that the model sets. `native_tool_calls` says whether the model makes native
+    calls. Its default is True at the address of a company whose models all make native calls, else None for unknown.
+    `timeout` is a `Timeouts`, a timeout of httpx, or a number of seconds for each limit. `retries` is the number of
+    times that a failed request is sent again. It is sent again only if no byte of the answer has arrived.
 
-    `send_reasoning` says for which turns chat completions send reasoning back: `"with_calls"`, `"always"`,
-    `"since_user"` or `"never"`. `reasoning_field` names its field, for histories of a front end and hosts whose field
-    is not known. With `previous_id`, for providers that store responses, a request names the last response in the
-    history and sends only what follows. If the provider no longer has it, the whole history is sent once. `prefill`
-    names a server that continues a given answer (`"vllm"`, `"sglang"`, `"llama.cpp"`). Known providers need no name,
-    and `""` disables it. `options` are merged into each body, and None removes a member.
+    `send_reasoning` says for which turns a request for chat completions includes reasoning: `"with_calls"`,
+    `"always"`, `"since_user"` or `"never"`. `reasoning_field` is the name of the reasoning field. It is needed for a
+    history from a front end, and for a host whose field is not known. `previous_id` is for providers that store
+    responses. With it, a request names the last response in the history and contains only the messages after it. If the
+    provider no longer has this response, the request is sent again with the whole history. `prefill` names a server
+    that can continue the beginning of an answer: `"vllm"`, `"sglang"` or `"llama.cpp"`. If it is None, known providers
+    are found by their URL. With `""`, prefills are disabled. `options` are merged into each body. An option of None
+    removes the field from the body.
     """
 
     format: ClassVar[str]
-    """The name of its messages, tool definitions and stream."""
-    _stream: ClassVar[str] = ""  # the adapter of its stream, if that has another name
+    """The name of the format of messages and tool definitions, and usually of the adapter."""
+    _stream: ClassVar[str] = ""  # the name of the adapter, if it differs from `format`
     _home: ClassVar[str]  # the provider's base URL
-    _endpoint: ClassVar[str]  # below the base URL, with its query
+    _endpoint: ClassVar[str]  # the path of the endpoint below the base URL, with its query
     key_names: ClassVar[tuple[str, ...]]
-    """Environment variables; the first that is set holds the key."""
-    _key_header: ClassVar[str] = "Authorization"  # its value is `Bearer` and the key; that of others is the key
+    """Names of environment variables. The first variable that is set contains the key."""
+    _key_header: ClassVar[str] = "Authorization"  # the header for the key; `Authorization` adds `Bearer` before the key
     _own_headers: ClassVar[Mapping[str, str]] = {}
-    _previous: ClassVar[str] = ""  # the member that names an earlier response, if the provider stores them
+    _previous: ClassVar[str] = ""  # the body's field for the id of an earlier response; "" if none are stored
 
     def __init__(
         self,
@@ -91,12 +95,12 @@ class HTTPModel(ABC):
         prefill: str | None = None,
         **options: Any,
     ) -> None:
-        """Raise ValueError for a value that is not allowed, and TypeError for a misspelled parameter.
+        """Create a model. Raises ValueError for a value that is not allowed, and TypeError for a misspelled parameter.
 
-        A misspelled parameter would be sent in the body as an option and leave the parameter at its default.
+        Without the TypeError, a misspelled parameter would be sent to the provider as one of the `options`.
         """
         parameters = HTTPModel.__init__.__annotations__.keys() - {"model", "prefill", "options", "return"}
-        for name in options:  # no provider has a field that is spelled like one
+        for name in options:  # no provider has an option with a name similar to a parameter
             if meant := did_you_mean(name, sorted(parameters)):
                 hint = "what is meant for the body of each request goes into `request` of chat()"
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}{meant} {hint}")
@@ -120,11 +124,11 @@ class HTTPModel(ABC):
         self.native_tool_calls = native_tool_calls
         self.send_reasoning = send_reasoning
         self.prefill = known_prefill(self.format, self.url, model) if prefill is None else prefill
-        """The row of `PREFILLS` by which it continues a given answer, if any."""
+        """The key in `PREFILLS` for the server; None or "" if the server supports no prefill."""
         self.reasoning_field = reasoning_field
         self.previous_id = previous_id
         self.origin = Origin(self.format, host or None, model)
-        """The origin of its turns. It decides which parts of a history are sent."""
+        """The origin of the model's turns. Parts of a history that only another origin accepts are not sent."""
         self.options = options
         self._key = api_key
         self._client = client
@@ -139,7 +143,7 @@ class HTTPModel(ABC):
 
     @property
     def source(self) -> str:
-        """The name of the adapter of its stream."""
+        """The name of the adapter that reads the model's stream."""
         return self._stream or self.format
 
     @abstractmethod
@@ -149,8 +153,9 @@ class HTTPModel(ABC):
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
         """Send the request on entry, and close the response on exit.
 
-        Error statuses, lost connections and timeouts are errors of the source. Raises ValueError for a key that no
-        header can hold, and TypeError for options that are not JSON. The client may raise its own errors of misuse.
+        An error status, a lost connection or a timeout is an error event of the source. Raises ValueError for a key
+        that a header cannot contain, and TypeError for options that are not JSON. The HTTP client may raise other
+        exceptions if it is misused.
         """
         return Sending(self._request(ask), self._client)
 
@@ -162,7 +167,7 @@ class HTTPModel(ABC):
             body = prefill.write(body, ask.prefill)
         try:
             content = msgspec.json.encode(body)
-        except UnicodeEncodeError:  # half of a surrogate pair
+        except UnicodeEncodeError:  # a string contains half of a surrogate pair
             content = json.dumps(body).encode()
         whole = None if self._stored_turn(ask) is None else partial(self._request, replace(ask, whole=True))
         return ModelRequest(self.url, self._headers(), content, self.source, self._timeouts, self._retries, whole)
@@ -172,14 +177,17 @@ class HTTPModel(ABC):
         stores = {**self.options, **ask.options}.get("store") is not False
         if not self.previous_id or ask.whole or not stores:
             return None
-        for index in reversed(range(len(ask.history) - 1)):  # something has to follow it
+        for index in reversed(range(len(ask.history) - 1)):  # at least one message must follow the turn
             turn = ask.history[index]
             if isinstance(turn, Assistant) and turn.response_id and turn.origin.is_same(self.origin):
                 return index
         return None
 
     def _write_history(self, ask: Ask, **options: Any) -> tuple[Body, list[Body]]:
-        """Return the member that names an earlier response, if there is one, and the messages of a request."""
+        """Return the field that names an earlier response, and the messages of a request.
+
+        If the request names no earlier response, the first value is empty.
+        """
         options = {"dialects": ask.dialects, "provider": self.origin, **options}
         if (index := self._stored_turn(ask)) is not None:
             turn = ask.history[index]
@@ -210,15 +218,15 @@ class HTTPModel(ABC):
 
 
 def _join_url(base: str, path: str) -> str:
-    """Return the URL of the endpoint `path` below `base`. The query of `base` stays, because Azure needs one."""
-    import httpx  # takes longer than the rest of the package, and is needed only with a model
+    """Return the URL of the endpoint `path` below `base`. The query of `base` is kept, because Azure needs it."""
+    import httpx  # importing it takes longer than the rest of the package, and only models need it
 
     try:
         parts = urlsplit(base)
         valid = parts.scheme in ("http", "https") and parts.port != 0 and base.isprintable() and httpx.URL(base).host
-    except (httpx.InvalidURL, ValueError):  # also for host names that DNS does not allow
+    except (httpx.InvalidURL, ValueError):  # httpx raises these, also for host names that DNS does not allow
         valid = False
-    if not valid:  # the URL may hold a secret, so the message does not repeat it
+    if not valid:  # the message does not contain the URL, which may include a secret
         raise ValueError("`base_url` must begin with http:// or https:// and a host, without control characters.")
     path, _, query = path.partition("?")
     whole = parts.path.rstrip("/")

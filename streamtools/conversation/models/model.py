@@ -1,7 +1,7 @@
-"""What a model is, and one request to it.
+"""Defines `Model`, the interface of all models, and `Ask`, one request to a model.
 
-`Ask` is the same for all providers, so a chat, emulation and failover need to know none of them. The class of each
-provider writes it in the provider's form.
+An `Ask` is independent of the provider, and so are the chat, emulation and failover that create it. The model class of
+a provider converts an `Ask` to the body of that provider's request.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Ask:
-    """One request.
+    """One request to a model.
 
-    `tools` are sent as native definitions. Without them no `tool_choice` is sent. `options` are merged into the body
-    after those of the model, and None removes a member. `dialects` write the results of calls in text. `whole` sends
-    all of the history, even if the provider stores a part of it. A model whose server supports prefills begins its
-    answer with `prefill`. `output` is the type of the answer, for a provider that accepts its schema.
+    `tools` are sent as native definitions. If they are empty, no `tool_choice` is sent. `options` are merged into the
+    body after the options of the model. An option of None removes the field from the body. `dialects` are the enabled
+    dialects, in which results of calls in text are written. If `whole` is True, the request contains the whole history,
+    even if the provider stores a part of it. `prefill` is the beginning of the answer, which the model continues if its
+    server supports that. `output` is the type of the answer, for a provider that accepts a schema.
     """
 
     history: tuple[Message, ...]
@@ -43,11 +44,11 @@ class Ask:
 
 
 class Model(Protocol):
-    """A model that answers requests. It keeps no state between them."""
+    """A model that answers requests. It keeps no state between requests."""
 
     @property
     def name(self) -> str:
-        """The provider's name of the model."""
+        """The name by which the provider knows the model."""
 
     @property
     def native_tool_calls(self) -> bool | None:
@@ -59,11 +60,11 @@ class Model(Protocol):
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
         """Send the request on entry, and close the response on exit.
 
-        Faults of provider and network are events of the source. Exceptions are errors of the caller.
+        A failure of the provider or the network is an event of the source. An exception means an error of the caller.
         """
 
 
 def origin_of(model: object) -> Origin:
-    """Return the origin of a model's answers."""
+    """Return the origin of a model's answers. A model without an `origin` gets one with its name."""
     origin = getattr(model, "origin", None)
     return origin if isinstance(origin, Origin) else Origin(model=getattr(model, "name", None))

@@ -1,13 +1,14 @@
-"""Servers that continue an answer whose beginning they are given, and how requests ask for it.
+"""Lists the servers that support a prefill, and the fields with which a request asks for it.
 
-All other providers take the last message of the assistant for a complete one, or refuse it. Sources, as of 2026:
+A *prefill* is the beginning of an answer. It is the last message of the request, and the server's model continues it.
+Servers that are not in the list refuse this message, or treat it as a complete answer. Sources, as of 2026:
 
-    vllm       the parameters of its chat completions (docs.vllm.ai, OpenAI-compatible server)
-    sglang     the same (docs.sglang.ai, OpenAI APIs)
-    llama.cpp  ggml-org/llama.cpp pull requests 13174 and 23012; before 23089 it repeated the beginning
-    deepseek   api-docs.deepseek.com, guide to chat prefix completion; only below `/beta`
-    mistral    docs.mistral.ai, `prefix` of the assistant's message; it repeats the beginning
-    anthropic  platform.claude.com, prefill; models before 4.6, without thinking, and without white space at the end
+    vllm       parameters of chat completions (docs.vllm.ai, OpenAI-compatible server)
+    sglang     the same parameters as vllm (docs.sglang.ai, OpenAI APIs)
+    llama.cpp  ggml-org/llama.cpp pull requests 13174 and 23012; repeats the prefill before pull request 23089
+    deepseek   api-docs.deepseek.com, guide to chat prefix completion; only in URLs below `/beta`
+    mistral    docs.mistral.ai, field `prefix` of the assistant message; repeats the prefill
+    anthropic  platform.claude.com, prefill; only models before 4.6, without thinking, no white space at the end
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True)
 class Prefill:
-    """Members of body and last message that make a server continue; `echoes`: it may repeat the beginning."""
+    """How a request asks a server to continue a prefill.
+
+    `body` and `message` are the fields that are added to the request's body and to its last message. `echoes` says
+    whether the server may repeat the prefill at the beginning of its answer.
+    """
 
     body: Mapping[str, Any] = field(default_factory=dict)
     message: Mapping[str, Any] = field(default_factory=dict)
     echoes: bool = False
 
     def write(self, body: Mapping[str, Any], text: str) -> dict[str, Any]:
-        """Return the body of a request whose answer begins with `text`."""
+        """Return `body` with the prefill `text`."""
         message = {"role": "assistant", "content": text, **self.message}
         return {**body, "messages": [*body["messages"], message], **self.body}
 
@@ -48,7 +53,10 @@ _CLAUDE_BEFORE_4_6 = re.compile(
 
 
 def known_prefill(format: str, url: str, model: str) -> str | None:
-    """Return the row of `PREFILLS` for a model at a provider's address. Other servers have to be named."""
+    """Return the key in `PREFILLS` for a model at the URL of a known provider, or None if the URL is not known.
+
+    The other servers have no fixed URL, so the caller must name them.
+    """
     parts = urlsplit(url)
     if format == "anthropic":
         name = model.removesuffix("-latest").removesuffix("-0")
@@ -62,7 +70,7 @@ def known_prefill(format: str, url: str, model: str) -> str | None:
 
 
 def prefill_of(model: object, *options: Mapping[str, Any]) -> Prefill | None:
-    """Return how a request with these `options` makes a model continue an answer; None if it cannot."""
+    """Return how a request with these `options` asks `model` to continue a prefill, or None if it cannot do so."""
     name = getattr(model, "prefill", None)
     row = PREFILLS.get(name) if isinstance(name, str) else None
     if row is None:

@@ -1,11 +1,12 @@
-"""The models of providers, and of the many servers that speak OpenAI's chat completions or Ollama's API.
+"""Defines a model class for each provider API, except Amazon Bedrock's, which is in `bedrock`.
 
     model = OpenAIChat("qwen3", base_url="http://127.0.0.1:8000/v1")
     async with model.stream(Ask((User("Hello"),))) as source:
         ...
 
-Chat completions are also those of vLLM, llama.cpp, SGLang, OpenRouter and others. Ollama's own `/api/chat` reports more
-than its chat completions: thoughts, the time to load, the context. `bedrock` holds the models of Amazon Bedrock.
+`OpenAIChat` works with every server that offers OpenAI's chat completions: vLLM, llama.cpp, SGLang, OpenRouter and
+others. Ollama offers chat completions and its native `/api/chat`. `OllamaChat` uses the native API, which also reports
+thoughts, the time to load the model, and the context size.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from streamtools.tools import ToolChoice, ToolRegistry
 from streamtools.tools.registry import ToolsLike
 
 ANTHROPIC_MAX_TOKENS = 8192
-"""The limit of an answer of Anthropic's. It is required, and the provider has no default."""
+"""The default of Anthropic's `max_tokens`, which every request must contain."""
 
-# A provider's names of options, by OpenAI's names and by its own.
+# Each table maps names of options to the names that a provider uses. It accepts OpenAI's and the provider's names.
 _RESPONSES = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 _ANTHROPIC = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
 _COHERE = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens", "top_p": "p", "top_k": "k"}
@@ -54,7 +55,7 @@ OLLAMA_OPTIONS = {
 
 
 def chat_completions_body(model: str, ask: Ask, options: Mapping[str, Any], **writing: Any) -> Body:
-    """Return the body of a request for chat completions. `writing` holds options of `write_messages`."""
+    """Return the body of a request for chat completions. `writing` is passed to `write_messages`."""
 
     def write_choice(choice: ToolChoice) -> Body:
         named = {"type": "function", "function": {"name": choice.name}}
@@ -70,10 +71,10 @@ def chat_completions_body(model: str, ask: Ask, options: Mapping[str, Any], **wr
 
 
 class OpenAIChat(HTTPModel):
-    """A model behind `/chat/completions`, with the key of `OPENAI_API_KEY`.
+    """A model that is called at `/chat/completions`, with the key in `OPENAI_API_KEY`.
 
-    The request asks for usage at the end of the stream. `stream_options=None` leaves that out for a server that refuses
-    it.
+    The option `stream_options` requests the token usage at the end of the stream. If a server refuses this option,
+    remove it with `stream_options=None`.
     """
 
     format = "openai"
@@ -87,11 +88,11 @@ class OpenAIChat(HTTPModel):
 
 
 class OpenAIResponses(HTTPModel):
-    """A model behind `/responses`, with the key of `OPENAI_API_KEY`.
+    """A model that is called at `/responses`, with the key in `OPENAI_API_KEY`.
 
-    The whole history is sent each time, unless `previous_id` lets requests continue the last response. The provider
-    stores responses by default. `store=False` forbids it, and models that reason then need
-    `include=["reasoning.encrypted_content"]` to get their earlier reasoning back.
+    Each request contains the whole history. With `previous_id`, a request names the last response and contains only the
+    messages after it. By default the provider stores responses, which `store=False` prevents. Reasoning models then
+    need `include=["reasoning.encrypted_content"]`, so that later requests can contain their reasoning.
     """
 
     format = "responses"
@@ -112,7 +113,7 @@ class OpenAIResponses(HTTPModel):
 
 
 class AnthropicMessages(HTTPModel):
-    """A model behind `/v1/messages`, with the key of `ANTHROPIC_API_KEY`."""
+    """A model that is called at `/v1/messages`, with the key in `ANTHROPIC_API_KEY`."""
 
     format = "anthropic"
     _home = "https://api.anthropic.com"
@@ -123,7 +124,7 @@ class AnthropicMessages(HTTPModel):
 
     def body(self, ask: Ask) -> Body:
         def write_choice(choice: ToolChoice) -> Body:
-            if choice.mode == "tool":  # a named tool means one call
+            if choice.mode == "tool":  # a choice of one tool allows exactly one call
                 return {"tool_choice": {"type": "tool", "name": choice.name, "disable_parallel_tool_use": True}}
             return {"tool_choice": {"type": "none" if choice.mode == "none" else "any"}}
 
@@ -136,7 +137,7 @@ class AnthropicMessages(HTTPModel):
         if _is_in_future(container.get("expires_at")) and isinstance(container.get("id"), str):
             body["container"] = container["id"]
         body = add_options(add_tools(body, ask, "anthropic", write_choice), self.options, ask.options, names=_ANTHROPIC)
-        body.setdefault("max_tokens", ANTHROPIC_MAX_TOKENS)  # an option of None must not remove it
+        body.setdefault("max_tokens", ANTHROPIC_MAX_TOKENS)  # required even if an option of None has removed it
         return body
 
 
@@ -149,7 +150,10 @@ def _is_in_future(time: object) -> bool:
 
 
 class GeminiChat(HTTPModel):
-    """A model of Google, with the key of `GOOGLE_API_KEY` or `GEMINI_API_KEY`, which is never in the URL."""
+    """A model of Google's Gemini API, with the key in `GOOGLE_API_KEY` or `GEMINI_API_KEY`.
+
+    The key is sent in a header and is never part of the URL.
+    """
 
     format = "gemini"
     _home = "https://generativelanguage.googleapis.com/v1beta"
@@ -176,10 +180,10 @@ class GeminiChat(HTTPModel):
 
 
 class GeminiInteractions(HTTPModel):
-    """A model of Google behind `/interactions`, with the key of `GOOGLE_API_KEY` or `GEMINI_API_KEY`.
+    """A model of Google that is called at `/interactions`, with the key in `GOOGLE_API_KEY` or `GEMINI_API_KEY`.
 
-    The whole history is sent each time, unless `previous_id` lets requests continue the last interaction. Google stores
-    interactions unless `store=False` forbids it.
+    Each request contains the whole history. With `previous_id`, a request names the last interaction and contains only
+    the messages after it. By default Google stores interactions, which `store=False` prevents.
     """
 
     format = "interactions"
@@ -206,7 +210,10 @@ class GeminiInteractions(HTTPModel):
 
 
 class CohereChat(HTTPModel):
-    """A model behind Cohere's `/v2/chat`, with the key of `CO_API_KEY`. For a named tool, only that tool is sent."""
+    """A model that is called at Cohere's `/v2/chat`, with the key in `CO_API_KEY` or `COHERE_API_KEY`.
+
+    Cohere's `tool_choice` cannot name a tool. If a tool choice names a tool, the request contains only that tool.
+    """
 
     format = "cohere"
     _home = "https://api.cohere.com"
@@ -224,9 +231,10 @@ class CohereChat(HTTPModel):
 
 
 class OllamaChat(HTTPModel):
-    """A model of an Ollama server, by default on this machine, with the key of `OLLAMA_API_KEY`.
+    """A model of an Ollama server, by default on this machine, with the key in `OLLAMA_API_KEY`.
 
-    Ollama has no `tool_choice`. For `none` no tools are sent, and for a named tool only that tool.
+    Ollama has no `tool_choice`. For the tool choice `none`, the request contains no tools. If the tool choice names a
+    tool, the request contains only that tool.
     """
 
     format = "ollama"
@@ -255,11 +263,11 @@ def latitude_request(
     dialects: Dialects = None,
     **extras: Any,
 ) -> Body:
-    """Return the body of the request of a Latitude run. Read its answer with `sources.latitude`.
+    """Return the body of the request that starts or continues a Latitude run. Read the answer with `sources.latitude`.
 
-    The whole history is sent although the run has an id. Messages that are dicts are sent unchanged. The request lists
-    the tools as `toolClients`, and calls come back as text after `###:`. `extras` (`todos`, `briefs`, …) belong to the
-    application, and are sent unchanged.
+    The body contains the whole history, even if `conversation_uuid` names an earlier run. If all `messages` are dicts,
+    they are sent unchanged. The body lists the tools as `toolClients`. The model writes calls as text after `###:`.
+    `extras` are fields of the application, such as `todos` and `briefs`, and are sent unchanged.
 
     >>> latitude_request([{"role": "user", "content": "Hi"}], conversation_uuid="c1", todos=[])["todos"]
     []

@@ -1,4 +1,4 @@
-"""`ScriptedModel`, a model for tests whose answers are given in advance."""
+"""`ScriptedModel`, a model for tests. Its answers are passed to the constructor."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from streamtools.sources import Source, adapter, detect, events
 
 _Delta: TypeAlias = str | bytes | SourceEvent | BaseException
 ScriptedReply: TypeAlias = _Delta | Sequence[_Delta]
-"""A text, or a list of text deltas, of source events, or of bytes of a provider's stream. An exception in it is raised
-by the transport at that point."""
+"""One answer of a `ScriptedModel`.
+
+It is a text, or a list of text deltas, source events, or chunks of a provider's stream. If the list contains an
+exception, the transport raises the exception at this position."""
 
 
 class ScriptedModel:
-    """Gives its answers in order, and records the requests.
+    """A model that returns the given `answers` in order, and records the requests in `asks`.
 
-    A text ends like a provider's answer. Events end as they are written. Bytes are read by the adapter named `format`,
-    or by the adapter that recognizes them. The source reads an exception as one of the network: an error event.
+    After text deltas, a `ProviderCompleted` event is added, so that the answer is complete. After other events, no
+    event is added. Bytes are read by the adapter named `format`, or by the adapter that recognizes them. The source
+    converts an exception to an error event, like an exception of the network.
 
     >>> model = ScriptedModel(["Hello!"])
     >>> model.asks
@@ -43,15 +46,15 @@ class ScriptedModel:
         self.native_tool_calls = native_tool_calls
         self.options = options
         self.asks: list[Ask] = []
-        """The requests, in order."""
+        """The requests that the model received, in order."""
         self.open = 0
-        """The number of answers that are being read."""
+        """The number of answers that are currently open."""
         self._answers = list(answers)
         self._format = format
 
     @property
     def left(self) -> int:
-        """The number of answers that were not requested."""
+        """The number of answers that were not requested yet."""
         return len(self._answers) - len(self.asks)
 
     def body(self, ask: Ask) -> dict[str, Any]:
@@ -59,7 +62,7 @@ class ScriptedModel:
         return chat_completions_body(self.name, ask, self.options)
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
-        """Return the next answer. Raises LookupError if no answer is left."""
+        """Return the next answer. Raises LookupError if all answers were requested before."""
         if not self.left:
             raise LookupError(f"the script has {len(self._answers)} answers, and this is request {len(self.asks) + 1}")
         answer = self._answers[len(self.asks)]

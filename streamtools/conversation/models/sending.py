@@ -1,11 +1,11 @@
-"""Send one request: attempts, timeouts, and a response that is always closed.
+"""Sends one request to a provider, with retries and timeouts, and always closes the response.
 
-A request is sent again only before any byte of an answer arrived, because the reader may have seen it. After a timeout
-it is not sent again, because the provider may still be working on it. Redirects are not followed: a key goes only to
-its own host.
+A failed request is sent again only if no byte of the answer has arrived, because the reader may have seen the bytes.
+After a timeout the request is not sent again, because the provider may still be working on it. Redirects are not
+followed, so the key reaches no host except that of the configured URL.
 
-Timeouts are measured here, because the HTTP client has one limit for every read. A model may think for minutes before
-the first byte, and a silence of that length after it is a dead connection. Each timeout covers a single read.
+This module measures the timeouts itself, because HTTP clients apply the same limit to every read. A model may think for
+minutes before the first byte. After the first byte, a silence of minutes means a dead connection.
 """
 
 from __future__ import annotations
@@ -38,28 +38,35 @@ from streamtools.sources.transport import Transport
 log = Logger(__name__)
 
 CLOSING_TIMEOUT = 10.0
-"""Seconds that a response may take to close."""
+"""The time limit for closing a response, in seconds."""
 
 BACKOFF = 0.5
-"""Seconds before the second attempt. They double with each attempt, and vary by as much."""
+"""The wait before the second attempt, in seconds. It doubles with each attempt.
+
+A random time of up to `BACKOFF` seconds is added to each wait."""
 LONGEST_BACKOFF = 8.0
+"""The longest wait before an attempt, in seconds, without the random time."""
 LONGEST_RETRY_AFTER = 60.0
-"""Seconds that a provider may ask us to wait. If it asks for more, its error is the answer."""
+"""The longest wait that a provider may request, in seconds. If it requests more, the request is not sent again."""
 
 _RETRIED = (408, 409, 429)
 _RESPONSE_UNKNOWN = (400, 404)
-"""Statuses of a request that names a response which the provider does not have."""
+"""Statuses with which a provider may reject a request because it no longer has the earlier response named in it."""
 
 NOT_ACCEPTED = "the provider's answer has a content encoding that was not accepted"
-"""A client decodes whatever it can, each network chunk at once. With Brotli, Zstandard, or gzip in gzip, a chunk of
-64 KiB becomes gigabytes."""
+"""The error for a response in a content encoding that the request's `Accept-Encoding` does not list.
+
+HTTP clients decode every encoding that they know, and decode each network chunk completely. With Brotli, Zstandard, or
+gzip inside gzip, a chunk of 64 KiB can expand to gigabytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """Seconds to connect, to the first byte of an answer, and between its bytes. `math.inf` means no limit.
+    """Time limits for a request, in seconds. `math.inf` means no limit.
 
-    The first byte takes long while a model is loaded or thinks.
+    `connect` limits the time to connect. `first_byte` limits the time from the start of the request to the first byte
+    of the answer, in which the provider may load the model and the model may think. `between_bytes` limits the time
+    between two reads that return bytes.
     """
 
     connect: float = 10.0
@@ -68,13 +75,17 @@ class Timeouts:
 
     @classmethod
     def of(cls, timeout: Any) -> Timeouts:
-        """Return a `timeout` as `Timeouts`: one of httpx, seconds for each step, or None for no limit."""
+        """Return `timeout` as `Timeouts`.
+
+        `timeout` may be a `Timeouts`, a timeout of httpx, a number of seconds for each limit, or None for no limit.
+        Raises TypeError for other values.
+        """
         if isinstance(timeout, Timeouts):
             return timeout
         if timeout is None or (isinstance(timeout, int | float) and not isinstance(timeout, bool)):
             seconds = math.inf if timeout is None else timeout
             return cls(connect=seconds, first_byte=seconds, between_bytes=seconds)
-        if hasattr(timeout, "connect") and hasattr(timeout, "read"):  # of httpx and httpx2
+        if hasattr(timeout, "connect") and hasattr(timeout, "read"):  # a timeout of httpx or httpx2
             read = math.inf if timeout.read is None else timeout.read
             connect = math.inf if timeout.connect is None else timeout.connect
             return cls(connect=connect, first_byte=read, between_bytes=read)
@@ -87,7 +98,7 @@ class Timeouts:
 
 
 class NothingCame(StreamToolsError, TimeoutError):
-    """The answer stopped for longer than `Timeouts.between_bytes`."""
+    """No byte of an answer arrived for `seconds`, the value of `Timeouts.between_bytes`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"nothing came for {seconds:g} s")
@@ -104,20 +115,25 @@ class HTTPClient(Protocol):
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """A request, and how its answer is read."""
+    """A request to a provider, with the format of its answer and the limits for sending it."""
 
-    url: str = field(repr=False)  # it may hold a password or a key, as headers do
+    url: str = field(repr=False)  # may contain a password or a key, like the headers
     headers: Mapping[str, str] = field(repr=False)
     content: bytes = field(repr=False)
     format: str
     timeouts: Timeouts
     retries: int
     whole: Callable[[], ModelRequest] | None = field(default=None, repr=False)
-    """Returns the same request with the whole history, for a provider that lost the response that this one names."""
+    """Returns the same request with the whole history. None if this request already contains the whole history.
+
+    It is called if the provider no longer has the earlier response that this request names."""
 
 
 class ModelResponse:
-    """A provider's response for a source. The first bytes are read early, and later reads have a timeout."""
+    """A provider's response, from which a `Source` reads.
+
+    `read_first` reads the first bytes before the source exists. `aiter_bytes` applies a timeout to each later read.
+    """
 
     def __init__(self, opened: AbstractAsyncContextManager[Any], response: Any, between_bytes: float) -> None:
         self.status_code: int = response.status_code
@@ -133,7 +149,7 @@ class ModelResponse:
         self._first = await anext(self._transport, None)
 
     async def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Yield the decoded bytes of the body."""
+        """Yield the decoded bytes of the body. Raises `NothingCame` after the timeout."""
         if self._first is not None:
             yield self._first
         while True:
@@ -157,18 +173,19 @@ class ModelResponse:
 
 
 class Attempt(NamedTuple):
-    """The result of sending a request once."""
+    """The result of one attempt to send a request."""
 
     answer: ModelResponse | SourceError
     may_retry: bool = False
     retry_after: float | None = None
-    """Seconds that the provider asks us to wait before another attempt."""
+    """The wait before another attempt that the provider requests, in seconds; None if it requests none."""
 
 
 class Sending:
-    """One request. It is sent on entry, which returns the source of its answer, and the response is closed on exit.
+    """An asynchronous context manager that sends one request.
 
-    Without a `client`, it creates one and closes it too.
+    On entry, it sends the request and returns the source of the answer. On exit, it closes the response. If `client` is
+    None, it also creates an HTTP client on entry and closes it on exit.
     """
 
     def __init__(self, request: ModelRequest, client: HTTPClient | None) -> None:
@@ -231,7 +248,7 @@ class Sending:
                 raw = await opened.__aenter__()
                 try:
                     response = self._response = ModelResponse(opened, raw, timeouts.between_bytes)
-                except BaseException:  # an unreadable response
+                except BaseException:  # the client returned an object that is not a valid response
                     await opened.__aexit__(None, None, None)
                     raise
                 if 300 <= response.status_code < 400 and "location" in response.headers:
@@ -292,14 +309,14 @@ class Sending:
 
 
 def _new_client() -> Any:
-    import httpx  # takes longer than the rest of the package, and many applications have their own client
+    import httpx  # importing it takes longer than the rest of the package, and many applications pass their own client
 
     return httpx.AsyncClient(verify=_ssl_context())
 
 
 @cache
 def _ssl_context() -> Any:
-    """Return the context that verifies servers. Creating it takes 25 ms, and every client of httpx would create one."""
+    """Return the SSL context that all clients share. By default, each new httpx client spends 25 ms on its context."""
     import httpx
 
     return httpx.create_ssl_context()
@@ -319,10 +336,10 @@ def _wait_before_retry(state: RetryCallState) -> float:
 
 
 def _refused(response: ModelResponse) -> Attempt:
-    """Return the attempt of a response with an error status. It may be retried if the next status may differ."""
+    """Return the attempt for a response with an error status. It may be repeated if the error may be temporary."""
     retry_after = _retry_after(response.headers)
     may_retry = response.status_code in _RETRIED or response.status_code >= 500
-    advice = response.headers.get("x-should-retry")  # of OpenAI and Anthropic, who know better
+    advice = response.headers.get("x-should-retry")  # OpenAI and Anthropic send it, and it overrides the status
     if advice in ("true", "false"):
         may_retry = advice == "true"
     return Attempt(response, may_retry and (retry_after or 0.0) <= LONGEST_RETRY_AFTER, retry_after)
@@ -336,7 +353,7 @@ def _is_encoded_as_accepted(headers: Mapping[str, str], sent: Mapping[str, str])
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a provider asks us to wait, or None if it does not say."""
+    """Return the wait that a provider requests, in seconds, or None if it requests none."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "")
         try:
