@@ -1,4 +1,4 @@
-"""The pipeline as one asynchronous iterator: source, machine and tools, driven by a task of its own."""
+"""Connects a source, the machine and the tools to one asynchronous iterator of events."""
 
 from streamtools.stream.extraction import extract_tool_calls
 from streamtools.stream.options import (

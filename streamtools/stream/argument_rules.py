@@ -1,7 +1,7 @@
-"""Rules on the arguments of calls, as the interface shows them.
+"""Applies text rules to the call arguments in the events of a run.
 
-Tools, the ledger and the result of the run get the arguments that the model wrote. The rules read each string of the
-arguments as one text, without its escapes. A stream with these rules shows no `call-delta`.
+The rules change only the events. Tools, the ledger and the result of the run get the arguments that the model wrote.
+The rules are applied to each decoded JSON string separately. A stream with these rules emits no `call-delta`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class ArgumentRules:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = [rule for rule in rules if rule.redacts]
-        self._calls: dict[str, tuple[ToolCall, ToolCall]] = {}  # by id: the original, and the shown one
-        self._values: dict[str, Matcher] = {}  # of strings in their values that are incomplete
+        self._calls: dict[str, tuple[ToolCall, ToolCall]] = {}  # by call id: the original call, and the changed call
+        self._values: dict[str, Matcher] = {}  # by call id: the matcher of the incomplete string in the arguments
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
-        """Return the events as they are shown."""
+        """Return the events with the rules applied to the arguments of calls."""
         return [*map(self.show, events)]
 
     def show(self, event: UIEvent) -> UIEvent:
-        """Return an event as it is shown."""
+        """Return the event with the rules applied to the arguments of its calls."""
         match event:
             case Partial(path, value, complete, call_id=str() as call_id):
                 return replace(event, path=self._clean(path), value=self._add(call_id, value, complete))
@@ -47,7 +47,7 @@ class ArgumentRules:
         return event
 
     def _add(self, call_id: str, value: Any, complete: bool) -> Any:
-        """Return the shown part of a value that was added to the arguments of a call."""
+        """Apply the rules to a value that was added to the arguments of a call. Return the part that may be shown."""
         if not isinstance(value, str):
             return value
         matcher = self._values.setdefault(call_id, Matcher(automaton_of(self._rules)))
@@ -55,7 +55,10 @@ class ArgumentRules:
         return text + in_place(matcher.close()) if complete else text
 
     def call(self, call: ToolCall) -> ToolCall:
-        """Return a call as it is shown: without its raw text, in which strings are escaped."""
+        """Return the call with the rules applied to its arguments.
+
+        Its `raw` is empty, because the rules cannot match the escaped strings of the raw text.
+        """
         known = self._calls.get(call.id)
         if known is None or known[0] is not call:
             known = self._calls[call.id] = call, replace(call, arguments=self._clean(call.arguments), raw="")

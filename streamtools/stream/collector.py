@@ -1,11 +1,11 @@
 """Collects the result of a run from its events.
 
-The history for the model holds what it wrote, with the raw text of its calls, and the results of its tools. It never
-holds text that only the interface shows. A malformed call gets a result too, so that the model can write it again. A
-superseded call is in no history.
+The history for the model holds the text of the model, the raw text of its calls, and the results of its tools. It does
+not hold the replacements of text rules, which are only shown to users. A malformed call also gets a result, so that the
+model can write the call again. The history contains no superseded call.
 
-`StepParts` collects the parts of one turn: text, reasoning, native calls, provider items. A part ends where another
-one starts. Reasoning also ends with its signature.
+`StepParts` collects the parts of one turn: text, reasoning, native calls and provider items. A part ends when a part of
+another kind starts. A reasoning part also ends with its signature.
 """
 
 from __future__ import annotations
@@ -47,19 +47,20 @@ from streamtools.stream.result import TurnResult
 from streamtools.tools import ToolOutcome
 
 BATCH = 256
-"""Events that are collected together, which costs less. An event that may be large is collected immediately."""
+"""The number of recorded events that are processed together, for speed. Large events are processed immediately."""
 MAX_WARNINGS = 1000
-"""Warnings of a run that the result keeps. The events hold all of them."""
-_COLLECTED = {Reasoning, RuledReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}  # besides text
+"""The maximum number of warnings in the result. Further warnings are only in the events."""
+# The types of events that `_add` processes. `Text` is processed separately.
+_COLLECTED = {Reasoning, RuledReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}
 _COLLECTED |= {StepEnd, StepSuperseded, Partial, ValidPartial, Done}
 _TEXTS = (Text, Reasoning)
 _MAY_BE_LARGE = {Call, Error, Raw, Matched, Warning}
 
 
 class Collector:
-    """Collects the result of a run. A stage: it sees events before the consumer does.
+    """A stage that collects the result of a run.
 
-    It costs almost nothing until `BATCH` events have arrived or the result is read.
+    It only records events. It processes them when `BATCH` events are recorded, or when the result is read.
     """
 
     def __init__(
@@ -69,22 +70,25 @@ class Collector:
         max_size: int | None = None,
         shown_call: Callable[[ToolCall], ToolCall] | None = None,
     ) -> None:
-        """`max_size` is the limit of `size`. `shown_call` returns a native call as the history has it."""
+        """`max_size` is the limit of `size`; None means no limit.
+
+        `shown_call` converts a native call for the history; None keeps the original call.
+        """
         self.result = TurnResult(dialects=dialects)
         self.size = 0
-        """Characters of text, reasoning, and calls as the model wrote them."""
+        """The number of collected characters: text, reasoning, and the raw text of calls, errors and warnings."""
         self.is_too_large = False
-        """Whether `size` exceeds its limit."""
+        """True if `size` exceeds its limit."""
         self.draft = Draft()
-        """The typed answer, as far as it has arrived."""
-        self._new: list[Event | list[ToolOutcome]] = []  # not collected yet: events, and the outcomes of a step
+        """The part of the typed answer that has arrived."""
+        self._new: list[Event | list[ToolOutcome]] = []  # recorded events and outcomes that were not processed
         self._max_size = max_size
         self._shown_call = shown_call
         self._source: object = None
         self._text = TextPieces()
         self._reasoning = TextPieces()
-        self._text_length = self._reasoning_length = 0  # characters of text, and of reasoning
-        self._unassigned_usage: Usage | None = None  # of models whose name is not known yet
+        self._text_length = self._reasoning_length = 0  # lengths of `_text` and `_reasoning` in characters
+        self._unassigned_usage: Usage | None = None  # usage in this step of a model whose name is not known
         self._previous_step_start = self._step_start = (0, 0, 0)
         self._start_step()
 
@@ -93,15 +97,15 @@ class Collector:
         self._step_start = (self._text_length, self._reasoning_length, len(self.result.errors))
         self._parts = StepParts()
         self._results: dict[str, CallResult | None] = {}  # by call id; None for a call that has not run
-        self._names: dict[str, str] = {}  # of calls that have started
-        self._in_text: dict[str, ToolCall] = {}
-        self._has_too_many_calls = False
-        self._replacement = 0  # characters of the next text that a rule put there: they are shown, but not history
-        self._reasoning_replacement = 0  # the same for reasoning
-        self._resumed: Collection[str] = ()  # ids of calls that an earlier run has put into the history
+        self._names: dict[str, str] = {}  # by call id: the tool names of the calls that have started
+        self._in_text: dict[str, ToolCall] = {}  # by call id: the calls that the model wrote in its text
+        self._has_too_many_calls = False  # True after the first call beyond the limit of the turn
+        self._replacement = 0  # the next text begins with this many characters of a rule; the history omits them
+        self._reasoning_replacement = 0  # the next reasoning begins with this many characters of a rule
+        self._resumed: Collection[str] = ()  # ids of calls of an earlier run, which the history already holds
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
-        """Record events; return them."""
+        """Record events, and return them unchanged."""
         new = self._new
         new += events
         for event in events:
@@ -117,12 +121,12 @@ class Collector:
         self._new.append(outcomes)
 
     def resume(self, calls: Iterable[ToolCall]) -> None:
-        """Note that an earlier run made these calls of the step, and that the history holds them."""
+        """Record calls of an earlier run. The history already holds them, so the step adds only their results."""
         self.result.resumed = list(calls)
         self._resumed = frozenset(call.id for call in calls)
 
     def read_from(self, source: object) -> None:
-        """Set the source of the next events. Its `origin` names the provider of the step."""
+        """Set the source of the next events. The attribute `origin` of the source names the provider of the step."""
         self.collect()
         self._source = source
 
@@ -134,7 +138,7 @@ class Collector:
         return self.result
 
     def collect(self) -> None:
-        """Collect the recorded events. Adjacent texts are collected as one."""
+        """Process the recorded events and outcomes. Adjacent texts are joined first."""
         texts: list[str] = []
         for event in self._new:
             if type(event) is Text:
@@ -248,7 +252,7 @@ class Collector:
         by_model[model] = by_model[model] + usage if model in by_model else usage
 
     def _take_back(self) -> None:
-        """Remove the last step: it was superseded."""
+        """Remove the last step, because another step supersedes it."""
         result = self.result
         result.steps.pop()
         self.draft, result.output = Draft(), None
@@ -259,7 +263,7 @@ class Collector:
         del result.errors[errors:]
 
     def _add_error(self, error: Error) -> None:
-        """Record an error. Errors of tools are outcomes, and not recorded here."""
+        """Record an error event. Errors of tools are skipped, because their outcomes are recorded."""
         self.size += len(error.raw or "")
         call = error.call
         if call is None and error.code is Code.SUPERSEDED and error.message == BROKEN_OFF:
@@ -295,7 +299,7 @@ def _result(call: ToolCall, text: str, neutralise: bool = True, *, is_error: boo
 
 @dataclass(slots=True)
 class TextPieces:
-    """A text that grows by small pieces. `pack` joins the recent ones, which takes a fraction of their memory."""
+    """A text that grows by small pieces. `pack` joins the pieces in `recent` to one block, which saves memory."""
 
     _blocks: list[str] = field(default_factory=list)
     recent: list[str] = field(default_factory=list)
@@ -319,18 +323,18 @@ class TextPieces:
 
 
 class StepParts:
-    """Collects the parts of one step. `written` is the text since the last part, with the calls in it."""
+    """Collects the parts of one turn. `written` is the text since the last part, with the raw text of its calls."""
 
     def __init__(self) -> None:
         self.written = TextPieces()
         self._parts: list[Part] = []
-        self._reasoning: list[str] = []  # of the open block
-        self._reasoning_fields: dict[str, dict[str, Any]] = {}  # the provider's fields for reasoning, by format
-        self._dropped: dict[str, ToolCall] = {}
-        self._has_gaps = False  # text was left out, so its neighbors are joined
+        self._reasoning: list[str] = []  # the pieces of the open block of reasoning
+        self._reasoning_fields: dict[str, dict[str, Any]] = {}  # by format: the provider's JSON fields for reasoning
+        self._dropped: dict[str, ToolCall] = {}  # by id: the superseded calls
+        self._has_gaps = False  # True if text was omitted, which joins the text before it and the text after it
 
     def write(self, text: str | None) -> None:
-        """Add text. None stands for text that is left out."""
+        """Add text. None means that text is omitted at this position."""
         if self._reasoning:
             self._end_reasoning()
         self._has_gaps = self._has_gaps or text is None
@@ -338,7 +342,7 @@ class StepParts:
             self.written.recent.append(text)
 
     def think(self, event: Reasoning) -> None:
-        """Add reasoning. A signature ends its block."""
+        """Add reasoning. A signature, or an id without text, ends the block of reasoning."""
         ends = event.signature or (event.id and not event.text)
         if event.text or ends:
             self._end_text()
@@ -356,11 +360,11 @@ class StepParts:
         self._parts.append(call)
 
     def drop(self, call: ToolCall) -> None:
-        """Remove a call that does not count."""
+        """Remove a superseded call. `close` applies this."""
         self._dropped[call.id] = call
 
     def keep_text_only(self) -> None:
-        """Remove everything but the text: another model continues the step, and no call of it counts."""
+        """Remove all parts except the text. Another model continues the turn, so the calls so far are not used."""
         self._end_text()
         self.written.recent += [part.text for part in self._parts if isinstance(part, TextPart)]
         self._parts.clear()
@@ -368,7 +372,7 @@ class StepParts:
         self._reasoning_fields.clear()
 
     def take(self, event: Raw) -> None:
-        """Add a provider item."""
+        """Add a provider item, or attach it to the current text if `event.about` is `"text"`."""
         format, data = event.format or "", event.data if event.item is None else event.item
         own = ProviderItem(format, data) if isinstance(data, dict) else None
         self._end_reasoning()
@@ -379,16 +383,16 @@ class StepParts:
             self._parts.append(own)
 
     def close(self, calls: Iterable[ToolCall], dialects: tuple[Dialect, ...]) -> list[Part]:
-        """Return the parts. `calls` are the calls in the text.
+        """Return the parts of the turn. `calls` are the calls in the text.
 
-        White space that a provider sends after a call belongs to the text before the call. If text was left out, the
-        remaining text is quoted, so that the model does not read it as structure.
+        White space after a native call is added to the text before the call. If text was omitted, the remaining text
+        may look like a call or a tag. It is neutralized, so that the model does not read it as structure.
         """
         self._end_text()
         self._end_reasoning()
         self._keep_reasoning_fields()
         parts: list[Part] = []
-        last: int | None = None  # index of the last text
+        last: int | None = None  # index in `parts` of the last text without provider fields
         for part in self._parts:
             if isinstance(part, ToolCall) and part.id in self._dropped:
                 continue
@@ -424,7 +428,7 @@ class StepParts:
             self._parts.append(Thought(text, signature, id, redacted))
 
     def _keep_reasoning_fields(self) -> None:
-        """Keep the provider's fields for reasoning with the first block of reasoning."""
+        """Add the provider's JSON fields for reasoning to the first block of reasoning."""
         text = "".join(part.text for part in self._parts if isinstance(part, Thought))
         for format, fields in self._reasoning_fields.items():
             own = ProviderItem(format, {name: text if value is None else value for name, value in fields.items()})
@@ -436,7 +440,7 @@ class StepParts:
 
 
 def _cut(parts: list[Part], raw: str) -> None:
-    """Remove a call that does not count from the text, and the text if only white space is left."""
+    """Remove the raw text of a call from its text part. Remove the part if only white space remains."""
     for at, part in enumerate(parts):
         if isinstance(part, TextPart) and raw in part.text:
             left = part.text.replace(raw, "", 1)

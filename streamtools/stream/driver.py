@@ -1,8 +1,8 @@
-"""Drives a stream: enters it, reads it, and leaves it, in one task, even if it is stopped.
+"""Enters, reads and leaves a stream in one task, even if another task stops it.
 
-A run and a connection (`serving`) drive a `ToolStream`, or another iterator of events, with a `Driver`. A cancel scope
-around entering or around reading stops the task. The task then leaves the stream as after a `break`, which closes the
-source within a limited time.
+In `streamtools.serving`, each run and each connection uses a `Driver` for its `ToolStream` or other iterator of events.
+Another task stops the driver by cancelling a scope around entering or reading. The driver then leaves the stream as
+after a `break`, which closes the source within a time limit.
 """
 
 from __future__ import annotations
@@ -21,58 +21,67 @@ from streamtools.stream.reading import read_into
 log = Logger(__name__)
 
 Startable: TypeAlias = AbstractAsyncContextManager[AsyncIterable[UIEvent]]
-"""What can run: a `ToolStream`, a chat, a replay, or a function with `@asynccontextmanager` that yields one."""
+"""An asynchronous context manager that returns an iterator of events.
+
+It is a `ToolStream`, a chat, a replay, or the result of a function with `@asynccontextmanager` that yields one of them.
+"""
 
 
 class Sink(Protocol):
-    """Takes the events that a driver reads."""
+    """Receives the events that a driver reads."""
 
     async def begin(self) -> None:
-        """Called once the stream has been entered."""
+        """Called once, after the stream has been entered and before the first event."""
 
     async def take(self, event: UIEvent, /) -> object:
-        """Take the next event; return True to end the reading."""
+        """Receive the next event. Return True to end the reading."""
 
     async def finish(self) -> None:
-        """Called after the last event, before the stream is left. `cut` cancels this too."""
+        """Called after the last event, before the stream is left. `Driver.cut` cancels this method too."""
 
 
 class Driver:
-    """Drives one stream, in the task that calls `drive`; any task may call the other methods.
+    """Drives one stream in the task that calls `drive`. Any task may call the other methods.
 
-    With `shield`, cancelling the task does not reach the stream, and only `cut` ends it. A stream may hold cancel
-    scopes and task groups of its own, so the shield is the outermost scope, opened before the stream is entered.
-    Leaving the stream may take `closing` seconds.
+    With `shield=True`, cancelling the task does not stop the stream; only `cut` does. The shield is opened before the
+    stream is entered, because the stream may open cancel scopes and task groups, and scopes must be nested. Leaving
+    the stream is cancelled after `closing` seconds.
     """
 
     def __init__(self, stream: Startable, *, shield: bool = False, closing: float = math.inf) -> None:
         self.events: AsyncIterable[UIEvent] | None = None
-        """What the stream returned when it was entered."""
+        """The iterator of events that the stream returned; None before the stream was entered."""
         self.is_exhausted = False
-        """Whether all events have been read."""
+        """True after all events have been read."""
         self.was_cut = False
-        """Whether `cut` has been called."""
+        """True after a call of `cut`."""
         self.stream = stream
         self._closing = closing
         self._whole = anyio.CancelScope(shield=shield)
         self._reading = anyio.CancelScope()
         self.scope = self._whole
-        """The scope of the task, except while it leaves. Its deadline applies to entering and to reading."""
+        """The cancel scope of the current phase: entering, reading, or `finish`. `cut` cancels it.
+
+        Before `drive`, a caller may set its `deadline`, which limits entering and reading together.
+        """
 
     @property
     def is_cut(self) -> bool:
-        """Whether `cut` or a deadline ended entering or reading."""
+        """True if `cut` or the deadline has ended entering or reading."""
         return self.was_cut or (self._whole if self.events is None else self._reading).cancel_called
 
     def cut(self, *, leaving: bool = False) -> None:
-        """End entering or reading, so that the task leaves the stream; with `leaving`, end that too."""
+        """End entering or reading, so that the task leaves the stream. With `leaving=True`, cancel the leaving too."""
         self.was_cut = True
         self.scope.cancel()
         if leaving:
             self._whole.cancel()
 
     async def drive(self, sink: Sink) -> None:
-        """Enter, read to the end, and leave. Raises what the stream and the sink raise, after `sink.finish()`."""
+        """Enter the stream, read it to its end, and leave it. Raises the exceptions of the stream and of the sink.
+
+        An exception during reading is raised after `sink.finish()`.
+        """
         with self._whole:
             async with self.stream as events:
                 self.events = events

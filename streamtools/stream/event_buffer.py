@@ -1,10 +1,12 @@
-"""The buffer between the task that drives a run and the readers of its events.
+"""A buffer between the task that drives a run and the readers of its events.
 
-`put` never waits, so events keep their order and a cancelled run loses none. The writer then calls `wait_for_room`: a
-slow consumer slows the provider. A cancelled read takes no event and ends no other read.
+`put` never waits, so events keep their order, and a cancelled run loses no event. After `put`, the writer calls
+`wait_for_room`. It waits for a slow consumer, so the source is read more slowly. Cancelling a read removes no event
+from the buffer and does not affect other readers.
 
-The buffer is bounded in events and in bytes. Events that are read are not subtracted from the bytes. When the bytes
-seem to reach the limit, they are counted again after half of the events have been read.
+The buffer has a limit of events and a limit of bytes. The byte count is an upper bound, because reading an event does
+not reduce it. When the count reaches the limit, the writer waits until half of the events have been read. Then the
+bytes of the remaining events are counted.
 """
 
 from __future__ import annotations
@@ -19,26 +21,27 @@ from streamtools.events import Text, UIEvent
 from streamtools.events.event import BATCH_BYTES, batch_length, weigh
 
 MAX_EVENTS = 1024
-"""Events that wait for a slow consumer before the provider has to wait."""
+"""The number of buffered events at which the writer must wait."""
 MAX_BYTES = 4 * 1024 * 1024
-"""Bytes of these events. The events of one network chunk may exceed it."""
+"""The size of the buffered events, in bytes, at which the writer must wait. One call of `put` may exceed it."""
 SMALL_TEXT = 64
-"""Characters of a single text that is not counted; `MAX_EVENTS` of these take 0.3 MiB."""
+"""The byte count ignores a `Text` event of up to this many characters, if `put` gets it alone. `MAX_EVENTS` of these
+events take 0.3 MiB."""
 
 
 class EventBuffer:
-    """A bounded queue of events: one writer, any number of readers. It is opened inside an event loop."""
+    """A bounded queue of events with one writer and any number of readers. Call `open` inside an event loop."""
 
     def __init__(self) -> None:
         self.is_closed = False
-        """Whether the last event has been put."""
+        """True after `close`: no more events are added."""
         self._events: deque[UIEvent] = deque()
         self._bytes = 0
-        self._readable: anyio.Semaphore | None = None  # released once for each reader that is woken
-        self._waiting = 0  # readers that wait
-        self._woken = 0  # waiting readers that were woken and have not run yet
-        self._room: anyio.Event | None = None  # set when the writer may continue
-        self._resume_at = 0  # number of events at which the writer may continue
+        self._readable: anyio.Semaphore | None = None  # each release wakes one reader; None before `open`
+        self._waiting = 0  # number of readers that wait
+        self._woken = 0  # number of waiting readers that were woken and have not run yet
+        self._room: anyio.Event | None = None  # set when the writer may continue; None if the writer does not wait
+        self._resume_at = 0  # the writer continues when at most this many events are buffered
         self._error: Exception | None = None
 
     def open(self) -> None:
@@ -46,7 +49,11 @@ class EventBuffer:
         self._readable = anyio.Semaphore(0, fast_acquire=True)
 
     async def get(self) -> UIEvent:
-        """Wait for the next event. After the last one, raises the error of `close` once, then StopAsyncIteration."""
+        """Wait for the next event, and return it.
+
+        After the last event, raises the error that was passed to `fail` once, then StopAsyncIteration. Raises
+        `ClosedError` if the buffer is not open.
+        """
         while not self._events:
             if self.is_closed:
                 self.raise_error()
@@ -65,7 +72,7 @@ class EventBuffer:
         return event
 
     def take_ready(self) -> Sequence[UIEvent]:
-        """Return the events that `get` would not wait for, up to a limit of bytes."""
+        """Remove and return the buffered events without waiting, up to `BATCH_BYTES`."""
         events = self._events
         count = batch_length(events) if self._bytes > BATCH_BYTES else len(events)
         taken = [events.popleft() for _ in range(count)]
@@ -73,7 +80,7 @@ class EventBuffer:
         return taken
 
     def put(self, events: Sequence[UIEvent]) -> bool:
-        """Add events without waiting. Return whether the writer has to call `wait_for_room`."""
+        """Add events without waiting. Return True if the buffer is full, and the writer must call `wait_for_room`."""
         if not events:
             return False
         buffered = self._events
@@ -97,17 +104,17 @@ class EventBuffer:
         self._wake()
 
     def fail(self, error: Exception) -> None:
-        """Raise `error` to a reader after the last event, once."""
+        """Set the error that is raised to one reader after the last event."""
         self._error = error
 
     def raise_error(self) -> None:
-        """Raise the error of `fail` if no reader has got it."""
+        """Raise the error that was passed to `fail`, if it was not raised before."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
     def _give_room(self) -> None:
-        """Count the bytes again if the writer may continue, and wake it."""
+        """If the writer waits and there is room, count the bytes again and wake the writer."""
         if self._room is not None and len(self._events) <= self._resume_at:
             self._bytes = sum(map(weigh, self._events))
             self._room.set()
@@ -116,8 +123,10 @@ class EventBuffer:
             self._bytes = 0
 
     def _wake(self) -> None:
-        """Wake all waiting readers that have not been woken. A reader that is cancelled after that wakes one too many
-        at most once.
+        """Wake all waiting readers that have not been woken.
+
+        If a woken reader is cancelled, `_woken` stays too high or one release too many remains. A later reader then
+        finds no event at most once, and waits again.
         """
         if self._readable is None:
             return

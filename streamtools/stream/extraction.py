@@ -1,8 +1,8 @@
-"""The calls of a response that was not streamed.
+"""Finds the tool calls in a response that was not streamed.
 
-A machine reads the response as a stream in one batch. So the rules of a stream decide which calls count and which are
-malformed. `ToolRegistry.process_tool_calls` finds the same native calls. It differs because its results go back to the
-provider: it reads no calls in text, runs none of an answer that was cut, and refuses null and Gemini's responses.
+A `StreamMachine` reads the response as a stream of one batch. So the same rules decide which calls are valid as in a
+stream. `ToolRegistry.process_tool_calls` finds the same native calls, but its results are sent to the provider. So it
+ignores calls in text, runs no call of a truncated answer, and raises for None and for responses of Gemini.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streamtools.tools import Tool, ToolRegistry
 
 
 class Extracted(NamedTuple):
-    """The calls that count, in order, and the errors of the others: malformed, truncated, or superseded."""
+    """The valid calls in order, and the errors of calls that are malformed, truncated, or superseded."""
 
     calls: list[ToolCall]
     errors: list[Error]
@@ -38,11 +38,13 @@ def extract_tool_calls(
 ) -> Extracted:
     """Return the calls of a response that was not streamed.
 
-    `response` is a whole response of OpenAI (chat completions or Responses), Anthropic, Gemini or Ollama, a message, a
-    list of content blocks, a list of calls, or a text; as a dict or as an object of an SDK. None holds no calls.
-    `tools` is what `ToolStream` takes (a registry, tools, functions, a mapping of names to functions), or definitions
-    as dicts in the form of any provider. The other parameters are those of `StreamMachine`. Raises `UnreadableSource`
-    for any other response, and TypeError for invalid `tools`.
+    `response` is a whole response of OpenAI (chat completions or Responses), Anthropic, Gemini or Ollama. It may also
+    be a message, a list of content blocks, a list of calls, or a text. It is a dict or an object of an SDK. None is a
+    response without calls. `tools` is a registry, tools, functions, or a mapping of names to functions, as for
+    `ToolStream`. It may also be tool definitions as dicts in the format of any provider. `StreamMachine` describes the
+    other parameters.
+
+    Raises `UnreadableSource` for any other response, and TypeError for invalid `tools`.
 
     >>> calls, errors = extract_tool_calls({"role": "assistant", "content": '###:{"name": "now"}'})
     >>> calls[0].name, errors
@@ -62,7 +64,7 @@ def extract_tool_calls(
 
 
 def _declare(tools: Any) -> Any:
-    """Return `tools` with functions as tools. Definitions stay as they are."""
+    """Convert the functions in `tools` to tools. Tool definitions are returned unchanged."""
     if isinstance(tools, Mapping):
         return ToolRegistry(tools) if all(map(callable, tools.values())) else tools
     if isinstance(tools, Iterable) and not isinstance(tools, str | bytes | ToolRegistry):

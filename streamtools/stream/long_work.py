@@ -1,8 +1,8 @@
-"""Work that is too long for an event loop: it runs in a thread, with garbage collection paused.
+"""Runs work that would block the event loop in a thread, with garbage collection paused.
 
-Python lets the loop run between any two steps of a thread, but not during a garbage collection, which takes longer the
-more objects there are. Reading a large body makes several hundred thousand objects. Most of them are freed at the end
-without a collection, so the collector waits until then.
+While a thread works, Python switches to the event loop between any two instructions, but not during a garbage
+collection. A collection takes longer the more objects exist. Parsing a large body creates several hundred thousand
+objects, and most of them are freed without a collection when the work ends. So collections wait until then.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from typing import TypeVar
 import anyio.to_thread
 
 IN_THREAD = 64 * 1024
-"""Bytes above which a body is read in a thread."""
+"""A body of more bytes than this is read in a thread."""
 
 _Returned = TypeVar("_Returned")
 _Argument = TypeVar("_Argument")
 
-_pausing = threading.Lock()  # one pause at a time, so that the collector runs between two of them
+_pausing = threading.Lock()  # held while collection is paused, so that pauses do not overlap
 
 
 async def in_thread(work: Callable[[], _Returned]) -> _Returned:
     """Run `work` in a thread and return its result. Other tasks run meanwhile.
 
-    Garbage collection pauses in the whole process, unless it is off or other work has paused it.
+    This pauses garbage collection in the whole process. If it is already off or paused, `work` does not change that.
     """
     return await anyio.to_thread.run_sync(_without_collections, work)
 
 
 async def in_thread_if(is_long: bool, work: Callable[[], _Returned]) -> _Returned:
-    """Run `work` in a thread if it is long; otherwise run it here."""
+    """Run `work` in a thread if `is_long` is True. Otherwise run it in the calling task."""
     return await in_thread(work) if is_long else work()
 
 
 def one_at_a_time(function: Callable[[_Argument], object]) -> Callable[[_Argument], None]:
-    """Return a function that any thread may call: it calls `function` in one thread at a time."""
+    """Wrap `function` with a lock, so that only one thread at a time runs it."""
     lock = threading.Lock()
 
     def call_alone(argument: _Argument) -> None:

@@ -1,4 +1,4 @@
-"""The option objects of `ToolStream` and `chat`: one frozen dataclass for each subject, checked when it is made."""
+"""The option objects of `ToolStream` and `chat`: frozen dataclasses that check their values when they are created."""
 
 from __future__ import annotations
 
@@ -20,32 +20,33 @@ if TYPE_CHECKING:
     from streamtools.stream.text_judge import TextJudge
 
 Decisions: TypeAlias = Mapping[str, Decision | bool]
-"""Decisions by call id. True approves a call, False denies it."""
+"""A mapping of call ids to decisions. True approves a call, False denies it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerOptions:
-    """How tools run. Raises ValueError for a value that is out of range."""
+    """Options for running tools. Raises ValueError for a value that is out of range."""
 
     execute: Literal["completed", "eager", "never"] = "completed"
-    """When calls run: after their turn is complete, as soon as the call is complete, or never. Calls that do not run
-    are `pending`."""
+    """When calls run. `"completed"`: after the turn is complete. `"eager"`: as soon as the call is complete. `"never"`:
+    all calls stay `pending`."""
     concurrency: int = 8
-    """The number of tools that run at the same time."""
+    """The maximum number of tools that run at the same time."""
     timeout: float = 60.0
-    """Seconds for tools without a `timeout` of their own."""
+    """The time limit in seconds for each tool that does not set `timeout`."""
     state: Any = None
     """The `state` in the `ToolContext` of each tool, such as the user of the request."""
     result_limit: int | None = RESULT_LIMIT
-    """Characters of one result that the model gets. The interface gets all of it. None is no limit."""
+    """The maximum length in characters of one result for the model. Events hold the whole result. None means no
+    limit."""
     on_result: OnToolResult | None = None
     """`on_result(call, outcome)` is called for each outcome. Its exceptions are logged and change nothing."""
     on_error: OnToolError | None = None
     """`on_error(call, exception)` is called when a tool fails. Its exceptions are logged and change nothing."""
     ledger: CallLedger | None = None
-    """Where calls and their outcomes are recorded, so that no call runs twice."""
+    """A store for calls and their outcomes. It prevents that a call runs twice."""
     self_contained: bool = False
-    """Whether the source is an agent that runs its own tools. No call of its answer counts."""
+    """True if the source is an agent that runs its tools itself. The stream then ignores the calls in its answer."""
 
     def __post_init__(self) -> None:
         check_word("execute", self.execute, ("completed", "eager", "never"))
@@ -59,11 +60,11 @@ class RunnerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalOptions:
-    """How calls that need a decision get one. Raises ValueError for a value that is not allowed."""
+    """Options for calls that need a decision. Raises ValueError for a value that is not allowed."""
 
     ask: Literal["later", "now"] = "later"
-    """`"later"` ends the run with these calls pending; another run continues with `resume`. `"now"` makes the run wait
-    for `approve`, `deny` or `answer`."""
+    """With `"later"`, the run ends while the calls are pending, and another run continues with `resume`. With `"now"`,
+    the run waits for `approve`, `deny` or `answer`."""
     timeout: float | None = None
     """Seconds until an undecided call is denied. None means five minutes for `"now"` and a day for `"later"`;
     `math.inf` means no limit."""
@@ -77,7 +78,7 @@ class ApprovalOptions:
 
     @classmethod
     def of(cls, given: ApprovalOptions | Decisions | None) -> ApprovalOptions:
-        """Return `given` as options; a mapping holds decisions by call id."""
+        """Convert `given` to options. A mapping holds decisions by call id."""
         if isinstance(given, ApprovalOptions):
             return given
         if given is None or isinstance(given, Mapping):
@@ -87,21 +88,22 @@ class ApprovalOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """What is changed or held back before it is shown. Raises ValueError for a value that is not allowed."""
+    """Options that change or buffer text before it is shown. Raises ValueError for a value that is not allowed."""
 
     rules: Sequence[Rule] = ()
-    """Rules that find and replace, remove or mark parts of the visible text. `streamtools.rules` creates them."""
+    """Rules from `streamtools.rules`, which replace, remove or mark parts of the visible text."""
     rules_in_reasoning: bool = False
-    """Whether the rules apply to reasoning too, separately from the text."""
+    """True if the rules also apply to reasoning, separately from the text."""
     rules_in_arguments: bool = False
-    """Whether events show the arguments of calls as the rules leave them. Tools get the original arguments. There
-    are no `call-delta` events."""
+    """True if the rules also apply to the call arguments in events. Tools get the original arguments. There are no
+    `call-delta` events."""
     judge: TextJudge | None = None
     """A `TextJudge`, which approves text before it is shown. When it refuses, the run stops and no call runs."""
     history: Literal["as_written", "as_shown"] = "as_written"
-    """Whether the history sent back to the model holds the text as the model wrote it, or as the rules left it."""
+    """The text in the history for the model: `"as_written"` is the original text of the model, `"as_shown"` is the text
+    after the rules."""
     pace: Literal["as_it_comes", "words", "graphemes"] = "as_it_comes"
-    """How visible text is split: as it arrives, in whole words, or in whole graphemes (no half emoji)."""
+    """How visible text is split into events: as it arrives, in whole words, or in whole graphemes (no half emoji)."""
 
     def __post_init__(self) -> None:
         Options(text_rules=self.rules, history=self.history, pace=self.pace)
@@ -109,17 +111,17 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """The type of the answer, and what happens if the answer is not of this type."""
+    """The type of the answer, and the number of retries if the answer does not have this type."""
 
     type: Any
     """A pydantic model, a dataclass, a TypedDict, another type, or a JSON schema."""
     _: KW_ONLY
     retries: int = 0
-    """How often a chat requests the answer again if it is not valid."""
+    """The maximum number of times that a chat requests an invalid answer again."""
 
     @classmethod
     def of(cls, given: Any) -> OutputOptions:
-        """Return `given` as options; anything else is the type."""
+        """Convert `given` to options. A value that is no `OutputOptions` is the type of the answer."""
         return given if isinstance(given, OutputOptions) else cls(given)
 
 
@@ -154,11 +156,14 @@ MOVED: dict[str, tuple[str, str, str]] = {
     "text_judge": ("text", "TextOptions", "judge"),
     **{name: ("text", "TextOptions", name) for name in ("rules_in_reasoning", "rules_in_arguments", "history", "pace")},
 }
-"""Parameters that are fields of an option object: the parameter that takes the object, its class, and the field."""
+"""Maps the names of former parameters to the option object that replaces them.
+
+The values are the parameter that accepts the object, the class of the object, and the field.
+"""
 
 
 def refuse_unknown(where: str, given: Iterable[str], known: Iterable[str], advice: str = "") -> NoReturn:
-    """Raise TypeError for the first parameter that does not exist, and name the one to use instead."""
+    """Raise TypeError for the first parameter in `given`. The message names the parameter to use instead."""
     name = next(iter(given))
     if name in MOVED:
         parameter, kind, field = MOVED[name]
@@ -167,13 +172,13 @@ def refuse_unknown(where: str, given: Iterable[str], known: Iterable[str], advic
 
 
 def check_kind(name: str, given: object, kind: type) -> None:
-    """Raise TypeError for an option object of another class."""
+    """Raise TypeError if `given` is not an instance of `kind`. `name` is the name of the parameter."""
     if not isinstance(given, kind):
         raise TypeError(f"{name} must be a {kind.__name__}, got {given!r}")
 
 
 def parser_keywords(parser: ParserOptions, text: TextOptions) -> ParserKeywords:
-    """Return the options as the keyword parameters of a `StreamMachine`."""
+    """Convert the options to keyword parameters of a `StreamMachine`."""
     return {
         **{option.name: getattr(parser, option.name) for option in fields(ParserOptions)},  # type: ignore[typeddict-item]
         "text_rules": text.rules,

@@ -1,4 +1,4 @@
-"""The typed answer of a stream: its type, and the items of a list in it."""
+"""Reads the type of a typed answer, and validates the items of a list in the answer while it streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def output_type(kind: Any) -> OutputType | None:
-    """Return the type for the parameter `output`, None for None.
+    """Convert the parameter `output` to an `OutputType`. Returns None for None.
 
     Raises ValueError for a JSON schema with a keyword whose value JSON Schema does not allow.
     """
@@ -24,7 +24,7 @@ def output_type(kind: Any) -> OutputType | None:
         return None
     if isinstance(kind, Mapping):
         check_keywords(kind)
-    from streamtools.typed import OutputType  # few streams have a typed answer
+    from streamtools.typed import OutputType  # few streams have a typed answer, and importing this takes time
 
     return kind if isinstance(kind, OutputType) else OutputType(kind)
 
@@ -32,9 +32,9 @@ def output_type(kind: Any) -> OutputType | None:
 async def items_of(
     events: AsyncIterable[UIEvent], kind: Any, path: Sequence[str | int] | None = None
 ) -> AsyncIterator[Any]:
-    """Yield the items of a list in the answer, each validated as a `kind` as soon as it closes.
+    """Yield the items of a list in the answer. Each item is validated as the type `kind` as soon as it is complete.
 
-    `path` is the path of the list; None means the first list of the answer. Invalid items are left out.
+    `path` is the path of the list. None means the first list of the answer. Invalid items are skipped.
     """
     item_type, draft, list_path = output_type(kind), Draft(), None if path is None else list(path)
     async for event in events:

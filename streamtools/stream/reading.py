@@ -1,4 +1,4 @@
-"""Reading and closing: a source, or any other asynchronous iterable."""
+"""Reads and closes a source or another asynchronous iterable."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from streamtools.tools.failures import is_failure
 log = Logger(__name__)
 
 YIELD_EVERY = 256
-"""Items of an iterable that never waits, between two checkpoints."""
+"""Number of items after which `read_into` lets other tasks run, because an iterable may never wait."""
 CLOSE_TIMEOUT = 10.0
-"""Seconds that closing may take."""
+"""The default time limit of `close`, in seconds."""
 
 Item = TypeVar("Item")
 
 
 class EventSource(Protocol):
-    """What a stream reads: batches of source events, and a way to stop."""
+    """An asynchronous iterator of batches of source events. `aclose` stops it."""
 
     def __aiter__(self) -> Self: ...
     async def __anext__(self) -> Sequence[SourceEvent]: ...
@@ -34,7 +34,11 @@ Take: TypeAlias = Callable[[Item], Awaitable[object] | bool]
 
 
 async def read_into(items: AsyncIterable[Item], take: Take[Item], *, yield_every: int = YIELD_EVERY) -> bool:
-    """Pass each item to `take`, until it returns True or an awaitable of True. Return whether all items were read."""
+    """Pass each item to `take` until `take` returns True or an awaitable of True.
+
+    Returns True if all items were read, and False if `take` ended the reading. After every `yield_every` items, other
+    tasks run.
+    """
     count = 0
     async for item in items:
         is_done = take(item)
@@ -49,7 +53,11 @@ async def read_into(items: AsyncIterable[Item], take: Take[Item], *, yield_every
 async def close(
     closable: object, *, seconds: float | None = None, complaint: str = "stream_not_closed", **fields: str
 ) -> None:
-    """Close an object that has `aclose`, shielded and within `seconds`. Log a failure as the event `complaint`."""
+    """Call `aclose` of an object, if it has this method.
+
+    The call is shielded from cancellation. It is cancelled after `seconds`; None means `CLOSE_TIMEOUT`. A failure is
+    logged as the event `complaint` with `fields`.
+    """
     aclose: Callable[[], Awaitable[object]] | None = getattr(closable, "aclose", None)
     if aclose is None:
         return

@@ -1,4 +1,4 @@
-"""The result of a run: what the model wrote, what its tools returned, and how the run ended."""
+"""The result of a run: the text and calls of the model, the outcomes of its tools, and the reason of the end."""
 
 from __future__ import annotations
 
@@ -18,34 +18,42 @@ class TurnResult:
     """The result of a run. It is complete when `reason` is not None."""
 
     text: str = ""
-    """The visible text. In a chat, this is the text of all steps."""
+    """The visible text of all steps."""
     reasoning: str = ""
+    """The reasoning of all steps."""
     calls: list[ToolCall] = field(default_factory=list)
-    """The calls that count. Of a turn with native calls and calls in text, only one kind counts."""
+    """The valid calls. If a turn has native calls and calls in text, only the calls of one kind are valid."""
     outcomes: list[ToolOutcome] = field(default_factory=list)
     """The outcomes of the calls that ran, in call order."""
     errors: list[Error] = field(default_factory=list)
-    """Malformed calls, calls that `tool_choice` forbids, and the fault of the stream. Of the calls of a turn beyond its
-    limit, only the first is here."""
+    """Errors of malformed calls, of calls that `tool_choice` forbids, and of the source. If a turn exceeds the limit of
+    calls, this holds one error for all calls beyond it."""
     warnings: list[Warning] = field(default_factory=list)
+    """The warnings of the run, at most 1000."""
     pending: list[ToolCall] = field(default_factory=list)
     """The calls that did not run."""
     usage: Usage | None = None
+    """The token usage of the whole run; None if no provider reported it."""
     usage_by_model: dict[str, Usage] = field(default_factory=dict)
-    """The usage of each model whose name is known."""
+    """The token usage by model name. Usage of a model without a known name is missing."""
     reason: DoneReason | None = None
+    """The reason of the end of the run; None while it continues."""
     finish_reason: str | None = None
+    """The finish reason that the provider sent with the last turn."""
     conversation_id: str | None = None
+    """The id of the conversation that the provider sent."""
     response_id: str | None = None
     """The id of the last response."""
     model: str | None = None
     """The model of the last response."""
     output: Any = None
-    """The typed answer, if it is valid."""
+    """The typed answer; None if there is no valid answer."""
     steps: list[Step] = field(default_factory=list, repr=False)
+    """The steps of the run: for each, the turn of the model and the results of its calls."""
     resumed: list[ToolCall] = field(default_factory=list, repr=False)
-    """Calls of an earlier run that this run resumed. Their outcomes are here."""
+    """The calls of an earlier run that this run resumed. `outcomes` holds their outcomes."""
     dialects: tuple[Dialect, ...] = field(default=(), repr=False)
+    """The dialects in which results of calls in text are written."""
 
     def messages(
         self,
@@ -55,16 +63,18 @@ class TurnResult:
         provider: Origin | None = None,
         send_reasoning: histories.SendReasoning = "with_calls",
     ) -> list[Any]:
-        """Return the messages that continue the history: for each turn the model's, and the results of its calls.
+        """Return the messages of the run, to add to the history: for each turn the model's message and its results.
 
-        Each message is a dict for the request of a provider (`"openai"`, `"responses"`, `"anthropic"`, `"gemini"`,
-        `"ollama"`), by the rules of `write_messages`, which has `provider` and `send_reasoning` too. They are typed as
-        `Any`, so that they fit the types of the provider's SDK. Results of calls in text are one user message, with one
-        block for each call in the form of its dialect. Raises ValueError for another format.
+        `format` selects the provider: `"openai"`, `"responses"`, `"anthropic"`, `"gemini"` or `"ollama"`. Each message
+        is a dict for a request to this provider. The type is `Any`, so that the messages fit the types of the SDKs.
+        The results of calls in text form one user message with one block for each call, in the dialect of the call.
+        `write_messages` writes the messages, and describes `provider` and `send_reasoning`.
 
-        Providers require a result for each call. A call that did not run gets one that says so, if another turn follows
-        or the run was cancelled, cut, stopped, or failed. At the end of a finished run the caller adds the result.
-        `answer_pending` overrides this.
+        Providers require a result for each call. With `answer_pending=True`, a call that did not run gets the result
+        that it was cancelled. With False, the caller adds the results of the last turn. None means False for a finished
+        run, and True for a run that was cancelled, cut, stopped, or failed.
+
+        Raises ValueError for another format.
         """
         if answer_pending is None:
             answer_pending = self.reason not in (None, "finished")
@@ -76,7 +86,7 @@ class TurnResult:
             "send_reasoning": send_reasoning,
         }
         if self.resumed:
-            from streamtools.history.formats import write_continuation  # like all formats, on first use
+            from streamtools.history.formats import write_continuation  # imported on first use, as all formats are
 
             return write_continuation(self.resumed, history, format, **how)
         return histories.write_messages(history, format, **how)

@@ -1,11 +1,13 @@
-"""Runs the calls of a step, from the moment they may run to their outcomes.
+"""Runs the calls of each step and records their outcomes.
 
-Calls that may run while the model still writes run beside the stream. The calls of a complete turn run before anything
-else is read. The step ends when all of them have ended, with one outcome for each call that has started, in call order.
-A call that does not start is pending: because of a limit of the run, because a tool has ended the run, or because it
-waits for a decision.
+With `execute="eager"`, a call runs in a background task while the model still writes. Otherwise the calls run after
+the turn is complete, and the next source event is read after they have ended. A step ends when all its calls have
+ended. It has one outcome for each call that has started, in call order.
 
-Nothing here refers to the stream, so there is no reference cycle: events are sent or returned to the caller.
+A call that does not start is pending. The reason is a limit of the run, a tool that has ended the run, or an open
+decision.
+
+`StepRunner` passes events to `send` or returns them. It has no reference to the stream, which avoids a reference cycle.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ _id_of = attrgetter("id")
 
 
 class StepRunner:
-    """Runs the calls that a machine makes runnable, within the limits of `guards`, and records outcomes step by step.
+    """Runs the runnable calls of a machine within the limits of `guards`.
 
-    If the stream `executes` no calls, no turn counts as failed. `resumed` is what an earlier run left. `make_runner` is
-    called for the first calls, with the remaining options of a `Runner`: most runs have no calls. `record` gets the
-    outcomes of each step.
+    With `executes=False`, the stream runs no calls, and the guards do not count failed turns. `resumed` holds the
+    pending calls of an earlier run. `make_runner` creates the `Runner` when the first calls run, because most runs have
+    no calls. `record` is called with the outcomes of each step.
     """
 
     def __init__(
@@ -52,11 +54,11 @@ class StepRunner:
         record: Callable[[list[ToolOutcome]], object],
     ) -> None:
         self.running: list[ToolCall] = []
-        """Calls of this step that were passed to the runner."""
+        """The calls of the current step that were passed to the runner."""
         self.trace = ""
-        """The `traceparent` of the run, for a run that resumes it."""
+        """The `traceparent` of this run. A suspension stores it for the run that resumes. Empty without an observer."""
         self.machine = machine
-        """The machine. The stream feeds it."""
+        """The machine that finds the calls. `StreamRun` feeds it."""
         self.executes = executes
         self.guards = guards
         self._counts_tokens = guards.guards.tokens is not None
@@ -67,15 +69,16 @@ class StepRunner:
         self._make_runner = make_runner
         self._record = record
         self._runner: Runner | None = None
-        self._outcomes: dict[str, ToolOutcome] = {}  # of the calls that have ended
-        self._last_outcomes: list[ToolOutcome] = []  # of the step that has ended
-        self._running_beside = 0  # batches of calls that run beside the stream
-        self._all_ended: anyio.Event | None = None
+        self._outcomes: dict[str, ToolOutcome] = {}  # by call id: the outcomes of the current step
+        self._last_outcomes: list[ToolOutcome] = []  # the outcomes of the last step that has ended
+        self._running_beside = 0  # number of background tasks, each of which runs one batch of calls
+        self._all_ended: anyio.Event | None = None  # set when the last background task ends; None before `end`
 
     @property
     def runner(self) -> Runner:
-        """Runs the calls of all steps."""
-        if self._runner is None:  # made late: it refers to this object, and a run without calls then has no cycle
+        """The runner for the calls of all steps. The first access creates it."""
+        # The runner refers to this object. Creating it late avoids a reference cycle in a run without calls.
+        if self._runner is None:
             self._runner = self._make_runner(
                 number=self.machine.number,
                 approvals=self._approvals,
@@ -85,9 +88,10 @@ class StepRunner:
         return self._runner
 
     async def run_calls(self, beside: TaskGroup, send: Send) -> list[UIEvent]:
-        """Run the calls that may run. Return the last events of the step if it ends.
+        """Run the calls that are runnable now. Return the last events of the step; an empty list if it continues.
 
-        While the turn continues, the calls run in the group `beside` the stream. After the turn, this waits for them.
+        While the turn continues, the calls run in a task of the group `beside`, and this returns immediately. After
+        the turn, this waits until all calls have ended.
         """
         machine, runner = self.machine, self._runner or self.runner
         calls = machine.take_runnable()
@@ -107,7 +111,7 @@ class StepRunner:
         return await self.end() if self._running_beside else self.end_calls() + self.settle()
 
     async def end(self) -> list[UIEvent]:
-        """Wait for the calls that run beside the stream, and end the step. Return its last events."""
+        """Wait for the calls in background tasks, and end the step. Return its last events."""
         if self._running_beside:
             self._report_answered()
             self._all_ended = anyio.Event()
@@ -115,9 +119,10 @@ class StepRunner:
         return self.end_calls() + self.settle()
 
     def end_calls(self) -> list[UIEvent]:
-        """Record one outcome for each call of the step, in call order. Return the closing events that were not sent.
+        """Record one outcome for each call of the step, in call order.
 
-        This does not wait: a call that has not ended counts as cancelled.
+        A call that has not ended gets a cancelled outcome, so this does not wait. Returns the final events of the calls
+        that were not sent.
         """
         if self._runner is None:
             return []
@@ -134,13 +139,16 @@ class StepRunner:
         return unsent
 
     def settle(self) -> list[UIEvent]:
-        """End the step after its calls, and check the limits of the run. Return the last events of the step."""
+        """End the step after its calls have ended, and check the limits of the run. Return its last events."""
         events = self.machine.end_step()
         self.check_limits()
         return events
 
     def check_limits(self) -> None:
-        """End the run if the step that has ended reaches a limit. Call this before the next source event."""
+        """If a step has ended, update the counts of the guards. End the run if a limit is reached.
+
+        Call this before the next source event.
+        """
         ended = self.machine.take_ended_step()
         if ended is None:
             return
@@ -153,19 +161,22 @@ class StepRunner:
             self.machine.end_run(self.guards.why)
 
     def suspend(self, pending: Sequence[ToolCall]) -> Suspension | None:
-        """Return what a run with these pending calls waits for, None if no call waits for a decision."""
+        """Return the suspension of a run with these pending calls. Returns None if no call waits for a decision."""
         questions = {**self._approvals.asked, **self._approvals.suspended}
         left = [questions[call.id] for call in pending if call.id in questions]
         return Suspension(run_id=self._run_id_of(left[0].call), questions=left, trace=self.trace) if left else None
 
     def _run_id_of(self, call: ToolCall) -> str:
-        """Return the id of the run that made a call."""
+        """Return the id of the run in which the model made the call: the earlier run, or this one."""
         if self._resumed is not None and call.id in self._resumed.questions:
             return self._resumed.run_id
         return self.machine.run_id
 
     def _trusts(self, call: ToolCall) -> bool:
-        """Return whether only the model can have written a call: a native call, or one with a nonce."""
+        """Return True if only the model can have written the call.
+
+        That holds for a native call and for a call in a dialect with a nonce. It does not hold for a salvaged call.
+        """
         return (call.is_native or call.dialect in self._trusted) and call.id not in self.machine.salvaged
 
     def _report_answered(self) -> None:
@@ -180,7 +191,7 @@ class StepRunner:
             self._all_ended.set()
 
     def _keep(self, runner: Runner, calls: list[ToolCall], outcomes: Sequence[ToolOutcome]) -> None:
-        """Keep the outcomes of calls that have run. Calls that have not started are pending."""
+        """Store the outcomes of `calls`. A call without an outcome has not started and becomes pending."""
         for outcome in outcomes:
             self._outcomes[outcome.call.id] = outcome
         if runner.stopped:
@@ -189,7 +200,7 @@ class StepRunner:
             self._put_back([call for call in calls if call.id not in self._outcomes])
 
     def _put_back(self, calls: list[ToolCall]) -> None:
-        """Make calls that have not started pending."""
+        """Make these calls pending, and remove them from the step."""
         self.machine.leave_pending(calls)
         pending = {call.id for call in calls}
         for call_id in pending:

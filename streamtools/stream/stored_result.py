@@ -1,7 +1,8 @@
-"""The end of a run as JSON, for another process.
+"""Stores the end of a run as JSON, so that another process can read it.
 
-It holds the `TurnResult`, the suspension, and the history of a chat. `output` is plain data, because another process
-need not know its type. Dialects are stored by id. A custom dialect is left out; results of its calls then have no form.
+The JSON holds the `TurnResult`, the suspension, and the history of a chat. `output` is stored as plain data, because
+the other process may not have its type. Dialects are stored by id. Custom dialects are not stored, so the other process
+cannot write results in these dialects.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _KINDS: dict[str, Any] = dict(
     zip(get_args(_Kind), (TextPart, Thought, ToolCall, ProviderItem, System, User, Results, Any), strict=True)
 )
 _Tagged = tuple[_Kind, Any]
-"""The name of a class in `_KINDS`, and an object of this class."""
+"""A pair: the name of a class in `_KINDS`, and an object of this class."""
 
 
 class StoredEnd(NamedTuple):
@@ -49,7 +50,7 @@ class StoredEnd(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """An `Assistant` message."""
+    """The fields of an `Assistant` message in the stored form."""
 
     parts: list[_Tagged]
     in_text: list[ToolCall]
@@ -69,17 +70,17 @@ _PLAIN = [field.name for field in fields(TurnResult) if field.name not in ("outp
 _Plain: Any = msgspec.defstruct(
     "_Plain", [(name, kind) for name, kind in get_type_hints(TurnResult).items() if name in _PLAIN]
 )
-_encode = msgspec.json.Encoder(enc_hook=repr).encode  # a custom handler may return values that JSON cannot hold
+_encode = msgspec.json.Encoder(enc_hook=repr).encode  # a custom tool may return values that JSON cannot represent
 _decode = msgspec.json.Decoder(_Stored).decode
 
 
 def store(result: TurnResult, suspension: Suspension | None = None, history: Iterable[Any] = ()) -> bytes:
-    """Return the end of a run as JSON. Raises ValueError for invalid text, such as half a surrogate pair."""
+    """Serialize the end of a run as JSON. Raises ValueError for invalid text, such as half a surrogate pair."""
     plain = {name: getattr(result, name) for name in _PLAIN}
     plain["outcomes"] = [replace(outcome, exception=None) for outcome in result.outcomes]
     try:
         plain["output"] = write(result.output).value
-    except Exception:  # a custom type that cannot be written; the text is stored
+    except Exception:  # the custom type cannot be serialized; `text` still holds the answer
         plain["output"] = None
     stored = _Stored(
         plain,
@@ -92,7 +93,7 @@ def store(result: TurnResult, suspension: Suspension | None = None, history: Ite
 
 
 def read(data: bytes) -> StoredEnd:
-    """Return the end of a run that `store` wrote. Raises ValueError for anything else."""
+    """Parse JSON that `store` returned. Raises ValueError for any other data."""
     stored = _decode(data)
     plain = msgspec.convert(stored.result, _Plain)
     result = TurnResult(
@@ -130,7 +131,7 @@ def _read_message(message: _Answer | dict[_Kind, Any]) -> Any:
 
 
 def _dialects_of(ids: list[str]) -> tuple[Dialect, ...]:
-    """Return the dialects of these ids; those that `"auto"` enables are without what it leaves out of them."""
+    """Return the built-in dialects with these ids. The dialects that `"auto"` enables are returned in its variants."""
     if "llama3_json" in ids and ids == [dialect.id for dialect in choose_dialects("auto")]:
         return choose_dialects("auto")
     return tuple(DIALECTS[id] for id in ids if id in DIALECTS)

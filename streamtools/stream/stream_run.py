@@ -1,7 +1,7 @@
-"""One run: its machine, step runner, stages and buffer, connected.
+"""Connects the parts of one run: the machine, the step runner, the stages and the buffer.
 
-A delta passes `StreamRun.read` (from the source), the machine, the stages, and the buffer, where the consumer reads
-it. `ToolStream` owns the task that calls `read`.
+`StreamRun.read` reads source events and feeds them to the machine. The machine returns UI events. The stages process
+them in order, and the buffer keeps them for the consumer. `ToolStream` starts the task that calls `read`.
 """
 
 from __future__ import annotations
@@ -31,18 +31,27 @@ if TYPE_CHECKING:  # few runs have these stages, and importing them takes time
 
 TakeBatch: TypeAlias = Callable[[Sequence[SourceEvent]], Awaitable[bool] | bool]
 
-_BATCH = 256  # events that are reported together
+_BATCH = 256  # number of events that `Observation` reports to the observer in one call
 
 
 class EventStage(Protocol):
-    """Sees or changes events between the machine and the buffer: judge, telemetry, collector, rules in arguments."""
+    """Processes events between the machine and the buffer.
+
+    The stages are the judge, the telemetry, the collector, and the rules for arguments.
+    """
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
-        """Return the events for the next stage. A stage may hold events back and return them from a later call."""
+        """Process `events`, and return the events for the next stage.
+
+        A stage may buffer events and return them from a later call.
+        """
 
 
 class StreamRun:
-    """Feeds the machine, runs the calls, and shows events. Its methods are called in the task that drives the run."""
+    """Feeds the machine, runs the calls, and puts events into the buffer.
+
+    The task that drives the run calls these methods. Tools call `send`, and the judge calls `emit`, in other tasks.
+    """
 
     def __init__(
         self,
@@ -59,16 +68,19 @@ class StreamRun:
         self.collector = collector
         self.buffer = EventBuffer()
         self.resumed = resumed
-        """What an earlier run left, if this run resumes one."""
+        """The pending calls and decisions of an earlier run. None if this run does not resume a run."""
         self._judge = judge
         self._argument_rules = argument_rules
         self._observation: Observation | None = None
         self._stages: list[EventStage] = [stage for stage in (judge, collector, argument_rules) if stage is not None]
-        self._scope: anyio.CancelScope | None = None  # cancelled when the run has to stop
+        self._scope: anyio.CancelScope | None = None  # cancelling it stops the run; None before `begin`
         self._stop_reason: Stop = "time_limit"
 
     def open(self) -> AbstractContextManager[None]:
-        """Allow reading, and show the start of the run. Returns a context in which the task of the run starts."""
+        """Allow reading from the buffer, and emit the `start` event.
+
+        Returns a context manager. The caller starts the task of the run inside it.
+        """
         self.buffer.open()
         resumed = self.resumed.trace if self.resumed else ""
         observed = observing.begin(self.machine.run_id, self.machine, resumed)
@@ -79,7 +91,10 @@ class StreamRun:
         return observing.surrounding(observed)
 
     def begin(self, tools: TaskGroup) -> None:
-        """Start the clock of the run. Cancelling the scope of the group `tools` stops the run."""
+        """Start the time limit of the run.
+
+        `tools` is the task group of the tools. Cancelling its scope stops the run.
+        """
         self._scope = tools.cancel_scope
         if (left := self.steps.guards.begin(now := anyio.current_time())) is not None:
             self._scope.deadline = now + left
@@ -89,9 +104,9 @@ class StreamRun:
     # Events on their way to the consumer.
 
     def emit(self, events: Sequence[UIEvent]) -> bool:
-        """Pass events through the stages to the buffer. Return whether the source has to wait.
+        """Pass events through the stages to the buffer. Return True if the source must wait before the next batch.
 
-        No events only release those that a stage holds back.
+        An empty sequence releases the buffered events that a stage may now return.
         """
         for stage in self._stages:
             events = stage.take(events)
@@ -99,7 +114,11 @@ class StreamRun:
         return must_wait or self.collector.is_too_large or (self._judge is not None and self._judge.is_behind)
 
     async def send(self, event: UIEvent) -> None:
-        """Emit an event of a tool. Progress waits for room, and is no part of the result."""
+        """Emit an event of a tool.
+
+        A `Progress` event skips the stages, so the result does not contain it. After it, this waits for room in the
+        buffer.
+        """
         if type(event) is not Progress:
             self.emit((event,))
             return
@@ -109,7 +128,7 @@ class StreamRun:
         await self.wait_for_room()
 
     async def wait_for_room(self) -> None:
-        """Wait for the consumer and for the judge. A result that is too large stops the run."""
+        """Wait until the judge and the consumer have caught up. If the result is too large, stop the run."""
         if self.collector.is_too_large and self._scope is not None and not self._scope.cancel_called:
             self._stop_reason = "size_limit"
             self._scope.cancel()
@@ -118,13 +137,16 @@ class StreamRun:
         await self.buffer.wait_for_room()
 
     async def wait_for_approval(self) -> None:
-        """Wait until the judge has approved all text. If it refuses some, this does not return: the run stops."""
+        """Wait until the judge has approved all text.
+
+        If the judge refuses a piece, this never returns: the run is cancelled.
+        """
         if self._judge is not None:
             await self._judge.wait_for_decisions()
 
     @property
     def unapproved_text(self) -> str:
-        """The text that the judge holds back."""
+        """The text that waits for a decision of the judge; empty without a judge."""
         return "" if self._judge is None else self._judge.gate.text
 
     def _refuse(self) -> None:
@@ -135,7 +157,7 @@ class StreamRun:
     # Source events on their way to the machine.
 
     async def resume(self, tools: TaskGroup) -> None:
-        """Run the calls that an earlier run left."""
+        """Run the pending calls of the earlier run, if this run resumes a run."""
         if self.resumed is None:
             return
         calls = self.resumed.calls
@@ -145,7 +167,7 @@ class StreamRun:
         await self.wait_for_approval()
 
     async def read(self, source: EventSource, tools: TaskGroup) -> None:
-        """Read a source to its end, and run its calls in the group `tools`."""
+        """Read `source` to its end, and run its calls. Eager calls run in the task group `tools`."""
         self.machine.source = source
         self.collector.read_from(source)
         take = self._taker(tools)
@@ -153,19 +175,21 @@ class StreamRun:
             await self._observation.read(source, take)
         else:
             await read_into(source, take)
-        if self.steps.running:  # eager calls of a turn that never became complete
+        if self.steps.running:  # eager calls of a turn whose end the source did not report
             self.emit(await self.steps.end())
         await self.wait_for_approval()
 
     def _taker(self, tools: TaskGroup) -> TakeBatch:
-        """Return a function that takes a batch of a source, and returns whether the run needs no more.
+        """Return a function that feeds one batch of source events to the machine.
 
-        It returns an awaitable only to wait for room or to run calls.
+        The function returns True if the run needs no more source events. If it has to wait for room or to run calls,
+        it returns an awaitable of that bool instead.
         """
         machine, steps, feed, emit = self.machine, self.steps, self.machine.feed, self.emit
 
         def take(batch: Sequence[SourceEvent]) -> Awaitable[bool] | bool:
-            if type(batch) is not list and not isinstance(batch, list | tuple):  # the union costs more than a delta
+            # Fast path: a list needs no `isinstance` with a union, which costs more than processing a delta.
+            if type(batch) is not list and not isinstance(batch, list | tuple):
                 raise UnreadableSource(f"a source must yield lists of source events, got {type(batch).__name__}")
             events: list[UIEvent] = []
             rest = iter(batch)
@@ -198,12 +222,19 @@ class StreamRun:
     # The end of the run.
 
     def complete(self) -> None:
-        """Show the last events while the judge can still approve them."""
+        """With a judge, emit the last events of the machine now, because the judge can still approve their text.
+
+        Without a judge, `end` emits them.
+        """
         if self._judge is not None:
             self.emit(self.machine.close())
 
     def end(self, failure: str | None) -> None:
-        """Show how the run ends: with a `failure` of the source, stopped, or complete."""
+        """Emit the events that end the run.
+
+        `failure` is the name of the exception that the source raised. None means that the run is complete or was
+        stopped.
+        """
         self._close_judge()
         if failure is not None:
             fault = SourceError("the stream could not be read", Code.STREAM_INTERRUPTED, cause=failure)
@@ -215,7 +246,7 @@ class StreamRun:
         self.emit(self.machine.close())
 
     def finish(self) -> None:
-        """End the run with its one `done`, and wake all readers."""
+        """Emit `done` if the run has not emitted it, report the end to the observer, and close the buffer."""
         self._close_judge()
         self.emit(self.steps.end_calls())
         self.emit(self.machine.cancel())
@@ -225,23 +256,27 @@ class StreamRun:
         self.buffer.close()
 
     def _close_judge(self) -> None:
-        """Show no text that the judge has not approved."""
+        """Stop the judge, and drop the text that it has not approved."""
         if self._judge is not None:
             self._judge.end()
             self.emit(())
 
 
 class Observation:
-    """A stage that reports one run to its observer. No single delta is reported, except the first."""
+    """A stage that reports one run to its observer.
+
+    It reports events in batches, because a report for each delta is slow. It reports the first text of a request
+    immediately.
+    """
 
     def __init__(self, observed: observing.ObservedRun) -> None:
         self.observed = observed
         self._unreported: list[UIEvent] = []
-        self._awaits_text = False  # a request has started, and none of its text has been shown
-        self._awaits_batch = False
+        self._awaits_text = False  # True from the start of a request until its first visible text
+        self._awaits_batch = False  # True if the next batch of the source must be reported
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
-        """Record events. An empty batch means that the machine or the judge holds text back."""
+        """Record events for the next report. An empty batch means that the machine or the judge buffers text."""
         if not events:
             self.observed.text_buffered()
             return events
@@ -254,13 +289,13 @@ class Observation:
         return events
 
     def report(self) -> None:
-        """Report the recorded events."""
+        """Pass the recorded events to the observer."""
         if self._unreported:
             self.observed.events_shown(self._unreported)
             self._unreported = []
 
     async def read(self, source: EventSource, take: TakeBatch) -> None:
-        """Read a source to its end, as `read_into` does, and report the start and the end of its answer."""
+        """Read a source with `read_into`. Report the start of the request and the end of the answer."""
         self.observed.request_started(getattr(source, "origin", ()), source)
         self._awaits_text = self._awaits_batch = True
 
@@ -282,6 +317,6 @@ class Observation:
             self.observed.source_read(raised)
 
     def end(self) -> None:
-        """Report the end of the run."""
+        """Report the remaining events and the end of the run."""
         self.report()
         self.observed.run_ended()

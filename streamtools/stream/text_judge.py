@@ -1,11 +1,13 @@
-"""A judge of the text that a reader sees, such as a moderation model. Text that it has not approved is never shown.
+"""Lets a judge, such as a moderation model, approve the text of a model before it is shown.
 
-Text is buffered until it is a sentence, long enough, or old enough. Then the judge is called, while more text arrives.
-All other events wait for the text before them, so the order stays, and no call runs before the text of its turn is
-approved. When the judge refuses a piece, the run ends: its other text is dropped, its other events are still shown, and
-its calls are pending.
+Text is buffered until it is a complete sentence, reaches a length, or has waited for a time. This piece of text is
+passed to the judge while more text arrives. All other events wait for the text before them, so the order of events
+does not change. No call runs before the text of its turn is approved.
 
-Pieces depend only on the text and on how long an open piece may wait, not on the deltas of the provider.
+When the judge refuses a piece, the run ends. The remaining text is dropped, the other events are still shown, and the
+calls stay pending.
+
+How the provider splits its text into deltas does not change the pieces. Only the text and the time limit of a piece do.
 """
 
 from __future__ import annotations
@@ -29,31 +31,35 @@ from streamtools.tools.failures import is_failure
 log = Logger(__name__)
 
 Ask: TypeAlias = Callable[[str, str], "bool | Awaitable[bool]"]
-"""Gets a piece of text and the text before it in the same turn. Returns whether the piece may be shown."""
+"""A function of a piece of text and of the text before it in the same turn. It returns True if the piece may be
+shown."""
 
 _LONG_SENTENCE: Final = 400
-"""Characters after which a sentence is cut between two words. At twice as many it is cut anywhere."""
+"""The maximum length of a sentence in characters. A longer sentence is cut at the next white space. At twice this
+length it is cut even inside a word."""
 _MAX_WAITING: Final = 1024
-"""Events that wait for the judge before the provider has to wait."""
+"""The number of waiting events at which the source is no longer read."""
 _SENTENCE = re.compile(r"[.!?…][\"'”’»)\]*_]{0,4}\s|[。！？]|\n")
 _LONGEST_END: Final = 5
-"""Characters of the longest sentence end, without its last one."""
+"""The length in characters of the longest match of `_SENTENCE`, without its last character."""
 _SPACE = re.compile(r"\s")
 _BETWEEN_TEXT = (Matched, Partial, Warning)
-"""Events that do not end a piece of text."""
+"""Types of events that may occur within a piece of text. All other events end the piece."""
 
 
 @dataclass(frozen=True)
 class TextJudge:
     """Decides which text of a model is shown: `TextJudge(is_fine)` with `async def is_fine(text, before) -> bool`.
 
-    `ask` gets a piece of the text, as it would be shown, and at most `context` characters before it in the same turn.
-    With `release="sentences"` a piece is a sentence or a line. With a number it ends between two words after that many
-    characters. A piece that is still open after `wait` seconds is judged as it is. If the judge raises or gives no
-    answer within `timeout` seconds, `unanswered` decides: `"open"` shows the piece, `"closed"` refuses it. So text
-    appears at most `wait` plus `timeout` seconds after its first character arrived. The judge is called for `at_once`
-    pieces at the same time; while more wait, nothing is read from the provider. With `reasoning`, reasoning is judged
-    in the same way; otherwise it is shown unseen.
+    `ask` is the function that judges. Its arguments are a piece of the visible text, and at most `context` characters
+    before it in the same turn. With `release="sentences"`, a piece is a sentence or a line. If `release` is a number, a
+    piece ends at the first white space after that many characters. A piece that is still open after `wait` seconds is
+    judged without waiting for its end.
+
+    `unanswered` decides about a piece if the judge raises or does not return within `timeout` seconds: `"open"` shows
+    the piece, `"closed"` refuses it. So text appears at most `wait` plus `timeout` seconds after its first character
+    arrived. At most `at_once` pieces are judged at the same time. While that many pieces wait for a decision, the
+    source is not read. With `reasoning=True`, reasoning is judged too. Otherwise it is shown without a judgment.
 
     Raises ValueError for a value that is out of range.
     """
@@ -85,37 +91,41 @@ class TextJudge:
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """A piece of text for the judge. `ended` is set when no more text is added."""
+    """A piece of text for the judge. It is open while text is added to it."""
 
     before: str
+    """The text before the piece in the same turn, up to the length `context` of the judge."""
     length: int = 0
+    """The length of the piece in characters."""
     tail: str = ""
-    """Its last characters, in which a sentence end may have started."""
+    """The last characters of the piece, in which a sentence end may have started."""
     text: str = ""
+    """The text of the piece; empty until the piece has ended."""
     ended: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the piece is complete and gets no more text."""
     approved: bool | None = None
-    """The decision of the judge; None before it."""
+    """The decision of the judge; None before the decision."""
     waiting: int = 0
-    """Events of the piece that wait."""
+    """The number of events of the piece that were not released."""
     _parts: list[str] = field(default_factory=list)
 
     def add(self, text: str) -> None:
-        """Add text."""
+        """Add text to the end of the piece."""
         self._parts.append(text)
         self.length += len(text)
         self.tail = (self.tail + text)[-_LONGEST_END:]
 
     def end(self) -> None:
-        """Add no more text."""
+        """Mark the piece as complete, and set its `text`."""
         self.text = "".join(self._parts)
         self.ended.set()
 
 
 class Gate:
-    """Holds events back until the text before them is approved. Sans-IO.
+    """Buffers events until the text before them is approved. It does no I/O and never waits.
 
-    `take` returns the events that may be shown. `ended` holds the pieces to judge next, and `open` is the piece that
-    text is added to.
+    `take` returns the events that may be shown. `ended` holds the complete pieces that the judge has not seen. New text
+    is added to the piece `open`.
     """
 
     def __init__(self, judge: TextJudge) -> None:
@@ -125,26 +135,26 @@ class Gate:
         self._context = judge.context
         self._queue: deque[tuple[UIEvent, Piece | None]] = deque()
         self.open: Piece | None = None
-        self._kind: type[Any] = Text  # of the text in the open piece
-        self._past = ""  # the text of the turn before the open piece
-        self._seq = 0  # of the last event that was released
+        self._kind: type[Any] = Text  # the event type of the open piece: Text or Reasoning
+        self._past = ""  # the end of the turn's text before the open piece, for the judge
+        self._seq = 0  # the `seq` of the last released event; 0 before the first
         self.waiting = 0
-        """Pieces that have ended and are not released."""
+        """The number of complete pieces of which at least one event was not released."""
         self.ended: deque[Piece] = deque()
         self.drops = False
-        """Whether all text is dropped."""
+        """True after the judge has refused a piece, or after the end of the stage: all further text is dropped."""
 
     def __len__(self) -> int:
-        """Return how many events wait."""
+        """Return the number of waiting events."""
         return len(self._queue)
 
     @property
     def text(self) -> str:
-        """The text that waits."""
+        """The visible text in the waiting events."""
         return "".join(event.text for event, _ in self._queue if type(event) is Text)
 
     def take(self, events: Sequence[UIEvent]) -> list[UIEvent]:
-        """Add events. Return the events that may be shown now, with earlier ones that waited."""
+        """Add events to the queue. Return all events of the queue that may be shown now."""
         for event in events:
             kind = type(event)
             if kind in self._judged and not self.drops:
@@ -176,7 +186,7 @@ class Gate:
         return out
 
     def number(self, event: UIEvent) -> None:
-        """Number an event that is released: text has been cut and dropped since it was made."""
+        """Set the `seq` of an event that is released. The gate splits and drops events, so their numbers change."""
         self._seq = event.seq if not self._seq else self._seq + 1
         if event.seq != self._seq:
             force_setattr(event, "seq", self._seq)
@@ -195,7 +205,7 @@ class Gate:
                 self._past = (self._past + piece.text)[-self._context :]
 
     def _cut(self, event: Any) -> None:
-        """Add text to the open piece, and end pieces at sentence ends."""
+        """Add the text of an event to the open piece. Split the event at each end of a piece."""
         text, begin = event.text, 0
         end = self._find_end(text, begin)
         while end is not None and end < len(text):
@@ -214,9 +224,12 @@ class Gate:
         self._queue.append((event, self.open))
 
     def _find_end(self, text: str, begin: int) -> int | None:
-        """Return where the open piece ends in `text`, which it reads from `begin`; None if it stays open."""
+        """Return the position in `text` at which the open piece ends. Returns None if it does not end in `text`.
+
+        The text before the position `begin` is ignored.
+        """
         length, tail = (0, "") if self.open is None else (self.open.length, self.open.tail)
-        last = begin + 2 * self._longest - length  # it ends here at the latest
+        last = begin + 2 * self._longest - length  # the latest position at which the piece ends
         if self._sentences:
             found = _SENTENCE.search(tail + text[begin : begin + _LONGEST_END + 1]) if tail else None
             if found is not None:
@@ -229,7 +242,7 @@ class Gate:
 
 
 def _with_text(event: Any, text: str) -> Any:
-    """Return an event with another text, and with its other content."""
+    """Return a copy of the event with another text. All other content is kept."""
     rest = replace(event, text=text)
     if (kept := getattr(event, "__dict__", None)) is not None:
         rest.__dict__.update(kept)
@@ -237,7 +250,7 @@ def _with_text(event: Any, text: str) -> Any:
 
 
 def _without_text(event: UIEvent) -> UIEvent | None:
-    """Return an event without its text; None if nothing is left."""
+    """Return the event without the text that the model wrote. Returns None if the event holds only such text."""
     if isinstance(event, Text | Reasoning | Matched | Partial | Raw):
         return None
     if isinstance(event, Error | Warning) and event.raw is not None:
@@ -246,9 +259,10 @@ def _without_text(event: UIEvent) -> UIEvent | None:
 
 
 class JudgeStage:
-    """A stage that calls the judge of one run. After `begin`, each piece has a task in a group of the run.
+    """A stage that calls the judge for the text of one run.
 
-    It calls `emit` when events may be shown, and `refuse` when the judge refuses a piece.
+    `begin` sets the task group in which the judge is called, with one task for each piece, and two functions. `emit`
+    is called when events may be shown. `refuse` is called when the judge refuses a piece.
     """
 
     def __init__(self, judge: TextJudge, run_id: str) -> None:
@@ -256,19 +270,19 @@ class JudgeStage:
         self._judge = judge
         self._run_id = run_id
         self._group: TaskGroup | None = None
-        self._calls = 0  # of the judge that are running
-        self._timed: Piece | None = None  # the open piece, which a task ends after `wait` seconds
+        self._calls = 0  # number of calls of the judge that run now
+        self._timed: Piece | None = None  # the piece whose time limit has started
 
     def begin(
         self, group: TaskGroup, emit: Callable[[Sequence[UIEvent]], object], refuse: Callable[[], object]
     ) -> None:
-        """Call the judge in tasks of this group."""
+        """Allow calls of the judge, in tasks of `group`."""
         self._group = group
         self._emit, self._refuse = emit, refuse
         self._changed = anyio.Event()
 
     def end(self) -> None:
-        """Stop: text that is not approved is dropped."""
+        """Stop calling the judge, and drop all text that is not approved."""
         self._group = None
         self._emit, self._refuse = lambda _: None, lambda: None
         self.gate.drops = True
@@ -281,11 +295,11 @@ class JudgeStage:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the provider has to wait for the judge."""
+        """True if too much text or too many events wait for the judge. The source is then not read."""
         return self.gate.waiting >= self._judge.at_once or len(self.gate) >= _MAX_WAITING
 
     async def catch_up(self) -> None:
-        """Wait while too much text waits for the judge."""
+        """Wait until `is_behind` is False."""
         while self.is_behind and not self.gate.drops:
             if self.gate.waiting:
                 await self._changed.wait()
@@ -294,7 +308,7 @@ class JudgeStage:
                 self._emit(())
 
     async def wait_for_decisions(self) -> None:
-        """Wait until the judge has decided about all text. If it refuses a piece, this does not return."""
+        """Wait until the judge has approved all text. If it refuses a piece, this waits until it is cancelled."""
         self.gate.end_piece()
         self._emit(())
         while self.gate.waiting and not self.gate.drops:
@@ -303,7 +317,7 @@ class JudgeStage:
             await anyio.sleep_forever()
 
     def _start_calls(self) -> None:
-        """Call the judge for the pieces that have ended, and start the clock of the open piece."""
+        """Start calls of the judge for complete pieces, and start the time limit of the open piece."""
         group, gate = self._group, self.gate
         if group is None:
             return
@@ -333,7 +347,7 @@ class JudgeStage:
 
 
 async def decide(judge: TextJudge, piece: Piece, run_id: str | None = None) -> bool:
-    """Return whether a piece may be shown: the answer of the judge, or `unanswered` without one."""
+    """Return True if the piece may be shown. If the judge returns no bool, `unanswered` decides."""
     with anyio.move_on_after(judge.timeout):
         try:
             answer = judge.ask(piece.text, piece.before)
@@ -346,7 +360,10 @@ async def decide(judge: TextJudge, piece: Piece, run_id: str | None = None) -> b
 
 
 def decide_now(judge: TextJudge, piece: Piece) -> bool:
-    """Do the same without waiting. The judge is a plain function, and has no time limit."""
+    """Return True if the piece may be shown, as `decide` does, but synchronously.
+
+    The judge must be a plain function, and `timeout` is ignored. If it returns a coroutine, `unanswered` decides.
+    """
     try:
         answer = judge.ask(piece.text, piece.before)
         if iscoroutine(answer):
@@ -357,7 +374,7 @@ def decide_now(judge: TextJudge, piece: Piece) -> bool:
 
 
 def _verdict(judge: TextJudge, answer: object, run_id: str | None) -> bool:
-    """Return the answer of the judge. If it is an error or no bool, log it and return what `unanswered` says."""
+    """Return the answer of the judge if it is a bool. Otherwise log the answer, and decide with `unanswered`."""
     if isinstance(answer, bool):
         return answer
     if isinstance(answer, BaseException) and not isinstance(answer, TimeoutError):

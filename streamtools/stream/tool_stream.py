@@ -1,10 +1,11 @@
-"""`ToolStream`: source, machine and tools as one asynchronous iterator.
+"""Defines `ToolStream`, which connects a source, the machine and the tools to one asynchronous iterator of events.
 
-A task of the stream reads the source, feeds the machine and runs the tools. A bounded buffer separates it from the
-consumer. So a cancelled read, a `break`, or a consumer that never returns does not affect the run; a slow consumer
-slows the provider. Leaving the `async with` ends the run: the tools stop, the response is closed, and `done` is sent.
+A background task of the stream reads the source, feeds the machine and runs the tools. A bounded buffer separates this
+task from the consumer. So a cancelled read or a `break` does not affect the run. If the consumer is slow, the source is
+read more slowly. Leaving the `async with` ends the run: the tools stop, the response is closed, and `done` is emitted.
 
-The iterator is a class: the event loop would close an asynchronous generator in another task (PEP 789).
+The iterator is a class and no asynchronous generator, because the event loop may close a generator in another task
+(PEP 789).
 """
 
 from __future__ import annotations
@@ -58,24 +59,24 @@ DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT = ParserOptions(), RunnerOptions(),
 
 
 class ToolStream(Decidable):
-    """One run, as an asynchronous context manager that is also the iterator of its UI events.
+    """One run of a model and its tools: an asynchronous context manager and an iterator of UI events.
 
-    `source` comes from `streamtools.sources`. `tools` is a registry, tools, or plain functions. Without tools, calls
-    are reported and stay `pending`. `tool_choice` is checked on the complete turn, before a call runs.
-    `native_tool_calls` says whether the model makes native calls; None means unknown. `guards` limits the run; streams
-    that share a `GuardTracker` count as one run.
+    `source` is created with `streamtools.sources`. `tools` is a registry, tools, or plain functions. Without tools,
+    events report the calls, and the calls stay `pending`. `tool_choice` is checked after the turn is complete, before a
+    call runs. `native_tool_calls` is True if the model makes native calls, False if not, and None if that is unknown.
+    `guards` limits the run. Streams that share a `GuardTracker` share these limits.
 
     `output` is the type of the answer (a pydantic model, a dataclass, a TypedDict, a JSON schema) or an
-    `OutputOptions`. `parser`, `runner`, `approvals` and `text` are option objects. They say how text is read, how tools
-    run, how calls are approved, and what is changed or judged before it is shown.
+    `OutputOptions`. The other options are in objects: `parser` for reading text, `runner` for running tools,
+    `approvals` for decisions about calls, and `text` for changing or judging text before it is shown.
 
-    Calls that need approval, and calls of client tools, end the run. `suspension` holds them. Another run continues
-    with `resume` and with decisions in `approvals`. That needs a ledger that both runs share. With `ask="now"` the run
-    waits for `approve`, `deny` or `answer` instead.
+    The run ends at calls that need approval and at calls of client tools. `suspension` holds these calls. Pass it to
+    another run as `resume`, with the decisions in `approvals`. Both runs must share a ledger. With `ask="now"`, the run
+    does not end but waits for `approve`, `deny` or `answer`.
 
-    An exception of the source itself, as opposed to its transport, ends the run with an error event. It is then raised
-    to the consumer, or at the latest on exit. Enter and exit the stream in one task. `aclose()` may be called from any
-    task: it stops the run and waits for its end.
+    If the source raises an exception, the run ends with an error event. Then the exception is raised to the consumer
+    at its next read, or on exit. Errors of the network are only error events. Enter and exit the stream in one task.
+    Any task may call `aclose()`, which stops the run and waits for its end.
 
     Raises ValueError for a value that is not allowed and for a `tool_choice` that no answer can satisfy, TypeError for
     an unknown parameter, `UnreadableSource` for an object that is no source, and `DecisionRefused` for a decision that
@@ -114,7 +115,7 @@ class ToolStream(Decidable):
             )
         approvals = ApprovalOptions.of(approvals)
         if text.rules_in_arguments:
-            parser = replace(parser, call_deltas=False)  # rules read whole strings
+            parser = replace(parser, call_deltas=False)  # rules cannot match the raw JSON of deltas
         answer = OutputOptions.of(output)
         registry = ToolRegistry.of(tools if tools is not None else ())
         wish = parse_choice(tool_choice)
@@ -138,11 +139,11 @@ class ToolStream(Decidable):
         tracker = GuardTracker.of(guards)
         judge = argument_rules = None
         if text.judge is not None:
-            from streamtools.stream.text_judge import JudgeStage  # few runs have a judge
+            from streamtools.stream.text_judge import JudgeStage  # few runs have a judge, and importing it takes time
 
             judge = JudgeStage(text.judge, machine.run_id)
         if text.rules_in_arguments:
-            from streamtools.stream.argument_rules import ArgumentRules  # loads all of the rules
+            from streamtools.stream.argument_rules import ArgumentRules  # this imports all modules of the rules
 
             argument_rules = ArgumentRules(text.rules)
         shown_call = argument_rules.call if argument_rules is not None and text.history == "as_shown" else None
@@ -151,7 +152,7 @@ class ToolStream(Decidable):
         )
         steps = StepRunner(
             machine,
-            choose_dialects(dialects),  # earlier results may have been written in any of them
+            choose_dialects(dialects),  # also dialects that are not enabled: earlier results may use them
             executes=execute != "never",
             guards=tracker,
             approvals=self._approvals,
@@ -171,55 +172,55 @@ class ToolStream(Decidable):
         )
         self._run = StreamRun(machine, steps, collector, judge=judge, argument_rules=argument_rules, resumed=resumed)
         self._buffer = self._run.buffer
-        self._task_id = 0  # of the task that entered the stream
-        self._scope: anyio.CancelScope | None = None  # around the task of the run
+        self._task_id = 0  # id of the task that entered the stream
+        self._scope: anyio.CancelScope | None = None  # cancelling it stops the background task; None before entering
         self._tasks: TaskGroup | None = None
         self._finished: anyio.Event | None = None
 
     @property
     def run_id(self) -> str:
-        """The id of the run, as in its `start` event."""
+        """The id of the run. The `start` event holds it too."""
         return self._run.machine.run_id
 
     @property
     def result(self) -> TurnResult:
-        """The result of the run. It is complete after the `async with`."""
+        """The current result of the run. It is complete after the `async with`."""
         return self._run.collector.read()
 
     @property
     def output(self) -> Any:
-        """The typed answer as plain data, as far as it has arrived. It is not validated, and never an instance.
+        """The part of the typed answer that has arrived, as plain data that is not validated.
 
-        `result.output` is the validated instance, once the answer is complete and valid.
+        When the answer is complete and valid, `result.output` is the validated instance.
         """
         self._run.collector.collect()
         return self._run.collector.draft.value
 
     def items(self, kind: Any, *, path: Sequence[str | int] | None = None) -> AsyncIterator[Any]:
-        """Yield the items of a list in the answer, each validated as a `kind` as soon as it closes.
+        """Yield the items of a list in the answer. Each item is validated as the type `kind` as soon as it is complete.
 
-        `path` is the path of the list; None means the first list of the answer. This reads the stream: other events are
-        skipped. Invalid items are left out; the warning about the whole answer reports them.
+        `path` is the path of the list. None means the first list of the answer. This reads all events of the stream and
+        skips the other events. Invalid items are skipped too. The warning about the invalid answer reports them.
         """
         return items_of(self, kind, path)
 
     @property
     def threads(self) -> Threads:
-        """Threads of tools that could not be stopped: `left` still run, `dropped` ended too late."""
+        """The numbers of tool threads that outlived their calls: `left` counts those that run, `dropped` the others."""
         return self._run.steps.runner.threads
 
     @property
     def suspension(self) -> Suspension | None:
-        """The calls that wait for a decision, after the run has ended; None if no call waits."""
+        """The calls of the ended run that wait for a decision. None if no call waits."""
         return self._run.steps.suspend(self.result.pending)
 
     @property
     def questions(self) -> list[Question]:
-        """The open questions, in the order in which they were asked."""
+        """The calls that wait for a decision now, with `ask="now"`, in the order of their requests."""
         return self._approvals.questions
 
     def decide(self, call_id: str, decision: Decision) -> None:
-        """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this decision."""
+        """Set the decision about a waiting call. Raises `DecisionRefused` if the call does not wait for it."""
         self._approvals.decide(call_id, decision)
 
     # The consumer's side.
@@ -231,7 +232,7 @@ class ToolStream(Decidable):
         return self._buffer.get()
 
     def take_ready(self) -> Sequence[UIEvent]:
-        """Return the events that a read would not wait for, up to a limit of bytes."""
+        """Return the buffered events without waiting, up to a limit of bytes."""
         return self._buffer.take_ready()
 
     async def __aenter__(self) -> Self:
@@ -255,8 +256,8 @@ class ToolStream(Decidable):
         if anyio.get_current_task().id != self._task_id:  # on trio, the group would wait forever
             await self.aclose()
             raise ClosedError(LEFT_ELSEWHERE)
-        # The group gets only a cancellation: it keeps asyncio's own cancellation apart from a scope's. It would wrap
-        # other exceptions.
+        # Pass only a cancellation to the group. The group needs it to distinguish a cancellation by asyncio from one by
+        # a scope. It would wrap any other exception in an exception group.
         is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
         try:
             await self._tasks.__aexit__(kind if is_cancelled else None, error if is_cancelled else None, None)
@@ -270,7 +271,7 @@ class ToolStream(Decidable):
             self._buffer.raise_error()
 
     async def aclose(self) -> None:
-        """Stop the tools, close the response, and wait for both. Events that were not read can still be read."""
+        """Stop the tools, close the response, and wait for both. The remaining events can still be read."""
         if self._scope is None or self._finished is None:
             self._buffer.close()
             await self._source.aclose()
@@ -290,8 +291,8 @@ class ToolStream(Decidable):
                         await self._read_sources(tools)
                     except BaseException as error:
                         if isinstance(error, Exception):
-                            self._buffer.fail(error)  # the consumer gets it; the group would wrap it
-                        elif not is_stray(error):  # the consumer would take a stray one for its own
+                            self._buffer.fail(error)  # raised to the consumer; the group would wrap it
+                        elif not is_stray(error):  # do not raise a stray cancellation to the consumer
                             raise
                         failure = type(error).__qualname__
                         tools.cancel_scope.cancel()
@@ -302,7 +303,7 @@ class ToolStream(Decidable):
         finally:
             try:
                 await self._close_source()
-            finally:  # asyncio's own cancellation ignores shields
+            finally:  # a cancellation by asyncio ignores the shield in `_close_source`
                 self._finish()
 
     async def _read_sources(self, tools: TaskGroup) -> None:
@@ -315,11 +316,13 @@ class ToolStream(Decidable):
         self._run.complete()
 
     async def _next_source(self) -> EventSource | None:
-        """Return the source to read next; None ends the run. The only method that a subclass may replace.
+        """Return the source to read next. None ends the run. A subclass may override only this method.
 
-        It is called in the task of the run: first after the calls of an earlier run, then after each source. An
-        exception ends the run with an error, and is raised to the consumer. A stream reads one source, and none while
-        calls of the earlier run are pending: the pending calls of a run belong to one run.
+        The background task calls it after the calls of an earlier run, and then after each source. An exception ends
+        the run with an error event, and is raised to the consumer.
+
+        A `ToolStream` reads one source. It reads no source while calls of the earlier run are pending, because new
+        pending calls would mix with them.
         """
         if self._was_read or self._run.machine.pending:
             return None
