@@ -1,8 +1,9 @@
-"""Grammars of bodies: they read the text after a marker, one kind of body each, and dialects share them.
+"""Grammars that read the body of a call: the text after its marker. Several dialects share each grammar.
 
-A grammar is a generator that takes a `Span`. It reads from the end of the marker to the end of the span and yields when
-it needs more text. It reports where calls begin and end and their names. Arguments that are not JSON it writes to the
-span as JSON text. It does not decode JSON: that happens once for all dialects, when a call is complete.
+A grammar is a generator function with one argument, a `Span`. It reads from the end of the marker to the end of the
+span, and yields when it needs more text. It reports the begin, the name and the end of each call to the span. If the
+arguments are not JSON, the grammar converts them and writes JSON text to the span. Grammars do not decode JSON. The
+parser decodes it when a call is complete.
 
 | module | bodies |
 | --- | --- |
@@ -13,11 +14,11 @@ span as JSON text. It does not decode JSON: that happens once for all dialects, 
 | `invocations` | `<invoke name="NAME"><parameter name="KEY">…`, and the same with tokens |
 | `elements` | `<NAME><KEY>…</KEY></NAME>` |
 | `keyword_calls` | `NAME(KEY=…)`, and the notation of the Gemma models |
-| `values`, `literals`, `xml_text` | how values and tags become JSON |
+| `values`, `literals`, `xml_text` | no calls: these convert values and tags to JSON |
 
-This module has the parts that the grammars share. Models forget closing tags: a call that lacks only its closing tag,
-because something else begins there, is a call. A call that is cut off or malformed is an error, which ends with the
-next tag of the dialect.
+This module contains the parts that the grammars share. Models forget closing tags. If only the closing tag of a call is
+missing, and another element begins in its position, the call is valid. A call that is malformed or cut off becomes an
+error. The text of a malformed call ends with the next tag of the dialect.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ CutTag: TypeAlias = Callable[[str, int], "re.Match[str] | None"]
 
 
 def cut_tag(*tags: tuple[Part, ...]) -> CutTag:
-    """Return a function that matches the beginning of one of `tags` at the end of a text."""
+    """Return a function that matches an incomplete one of `tags` at the end of a text.
+
+    The function takes the text and the index at which the tag begins.
+    """
     markers = [Marker(tag) for tag in tags]
 
     @cache
@@ -54,15 +58,15 @@ class CallEnd(Enum):
     """How a call ends."""
 
     CLOSED = "closed"
-    UNCLOSED = "unclosed"  # something else begins in the place of its closing tag
-    INSIDE = "inside"  # its closing tag came inside a value
-    BROKEN = "broken"  # something stands where it has no place
+    UNCLOSED = "unclosed"  # its closing tag is missing, and another tag or the end of the message follows
+    INSIDE = "inside"  # its closing tag stands inside a value
+    BROKEN = "broken"  # it contains text that is not allowed at this position
     BROKEN_JSON = "broken JSON"
     CUT = "cut"  # the stream ends inside it
 
     @property
     def code(self) -> Code | None:
-        """The error code. None if the call is good."""
+        """The error code of this end. None if the call is valid."""
         return _CODES.get(self)
 
 
@@ -75,7 +79,7 @@ _CODES = {
 
 
 def read_arguments(span: Span) -> Generator[None, None, CallEnd | None]:
-    """Read the JSON object of all arguments. Returns None if it is complete, or else how the call ends."""
+    """Read the JSON object of all arguments. Returns None if it is complete, else the end of the failed call."""
     state = yield from span.arguments()
     return None if state is ENDED else CallEnd.CUT if state is OPEN else CallEnd.BROKEN_JSON
 
@@ -92,7 +96,7 @@ def read_json_call(span: Span, close: Pattern, tag: str) -> Generator[None, None
 
 
 def unclosed_if_cut(span: Span, end: CallEnd) -> CallEnd:
-    """Return the end of a call whose arguments are complete: if the stream cut it, only its closing tag is missing."""
+    """Return `end`, or UNCLOSED if it is CUT. Only for calls whose arguments are complete."""
     if end is CallEnd.CUT:
         span.at = len(span.text)
         return CallEnd.UNCLOSED
@@ -100,29 +104,29 @@ def unclosed_if_cut(span: Span, end: CallEnd) -> CallEnd:
 
 
 def cut_or_broken(span: Span, *, cut: bool) -> CallEnd:
-    """Return CUT after reading the rest of the text, or BROKEN."""
+    """Return CUT and read the rest of the text if `cut` is True. Return BROKEN otherwise."""
     if cut:
         span.at = len(span.text)
     return CallEnd.CUT if cut else CallEnd.BROKEN
 
 
 def cut_in_tag(span: Span, *tags: str) -> CallEnd:
-    """Return CUT if the stream ends here or inside one of `tags`, else BROKEN."""
+    """Return CUT if the stream ends at this position or inside one of `tags`, else BROKEN."""
     return CallEnd.CUT if span.at_end_in(*tags) else CallEnd.BROKEN
 
 
 def skip_broken(span: Span, end: CallEnd, closing: Closing) -> Generator[None, None, bool]:
-    """Read through `closing` if the call is malformed. Returns False if the stream ends in the call."""
+    """Read up to the end of `closing` if the call is malformed. Returns False if the stream ends first."""
     if end is CallEnd.CUT:
         return False
     return end not in (CallEnd.BROKEN, CallEnd.BROKEN_JSON) or (yield from span.recover_at(closing))
 
 
 def cut_in_value(span: Span, begin: int, closing: Closing) -> CallEnd:
-    """Return CUT for a call whose message ends in a value that began at `begin`.
+    """Return CUT for a call whose message ends inside a value. The value began at position `begin`.
 
-    The value may hold a closing tag that did not count, because text follows it. That text is most likely the rest of
-    the answer, not part of a file. So the call ends with the last such tag.
+    The value may contain a closing tag that was read as content, because ordinary text follows it. That text is most
+    likely the rest of the answer. So this function moves the end of the call back to the last of these tags.
     """
     length = closing.lost(span.kept_since(begin)) if span.stores else None
     if length is not None:
@@ -131,7 +135,7 @@ def cut_in_value(span: Span, begin: int, closing: Closing) -> CallEnd:
 
 
 def report_end(span: Span, end: CallEnd, tag: str, *, last: bool = True) -> None:
-    """Report the call that ends here. `tag` is its closing tag. Closes the span after the `last` call."""
+    """Report the end of a call. `tag` is its closing tag. With `last=True`, the span ends too."""
     if last:
         span.close(end.code)
     else:
@@ -146,10 +150,10 @@ def warn_unclosed(span: Span, tag: str) -> None:
 
 
 def read_close(span: Span, tag: str, *tags: Pattern, cut: tuple[str, ...] = ()) -> Generator[None, None, bool]:
-    """Read the closing `tag` of a call and close the span. Returns False if something else stands here.
+    """Read the closing tag of a call and close the span. Returns False, and reads nothing, if it is not there.
 
-    The first of `tags` is the closing tag. If another one stands in its place, which is left unread, or if the stream
-    ends here, in the tag or in one of `cut`, a warning says so.
+    `tag` is its text, and the first of `tags` its pattern. The span also closes, with a warning, if another of `tags`
+    follows, which is not read. The same is true if the stream ends here, or inside `tag` or one of `cut`.
     """
     found = yield from span.expect(*tags)
     if found < 0 and not span.at_end_in(tag, *cut):
@@ -161,9 +165,9 @@ def read_close(span: Span, tag: str, *tags: Pattern, cut: tuple[str, ...] = ()) 
 
 
 class Members:
-    """Writes the arguments of the last call, which arrive one by one, as a JSON object.
+    """Writes the arguments of the span's current call as a JSON object, one member at a time.
 
-    A key that occurs twice is found when the call is complete.
+    It does not check for duplicate keys. They are found when the complete call is decoded.
     """
 
     def __init__(self, span: Span) -> None:
@@ -173,36 +177,37 @@ class Members:
         span.write("{")
 
     def key(self, name: str) -> None:
-        """Begin a member. The caller then writes its value to the span as JSON text."""
+        """Write the key of the next member. The caller then writes the value to the span as JSON text."""
         self._span.write(("" if self._first else ",") + encode_basestring(name) + ":")
         self._first = False
 
     def end(self) -> None:
-        """End the object."""
+        """Write the closing brace of the object."""
         self._span.write("}")
 
 
 def end_without_arguments(span: Span) -> None:
-    """Complete the last call with an empty object as its arguments."""
+    """Complete the span's current call with `{}` as its arguments."""
     Members(span).end()
     span.end_call()
 
 
 def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]]) -> Body:
-    """Return the grammar of a call that is no JSON, for dialects with a parser of their own.
+    """Return a grammar that parses calls with the function `read`. For custom dialects whose calls are not JSON.
 
     `read` takes the text between the opener and `close`. It returns the name of the tool and the arguments. If it
-    raises ValueError, LookupError, TypeError or AttributeError, the text is no call (`unrecognised_tool_call`). A text
-    argument becomes a number, say, if the schema of the tool says so. Nothing of the call is known before its end.
+    raises ValueError, LookupError, TypeError or AttributeError, the call is an error (`unrecognised_tool_call`). String
+    arguments are converted to the types in the schema of the tool. The name and the arguments are reported only when
+    the call is complete.
     """
-    from streamtools.parsing.bodies.values import Value  # loaded on use: `import streamtools` loads this module
+    from streamtools.parsing.bodies.values import Value  # imported here to keep `import streamtools` fast
 
     end = Closing(close)
 
     def body(span: Span) -> Generator[None, None, None]:
         pieces: list[str] = []
         closed = yield from span.content(end, lambda piece: pieces.append(piece) if span.stores else None)
-        if not (closed and span.stores):  # a limit has been reported already
+        if not (closed and span.stores):  # with `stores=False`, an exceeded limit was reported before
             span.close(None if closed else Code.TRUNCATED)
             return
         try:
@@ -229,7 +234,7 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
 
 
 def forged_result(close: str) -> Body:
-    """Return the grammar of a tool result that the model made up. It is hidden up to its closing tag."""
+    """Return the grammar of a tool result that the model invented. The result and its closing tag are hidden."""
     end = Closing(close)
 
     def body(span: Span) -> Generator[None, None, None]:
@@ -240,12 +245,12 @@ def forged_result(close: str) -> Body:
 
 
 def wrapper(span: Span) -> Generator[None, None, None]:
-    """Hide the opening tag around calls that have markers of their own."""
+    """Hide the opening tag of a wrapper. Each call in the wrapper begins with its own marker."""
     span.close()
     yield from ()
 
 
 def cut_off(span: Span) -> Generator[None, None, None]:
-    """Report a call of which the stream brought only the tag."""
+    """Report a truncated call, because the stream ended directly after its opening tag."""
     span.close(Code.TRUNCATED)
     yield from ()

@@ -1,13 +1,14 @@
-"""Calls with arguments as elements: `<f><city>Paris</city><days><item>1</item></days></f>`.
+"""Reads calls whose arguments are XML elements: `<f><city>Paris</city><days><item>1</item></days></f>`.
 
-The tags are the names. The schema says what an element is. If it leaves a choice, the beginning of the element decides:
+The outer tag has the name of the tool, and the inner tags have the names of its parameters. The schema gives each
+element its type. If the schema allows several types, the beginning of the element decides:
 
-- A value that can be neither an object nor an array is the text up to its closing tag.
-- An object holds an element for each member, or is JSON text.
-- An array holds its items, all of one name or named by their index. Or it is JSON text. Or the element is an item
-  itself, and the next elements of the same name are the other items.
+- A value that is neither an object nor an array is the text up to its closing tag.
+- An object has one element for each member. It may also be JSON text.
+- An array has one element for each item. All items have the same name, or their index as the name. An array may also
+  be JSON text. It may also have no element: then its items stand directly in the object, each with the array's name.
 
-Without a schema, elements make an object, or an array if the first one is called `item`.
+Without a schema, a value that contains elements is an object, or an array if its first element is called `item`.
 """
 
 from __future__ import annotations
@@ -45,22 +46,22 @@ _CONTAINERS: Final = frozenset({"object", "array"})
 
 @dataclass(slots=True)
 class _Container:
-    """An object or an array that is being read."""
+    """An object or an array whose elements are being read."""
 
     name: str
     """The name of its tag."""
     schema: Schema
     array: bool
     count: int = 0
-    """How many items or members have begun."""
+    """The number of items or members that have begun."""
     item_name: str = ""
-    """In an array, the name of its items. In an object, the name of the array whose items stand here directly."""
+    """In an array: the name of its items. In an object: the name of an open array without an element, or ""."""
 
 
 class Elements:
-    """The grammar of the elements of one call.
+    """The grammar of the elements in one call.
 
-    `prefix` stands before the angle bracket of each tag. With `xml`, entities and CDATA are read.
+    `prefix` is the text before the angle bracket of each tag. With `xml=True`, entities and CDATA sections are decoded.
     """
 
     def __init__(self, prefix: str = "", *, xml: bool = False) -> None:
@@ -75,7 +76,10 @@ class Elements:
         self._cut_tag = cut_tag((*open_[:-1], ">"), close)
 
     def read(self, span: Span, root: str, schema: Schema) -> Generator[None, None, CallEnd]:
-        """Read all arguments of a call, and the closing tag of `root`."""
+        """Read all arguments of a call, and its closing tag.
+
+        `root` is the name of the tag. `schema` is the schema of the object of all arguments.
+        """
         span.convert()
         span.write("{")
         stack = [_Container(root, schema, array=False)]
@@ -97,7 +101,7 @@ class Elements:
                 if not stack:
                     return CallEnd.CLOSED
                 continue
-            span.at -= 1  # the character after the name
+            span.at -= 1  # the character after the name belongs to the attributes or to the end of the tag
             _, end = yield from read_attributes(span)
             inner = self._begin_element(span, container, name) if end else None
             if inner is None:
@@ -113,7 +117,10 @@ class Elements:
         return tag.strip(_SPACE)[self._prefix_length :].strip("/>" + _SPACE)
 
     def _begin_element(self, span: Span, container: _Container, name: str) -> Schema | None:
-        """Write what comes before the value of an element. Returns its schema, or None if it has no place here."""
+        """Write the comma and the key before the value of an element. Returns the schema of the value.
+
+        Returns None if an element of this name is not allowed here.
+        """
         comma = "," if container.count else ""
         container.count += 1
         if container.array:
@@ -135,7 +142,7 @@ class Elements:
     def _read_element(
         self, span: Span, stack: list[_Container], name: str, schema: Schema
     ) -> Generator[None, None, CallEnd | None]:
-        """Read the value of an element, or begin its container. Returns how the call ends, if it ends in here."""
+        """Read the value of an element, or begin its container. Returns the end of a failed call, else None."""
         types = schema.types
         if types and not types & _CONTAINERS:
             return (yield from self._read_text(span, stack, name, schema))
@@ -174,7 +181,7 @@ class Elements:
         array = array or (not types and first == _ITEM)
         first_item = not container.array and container.item_name != name
         if array and first_item and first != _ITEM and first in schema.items.properties:
-            container.item_name = name  # the element is an item of the array itself
+            container.item_name = name  # the element is not the array, but its first item
             span.write("[")
             schema, array = schema.items, False
         if len(stack) >= span.depth:
@@ -190,7 +197,7 @@ class Elements:
         span.write(("]" if open_array else "") + ("]" if container.array else "}"))
 
     def _write_empty(self, span: Span, schema: Schema, text: str) -> None:
-        """Write the value of an element that holds only the white space `text`."""
+        """Write the value of an element that contains only white space. `text` is the white space."""
         if "string" in schema.types or not schema.types & _CONTAINERS:
             value = Value(schema, span)
             value.take(text)
@@ -201,7 +208,7 @@ class Elements:
     def _read_text(
         self, span: Span, stack: list[_Container], name: str, schema: Schema
     ) -> Generator[None, None, CallEnd | None]:
-        """Read a value that holds no elements, up to its closing tag or the closing tag of the call."""
+        """Read a value without elements, up to its closing tag or the closing tag of the call."""
         ends = (name, stack[0].name)
         value = Value(schema, span)
         tag = yield from self._content.read(span, value.take, lambda tag: self._tag_name(tag) in ends)
@@ -211,7 +218,7 @@ class Elements:
         return None if self._tag_name(tag) == name else CallEnd.INSIDE
 
     def _end_broken(self, span: Span, *, in_tag: bool = False) -> CallEnd:
-        """Return how a call ends at something that has no place in it, or `in_tag` after the name of a tag."""
+        """Return the end of a call at text that is not allowed. With `in_tag=True`, the text stands inside a tag."""
         rest = span.text[span.at :]
         cut = not rest.strip(_SPACE + "/") if in_tag or not rest else self._cut_tag(span.text, span.at) is not None
         return cut_or_broken(span, cut=span.ended and cut)
@@ -219,12 +226,12 @@ class Elements:
 
 @cache
 def _xml_elements() -> Elements:
-    """Return the grammar for all tools: it takes time to compile."""
+    """Return one grammar for the elements of all tools, because compiling it takes time."""
     return Elements(xml=True)
 
 
 class ElementCall:
-    """The grammar of the calls of one tool. The tag around the elements has the name of the tool."""
+    """The grammar of the calls of one tool. `name` is the name of the tool and of its tag."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -233,14 +240,14 @@ class ElementCall:
         self._closing = Closing(close)
 
     def empty(self, span: Span) -> Generator[None, None, None]:
-        """Read a call that is one tag."""
+        """Read a call that consists of one empty tag, such as `<f/>`."""
         span.call(self._name)
         end_without_arguments(span)
         span.close()
         yield from ()
 
     def read(self, span: Span) -> Generator[None, None, None]:
-        """Read a call, from the end of its opening tag."""
+        """Read the rest of a call after its opening tag."""
         span.call(self._name)
         char = yield from span.peek()
         if char == "{":

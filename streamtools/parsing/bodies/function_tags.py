@@ -1,21 +1,21 @@
-"""Calls in tags with the name of the tool: `<function=f><parameter=a>1</parameter></function>`, `<tool: f>ls</tool>`.
+"""Reads calls in tags that contain a name: `<function=f><parameter=a>1</parameter></function>`, `<tool: f>ls</tool>`.
 
-Functions stand in a wrapper or alone. A value is the text up to the first closing tag that structure follows. Structure
-is the next parameter, the end of the function, or the end of its wrapper. Other closing tags are part of the value, as
-in a file that a model writes. One line feed at each end of a value belongs to the tags. The JSON schema of the tool
-gives a value its type.
+Functions stand in a wrapper, or without one. A value ends at the first closing tag with structure after it. Structure
+is the next parameter, the end of the function, or the end of its wrapper. Any other closing tag is part of the value,
+for example of a file. One line feed at each end of a value belongs to the tags. The JSON schema of the tool gives a
+value its type.
 
-Models forget closing tags. The call still counts if the next tag leaves no doubt:
+Models forget closing tags. The call is still valid in these cases:
 
-- a parameter begins that the tool has and the call does not have yet;
-- the function ends before its wrapper does;
-- another function begins;
-- the wrapper ends, and the message with it.
+- The value is followed by the opening tag of a parameter that the tool has and that the call did not contain before.
+- The value is followed by the closing tag of the function, and then by the end of the wrapper or another function.
+- Another function begins.
+- The wrapper ends, and another wrapper or the end of the message follows.
 
-If structure follows no closing tag, the value goes on to the end of the message. The call is an error then, and it ends
-with the last closing tag in the value. So a forgotten tag costs the call, not the rest of the answer.
+If no closing tag of the value has structure after it, the value continues to the end of the message. The call is then
+an error. It ends with the last closing tag in the value, and the text after that tag is part of the answer.
 
-The content of `<tool: f>` is a JSON object of all arguments, or text if the tool declares one argument.
+The content of `<tool: f>` is a JSON object with all arguments, or text if the tool declares one argument.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _END_OF_BROKEN = Closing(_END_FUNCTION, blank_line=True)
 
 
 class FunctionTags:
-    """The grammar of functions and their parameters.
+    """The grammar of `<function=…>` and its parameters.
 
-    `wrapper` is the name of the tag around functions, and `ends` are the tokens that end a message. With `verbatim`, a
-    line feed after a value belongs to the tags only if there is one before the value.
+    `wrapper` is the name of the tag around functions, and `ends` are the tokens that end a message. With
+    `verbatim=True`, a line feed after a value belongs to the tags only if a line feed also precedes the value.
     """
 
     def __init__(self, wrapper: str = "tool_call", *, ends: tuple[str, ...] = (), verbatim: bool = False) -> None:
@@ -64,7 +64,7 @@ class FunctionTags:
         unclosed = Marker((close,), ahead=(SPACES, OneOf((open_, _FUNCTION, *ends))))
         alone = Marker((_END_FUNCTION,), ahead=(SPACES, OneOf((close, _FUNCTION, open_, *ends))))
         last = OneOf((close, _END_FUNCTION))
-        # each list: what ends a value that begins without a line feed, and one that begins with it
+        # in each list: the ends of a value without a line feed before it, then of a value with a line feed before it
         self._value_ends = [
             Closing(value, _PARAMETER, inside, unclosed, line_feed=line_feed, last=(last,))
             for line_feed in (not verbatim, True)
@@ -77,13 +77,13 @@ class FunctionTags:
         self._end_of_junk = Closing(_END_FUNCTION, before=(_FUNCTION, open_, close), blank_line=True)
 
     def alone(self, span: Span) -> Generator[None, None, None]:
-        """Read one function, from the end of its marker."""
+        """Read one function without a wrapper, after its marker."""
         end = yield from _Function(span, self._value_ends_alone, *self._next[1:]).read()
         yield from skip_broken(span, end, _END_OF_BROKEN)
         report_end(span, end, _END_FUNCTION)
 
     def wrapped(self, span: Span) -> Generator[None, None, None]:
-        """Read functions, from the end of the opening tag of their wrapper. The first one is certain."""
+        """Read functions after the opening tag of their wrapper. The opener makes sure that there is a function."""
         while True:
             yield from span.peek()
             place = span.place
@@ -93,7 +93,7 @@ class FunctionTags:
                 return
             if found == 2 or span.at_end_in(self._close):
                 if found == 2:
-                    span.go_back(place)  # it opens the next wrapper
+                    span.go_back(place)  # the tag opens another wrapper
                 span.close()
                 warn_unclosed(span, self._close)
                 return
@@ -105,7 +105,7 @@ class FunctionTags:
                 end = _cut_or_broken(span)
                 at_closing = end is CallEnd.BROKEN and (yield from span.until(self._end_of_junk))
                 if at_closing and span.place == span.before_closing + 1:
-                    break  # a blank line: this is prose
+                    break  # a blank line ends the span, because the text is prose
             if end is CallEnd.CUT:
                 break
             report_end(span, end, _END_FUNCTION, last=False)
@@ -113,12 +113,13 @@ class FunctionTags:
 
 
 class _Function:
-    """Reads one function, from the end of `<function=`."""
+    """Reads one function after `<function=`."""
 
     def __init__(self, span: Span, value_ends: list[Closing], *instead: Pattern) -> None:
-        """`value_ends` end a value without and with a line feed before it.
+        """Configure the tags that end a value and the function.
 
-        `instead` may come in the place of the closing tag of the function.
+        `value_ends` has two items: the ends of a value without a line feed before it, and of a value with a line feed
+        before it. `instead` are tags that may stand in the position of the function's closing tag.
         """
         self._span = span
         self._value_ends = value_ends
@@ -127,7 +128,7 @@ class _Function:
         self._schema = UNKNOWN
 
     def read(self) -> Generator[None, None, CallEnd]:
-        """Read the function and return how it ends."""
+        """Read the function. Returns its end."""
         span = self._span
         name = yield from span.word(_NAME)
         if not (yield from span.accept(_END_OF_TAG)):
@@ -137,7 +138,7 @@ class _Function:
         span.call(name)
         self._schema = span.declared.arguments(name)
         members = Members(span)
-        parameter: str | None = None  # set if its opening tag has been read
+        parameter: str | None = None  # the name in an opening tag that has been read, or None
         while not empty:
             if parameter is None:
                 yield from span.peek()
@@ -174,14 +175,15 @@ class _Function:
     def _read_value(self, value: Value, closing: Closing) -> Generator[None, None, tuple[bool, str | None]]:
         """Read a value and its closing tag.
 
-        Returns whether the closing tag came, and the name of the next parameter if its opening tag came instead.
+        Returns False if the stream ends in the value, else True. The second item is the name of the next parameter if
+        its opening tag ended the value, else None.
         """
         span = self._span
         begin = span.place
         while (yield from span.content(closing, value.take)):
             found = span.read_since(span.before_closing)
             if not found.endswith("="):
-                if _END_PARAMETER not in found:  # it ends the function or its wrapper, which is read again
+                if _END_PARAMETER not in found:  # this tag ends the function or its wrapper, so it is read again
                     span.at -= len(found.removeprefix("\n"))
                 return True, None
             name = yield from span.word(_NAME)
@@ -192,13 +194,13 @@ class _Function:
         return False, None
 
     def _may_begin(self, name: str) -> bool:
-        """Whether a parameter of this name may begin before the last one is closed."""
+        """Return True if the tag of this parameter may end the value before it."""
         known = self._schema.properties
         return bool(name) and name not in self._given and (not known or name in known)
 
 
 def _bare(name: str) -> str:
-    """Return a name without the white space and quotes around it."""
+    """Return a name without the white space and the quotes around it."""
     name = name.strip()
     return name[1:-1] if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'" else name
 
@@ -211,7 +213,7 @@ _OBJECT = Pattern("{", SPACES, OneOf(('"', "}")))
 
 
 class NamedTag:
-    """The grammar. The name is the end of the marker, after `opening`."""
+    """The grammar of `<tool: f>…</tool>`. The marker of the span consists of `opening`, the name, and `>`."""
 
     def __init__(self, opening: str, close: str) -> None:
         self._opening, self._close = opening, close

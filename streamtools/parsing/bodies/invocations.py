@@ -1,15 +1,16 @@
-"""Calls with names in attributes: `<invoke name="f"><parameter name="a">1</parameter></invoke>`.
+"""Reads calls with names in attributes: `<invoke name="f"><parameter name="a">1</parameter></invoke>`.
 
-Calls stand alone or in a wrapper. A value is the text up to its closing tag, which counts if structure follows it. The
-JSON schema of the tool gives the value its type, or an attribute does: `string="true"` is text, `string="false"` is
-JSON. Some models write all arguments of a call as one JSON object, in the place of the first tag.
+Calls stand in a wrapper, or without one. A value ends at its closing tag. A closing tag without structure after it,
+such as another parameter, is part of the value. The type of a value comes from the JSON schema of the tool, or from an
+attribute: `string="true"` is text, and `string="false"` is JSON. Some models write one JSON object with all arguments
+in the position of the first parameter.
 
-Text in a wrapper that is no call is an error of its own, up to the next tag of the dialect. A call that lacks only its
-closing tag, because another call or the end of the wrapper stands there, is a call.
+Text in a wrapper that is not a call is a separate error, up to the next tag of the dialect. If only the closing tag of
+a call is missing, and another call or the end of the wrapper follows, the call is valid.
 
-XTML is such XML with tags made of tokens: `<|open|>argument key="days" type="number"<|sep|>1<|close|>argument<|sep|>`.
-There each argument has its type: a string is plain text, everything else is JSON. All arguments may stand together as
-one JSON object in an element `json`.
+XTML is a similar form. Its tags consist of tokens:
+`<|open|>argument key="days" type="number"<|sep|>1<|close|>argument<|sep|>`. Each argument names its type. A string is
+plain text, and any other type is JSON. All arguments may also stand in one `json` element, as a JSON object.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ _TYPES_BY_ATTRIBUTE = {"true": STRING, "false": NO_STRING}
 
 
 class Invocations:
-    """The grammar of calls in such tags, with their names as data.
+    """The grammar of calls like `<invoke name=…>`. The names of the tags are arguments.
 
-    `invoke` is the opening tag of a call up to its attributes. `wrapper` and `unwrap` are the tags around calls.
+    The attribute `invoke` is the opening tag of a call up to its attributes. The attributes `wrapper` and `unwrap` are
+    the opening and the closing tag around calls.
     """
 
     def __init__(
@@ -63,23 +65,26 @@ class Invocations:
     ) -> None:
         """Configure the tags.
 
-        `wrapper` are the names of the tags around calls, and `invoke` and `parameter` those of calls and arguments.
-        `lead` stands before the angle bracket of each tag and `prefix` after it. With `spaced`, a space may follow the
-        prefix. `ends` end a message or follow a call. With `xml`, entities and CDATA sections are read in values. With
-        `elements`, arguments are elements named like the parameters. `read_name` turns the attribute into the name of
-        the tool.
+        - `wrapper`: the names of the tag around calls.
+        - `invoke` and `parameter`: the names of the tags of a call and of an argument.
+        - `lead` and `prefix`: the texts before and after the angle bracket of each tag.
+        - `spaced`: whether a space may follow `prefix`.
+        - `ends`: tokens that end a message, or that follow a call.
+        - `xml`: whether entities and CDATA sections in values are decoded.
+        - `elements`: whether arguments are elements that have the names of the parameters.
+        - `read_name`: a function that turns the `name` attribute into the name of the tool.
         """
         gap: tuple[Part, ...] = (Some(" ", 0, 1),) if spaced else ()
         begin, end = (f"{lead}<{prefix}", *gap), (f"{lead}</{prefix}", *gap)
         self.invoke: tuple[Part, ...] = (*begin, invoke, BEFORE_ATTRIBUTE)
         self.wrapper: tuple[Part, ...] = (*begin, OneOf(wrapper), ">")
-        self.unwrap: tuple[Part, ...] = (*end, OneOf(wrapper), ">") if wrapper else ("<>",)  # which no model writes
+        self.unwrap: tuple[Part, ...] = (*end, OneOf(wrapper), ">") if wrapper else ("<>",)  # no model writes this tag
         close: tuple[Part, ...] = (*end, invoke, SPACES, ">")
         parameter_begin: tuple[Part, ...] = (*begin, parameter, BEFORE_ATTRIBUTE)
         close_value: tuple[Part, ...] = (*end, parameter, SPACES, ">")
         self._open, self._close, self._unwrap = Pattern(*self.invoke), Pattern(*close), Pattern(*self.unwrap)
         self._parameter = Pattern(*parameter_begin)
-        # what follows the closing tag of a call, and of a value
+        # the texts that may follow the closing tag of a call, and of a value
         opened, closed = ([f"{bracket}{prefix}{' ' * n}" for n in range(1 + spaced)] for bracket in ("<", "</"))
         after_call = [f"{start}{invoke}{blank}" for start in opened for blank in " \n"]
         after_call += [*(start + name for start in closed for name in wrapper), *ends]
@@ -99,15 +104,15 @@ class Invocations:
         self._cut_inside = cut_tag(self.unwrap, close, (*self.invoke, "name"), (*parameter_begin, "name"))
 
     def bare(self, span: Span) -> Generator[None, None, None]:
-        """Read one call, from the end of its opening tag."""
+        """Read one call without a wrapper, after the beginning of its opening tag."""
         end = yield from self._read_call(span)
         yield from skip_broken(span, end, self._end_of_broken)
         report_end(span, end, self._close_text)
 
     def addressed(self, *ends: str) -> Body:
-        """Return the grammar of a message to a tool, from the end of its header.
+        """Return the grammar of a message to a tool, after the header of the message.
 
-        It reads a wrapper of calls. Anything else is an error up to one of `ends`.
+        The message must contain a wrapper with calls. Other text is an error, up to one of `ends`.
         """
         wrapper, closing = Pattern(*self.wrapper), Closing(before=ends)
 
@@ -125,7 +130,7 @@ class Invocations:
         return body
 
     def wrapped(self, span: Span) -> Generator[None, None, None]:
-        """Read calls, from the end of the opening tag of their wrapper."""
+        """Read calls after the opening tag of their wrapper."""
         calls = False
         while True:
             char = yield from span.peek()
@@ -183,14 +188,14 @@ class Invocations:
         return end
 
     def _end_call(self, span: Span) -> Generator[None, None, CallEnd]:
-        """Read the closing tag of a call. A tag that stands there instead is not read."""
+        """Read the closing tag of a call. If another tag stands in its position, that tag is not read."""
         found = yield from span.expect(self._close, self._open, self._unwrap)
         if found < 0:
             return self._end_broken(span)
         return CallEnd.UNCLOSED if found else CallEnd.CLOSED
 
     def _read_parameter(self, span: Span, members: Members, schema: Schema) -> Generator[None, None, CallEnd | None]:
-        """Read one argument, from the end of the name of its tag. Returns how the call ends, if it ends in here."""
+        """Read one argument after the name of its tag. Returns the end of the call if the call ends here, else None."""
         attributes, end_of_tag = yield from read_attributes(span)
         if not end_of_tag:
             return _end_in_tag(span)
@@ -210,24 +215,24 @@ class Invocations:
         return None
 
     def _end_broken(self, span: Span) -> CallEnd:
-        """Return how the call ends at something that has no place in it."""
+        """Return the end of a call at text that is not allowed in it."""
         at_end = span.ended and span.at == len(span.text)
         return cut_or_broken(span, cut=at_end or _is_cut(span, self._cut_inside))
 
 
 def _is_cut(span: Span, tag: CutTag) -> bool:
-    """Whether the stream ends in the tag here."""
+    """Return True if the stream ends inside the tag at this position."""
     return span.ended and tag(span.text, span.at) is not None
 
 
 def _end_in_tag(span: Span) -> CallEnd:
-    """Return how a call ends after the attributes of a tag that does not end there."""
+    """Return the end of a call in which no `>` follows the attributes of a tag."""
     return cut_or_broken(span, cut=span.ended and not span.text[span.at :].strip(" \t\r\n/"))
 
 
 _CLOSE, _CLOSE_VALUE, _CLOSE_JSON = (f"<|close|>{name}<|sep|>" for name in ("call", "argument", "json"))
 _AFTER_CALL = ("<|open|>call ", "<|close|>tools<|sep|>", "<|close|>message<|sep|>")
-"""What follows a call, or stands in the place of its closing tag."""
+"""The tags that may follow a call, or stand in the position of its missing closing tag."""
 
 _TAGS = ("<|open|>argument", "<|open|>json", _CLOSE, *_AFTER_CALL)
 _TAG_PATTERNS = tuple(map(Pattern, _TAGS))
@@ -239,13 +244,13 @@ _END_OF_VALUE = Closing(
 )
 _END_OF_JSON = Pattern(_CLOSE_JSON)
 _END_OF_BROKEN = Closing(_CLOSE, before=_AFTER_CALL)
-_ATTRIBUTES = Word("^<", 4096)  # attributes contain no angle bracket: it is escaped there
-# possessive, so that keys are read once
+_ATTRIBUTES = Word("^<", 4096)  # attributes contain no angle bracket, because it is escaped
+# possessive quantifiers: each key is read once
 _find_attributes = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""").findall
 
 
 def xtml_call(span: Span) -> Generator[None, None, None]:
-    """Read one call, from the end of `<|open|>call`."""
+    """Read one XTML call after `<|open|>call`."""
     end = yield from _read_xtml(span)
     yield from skip_broken(span, end, _END_OF_BROKEN)
     report_end(span, end, _CLOSE)
@@ -263,7 +268,7 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
         yield from span.peek()
         place = span.place
         found = yield from span.choose(*_TAG_PATTERNS)
-        if found < 0 or (found < 2 and not span.in_call):  # something else, or more after the JSON of all arguments
+        if found < 0 or (found < 2 and not span.in_call):  # other text, or an argument after the JSON object
             return cut_in_tag(span, *_TAGS)
         if found > 1:
             break
@@ -299,7 +304,7 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
 
 
 def _read_json(span: Span) -> Generator[None, None, CallEnd | None]:
-    """Read the JSON of all arguments and its closing tag. Returns how the call ends, if it ends in here."""
+    """Read the JSON object of all arguments and its closing tag. Returns the end of a failed call, else None."""
     if not (yield from span.peek()):
         return CallEnd.CUT
     end = yield from read_arguments(span)
@@ -310,7 +315,7 @@ def _read_json(span: Span) -> Generator[None, None, CallEnd | None]:
 
 
 def _read_token_attributes(span: Span) -> Generator[None, None, dict[str, str] | None]:
-    """Read the attributes and the end of an opening tag. Returns None if the tag does not end there."""
+    """Read the attributes and the end of an opening tag. Returns None if the end does not follow the attributes."""
     text = yield from span.word(_ATTRIBUTES)
     if not (yield from span.accept(_SEPARATOR)):
         return None

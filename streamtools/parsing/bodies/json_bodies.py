@@ -1,11 +1,11 @@
-"""Calls that are JSON: `{"name": ..., "arguments": {...}}`, one or several, or an array of them.
+"""Reads calls that are JSON: `{"name": ..., "arguments": {...}}`, one or several, or an array of them.
 
-With a closing tag, white space and more values may stand before the tag. If the JSON is malformed, or if anything else
-follows it, the tag still ends the span. So does a line that begins with the opening tag, so that a good call after a
-bad one counts. No string contains such a line, because valid JSON has no line feed in a string. A call that lacks only
-its closing tag, because another call begins or the message ends there, is a call.
+With a closing tag, white space and more JSON values may stand before the tag. If the JSON is malformed, or if other
+text follows it, the span still ends at the tag. It also ends before a line that begins with the opening tag, so that a
+valid call after a malformed one is read. No JSON string contains such a line, because JSON strings have no line feeds.
+If only the closing tag of a call is missing, and another call begins or the message ends, the call is valid.
 
-Without a closing tag, the call ends where its JSON does. Malformed JSON ends with the next blank line at the latest.
+Without a closing tag, a call ends where its JSON ends. Malformed JSON ends with the next blank line at the latest.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Body, Span
 
 Envelope: TypeAlias = type[JsonScanner]
-"""The class that reads how a JSON value holds its calls."""
+"""The class that finds the calls in a JSON value."""
 
 
 def json_calls(close: str = "", *, ends: Sequence[str] = (), envelope: Envelope = JsonScanner) -> Body:
     """Return the grammar of JSON calls.
 
-    `close` is the closing tag. At one of `ends`, which end the message, it may be missing.
+    `close` is the closing tag, or "" for none. `ends` are tokens that end the message. Before one of them, the closing
+    tag may be missing. `envelope` finds the calls in each JSON value.
     """
     if close:
         return _TaggedJson(close, ends, envelope)
@@ -40,7 +41,7 @@ def json_calls(close: str = "", *, ends: Sequence[str] = (), envelope: Envelope 
 
 
 def close_untagged(span: Span, state: ScanState) -> Generator[None, None, None]:
-    """Close a span that ends with its JSON value. `state` is the state of the value."""
+    """Close a span without a closing tag, after its JSON value. `state` is the state in which the scanner stopped."""
     if state is BROKEN:
         yield from span.recover()
         span.close(Code.INVALID_JSON, survivors=True)
@@ -52,7 +53,7 @@ def close_untagged(span: Span, state: ScanState) -> Generator[None, None, None]:
 
 
 class _TaggedJson:
-    """Reads values up to the closing tag."""
+    """Reads JSON values up to a closing tag."""
 
     def __init__(self, close: str, ends: Sequence[str], envelope: Envelope) -> None:
         self._close = close
@@ -89,9 +90,9 @@ class _TaggedJson:
 
 @lru_cache(maxsize=64)
 def _opener_and_closing(marker: str, close: str) -> tuple[Pattern, Closing]:
-    """Return the opener of another call, and the end of a malformed call."""
+    """Return the pattern of the opening tag, which begins another call, and the `Closing` of a malformed call."""
     opener = marker.strip()
-    if opener.startswith(close):  # of a fence of back-ticks
+    if opener.startswith(close):  # a fence of back-ticks: both tags begin alike
         return Pattern(opener), Closing(close)
     return Pattern(opener), Closing(close, Marker(("\n", Some(r" \t", 0, 32)), ahead=(opener,)))
 
@@ -99,8 +100,8 @@ def _opener_and_closing(marker: str, close: str) -> tuple[Pattern, Closing]:
 def chained_json(begins: Sequence[Sequence[Part]]) -> Body:
     """Return the grammar of calls in a row without tags: `{"name": ...}; {"name": ...}`.
 
-    Another call `begins` with one of these sequences. Each call is reported at its own end. White space and a semicolon
-    after it are hidden if another call follows, and text otherwise.
+    `begins` holds the sequences of marker parts with which another call may begin. Each call is reported at its end. If
+    another call follows, the white space and the semicolon between the calls are hidden. Otherwise they are text.
     """
     another = [Pattern(SPACES, Maybe((";",)), SPACES, *begin) for begin in begins]
 
@@ -125,7 +126,7 @@ def chained_json(begins: Sequence[Sequence[Part]]) -> Body:
 
 
 def from_its_marker(body: Body) -> Body:
-    """Return a grammar that reads the marker too, because the marker is the beginning of the call."""
+    """Return a grammar that applies `body` to the marker too. For markers that are part of the call."""
 
     def read(span: Span) -> Generator[None, None, None]:
         span.rewind(0)

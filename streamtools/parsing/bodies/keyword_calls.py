@@ -1,15 +1,14 @@
-"""Calls as Python writes them: `[get_weather(city="Paris", days=3), get_time()]`.
+"""Reads calls in Python syntax, and calls in the notation of the Gemma models.
 
-Calls stand in a list or one on each line. They have keyword arguments only: an argument without a name could be any
-argument of the tool.
+A Python call looks like `[get_weather(city="Paris", days=3), get_time()]`. The calls stand in a list, or one on each
+line. All arguments must be keyword arguments, because the order of a tool's parameters is not defined.
 
-In a dialect with a closing tag, a call is reported at its closing parenthesis, because later text does not change it.
-After text that is no call, only the tag ends the span: a line inside a broken string may look like a call.
-Without a tag, the text after a call decides whether it was code. The next blank line ends malformed text.
+If the dialect has a closing tag, each call is reported at its closing parenthesis. Malformed text then ends only at the
+closing tag, because a line inside a broken string may look like a call. Without a closing tag, the text after a call
+decides whether it is a call or code. Malformed text then ends at the next blank line.
 
-The Gemma models write one call with keys and values in braces: `call:get_weather{city:<|"|>Paris<|"|>,days:3}`. Their
-keys have no quotes. The delimiter around a string is a token, so nothing inside needs an escape. These models also fall
-back to values in plain quotes, or in none.
+A Gemma call looks like `call:get_weather{city:<|"|>Paris<|"|>,days:3}`. Its keys have no quotes. The mark around a
+string is a token, so the string needs no escapes. The models also write strings in plain quotes, or without quotes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from streamtools.parsing.span import Body, Span
 
 _NAME_CHARACTERS = r"""^ \t\r\n()\[\]{}<>"'`=,;"""
 NAME = Some(_NAME_CHARACTERS, 1, 128)
-"""The name of a tool, which may have dots in it. A parenthesis follows it."""
+"""The name of a tool in Python syntax, before a parenthesis. It may contain dots."""
 
 _name = Word(_NAME_CHARACTERS, 128)
 _STARS, _FENCE = Pattern("**"), Pattern("```")
@@ -36,14 +35,15 @@ _REST_OF_LINE = Pattern(BLANKS, LINE_END)
 
 
 def is_writable(name: str) -> bool:
-    """Whether a tool or an argument of this name can be written in this syntax."""
+    """Return True if the name of a tool or an argument can be written in Python syntax."""
     return _name.matches(name)
 
 
 def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False) -> Body:
-    """Return the grammar of calls between two tags, or without tags of a list of calls.
+    """Return the grammar of Python calls between two tags. Without `close`, it reads a list of calls without tags.
 
-    With `fenced`, a fence of back-ticks may end before the closing tag. With `loose`, literals may be written loosely.
+    With `fenced=True`, a fence of back-ticks may end before the closing tag. With `loose=True`, literals may have the
+    deviations that `Syntax.loose` describes.
     """
     syntax = replace(PYTHON, loose=close) if loose else PYTHON
     tags = (Pattern(close), Pattern(opening))
@@ -53,7 +53,7 @@ def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, 
 
 @dataclass(slots=True)
 class _PythonicCalls:
-    """Reads the calls of one span."""
+    """Reads all calls of one span."""
 
     _span: Span
     _close: str
@@ -81,7 +81,7 @@ class _PythonicCalls:
             another = yield from (self._after_tagged() if self._close else self._after_untagged())
 
     def _after_tagged(self) -> Generator[None, None, bool]:
-        """Read the text after a call between tags. Returns whether another call follows."""
+        """Read the text after a call in a dialect with tags. Returns True if another call follows."""
         span = self._span
         span.finish()
         comma = False
@@ -102,7 +102,7 @@ class _PythonicCalls:
         return True
 
     def _after_untagged(self) -> Generator[None, None, bool]:
-        """Read the text after a call of a list. Returns whether another call follows."""
+        """Read the text after a call in a list without tags. Returns True if another call follows."""
         span = self._span
         char = yield from span.peek()
         comma = char == ","
@@ -131,12 +131,12 @@ class ArgumentReader:
     def __init__(self, span: Span, syntax: Syntax) -> None:
         self._span = span
         self._syntax = syntax
-        self.string_begin = -1  # the place where the last string begins
+        self.string_begin = -1  # the position at which the last string begins, or -1
 
     def read(self, *, depth: int, named: bool = True) -> Generator[None, None, ScanState]:
-        """Read one value, nested up to `depth` levels. Returns how it ends.
+        """Read one value, nested up to `depth` levels. Returns the state in which reading stopped.
 
-        The value is written to the call if it is `named`.
+        With `named=True`, the value is written to the call. Otherwise it is dropped, because it has no key.
         """
         span = self._span
         written: list[str] = span.current.pieces if named and span.current is not None else []
@@ -159,9 +159,10 @@ class ArgumentReader:
 
 
 def give_up(span: Span, state: ScanState, literals: ArgumentReader, closing: Closing) -> Generator[None, None, None]:
-    """Close the span after a call that did not end well.
+    """Close the span after a malformed call. `state` is the state in which reading stopped.
 
-    If a quote is missing, the last string may have begun in the wrong place. So it is searched for `closing` too.
+    If a quote is missing, the last string may have begun at the wrong position. So the search for `closing` begins at
+    the start of that string.
     """
     if state is OPEN:
         span.close(Code.TRUNCATED)
@@ -176,7 +177,7 @@ def give_up(span: Span, state: ScanState, literals: ArgumentReader, closing: Clo
 
 
 def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, ScanState]:
-    """Read a call. Returns ENDED, OPEN at the end of the stream, or the state of the malformed text."""
+    """Read a call. Returns ENDED if it is complete, OPEN if the stream ends in it, else BROKEN or DEEP."""
     name = yield from span.word(_name)
     if not name or span.text[span.at : span.at + 1] != "(":
         return _broken_or_open(span)
@@ -206,7 +207,7 @@ def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, Sc
 
 
 def _read_argument(span: Span, literals: ArgumentReader, members: Members) -> Generator[None, None, ScanState]:
-    """Read one argument. Without a name, it makes the call an error."""
+    """Read one argument. If it has no name, the call becomes an error."""
     name = yield from span.word(_name)
     char = yield from span.peek()
     if name and char == "=":
@@ -231,12 +232,12 @@ def _end_starred(span: Span) -> Generator[None, None, ScanState]:
 
 
 def _broken_or_open(span: Span) -> ScanState:
-    """Return BROKEN if text follows that has no place here, or OPEN at the end of the stream."""
+    """Return OPEN if the stream ends at this position, or BROKEN if other text follows."""
     return BROKEN if span.at < len(span.text) else OPEN
 
 
 def call_line(span: Span) -> Generator[None, None, None]:
-    """Read one call on a line of its own, from where its marker begins. More text on the line makes it code."""
+    """Read one call on a separate line, from the begin of its marker. With more text on the line, it is code."""
     span.rewind(0)
     literals = ArgumentReader(span, PYTHON)
     state = yield from _read_call(span, literals)
@@ -260,13 +261,13 @@ GEMMA, FUNCTION_GEMMA = _gemma('<|"|>'), _gemma("<escape>")
 
 _GEMMA_CHARACTERS = r"""^ \t\r\n(){}\[\]<>"'`=,;:"""
 GEMMA_NAME = Some(_GEMMA_CHARACTERS, 1, 128)
-"""The name of a tool. A brace follows it."""
+"""The name of a tool in Gemma's notation, before a brace."""
 
 _gemma_name = Word(_GEMMA_CHARACTERS, 128)
 
 
 def gemma_call(syntax: Syntax, opening: str, close: str) -> Body:
-    """Return the grammar of the text after `call:`, between two tags."""
+    """Return the grammar of one Gemma call, after `call:`. `opening` and `close` are the tags around the call."""
     opener, closer, closing = Pattern(opening), Pattern(close), Closing(close)
 
     def body(span: Span) -> Generator[None, None, None]:

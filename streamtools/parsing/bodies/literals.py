@@ -1,12 +1,12 @@
-"""Literals of a programming language as JSON: `{'units': None, "days": (1, 2,)}` is `{"units":null,"days":[1,2]}`.
+"""Converts literals of a programming language to JSON: `{'units': None}` becomes `{"units":null}`.
 
-`Literals` is a push converter. It takes text as it arrives and writes JSON as soon as that is certain. It reads no text
-twice except a cut token, which is short. It reads the whole grammar, so its output is valid JSON for any input, and it
-never guesses. It uses no `eval` and no `ast`, because the input is the output of a model.
+`Literals` converts text in pieces, as they arrive. It writes JSON as soon as the JSON is certain. It reads text only
+once, except for a short token that is cut at the end of a piece. It checks the whole grammar, so its output is valid
+JSON for any input. It does not use `eval` or `ast`, because the input is the output of a model.
 
-A loosely written language has sets, which become arrays, and unescaped quotes in strings. A quote that no structure
-follows is such a quote. After the first one, a string ends only where the brackets in it balance too. So it never
-swallows the end of its call.
+A syntax may be loose. It then has sets, which become arrays, and strings may contain unescaped quotes. A quote is
+unescaped content if no structure, such as a comma or a bracket, follows it. After the first unescaped quote, a string
+ends only where its brackets are balanced too. So a string cannot contain the end of its call.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN
 from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some, beginning
 from streamtools.parsing.reader import always, matcher, white_space
 
-# The syntax: how the strings, escapes, words and numbers of a language become JSON. Models mostly write those of
-# Python, which include those of JSON except for three words.
+# The syntax: the strings, escapes, words and numbers of a language, and their JSON. Models mostly write Python. Its
+# literals include those of JSON, except for the words true, false and null.
 
-# Only Python reads NaN and Infinity as JSON. They pass here, and the decoding of the complete call reports them.
+# NaN and Infinity are not valid JSON. They are forwarded unchanged, and decoding the complete call reports them.
 JSON_WORDS = {word: word for word in ("true", "false", "null", "NaN", "Infinity", "-Infinity")}
 PYTHON_WORDS = JSON_WORDS | {"True": "true", "False": "false", "None": "null"}
 
@@ -35,22 +35,23 @@ _escapes_and_texts = re.compile(r"\\.|[^\\]+", re.DOTALL).findall
 
 @dataclass(frozen=True)
 class Quotes:
-    """The marks around a string."""
+    """One kind of quotes around a string."""
 
     mark: str
+    """The text before and after the string."""
     escapes: bool = True
-    """Whether a back-slash begins an escape."""
+    """True if a back-slash begins an escape."""
     raw: bool = False
-    """Whether a back-slash only keeps a quote from ending the string."""
+    """True for a raw string. In it, a back-slash is content, and the quote after a back-slash is content too."""
 
     @cached_property
     def content(self) -> Callable[[str, int], re.Match[str]]:
-        """Matches content up to the mark, to a part of the mark at the end of the text, or to an escape."""
+        """Matches the content before the mark, an escape, or a part of the mark at the end of the text."""
         return matcher(self._content)
 
     @cached_property
     def leaves(self) -> Callable[[str], object]:
-        """Returns None for text that is content, whatever comes next."""
+        """Returns None if all of a text is certainly content."""
         return re.compile(f"(?!{self._content}\\Z)").match
 
     @property
@@ -59,14 +60,14 @@ class Quotes:
         slash = r"\\" if self.escapes or self.raw else ""
         plain = f"[^{first}{slash}]++"
         if self.escapes:
-            plain += r'|\\[\\"/bfnrt]'  # escapes with the same meaning in JSON
-        if rest:  # the first character of the mark, where the mark does not follow
+            plain += r'|\\[\\"/bfnrt]'  # these escapes have the same meaning in JSON
+        if rest:  # the first character of the mark without the rest of the mark
             part = f"(?:{beginning(rest)})?" if len(rest) > 1 else ""
             plain += f"|{first}(?!{re.escape(rest)}|{part}\\Z)"
         return f"(?:{plain})*+"
 
     def convert(self, content: str) -> str:
-        """Return content as it stands inside a JSON string."""
+        """Return content of a string, converted to content of a JSON string."""
         if content.isprintable() and '"' not in content and (self.escapes or "\\" not in content):
             return content
         if not self.escapes or "\\" not in content:
@@ -78,23 +79,23 @@ class Quotes:
 
 @dataclass(frozen=True)
 class Syntax:
-    """The forms of literals."""
+    """The literals of one language, and their JSON."""
 
     quotes: tuple[Quotes, ...]
-    """The longest mark comes first among marks that begin with one another."""
+    """The kinds of quotes. A mark that begins with a shorter mark precedes it."""
     words: Mapping[str, str]
-    """JSON for each word that is no number."""
+    """Maps each literal word, such as None, to its JSON."""
     raw_quotes: tuple[Quotes, ...] = ()
-    """Quotes after the letter r."""
+    """The kinds of quotes that may follow the letter r."""
     tuples: bool = False
     bare_keys: bool = False
-    """Whether a key is the text before the colon, with or without quotes. Otherwise it is a string or a number."""
+    """True if a key may be text without quotes, up to the colon. Otherwise a key is a string or a number."""
     bare_strings: bool = False
-    """Whether a value without quotes may be a string. It goes up to a comma, a bracket or a line end."""
+    """True if a string may stand without quotes. It ends before a comma, a bracket or a line end."""
     loose: str = ""
-    """The closing tag of calls that are written loosely.
+    """The closing tag of a call if the syntax is loose. "" otherwise.
 
-    Their numbers may begin with zeros, sets are arrays, and quotes may stand in strings unescaped.
+    In a loose syntax, numbers may begin with zeros, sets become arrays, and strings may contain unescaped quotes.
     """
 
     @cached_property
@@ -103,7 +104,10 @@ class Syntax:
         return frozenset(quotes.mark[0] for quotes in self.quotes)
 
     def find_quotes(self, text: str, at: int, *, raw: bool = False, ended: bool = False) -> Quotes | bool:
-        """Return the quotes that begin a string here, True if the text is too short to tell, or False for none."""
+        """Return the quotes at index `at`, or False if there are none. Returns True if more text must decide.
+
+        With `raw=True`, an r precedes them. With `ended=True`, no more text follows.
+        """
         for quotes in self.raw_quotes if raw else self.quotes:
             if text.startswith(quotes.mark, at):
                 return quotes
@@ -119,15 +123,15 @@ PYTHON = Syntax(
     raw_quotes=tuple(Quotes(mark, escapes=False, raw=True) for mark in _PYTHON_MARKS),
     tuples=True,
 )
-"""Literals of Python and of JSON."""
+"""The literals of Python and of JSON."""
 
-_DIGITS = r"\d++(?:_\d++)*+"  # possessive, so that a long number is not split in every possible way
+_DIGITS = r"\d++(?:_\d++)*+"  # possessive quantifiers: no backtracking in a long number
 _decimal = re.compile(rf"([-+]?)({_DIGITS})?(\.)?({_DIGITS})?(?:[eE]([-+]?{_DIGITS}))?", re.ASCII).fullmatch
 _prefixed = re.compile(r"[-+]?0(?:[xX][0-9a-fA-F]{1,128}|[oO][0-7]{1,128}|[bB][01]{1,128})").fullmatch
 
 
 def number(word: str, *, zeros: bool = False) -> str | None:
-    """Return a number as JSON, or None if `word` is no number. With `zeros`, it may begin with zeros."""
+    """Return the JSON of a number, or None if `word` is no number. With `zeros=True`, it may begin with zeros."""
     if _prefixed(word):
         return str(int(word, 0))
     found = _decimal(word)
@@ -152,21 +156,21 @@ _escape = re.compile(
     r"|(\r\n|\r(?=[^\n])|\n)|([^xuUN0-7\r\n]))"
 ).match
 cut_escape = matcher(rf"\\(?:x{_HEX}?|u{_HEX}{{0,3}}|U{_HEX}{{0,7}}|[0-7]{{1,2}}|\r)?|")
-"""Matches an escape that more text may complete."""
+"""Matches an incomplete escape, or nothing."""
 
 
 def escape(text: str, at: int) -> tuple[str, int] | None:
-    """Return the meaning of the escape here, as JSON string content, and its end. Returns None if it is no escape.
+    """Convert the escape at index `at` to content of a JSON string. Returns the content and the end of the escape.
 
-    Escapes are those of Python and JSON. The two differ only in `\\/`, which is read as in JSON. As in Python, an
-    unknown escape means itself.
+    Returns None for an invalid or incomplete escape. The escapes of Python and JSON are known. They differ only in
+    `\\/`, which means a slash, as in JSON. As in Python, the back-slash of an unknown escape is content.
     """
     found = _escape(text, at)
     if found is None:
         return None
     two, four, eight, octal, line, other = found.groups()
     if four is not None:
-        return f"\\u{four}", found.end()  # unchanged: two of them may make a surrogate pair
+        return f"\\u{four}", found.end()  # unchanged, because two of them may be a surrogate pair
     if line is not None:
         meaning = ""
     elif other is not None:
@@ -180,67 +184,71 @@ def escape(text: str, at: int) -> tuple[str, int] | None:
 
 
 def quoted(text: str) -> str:
-    """Return a piece of text as it stands inside a JSON string."""
+    """Return a piece of text, escaped as content of a JSON string."""
     return encode_basestring(text)[1:-1]
 
 
-# The reader.
+# The converter.
 
 _word = matcher(r"""[^\x00-\x20,:()\[\]{}"'<>=]*""")
 _bare_key = matcher(r"""[^\x00-\x1f,:\[\]{}"'<]*""")
 _bare_string = matcher(r"""[^\x00-\x1f,\[\]{}"<]*""")
-_WORD_LIMIT = 4096  # characters; Python reads fewer digits
+_WORD_LIMIT = 4096  # characters of a word; Python converts fewer digits
 _OPENING = {"]": "[", "}": "{", ")": "("}
 
-# What comes next: a value; an item or the end of an array; a key or the end of an object; a colon; a comma or an end.
+# The expected token: a value; an item or the end of an array; a key or the end of an object; a colon; a comma or end.
 _VALUE, _ITEM, _KEY, _COLON, _NEXT = range(5)
 
 _NEXT_ARGUMENT = Pattern(",", SPACES, Some(r"""^ \t\r\n()\[\]{}<>"'`=,;""", 0, 128), SPACES, OneOf(("=", ")")))
-"""A comma after a string argument, and the name of the next argument or the end of the call."""
-_GAP_LIMIT = 256  # characters of white space between a quote and the structure that makes it the end of a string
+"""A comma after a string argument, with the name of the next argument or the end of the call."""
+_GAP_LIMIT = 256  # characters of white space between the closing quote of a string and the structure after it
 _brackets = re.compile(r"[()\[\]{}]").finditer
-_remove_escaped_slashes = re.compile(r"\\\\.", re.DOTALL).sub  # in JSON, with the character after the back-slash
+# Removes each back-slash, which JSON doubles, with the character after it.
+_remove_escaped_slashes = re.compile(r"\\\\.", re.DOTALL).sub
 
 
 class Literals:
-    """Reads one value and passes it to `write` as JSON."""
+    """Converts one value to JSON, piece by piece, and passes the JSON to `write`."""
 
     def __init__(
         self, write: Callable[[str], None], syntax: Syntax = PYTHON, *, depth: int, written: Sequence[str] = ()
     ) -> None:
-        """Read literals of `syntax`, nested up to `depth` levels.
+        """Convert a literal of `syntax`, nested up to `depth` levels.
 
-        `written` holds the pieces that were passed to `write`. A loose syntax looks at them again.
+        `written` holds the pieces that `write` has received. A loose syntax reads them again.
         """
         self._write, self._written = write, written
         self._syntax = syntax
         self._depth = depth
-        self._stack: list[str] = []  # the opening of each container; "(," is a tuple with a comma, "{," a set
-        self._undecided = False  # the last container is an object or a set, so nothing can be written yet
-        self._element = ""  # the first element of such a set, if it is no string
+        self._stack: list[str] = []  # the bracket of each open container; "(," is a tuple with a comma, "{," a set
+        self._undecided = False  # the last container may be an object or a set, so its JSON is not certain
+        self._element = ""  # the JSON of its first element, unless that is a string
         self._expect = _VALUE
         self._after_comma = ""  # a comma to write before the next element
-        self._pending = ""  # the beginning of a token
-        self._word: str | None = None  # the beginning of a number, a literal word or a bare key
-        self._string: Quotes | None = None  # the quotes of the open string
-        self._content: _LooseContent | None = None  # its content, if quotes may stand in it unescaped
-        self._raw = False  # an r has been read, and a quote comes next
-        self._shift = 0  # from an index in pending and new text to the index in the new text
-        self._pieces: list[str] = []  # JSON to be written
-        self.leaves: Callable[[str], object] = always  # returns None for text that `take` may be given
+        self._pending = ""  # the beginning of a cut token
+        self._word: str | None = None  # the beginning of a number, a literal word or a key without quotes; None outside
+        self._string: Quotes | None = None  # the quotes of the open string; None outside a string
+        self._content: _LooseContent | None = None  # the content of the open string, if the syntax is loose
+        self._raw = False  # an r has been read, and a quote follows
+        self._shift = 0  # the difference of an index in the new text and in pending plus new text
+        self._pieces: list[str] = []  # JSON that is not written yet
+        self.leaves: Callable[[str], object] = always  # returns None for text that `take` accepts
         self.state = OPEN
-        self.fault: tuple[Code, str] | None = None  # a word that is no literal; null is written in its place
-        self.string_at: int | None = None  # the index in the last `scan` where its last string begins; may be negative
-        self.unread = ""  # text of earlier scans that turned out not to belong to the value
+        self.fault: tuple[Code, str] | None = None  # the error of an unknown word, for which null is written
+        self.string_at: int | None = None  # where the last string of the last `scan` begins; may be negative
+        self.unread = ""  # text of earlier scans that is not part of the value
 
     def take(self, text: str) -> None:
-        """Take text that only continues the open string: `leaves` returns None for it."""
+        """Fast path of `scan` for text that continues the open string. `leaves` must return None for it."""
         assert self._string is not None
         write = self._write
         write(self._string.convert(text))
 
     def scan(self, text: str, at: int = 0) -> int:
-        """Read from a place as far as the value goes. Returns the place after it. A cut token counts as read."""
+        """Read `text` from index `at` to the end of the value. Returns the index after it.
+
+        A token that is cut at the end of the text is read, and continues with the next text.
+        """
         begin, self._shift = at, 0
         self.string_at = None
         if self._pending:
@@ -259,12 +267,12 @@ class Literals:
         if string is not None and not (self._pending or self._undecided or (self._content and self._content.quoted)):
             self.leaves = string.leaves
         place = at + self._shift
-        if place < begin:  # the pending text is no mark of a string
+        if place < begin:  # the pending text is not the mark of a string
             self.unread = text[at : begin - self._shift]
         return max(place, begin)
 
     def end(self) -> None:
-        """End the text. A number, a word or an empty string may end here."""
+        """Read the end of the text, which may complete a number, a word or an empty string."""
         if self._word is not None:
             self._end_word(self._word)
         elif self._pending and self._string is None:
@@ -336,9 +344,9 @@ class Literals:
         return at + 1
 
     def _decide(self, char: str) -> int:
-        """Decide by the character after the first element whether the container is an object or a set.
+        """Decide if the container is an object or a set, by the character after its first element.
 
-        Returns what is expected next.
+        Returns the token that is expected next.
         """
         if char in ",}":
             self._make_set()
@@ -350,7 +358,7 @@ class Literals:
         return self._expect
 
     def _make_set(self) -> None:
-        """Turn the last container into a set."""
+        """Make the last container a set."""
         self._undecided = False
         self._stack[-1] = "{,"
         self._pieces[0] = self._pieces[0][:-1] + "["
@@ -358,9 +366,9 @@ class Literals:
             self._pieces[-1] = self._element
 
     def _close(self, bracket: str, at: int) -> int:
-        """End the innermost container if it can end here and the bracket is the right one."""
+        """End the innermost container. The state becomes BROKEN if it cannot end here, or if the bracket is wrong."""
         opened = self._stack[-1] if self._stack else ""
-        in_parentheses = opened == "(" and self._expect == _NEXT  # one value without a comma is no tuple
+        in_parentheses = opened == "(" and self._expect == _NEXT  # one value without a comma is not a tuple
         if self._expect in (_VALUE, _COLON) or not opened or _OPENING.get(bracket) != opened[0] or in_parentheses:
             self.state = BROKEN
             return at
@@ -432,12 +440,12 @@ class Literals:
         return len(text)
 
     def _ends(self, content: _LooseContent, following: str) -> bool:
-        """Whether a quote ends the string if this character follows it."""
+        """Return True if a quote before the character `following` ends the string."""
         structure = ",)]}" if self._expect != _KEY else ":,}" if self._undecided else ":"
         return following in structure + " \t\r\n" and not (content.quoted and content.level)
 
     def _read_escape(self, quotes: Quotes, text: str, at: int) -> int:
-        """Read an escape. In a raw string the back-slash and the quote after it are content."""
+        """Read an escape. In a raw string, the back-slash and the character after it are content."""
         raw = (quoted(text[at : at + 2]), at + 2) if at + 1 < len(text) else None
         found = raw if quotes.raw else escape(text, at)
         if found is not None:
@@ -451,7 +459,7 @@ class Literals:
         return end
 
     def _word_end(self, text: str, at: int) -> int:
-        """Return the end of the word here."""
+        """Return the end of the word at index `at`."""
         syntax = self._syntax
         if self._expect == _KEY:
             return (_bare_key if syntax.bare_keys else _word)(text, at).end()
@@ -496,29 +504,29 @@ class Literals:
 
 @dataclass(slots=True, eq=False)
 class _LooseContent:
-    """The content of a string in which quotes may stand unescaped.
+    """The content of a string that may contain unescaped quotes.
 
-    Counts its brackets and finds the end of the call.
+    It counts the brackets in the string and finds the closing tag of the call.
     """
 
     _close: str
-    piece: int  # the index of the written piece in which the content begins
-    offset: int  # how many characters precede it there
-    _tail: str = ""  # the last characters, in which the closing tag of the call may begin
+    piece: int  # the index in `written` of the piece in which the content begins
+    offset: int  # the number of characters before the content in that piece
+    _tail: str = ""  # the last characters, which may be the beginning of the closing tag
     level: int = 0  # the number of open brackets
-    lowest: int = 0  # the lowest level; if negative, the string holds no unescaped quote
-    quoted: bool = False  # it holds an unescaped quote
+    lowest: int = 0  # the lowest value of `level`; if negative, the string had ended before
+    quoted: bool = False  # the string contains an unescaped quote
 
     def begin(self, text: str) -> None:
-        """Take all content before the first unescaped quote, as JSON."""
+        """Read the content before the first unescaped quote. `text` is its JSON."""
         self.quoted = True
         self._count(text)
-        if self.lowest < 0:  # JSON escapes back-slashes, so an escaped bracket looks unescaped
+        if self.lowest < 0:  # ignore escaped brackets: JSON doubles the back-slash before them
             self.level = self.lowest = 0
             self._count(_remove_escaped_slashes("", text))
 
     def take(self, text: str) -> int | None:
-        """Take the next piece. Returns the place in it where the call ends, which the content must not include."""
+        """Read the next piece of content. Returns the index in it at which the call ends, or None."""
         end = self._count(text)
         if end is not None:
             return end
@@ -529,7 +537,7 @@ class _LooseContent:
         return found + len(self._close) - known if found >= 0 else None
 
     def _count(self, text: str) -> int | None:
-        """Count brackets. Returns the place after the first one that closes a bracket from outside the string."""
+        """Count the brackets in `text`. Returns the end of the first one that closes a bracket outside the string."""
         end = None
         for found in _brackets(text):
             self.level += 1 if found[0] in "([{" else -1

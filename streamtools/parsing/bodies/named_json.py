@@ -1,7 +1,8 @@
-"""A name, and then the JSON of its arguments: `NAME[ARGS]{"city": "Paris"}`.
+"""Reads calls that consist of a name and the JSON of the arguments: `NAME[ARGS]{"city": "Paris"}`.
 
-The name stands outside of the JSON, between tags of the template, and a wrapper may hold several calls. The tags are
-parameters. Malformed text ends at the closing tag. Without such a tag, a span is one call and ends with its JSON.
+The name stands before the JSON, between tags of the chat template. A wrapper may contain several calls. The dialect
+passes the tags as arguments. Malformed text ends at the closing tag of the call. If the dialect has no closing tag, a
+span is one call, and ends with its JSON.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
-_NAME_CHARACTERS = r"^ \t\r\n<>{}\[\]\"`"  # all but these
+_NAME_CHARACTERS = r"^ \t\r\n<>{}\[\]\"`"  # all characters except these
 NAME = Some(_NAME_CHARACTERS, 1, 96)
-"""A name in a marker. Most providers allow 64 characters. A higher limit would delay reasoning that looks like one."""
+"""The name in a marker. Most providers allow 64 characters. A higher limit would delay text that looks like a name."""
 PROSE = r".,;:!?'()*/\\|"
-"""Punctuation of a sentence. If people write about a marker, one of these follows it, so no name begins with them."""
+"""Punctuation that often follows a marker in prose about the marker. No name begins with one of these."""
 WORD_FIRST = Some(_NAME_CHARACTERS + PROSE, 1, 1), Some(_NAME_CHARACTERS, 0, 95)
-"""A name after such a marker."""
+"""A name that does not begin with punctuation."""
 GAP = Some(r" \t\r\n", 0, 4)
-"""White space between the tags of one marker. It is short for the same reason as `NAME`."""
+"""White space between the tags of a marker. A higher limit would delay text that looks like the marker."""
 
 _WORD = Word(_NAME_CHARACTERS, 256)
 _FENCE = Pattern("```")
@@ -36,21 +37,21 @@ _BEGINS_JSON = ("{", '"')
 
 
 class Identity(NamedTuple):
-    """The name and the id in the word before the arguments."""
+    """The name of a tool and the provider's id of the call. Both are read from the word before the arguments."""
 
     name: str
     provider_id: str | None = None
 
 
 def plain_name(word: str, declared: Declared) -> Identity | None:
-    """Return the word as the name, or None if it is empty."""
+    """Return `word` as the name of the tool. Returns None if it is empty."""
     return Identity(word) if word else None
 
 
 class NamedCall:
-    """One call up to the end of its JSON: `before NAME id_tag ID separator {...}`.
+    """The grammar of one call up to the end of its JSON: `before NAME id_tag ID separator {...}`.
 
-    Only the name and the JSON are required.
+    Only the name and the JSON are required in every dialect.
     """
 
     def __init__(
@@ -66,9 +67,11 @@ class NamedCall:
     ) -> None:
         """Configure the tags around the name.
 
-        If it is `optional`, the separator may be missing. An id may always be missing. With `fenced`, the JSON may
-        stand in a fence of back-ticks. `typed` is a type of calls that may stand in the place of the name, which then
-        follows the separator. `identify` turns the word before the arguments into a name, or None for no call.
+        - `before`, `id_tag` and `separator`: the tags before the name, the id and the JSON. "" for none.
+        - `optional`: whether the separator may be missing. The id may always be missing.
+        - `fenced`: whether the JSON may stand in a fence of back-ticks.
+        - `typed`: a word that may stand in the position of the name. The name then follows the separator.
+        - `identify`: a function that reads the name from the word before the arguments. None means no call.
         """
         self._before, self._separator = (before, Pattern(before)), (separator, Pattern(separator))
         self._id_tag = Pattern(id_tag) if id_tag else None
@@ -78,7 +81,7 @@ class NamedCall:
         self._identify = identify
 
     def read(self, span: Span, close: Pattern | None = None) -> Generator[None, None, Code | None]:
-        """Read the call. Returns the error code, if any. A `close` in the place of the JSON means no arguments."""
+        """Read the call. Returns its error code, or None. The tag `close` instead of the JSON means no arguments."""
         return (yield from self._read_head(span)) or (yield from self._read_arguments(span, close))
 
     def _read_head(self, span: Span) -> Generator[None, None, Code | None]:
@@ -134,9 +137,9 @@ class NamedCall:
 
 
 def bare(call: NamedCall, begin: str) -> Body:
-    """Return the grammar of one call that ends with its JSON, or without JSON with its paragraph.
+    """Return the grammar of one call without a closing tag. The call ends with its JSON.
 
-    `begin` begins another call.
+    A malformed call ends with the next blank line, or before `begin`, the beginning of another call.
     """
     closing = Closing(before=(begin,), blank_line=True)
 
@@ -152,14 +155,14 @@ def bare(call: NamedCall, begin: str) -> Body:
 
 
 class Enclosed:
-    """Calls between tags, in a wrapper or each by itself."""
+    """The grammar of calls between tags, in a wrapper or without one."""
 
     def __init__(
         self, named: NamedCall, begin: str, end: str, *, around: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     ) -> None:
-        """Configure the tags of a call.
+        """Configure the tags. `begin` and `end` are the tags of a call.
 
-        `around` are the opening and closing tags of the wrapper, each in all its spellings. None means no wrapper.
+        `around` holds the opening tags and the closing tags of the wrapper, in all spellings. None means no wrapper.
         """
         begins, ends = around or ((), ())
         self._named = named
@@ -176,7 +179,7 @@ class Enclosed:
             pass
 
     def section(self, span: Span) -> Generator[None, None, None]:
-        """Read calls, from the end of the opening tag of a wrapper that may be empty."""
+        """Read calls after the opening tag of their wrapper. The wrapper may be empty."""
         yield from span.peek()
         place = span.place
         if (yield from span.choose(*self._others)) < 0 and self._is_cut(span):
@@ -188,7 +191,7 @@ class Enclosed:
             pass
 
     def _read_call(self, span: Span) -> Generator[None, None, bool]:
-        """Read a call to its end. Returns whether the span continues after it."""
+        """Read a call to its end. Returns True if the span continues after it."""
         code = yield from self._named.read(span, self._close)
         if code is None:
             found = yield from self._read_close(span)
@@ -204,14 +207,14 @@ class Enclosed:
         return self._end_call(span, code, continues=(yield from self._skip(span, self._next_tag)))
 
     def _read_close(self, span: Span) -> Generator[None, None, int]:
-        """Read the closing tag of a call. Returns 0, or more if another tag comes instead, or -1 for none."""
+        """Read the closing tag of a call. Returns 0 for that tag, more than 0 for another tag, and -1 for no tag."""
         char = yield from span.peek()
         if self._named.fenced and char == "`" and (yield from span.accept(_FENCE)):
             yield from span.peek()
         return (yield from span.expect(self._close, *self._others))
 
     def _find_call(self, span: Span) -> Generator[None, None, bool]:
-        """Read up to the next call of a wrapper, or to the end of the wrapper. Returns whether there is a call."""
+        """Read up to the next call in the wrapper. Returns False if the wrapper ends first."""
         while True:
             yield from span.peek()
             place = span.place
@@ -233,7 +236,7 @@ class Enclosed:
                 return False
 
     def _skip(self, span: Span, until: Closing) -> Generator[None, None, bool]:
-        """After malformed text, read to the next tag, and through it if it closes a call. Returns whether one came."""
+        """Read malformed text up to the next tag, including a closing tag. Returns False if the stream ends first."""
         found = yield from span.recover_at(until)
         begin = span.before_closing - span.base
         if found and not self._close.match(span.text, begin, True):
@@ -241,7 +244,10 @@ class Enclosed:
         return found
 
     def _end_call(self, span: Span, code: Code | None = None, *, continues: bool) -> bool:
-        """End the call here, and the span too unless it `continues` in a wrapper. Returns whether it continues."""
+        """End the call. The span ends too, unless `continues` is True and the call stands in a wrapper.
+
+        Returns True if the span continues.
+        """
         if continues and self._wrapped:
             span.finish(code)
             return True
@@ -249,7 +255,7 @@ class Enclosed:
         return False
 
     def _is_cut(self, span: Span) -> bool:
-        """Whether the stream ends here or in a tag. The text is read then."""
+        """Return True, and read the rest of the text, if the stream ends at this position or inside a tag."""
         return span.at_end_in(*self._cut_tags)
 
     def _warn(self, span: Span) -> None:
@@ -257,17 +263,18 @@ class Enclosed:
 
 
 class AddressedCall:
-    """A call that is a message of its own, addressed to the tool.
+    """The grammar of a call that is a whole message, whose recipient is the tool.
 
-    The content is one JSON object, and may be missing. Anything else is an error up to the end of the message, like the
-    code that a model sends to an interpreter. The beginning of the next message ends a message too, because servers cut
-    off the token at which a model stops.
+    The content is one JSON object, or nothing. Other content, such as code for an interpreter, is an error up to the
+    end of the message. A message also ends where the next message begins, because servers remove the token at which a
+    model stops.
     """
 
     def __init__(self, recipient: str, *, ends: tuple[str, ...], begins: tuple[str, ...]) -> None:
-        """`recipient` is a pattern that finds the tool in the header, with the name as its first group.
+        """Configure the header and the tokens of a message. The header is the marker of the span.
 
-        The header is the marker of the span. `ends` end a message, and `begins` begin another one.
+        `recipient` is a regular expression for the recipient in the header. Its first group is the name of the tool.
+        `ends` are tokens that end a message, and `begins` are tokens that begin the next message.
         """
         self._recipient = re.compile(recipient).search
         self._tokens = (*ends, *begins)
@@ -293,12 +300,12 @@ class AddressedCall:
             span.close(code)
 
     def result(self, span: Span) -> Generator[None, None, None]:
-        """Read a message that is the result of a call, up to its end."""
+        """Read a message that the model invented as the result of a call, up to its end."""
         yield from span.until(self._closing)
         span.close()
 
     def _read_other(self, span: Span) -> Generator[None, None, Code | None]:
-        """Read content that is no object. No content means no arguments; anything else is an error."""
+        """Read content that is not an object. Empty content and `null` mean no arguments. Other content is an error."""
         yield from span.accept(_NULL)
         end_without_arguments(span)
         if (yield from self._close(span)):
@@ -310,7 +317,7 @@ class AddressedCall:
         return None
 
     def _close(self, span: Span) -> Generator[None, None, bool]:
-        """Read the end of the message and close the span. Returns False if something else stands here."""
+        """Read the end of the message and close the span. Returns False if the message does not end here."""
         if (yield from span.accept(self._spaces_and_end)):  # the usual case
             span.close()
             return True

@@ -1,9 +1,9 @@
-"""Calls as a name and pairs of tags: `f<arg_key>a</arg_key><arg_value>1</arg_value>`.
+"""Reads calls that consist of a name and pairs of tags: `f<arg_key>a</arg_key><arg_value>1</arg_value>`.
 
-White space between the tags is ignored. Other text there makes the call an error, up to its end. The closing tag of a
-value counts if another pair follows it, or the end of the call. If it is missing, the closing tag of the call ends the
-value. That tag counts only at the end of the message or before another call. A call that lacks only its closing tag,
-because another call or the end of the wrapper stands there, is a call.
+White space between the tags is ignored. Other text between them makes the call an error, up to its closing tag. A value
+ends at its closing tag if another pair or the end of the call follows that tag. If this tag is missing, the value ends
+at the closing tag of the call, but only at the end of the message or before another call. If only the closing tag of a
+call is missing, and another call or the end of the wrapper follows, the call is valid.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _AS_NAMED: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ArgumentPairs:
-    """The grammar of a name and pairs of tags, which are `<tool_call>`, `<arg_key>` and `<arg_value>` by default.
+    """The grammar of a name and pairs of tags. The default tags are `<tool_call>`, `<arg_key>` and `<arg_value>`.
 
-    `opening` and `close` are the tags around a call. `wrapper` and `unwrap` are the tags around calls. One of
-    `after_name` follows the name.
+    The attributes `opening` and `close` are the tags around one call. `wrapper` and `unwrap` are the tags around all
+    calls. `after_name` holds the tags that may follow the name.
     """
 
     def __init__(
@@ -45,10 +45,12 @@ class ArgumentPairs:
     ) -> None:
         """Configure the tags.
 
-        `separator` is the name of a tag after the name of the tool, and `wrapper` that of the tag around calls. With
-        `suffixed`, the name of each tag may have a suffix: `<arg_key:opensource>`. `spelled` maps the names of tags to
-        other spellings, "" for a tag that does not exist. A spelled `arg_type` may stand between a key and its value,
-        but the schema of the tool takes precedence. `ends` end a message.
+        - `separator`: the name of the tag after the name of the tool. "" for none.
+        - `wrapper`: the name of the tag around all calls. "" for none.
+        - `suffixed`: whether the name of each tag may have a suffix, as in `<arg_key:opensource>`.
+        - `spelled`: maps names of tags to other spellings, or to "" for a tag that does not exist. If it contains
+          `arg_type`, this tag may stand between a key and its value. The schema of the tool takes precedence over it.
+        - `ends`: the tokens that end a message.
         """
 
         def tag(name: str) -> tuple[Part, ...]:
@@ -57,7 +59,7 @@ class ArgumentPairs:
             return ("<" + name, _SUFFIX, ">") if suffixed else (f"<{name}>",)
 
         def start(name: str) -> str:
-            """Return a tag without its end, before which a suffix may stand."""
+            """Return a tag without its last character, because a suffix may precede that."""
             return spelled.get(name, f"<{name}>")[:-1]
 
         self.opening, self.close = tag("tool_call"), tag("/tool_call")
@@ -81,13 +83,13 @@ class ArgumentPairs:
         self._cut_tag = cut_tag(*inside, *self.after_name, self.opening, self.unwrap)
 
     def single(self, span: Span) -> Generator[None, None, None]:
-        """Read one call, from the end of its opening tag."""
+        """Read one call without a wrapper, after its opening tag."""
         end = yield from self._read_call(span)
         yield from skip_broken(span, end, self._end_of_broken)
         report_end(span, end, self._close)
 
     def wrapped(self, span: Span) -> Generator[None, None, None]:
-        """Read calls, from the end of the opening tag of their wrapper. The first one is certain."""
+        """Read calls after the opening tag of their wrapper. The opener makes sure that there is a call."""
         while True:
             yield from span.peek()
             place = span.place
@@ -105,7 +107,7 @@ class ArgumentPairs:
                 return
 
     def _read_call(self, span: Span) -> Generator[None, None, CallEnd]:
-        """Read a call and return how it ends."""
+        """Read a call. Returns its end."""
         yield from span.peek()
         name = yield from span.word(_TOOL_NAME)
         span.call(name)
@@ -153,7 +155,7 @@ class ArgumentPairs:
         return CallEnd.CUT if self._read_if_cut(span) else CallEnd.BROKEN
 
     def _read_if_cut(self, span: Span) -> bool:
-        """Read the rest of the text if the stream ends in it, here or inside a tag."""
+        """Return True, and read the rest of the text, if the stream ends at this position or inside a tag."""
         cut = span.ended and (span.at == len(span.text) or self._cut_tag(span.text, span.at) is not None)
         if cut:
             span.at = len(span.text)

@@ -1,11 +1,12 @@
-"""Converts one argument that is written as plain text to JSON, by the schema of the tool.
+"""Converts an argument in plain text to JSON, by the schema of the tool.
 
-In these formats only the schema says whether `1` is a number. A string is written while it arrives. A value of another
-type is buffered until its type is certain. A value of no allowed type is a string. Nothing is guessed: the validation
-of the tool reports the error to the model. Every value of an unknown tool or parameter is a string.
+In these formats, only the schema tells whether `1` is a number. A string is converted while it arrives. A value of
+another type is buffered until its type is certain. If a value has none of the allowed types, it becomes a string. The
+validation of the tool's arguments then reports the error to the model. Every value of an unknown tool or parameter is
+a string.
 
-Containers are read as Python or JSON writes them. They are written while they arrive, unless they may be strings too. A
-container with escaped quotes, as in a string of JSON, is unescaped first.
+Objects and arrays may be written in the syntax of Python or JSON. They are converted while they arrive, unless the
+schema also allows a string. If the quotes in them are escaped, as inside a JSON string, they are unescaped first.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from streamtools.parsing.reader import matcher
 from streamtools.parsing.span import Span
 
 STRING: Final = frozenset({"string"})
-"""The types of a value that the format declares as a string, whatever its schema says."""
+"""The allowed types of a value that the dialect marks as a string. They replace those of the schema."""
 
 NO_STRING: Final = frozenset({"object", "array", "integer", "number", "boolean", "null"})
-"""The types of a value that the format declares as JSON. A string in quotes is JSON too."""
+"""The allowed types of a value that the dialect marks as JSON. With these types, a string in quotes is JSON too."""
 
 TYPES: Final = {name: frozenset((name,)) for name in (*STRING, *NO_STRING)}
-"""The types of a value that names its type."""
+"""Maps the name of a type to the allowed types of a value that the dialect marks with this name."""
 
-_BUFFER_LIMIT = 512  # characters: more than a number with white space around it
+_BUFFER_LIMIT = 512  # characters: longer than any number with white space around it
 
 _SPACE = " \t\r\n"
 _number_begun = re.compile(r"[-+]?(?:[0-9.][-+.0-9_a-fA-FxXoO]*)?").fullmatch
 _json_number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 
 _first_in_container = matcher(r"[\[{ \t\r\n]*(\\.|[^\\])?")
-"""Matches the brackets at the beginning of a container, and in a group the first character inside it."""
+"""Matches the brackets at the beginning of a container. Group 1 is the first character inside it."""
 _whole_escapes = matcher(r"(?:[^\\]++|\\.)*+")
 _escape_in = re.compile(r"\\(.)", re.DOTALL).sub
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
@@ -49,30 +50,30 @@ _WORDS = {
 
 
 class Value:
-    """Writes one value to the last call of a span: `take` its pieces, then `end` it."""
+    """Converts one value and writes it to the span's current call. Call `take` for each piece, then `end`."""
 
     def __init__(self, schema: Schema, span: Span, types: Types | None = None) -> None:
-        """Allow the `types` that the format itself declares, or else those of `schema`."""
+        """Set the allowed types. `types` are those that the dialect marks. With None, those of `schema` are allowed."""
         self._span = span
         allowed = (schema.types if types is None else types) & (STRING | NO_STRING) or STRING
         if types is None and "string" not in allowed:
-            allowed |= {"null"}  # "null" as a text would be as wrong
+            allowed |= {"null"}  # a value "null" would not match the schema as a string either
         self._types = allowed
         self._may_be_text = "string" in allowed or types is None
         self._buffer: list[str] = []
-        self._converted: list[str] = []  # the JSON of a container that may still be a string
+        self._converted: list[str] = []  # the JSON of a container, if the value may also be a string
         self._literals: Literals | None = None
-        self._escaped = False  # the quotes of the container are escaped
+        self._escaped = False  # the quotes in the container are escaped
         self._cut_escape = ""
         self._take: Callable[[str], None] = self._take_undecided
         self.take: Callable[[str], None] = self._forward
-        """Takes the next piece of the text."""
+        """Reads the next piece of the text of the value."""
         if allowed == STRING:
             self._begin_text("")
             self.take = self._take_text
 
     def end(self) -> None:
-        """End the value."""
+        """End the value, and write its rest."""
         if self._take == self._take_text:
             self._span.write('"')
             return
@@ -98,7 +99,7 @@ class Value:
         self._take(text)
 
     def _take_undecided(self, text: str) -> None:
-        """Take text of a type that is not known yet."""
+        """Read text while the type of the value is not certain."""
         self._buffer.append(text)
         buffered = "".join(self._buffer)
         word = buffered.lstrip(_SPACE)
@@ -111,12 +112,12 @@ class Value:
             self._begin_text(buffered)
 
     def _begin_container(self, word: str) -> None:
-        """Begin to read a container if `word` begins one."""
+        """Begin to read a container if `word` begins with the bracket of an allowed type."""
         if word and word[0] in _brackets(self._types):
             may_be_string = "string" in self._types
             self._escaped = (_first_in_container(word, 0)[1] or "").startswith("\\")
             write = self._converted.append if may_be_string else self._span.write
-            self._literals = Literals(write, PYTHON, depth=self._span.depth - 1)  # the arguments are an object
+            self._literals = Literals(write, PYTHON, depth=self._span.depth - 1)  # arguments are inside an object
             self._take = self._take_container_or_string if may_be_string else self._take_container
             self._take_container(word)
 
@@ -135,12 +136,12 @@ class Value:
         if self._span.stores:
             self._buffer.append(text)
             self._take_container(text)
-        else:  # a limit is exceeded, so the value is not used
+        else:  # a limit was exceeded, so the call is an error
             self._buffer.clear()
             self._take = _drop
 
     def _take_container(self, text: str) -> None:
-        """Read more of a container. A malformed one is a string if the types allow one."""
+        """Read the next piece of a container. A malformed container is a string, if a string is allowed."""
         literals = self._literals
         assert literals is not None
         if self._escaped:
@@ -170,13 +171,14 @@ class Value:
 
 
 def _drop(text: str) -> None:
-    """Drop text of a value that is an error already."""
+    """Drop the rest of a value that has an error."""
 
 
 def _brackets(types: Types) -> str:
-    """Return the characters that begin a container of these types, or a string in quotes in a format that writes JSON.
+    """Return the characters with which a container of these types begins.
 
-    If no string is allowed, the wrong kind of container is read as a container too.
+    If no string is allowed, they include the bracket of the other kind of container, which is then read too. For a
+    value that the dialect marks as JSON, they include the quote of a string.
     """
     if "string" in types:
         return ("{" if "object" in types else "") + ("[" if "array" in types else "")
@@ -188,7 +190,7 @@ def _words(types: Types) -> dict[str, str]:
 
 
 def _may_be_scalar(word: str, types: Types) -> bool:
-    """Whether a text that begins with `word` may be a number or a literal word of one of the types."""
+    """Return True if text that begins with `word` may become a number or a literal word of one of `types`."""
     bare = word.rstrip(_SPACE)
     if ("number" in types or "integer" in types) and _number_begun(bare):
         return True
@@ -197,9 +199,9 @@ def _may_be_scalar(word: str, types: Types) -> bool:
 
 
 def _read_scalar(word: str, types: Types) -> str | None:
-    """Return the JSON of a number or a literal word, or None if `word` has none of these types.
+    """Return the JSON of a number or a literal word. Returns None if `word` has none of `types`.
 
-    If the value may be a string too, a number must be written as in JSON, and match the type.
+    If `types` also allows a string, a number must have the syntax of JSON, and an integer must have no fraction.
     """
     literal = _words(types).get(word)
     if literal is not None or not ("number" in types or "integer" in types):

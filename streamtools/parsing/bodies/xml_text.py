@@ -1,8 +1,8 @@
-"""Reads XML as models write it: attributes of tags, and the text between tags.
+"""Reads XML as models write it: the attributes of tags, and the text between tags.
 
-This is no XML parser. A tag like `<invoke name="f">`, `</invoke >` or `<br/>` is read only where a grammar expects one.
-Anything else is text: values hold HTML, code and so on, unchanged, up to the closing tag of the value. All reads are
-bounded, or read each character once.
+This is not an XML parser. A tag like `<invoke name="f">`, `</invoke >` or `<br/>` is read only where a grammar expects
+it. All other text is content. For example, the value of an argument may contain HTML or code, up to the closing tag of
+the value. Each read has a limit, or reads each character only once.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ _CDATA = Pattern(SPACES, _BEGIN_SECTION)
 
 
 def unescape(text: str) -> str:
-    """Replace the entities that XML itself defines by their characters."""
+    """Replace the five predefined entities of XML, such as `&lt;`, with their characters."""
     return _entity.sub(lambda entity: _ENTITIES[entity[1]], text)
 
 
 def attribute(text: str) -> str:
-    """Return `text` as the value of an attribute, with its quotes."""
+    """Return `text` as the value of an attribute, escaped and in quotes."""
     return '"' + _special(lambda found: "&quot;" if found[0] == '"' else "&amp;", text) + '"'
 
 
 def section(text: str) -> str:
-    """Return `text` as the content of an element, in CDATA sections if it holds anything like a tag or an entity."""
+    """Return `text` as the content of an element. With `<` or `&` in it, the result is a CDATA section."""
     if "<" not in text and "&" not in text:
         return text
     return "<![CDATA[" + text.replace("]]>", "]]]]><![CDATA[>") + "]]>"
 
 
 def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str], str]]:
-    """Read attributes and the end of their tag. Returns them and the end: ">", "/>", or "" for none.
+    """Read the attributes and the end of a tag. Returns both. The end is ">", "/>", or "" if the tag does not end.
 
-    Values stand in quotes of either kind, or in none. If an attribute occurs twice, the first one counts.
+    Values stand in single quotes, in double quotes, or without quotes. If an attribute occurs twice, the first is used.
     """
     attributes: dict[str, str] = {}
     while True:
@@ -81,12 +81,13 @@ def _read_value(reader: Reader) -> Generator[None, None, str | None]:
 
 
 class Content:
-    """The grammar of the text of an element up to its closing tag."""
+    """The grammar of the content of an element, up to its closing tag."""
 
     def __init__(self, *end: Part, xml: bool = False, ends: Sequence[Form] = (), last: tuple[Part, ...] = ()) -> None:
-        """Read up to the closing tag `end`. With `xml`, entities and CDATA sections are read.
+        """Configure the closing tag `end`. With `xml=True`, entities and CDATA sections are decoded.
 
-        `ends` and `last` are what ends the text instead, as in `Closing`, if the closing tag alone does not decide.
+        By default, the content ends at the first closing tag. `ends` replaces this rule with other ends. `ends` and
+        `last` have the same meaning as for `Closing`.
         """
         self._xml = xml
         self.closing = Closing(*(ends or (end,)), *((_BEGIN_SECTION, _ANY_ENTITY) if xml else ()), last=last)
@@ -95,9 +96,9 @@ class Content:
     def read(
         self, reader: Reader, take: Callable[[str], None], is_end: Callable[[str], object] = bool
     ) -> Generator[None, None, str]:
-        """Pass the text to `take` and read the closing tag. Returns the tag, or "" if none arrives.
+        """Pass the content to `take`, and read the closing tag. Returns the tag, or "" if the stream ends first.
 
-        A tag for which `is_end` returns False is text. White space around a CDATA section is no content.
+        A tag for which `is_end` returns False is content. White space around a CDATA section is dropped.
         """
         if self._xml and (yield from reader.accept(_CDATA)):
             found = yield from self._read_section(reader, take, is_end)
@@ -121,7 +122,7 @@ class Content:
     def _read_section(
         self, reader: Reader, take: Callable[[str], None], is_end: Callable[[str], object]
     ) -> Generator[None, None, str]:
-        """Read CDATA sections, from the end of the first mark. Returns the closing tag of the element if it follows."""
+        """Read CDATA sections after the first `<![CDATA[`. Returns the closing tag after them, or "" for none."""
         while (yield from reader.content(_END_SECTION, take)):
             place = reader.place
             found = yield from reader.choose(self._end, _CDATA)
