@@ -1,4 +1,4 @@
-"""The markers of a set of dialects, by the place where they count. A set is made once, and shared by parsers."""
+"""The markers of a set of dialects, grouped by where they are recognized. Parsers with equal options share a set."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from streamtools.parsing.near_misses import NearMisses, json_call
 from streamtools.parsing.reasoning import TAGS, CallRunMarkers, ReasoningEnd, ReasoningTags
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
-"""The opener or the tag of a marker, its dialect, and how many characters of white space before it belong to it."""
+"""The meaning of a marker: its opener or tag, its dialect, and the number of white-space characters at its beginning.
 
-# Kinds of places, as bits. Markdown adds its own, LINE_START and IN_CODE.
-START = 4  # only white space stands before the place in the message
-AFTER_CALL = 8  # only white space stands between a call and the place
-CALLS_ONLY = 16  # forged results and tags do not count
+The white space belongs to the marker, but not to the opener or tag.
+"""
+
+# The kind of a position is a sum of these bits. The module `markdown` defines two more, LINE_START and IN_CODE.
+START = 4  # only white space precedes the position in the message
+AFTER_CALL = 8  # only white space stands between a call and the position
+CALLS_ONLY = 16  # only markers of calls are recognized, not tags and tool results that the model wrote itself
 _PLACES = {"line_start": LINE_START, "start": START, "behind_call": AFTER_CALL}
 
 
@@ -30,11 +33,11 @@ class MarkerEntry(NamedTuple):
 
     marker: Marker
     meaning: Meaning
-    in_code: bool  # it counts in code too
+    in_code: bool  # whether the marker is also recognized in code
 
 
 class DialectSet:
-    """The markers of a set of dialects, by the place where they count."""
+    """The markers of a set of dialects, grouped by where they are recognized."""
 
     def __init__(
         self,
@@ -44,17 +47,17 @@ class DialectSet:
         signatures: Signatures,
         calls_at: str = "start",
     ) -> None:
-        """Search for `dialects`. `signatures` are the declared tools. The other arguments are options of the parser."""
+        """Collect the markers of `dialects`. `signatures` are the declared tools. The rest are parser options."""
         names = tuple(name for name, _ in signatures)
         self.by_place: list[Markers[Meaning] | None] = [None for _ in range(2 * CALLS_ONLY)]
         self._closings: dict[Tag, ReasoningEnd] = {}
         self._entries: list[MarkerEntry] = []
         ids = {dialect.id for dialect in dialects}
-        reasoning_tags: dict[Tag, bool] = {}  # those that open reasoning: may a space precede them
+        reasoning_tags: dict[Tag, bool] = {}  # opening tags of reasoning; True if a space may precede the tag
         for dialect in dialects:
             even_in_code = (in_code or dialect.in_code) == "call"
             first_space = " " if dialect.space_at_start else ""
-            for tag in dialect.tags:  # before openers: a marker that is both is a tag
+            for tag in dialect.tags:  # before the openers, so that a marker that is both counts as a tag
                 if tag.closings:
                     reasoning_tags[tag] = dialect.space_at_start
                 if not tag.closings or (reasoning != "off" and tag.where != "start"):
@@ -85,7 +88,10 @@ class DialectSet:
         )
 
     def _add(self, begins: Opener | Tag, dialect: Dialect, in_code: bool, at_start: str) -> None:
-        """Add a marker, also with the white space that belongs to it. `at_start` may belong to it at the start."""
+        """Add a marker, and variants of it that begin with white space.
+
+        `at_start` holds the white-space characters that may belong to the marker at the start of a message.
+        """
         marker = begins.marker
         self._entries.append(MarkerEntry(marker, (begins, dialect, 0), in_code))
         for count in range(1, begins.line_feeds + 1):
@@ -94,13 +100,13 @@ class DialectSet:
             self._entries.append(MarkerEntry(marker.after_space(space, "start"), (begins, dialect, 1), in_code))
 
     def closing(self, tag: Tag) -> ReasoningEnd:
-        """Return the end of the reasoning that a tag opens."""
+        """Return how the reasoning ends that the opening tag `tag` begins."""
         if tag not in self._closings:
             self._closings[tag] = self.tags.closing(tag.closings, tag.before)
         return self._closings[tag]
 
     def markers(self, place: int) -> Markers[Meaning]:
-        """Return the markers that count in a kind of place, which is a sum of the bits above."""
+        """Return the markers that are recognized at positions of the kind `place`, a sum of the bits above."""
         markers = self.by_place[place]
         if markers is None:
             found = [(entry.marker, entry.meaning) for entry in self._entries if _counts(entry, place)]
@@ -109,7 +115,7 @@ class DialectSet:
 
 
 def _near_misses(dialects: list[Dialect], calls: list[MarkerEntry], names: tuple[str, ...]) -> NearMisses:
-    """Return the near misses of a set of dialects, whose markers of calls are `calls`."""
+    """Return the near misses of `dialects`. `calls` are their markers of calls, and `names` the declared tools."""
     code = [
         (
             Marker(entry.marker.parts + entry.marker.ahead, where=entry.marker.where, not_after=entry.marker.not_after),
@@ -131,7 +137,7 @@ def _near_misses(dialects: list[Dialect], calls: list[MarkerEntry], names: tuple
 
 
 def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -> Iterator[Opener]:
-    """Yield the openers of a dialect, with those that depend on the declared tools."""
+    """Yield the openers of a dialect, including the openers that depend on the declared tools."""
     yield from dialect.openers
     if dialect.openers_for is not None and names:
         yield from dialect.openers_for(names)
@@ -141,10 +147,10 @@ def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -
 
 
 def _anywhere(opener: Opener) -> Opener:
-    """Return an opener that counts only at the start as one that counts after prose.
+    """Return an opener that is also recognized after prose, for the option `calls_at="anywhere"`.
 
-    This holds for openers that begin with a bracket or a fence, and for calls on their own line, as in Python. An
-    opener that begins with a word or a semicolon is unchanged, because it is prose more often than not.
+    This changes openers that begin with a bracket or a fence, and Python calls on a separate line. An opener that
+    begins with a word or a semicolon is returned unchanged, because such text is usually prose.
     """
     first = opener.marker.first
     if opener.where == "start" and (first == "`" or "(" in opener.ahead):
@@ -159,7 +165,7 @@ def _counts(entry: MarkerEntry, place: int) -> bool:
 
 
 def _run(entries: list[MarkerEntry], closings: set[str]) -> CallRunMarkers:
-    """Return the markers of calls in reasoning that may count. `closings` are the tags that end reasoning."""
+    """Return the markers for calls in reasoning that may be executed. `closings` are the tags that end reasoning."""
     openers, tags = list[tuple[Marker, Opener]](), list[tuple[Marker, Tag]]()
     for entry in entries:
         begins, dialect, line_feeds = entry.meaning
@@ -174,7 +180,7 @@ def _run(entries: list[MarkerEntry], closings: set[str]) -> CallRunMarkers:
 
 
 def _counts_in_reasoning(entry: MarkerEntry) -> bool:
-    """Return whether the parser searches for it in reasoning."""
+    """Return whether the parser searches reasoning for the marker."""
     return _is_call(entry) and entry.meaning[1].in_reasoning == "call" and entry.marker.where == "anywhere"
 
 

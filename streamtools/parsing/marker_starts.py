@@ -1,9 +1,9 @@
-"""The places where reading has to stop: starts of markers, and characters that mean something in Markdown.
+"""Searches that find the next position at which a marker may begin or the Markdown context may change.
 
-Most text is ordinary: no marker begins in it, and it does not change the Markdown context. Line ends are included. For
-each kind of text, one regular expression finds the first place where this is not certain. Two things keep false stops
-rare. A marker is recognised by several first characters, not by one. A line end is skipped if the next line begins
-like ordinary text. If the text is too short to decide, the search stops.
+Most text is ordinary: no marker begins in it, and it does not change the Markdown context. Even most line ends are
+ordinary. For each Markdown context, one regular expression finds the first position that may not be ordinary. Two
+measures make false stops rare. A marker is recognized by several first characters, not by one. A line end is skipped if
+the next line begins like ordinary text. If the text ends too early to decide, the search stops there.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from typing import Any, TypeAlias
 from streamtools.parsing.markers import Marker, Part, Search, partial_pattern
 from streamtools.parsing.reader import matcher
 
-_FIXED = 5  # first characters of a marker that distinguish it from other text
+_FIXED = 5  # how many first characters of a marker are compared
 _BLANKS = r"[ \t]{0,32}+"
 _BLANK_LINES = r"[ \t\n]{0,32}+"
-STRUCTURE = frozenset(">-*+0123456789~`\\ \t\n")  # characters with a meaning at the start of a line
+STRUCTURE = frozenset(">-*+0123456789~`\\ \t\n")  # characters with a Markdown meaning at the start of a line
 
 Start: TypeAlias = tuple[str, ...]
 """The first character of a marker, and a pattern for each of the next characters."""
 
 
 def starts_of(markers: Iterable[Marker]) -> set[Start]:
-    """Return the start of each marker: its first fixed characters and, if those are few, the next fixed character.
+    """Return the start of each marker: the characters of its first literal parts, at most five.
 
-    The next one matters: `###` also begins headings, which have no brace after it.
+    If there are fewer than five, the start also holds the first character of the next literal. For example, `###`
+    alone also begins a heading, but no heading has a brace after it.
     """
     return {_start(marker) for marker in markers}
 
@@ -52,30 +53,30 @@ def _is_fixed(part: Part) -> bool:
 
 
 class MarkerStarts:
-    """The starts of the markers of a set of dialects, and searches for the text in which none of them begins."""
+    """The starts of the markers of a set of dialects, and searches for positions that may not be ordinary text."""
 
     def __init__(self, anywhere: Set[Start], line_start: Set[Start], in_code: Set[Start]) -> None:
-        """The starts that count `anywhere`, at the start of a line, and in code."""
+        """Each argument holds the starts of markers: those recognized anywhere, at the start of a line, and in code."""
         self._in_code = _by_first(in_code)
         self._inline = _by_first(anywhere | in_code)
         self._all = _by_first(anywhere | in_code | line_start)
         self.firsts = frozenset(self._inline)
         self.indentation = matcher(" ?" if " " in self._all else " *")
-        """Matches the indentation that is read in one step, from a space on."""
+        """Matches spaces of an indentation: all of them, or one if a marker may begin with a space."""
         self.inline = _match(self._inline)
-        """Matches where a marker may begin in the middle of a line. A line feed is in the middle."""
+        """Matches if a marker may begin within a line. The line feed at the end of a line is within the line."""
         self.all = _match(self._all)
-        """Matches where a marker may begin after the indentation of a line."""
+        """Matches if a marker may begin after the indentation of a line."""
         self.line_begin = re.compile(self._line()).match
         """Matches the indentation, list markers and first character of a line that is ordinary text."""
         self.text_search = self._search(self._inline, "`\\", _BLANK_LINES + self._line())
-        """Finds the first place that may not be ordinary text."""
+        """Finds the first position that may not be ordinary text, outside of code and quotes."""
         self.in_code = self._later("in_code", lambda: _match(self._in_code))
-        """Matches where a marker may begin in code."""
+        """Matches if a marker may begin in code."""
         self.fence_line_begin = self._later("fence_line_begin", lambda: re.compile(self._fence_line()).match)
-        """Matches the same as `line_begin`, in a fence."""
+        """Matches the indentation and first character of an ordinary line in a code fence."""
         self.span_search = self._later("span_search", lambda: self._search(self._in_code, "`", "(?!)"))
-        """Finds the same as `text_search`, in a code span. The next two do so in a fence and in a quote."""
+        """Does the same as `text_search` in a code span. The next two searches do so in a code fence and in a quote."""
         self.fence_search = self._later(
             "fence_search", lambda: self._search(self._in_code, "", _BLANK_LINES + self._fence_line())
         )
@@ -84,7 +85,7 @@ class MarkerStarts:
     def _later(self, name: str, make: Callable[[], Search]) -> Search:
         """Return a search that compiles its pattern on the first call, and then replaces itself.
 
-        A cached property would be slower, because CPython 3.11 does not specialise its lookup.
+        A cached property would be slower, because CPython 3.11 does not optimize reading it.
         """
 
         def first(*where: Any) -> re.Match[str] | None:
@@ -100,8 +101,11 @@ class MarkerStarts:
         return self._search(self._in_code, "", ordinary if ">" not in self._all else "(?!)")
 
     def _search(self, starts: dict[str, str], others: str, line: str) -> Search:
-        """Return a search for starts, the characters `others`, and line feeds that no ordinary `line` follows."""
-        # Each branch begins with a different character, so the expression jumps from one such character to the next.
+        """Return a search for the `starts`, the characters `others`, and line feeds before a line that is not ordinary.
+
+        `line` is a pattern for the beginning of an ordinary line.
+        """
+        # Each branch begins with a different literal character, so `re` can skip all other characters quickly.
         begun = self._inline.get("\n", "(?!)")
         feed = f"\n(?!(?!{begun}){line})"
         marks = [_head(first, rest) for first, rest in starts.items() if first not in {"\n", *others}]
@@ -119,7 +123,7 @@ class MarkerStarts:
         return f"{_BLANKS}(?:{self._ordinary(frozenset('`~'))})"
 
     def _ordinary(self, structure: Set[str]) -> str:
-        """Return a pattern for a character that is not white space or `structure`, and begins no marker."""
+        """Return a pattern for a character that begins no marker, and is neither white space nor in `structure`."""
         if self._all.keys() & {" ", "\t"}:
             return "(?!)"
         never = structure | {first for first in self._all if first.isspace()}
@@ -129,7 +133,7 @@ class MarkerStarts:
 
 
 def _match(starts: dict[str, str]) -> Search:
-    """Return a search for a start, or for the beginning of a start at the end of the text."""
+    """Return a function that matches one of the starts, or an incomplete start at the end of the text."""
     return re.compile("|".join(_head(first, rest) for first, rest in starts.items()) or "(?!)").match
 
 
@@ -138,7 +142,7 @@ def _head(first: str, rest: str) -> str:
 
 
 def _by_first(starts: Set[Start]) -> dict[str, str]:
-    """Return the pattern of the following characters, by first character."""
+    """Map the first character of each start to a pattern of the characters after it."""
     return {
         first: _rest({start[1:] for start in starts if start[0] == first})
         for first in sorted({first for first, *_ in starts})
@@ -146,9 +150,9 @@ def _by_first(starts: Set[Start]) -> dict[str, str]:
 
 
 def _rest(rests: Set[Start]) -> str:
-    """Return a pattern for one of `rests`, or for the beginning of one of them at the end of the text."""
+    """Return a pattern for one of `rests`, or for an incomplete one at the end of the text."""
     if () in rests:
-        return ""  # anything may follow
+        return ""  # a start is complete, so the text after it does not matter
     firsts = sorted({rest[0] for rest in rests})
     branches = [first + _rest({rest[1:] for rest in rests if rest[0] == first}) for first in firsts]
     return "(?:" + "|".join([*branches, r"\Z"]) + ")"

@@ -1,11 +1,12 @@
 """Markers: the text that begins a call, a tag or a header, matched while text arrives.
 
-A marker is a sequence of literals and bounded repetitions. It compiles to a regular expression in which every place may
-also be the end of the text: `ab` becomes `a(?:\\Z|b())`. One match then has three results: the marker stands here, it
-may still stand here, or it does not. Every repetition has a bound, so pending text and backtracking are bounded too.
+A marker is a sequence of literals and bounded repetitions. It is compiled to a regular expression that also accepts an
+incomplete marker at the end of the text: `ab` becomes `a(?:\\Z|b())`. So one match has three possible results: the
+marker is complete, more text is needed to decide, or there is no marker. Every repetition has an upper bound, which
+also limits pending text and backtracking.
 
-`Markers` searches for several markers at once. It groups them by their first characters. One expression decides whether
-a marker of the group may stand at a place, and only then each marker of the group is tried.
+`Markers` searches for several markers in one pass. It groups the markers by their first characters. One expression
+decides whether any marker of a group may stand at a position. Only then is each marker of the group tried.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ Search: TypeAlias = Callable[..., re.Match[str] | None]
 
 @dataclass(frozen=True)
 class Some:
-    """Between `least` and `most` characters of a class, which is written as inside `[...]` of a pattern.
+    """Between `least` and `most` of the `characters`, which have the syntax inside `[...]` of a regular expression.
 
-    It is greedy. It gives back a character only to a literal that follows it directly, so no other ends are tried.
+    The repetition is greedy. It backtracks only if the next part is a literal that begins with one of `characters`.
     """
 
     characters: str
@@ -35,19 +36,19 @@ class Some:
 
 @dataclass(frozen=True)
 class LineEnd:
-    """LF or CR LF. The end of the stream ends a line too."""
+    """LF or CR LF. The end of the stream counts as a line end too."""
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of several literals: the longest that matches. One of them may be empty."""
+    """One of several literals: the longest literal that matches. One of the literals may be empty."""
 
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Maybe:
-    """Some parts, or nothing."""
+    """An optional sequence of parts."""
 
     parts: tuple[str | Some | OneOf, ...]
 
@@ -58,24 +59,29 @@ LINE_END = LineEnd()
 
 Part: TypeAlias = str | Some | LineEnd | OneOf | Maybe
 PartPattern: TypeAlias = "Callable[[Part, Part | None], str]"
-"""Returns the pattern of a part, given the part that follows it."""
+"""A function that returns the regular expression of a part. Its second argument is the part after it, or None."""
 Where: TypeAlias = Literal["anywhere", "line_start", "start", "behind_call"]
 
-HEAD = 4  # first characters of a marker that markers are grouped by
+HEAD = 4  # markers are grouped by this number of first characters
 _MARK = "()"
-"""An empty group: it matches if the match reaches this place."""
+"""An empty group. It takes part in a match only if the match has reached the position of the group."""
 _NEVER = "(?!)"  # matches nothing
 
 
 @dataclass(frozen=True)
 class Marker:
-    """The text that begins a span, and the places where it counts.
+    """The text that begins a span, and the positions at which it is recognized.
 
-    `ahead` must follow the marker, but is not read with it. `where` is the place where the marker counts: anywhere,
-    after the indentation of a line, or after white space at the start of a message or after a call. `not_after` is a
-    pattern of the single characters that must not precede it. `tag` is the number of `parts` and `ahead` that form a
-    complete tag. If the stream ends after that tag, a call was cut off. With None, the tag ends with the first literal
-    that closes the bracket of the first part.
+    `parts` are the text of the marker. `ahead` must follow it, but is not read as a part of the marker.
+
+    `where` is the position of the marker: "anywhere", "line_start" for the start of a line after indentation, "start"
+    for the start of a message after white space, or "behind_call" for the first text after a call and white space.
+
+    `not_after` is a pattern for one character. The marker is not recognized after such a character.
+
+    `tag` is how many of the first `parts` and `ahead` form a complete tag, such as `<tool_call>`. If the stream ends
+    after the tag but inside the marker, a call was cut off. With None, the tag ends at the first literal that ends with
+    the closing bracket. With 0, the marker has no tag.
 
     Raises ValueError if the marker does not begin with a literal, or does not end with a literal, a line end, or one
     character of a class.
@@ -97,63 +103,63 @@ class Marker:
 
     @property
     def first(self) -> str:
-        """Its first character."""
+        """The first character of the marker."""
         return self.head[0]
 
     @property
     def head(self) -> str:
-        """Its first characters, up to the first part that is not a literal."""
+        """The first characters of the marker, at most four. They end before the first part that is not a literal."""
         fixed = takewhile(lambda part: isinstance(part, str), self.parts + self.ahead)
         return "".join(map(str, fixed))[:HEAD]
 
     @property
     def last(self) -> str:
-        """A pattern for the part at the commit point, or "" if that part may be any text."""
+        """A pattern for the last part of the marker and its `ahead`, or "" for a part without a simple pattern."""
         last = (self.parts + self.ahead)[-1]
         if isinstance(last, Some):
             return f"[{last.characters}]"
         return "\n" if isinstance(last, LineEnd) else re.escape(last) if isinstance(last, str) else ""
 
     def cut_pattern(self) -> str:
-        """Return a pattern, without groups, for a complete tag and the rest of the marker up to the end of the text.
+        """Return a pattern for a marker that the end of the text cuts off after its complete tag.
 
-        It matches nothing if the marker has no tag.
+        The pattern has no groups. It matches nothing if the marker has no tag.
         """
         tag = (self.parts + self.ahead)[: self.tag_length]
         return f"(?={_joined(tag, complete)}){self.begun_pattern()}" if tag else _NEVER
 
     @property
     def tag_length(self) -> int:
-        """How many of its parts form a complete tag; 0 if it has none."""
+        """How many of the first `parts` and `ahead` form a complete tag. 0 if the marker has no tag."""
         return _length_of_tag(self.parts + self.ahead) if self.tag is None else self.tag
 
     def after_space(self, white: str, where: Where | None = None) -> Marker:
-        """Return the same marker with white space before it that belongs to it, and with another place."""
+        """Return a marker that begins with the white space `white`. `where` is its new position, if it changes."""
         tag = self.tag_length
         return Marker((white, *self.parts), ahead=self.ahead, where=where or self.where, tag=tag + 1 if tag else 0)
 
     def parts_pattern(self) -> str:
-        """Return a pattern, without groups, for the marker without `ahead`."""
+        """Return a pattern for the complete marker, without its `ahead`. The pattern has no groups."""
         return self.lookbehind + _joined(self.parts, complete)
 
     def search_pattern(self) -> str:
-        """Return a pattern, without groups, that finds the marker if `ahead` follows it."""
+        """Return a pattern for the complete marker before its `ahead`. The pattern has no groups."""
         before = "(?:^[ \\t]{0,32})" if self.where == "line_start" else ""
         parts, ahead = (_joined(sequence, complete_line) for sequence in (self.parts, self.ahead))
         return before + self.lookbehind + parts + (f"(?={ahead})" if ahead else "")
 
     def begun_pattern(self) -> str:
-        """Return a pattern, without groups, that finds every beginning of the marker at the end of the text."""
+        """Return a pattern for an incomplete marker at the end of the text. The pattern has no groups."""
         return self.lookbehind + partial_pattern(self.parts + self.ahead, _NEVER)
 
     @property
     def lookbehind(self) -> str:
-        """The assertion about the character before it."""
+        """A negative lookbehind for `not_after`, or "" if every character may precede the marker."""
         return f"(?<!{self.not_after})" if self.not_after else ""
 
 
 def _length_of_tag(parts: Sequence[Part]) -> int:
-    """Return how many of `parts` form a complete tag in brackets; 0 if no bracket begins them."""
+    """Return how many of the first `parts` form a complete tag in brackets. 0 if the tag is not found."""
     first = str(parts[0])
     bracket = "]" if first[0] == "[" else ">" if first[0] in "<]" else None
     ends = (count for count, part in enumerate(parts, 1) if isinstance(part, str) and part[-1:] == bracket)
@@ -168,16 +174,19 @@ class Pattern:
 
     @cached_property
     def partial(self) -> Search:
-        """Matches all of it, with a group, or the beginning of it at the end of the text."""
+        """Matches all parts, or their beginning at the end of the text. The group takes part only in a full match."""
         return re.compile(partial_pattern(self.parts, _MARK)).match
 
     @cached_property
     def final(self) -> Search:
-        """Matches all of it, with a group, at the end of the stream."""
+        """Matches all parts, with a group, when the stream has ended."""
         return re.compile(_joined(self.parts, complete) + _MARK).match
 
     def match(self, text: str, at: int, ended: bool) -> int | Literal[False] | None:
-        """Return where the parts end, None if they may still match, or False if they cannot."""
+        """Match the parts at `at`. Returns their end, None if more text is needed to decide, or False for no match.
+
+        `ended` is True if the stream has ended.
+        """
         match = self.final if ended else self.partial
         found = match(text, at)
         if found is None:
@@ -191,14 +200,17 @@ def _shortest(part: Part) -> int:
 
 
 def partial_pattern(parts: Sequence[Part], rest: str = "") -> str:
-    """Return a pattern for `parts` and then `rest`, in which the text may end at every place."""
+    """Return a pattern for `parts` and then `rest`. It also matches if the text ends before all of them."""
     for part, following in reversed(_in_pairs(parts)):
         rest = _followed(part, following, rest)
     return rest
 
 
 def any_partial(sequences: Iterable[tuple[Part, ...]]) -> str:
-    """Return the `partial_pattern` of one of several sequences. A common beginning is written once."""
+    """Return a pattern that does the same as `partial_pattern` for several alternative sequences of parts.
+
+    Sequences with the same beginning share the pattern of that beginning.
+    """
     alike: dict[Part | None, list[tuple[Part, ...]]] = {}
     for parts in sequences:
         first = parts[0] if parts else None
@@ -236,7 +248,7 @@ def _followed(part: Part, following: Part | None, rest: str) -> str:
         return f"(?:{short}{complete(part, following)}{_or_end(rest)})"
     if len(part) < 2:
         return re.escape(part) + _or_end(rest) if part else rest
-    # All of the literal first, because most text continues, or its beginning at the end of the text.
+    # The complete literal is tried first, because most text does not end inside a literal.
     first, others = re.escape(part[0]), re.escape(part[1:])
     begun = f"(?:{beginning(part[1:])})?" if len(part) > 2 else ""
     return f"{first}(?:{others}{_or_end(rest)}|(?!{others}){begun}\\Z)"
@@ -247,7 +259,10 @@ def _or_end(rest: str) -> str:
 
 
 def whole(marker: Marker, pattern: PartPattern) -> str:
-    """Return a pattern for a marker, made of the patterns of its parts. A group ends the part that is read."""
+    """Return a pattern for a marker and its `ahead`. `pattern` makes the pattern of each part.
+
+    The pattern has two empty groups: one after the marker, and one after its `ahead`.
+    """
     return _joined(marker.parts, pattern) + _MARK + _joined(marker.ahead, pattern) + _MARK
 
 
@@ -261,8 +276,8 @@ def _in_pairs(parts: Sequence[Part]) -> list[tuple[Part, Part | None]]:
 
 
 def complete_line(part: Part, following: Part | None) -> str:
-    """Return a pattern for all of `part` while the stream continues."""
-    if isinstance(part, OneOf):  # not while a longer word may still arrive
+    """Return a pattern for a complete `part` while the stream continues."""
+    if isinstance(part, OneOf):  # no match while a longer literal may still arrive
         longer = [word for word in part.words if any(word != other and word.startswith(other) for other in part.words)]
         begun = [beginning(word) for word in longer if len(word) > 1] + [""] * ("" in part.words)
         return f"(?!(?:{'|'.join(begun)})\\Z){complete(part)}" if begun else complete(part)
@@ -270,7 +285,7 @@ def complete_line(part: Part, following: Part | None) -> str:
 
 
 def complete(part: Part, following: Part | None = None) -> str:
-    """Return a pattern for all of `part` at the end of the stream."""
+    """Return a pattern for a complete `part` when the stream has ended."""
     if isinstance(part, LineEnd):
         return r"\r?(?:\n|\Z)"
     if isinstance(part, Some):
@@ -284,7 +299,7 @@ def complete(part: Part, following: Part | None = None) -> str:
 
 
 def beginning(word: str) -> str:
-    """Return a pattern for every proper beginning of `word`, which has at least two characters."""
+    """Return a pattern for every incomplete beginning of `word`. The word has at least two characters."""
     pattern = ""
     for character in reversed(word[1:-1]):
         pattern = f"(?:{re.escape(character)}{pattern})?"
@@ -292,11 +307,12 @@ def beginning(word: str) -> str:
 
 
 class Markers(Generic[T]):
-    """Several markers, searched for at once. Each has a meaning."""
+    """Several markers that are searched for in one pass. Each marker has a meaning, an object of the caller."""
 
     def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
-        # Groups by the first characters of the markers, or by fewer at the end of the text. They are made on first use.
-        # `_whole` holds the markers with a shorter literal beginning: for text that continues like no other marker.
+        # `_begun` maps the next characters of the text to a group of markers that may begin there. The key has HEAD
+        # characters, or fewer at the end of the text. Groups are made on first use. `_whole` holds the markers whose
+        # literal beginning is shorter than HEAD. It is used if no group is found in `_begun`.
         self._entries = [(marker.head, (marker, companion)) for marker, companion in entries]
         heads = {head for head, _ in self._entries}
         self._beginnings = {head[:length] for head in heads for length in range(1, HEAD + 1)}
@@ -308,15 +324,16 @@ class Markers(Generic[T]):
         self._lengths = sorted({len(head) for head in self._whole}, reverse=True)
 
     def at(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
-        """Return the meaning of the marker at this place, and where it ends; None if one may still stand here.
+        """Return the meaning of the marker at index `at`, and the index of its end.
 
-        Returns False if none can. `text` must hold the character before the place, if there is one.
+        Returns None if more text is needed to decide, and False if there is no marker. `text` must also hold the
+        character before `at`, if there is one.
         """
         found = self.find(text, at, ended)
         return None if isinstance(found, Group) else found
 
     def find(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | Group[T]:
-        """Return the same as `at`, but the group of markers in place of None."""
+        """Do the same as `at`, but return the group of possible markers if more text is needed to decide."""
         head = text[at : at + HEAD]
         group = self._begun.get(head)
         if group is None and head in self._beginnings:
@@ -340,13 +357,17 @@ class Group(Generic[T]):
     """Markers with the same beginning. Their patterns are compiled on first use, because few texts need many."""
 
     def __init__(self, entries: Sequence[tuple[Marker, T]], all_begin: int = 0) -> None:
-        """A text of at most `all_begin` characters is a beginning of all of them."""
+        """All `entries` begin with the same `all_begin` characters. With 0, this is not known."""
         self._entries = entries
         self.all_begin = all_begin
         self._begun: tuple[Search, int, Search] | None = None  # not a cached property, which is slower to read
 
     def _begin(self) -> tuple[Search, int, Search]:
-        """Return a match for a marker or its beginning, the least length, and a search for the last part."""
+        """Compile the fast checks of `at`, and store them in `_begun`.
+
+        Returns a match for a complete or incomplete marker, the shortest length of a marker, and a search for the last
+        part of a marker.
+        """
         alike: dict[str, list[tuple[Part, ...]]] = {}
         for marker, _ in self._entries:
             alike.setdefault(marker.lookbehind, []).append(marker.parts + marker.ahead)
@@ -358,7 +379,7 @@ class Group(Generic[T]):
 
     @cached_property
     def _allowed(self) -> Search:
-        """Matches if the character before a place allows one of them."""
+        """Matches if the character before the position allows at least one marker of the group."""
         return re.compile("|".join(dict.fromkeys(marker.lookbehind for marker, _ in self._entries))).match
 
     @cached_property
@@ -366,12 +387,12 @@ class Group(Generic[T]):
         return self._compile(complete_line)
 
     @cached_property
-    def _cuts(self) -> list[tuple[Search, T]]:  # separately: to compile them as one takes ten times the memory
+    def _cuts(self) -> list[tuple[Search, T]]:  # one pattern for all of them would take ten times the memory
         return [(re.compile(marker.cut_pattern()).match, meaning) for marker, meaning in self._entries]
 
     def at(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
-        """Return the same as `Markers.at`."""
-        if self.all_begin and len(text) - at <= self.all_begin:  # to compile all that begin with `<` takes 80 ms
+        """Do the same as `Markers.at` for the markers of the group."""
+        if self.all_begin and len(text) - at <= self.all_begin:  # saves 80 ms of compiling for all markers with `<`
             return None if not ended and self._allowed(text, at) else False
         begun, least, ends = self._begun or self._begin()
         if begun(text, at) is None:
@@ -380,7 +401,7 @@ class Group(Generic[T]):
             return None
         whole = self._whole
         found = shorter = whole(text, at)
-        while shorter is not None:  # the marker that is complete first, for every cut of the text
+        while shorter is not None:  # choose the marker that is complete first, so that cuts do not matter
             found = shorter
             shorter = whole(text, at, found.end() - 1)
         if found is None:
@@ -389,11 +410,14 @@ class Group(Generic[T]):
             found = self._compile(complete)(text, at)
             if found is None:
                 return False
-        group = found.lastindex or 0  # each marker has two
+        group = found.lastindex or 0  # each marker has two groups
         return self._entries[group // 2 - 1][1], found.start(group - 1)
 
     def cut(self, text: str, at: int) -> T | None:
-        """Return the meaning of the marker whose complete tag stands at this place, if the stream ends inside it."""
+        """Return the meaning of a marker at `at` that is cut off by the end of the stream after its complete tag.
+
+        Returns None if there is no such marker.
+        """
         return next((meaning for match, meaning in self._cuts if match(text, at)), None)
 
     def _compile(self, pattern: PartPattern) -> Search:

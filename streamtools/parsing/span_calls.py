@@ -1,7 +1,7 @@
-"""The calls of one span: usually one, or several if the dialect writes an array.
+"""The calls of one span: usually one call, or several calls if the dialect writes an array.
 
-`SpanCalls` keeps the drafts of the calls while the grammar reads them. `resolve` then turns each draft into a call, or
-into an error that holds its part of the text. So no text is lost, and a malformed call does not harm its siblings.
+`SpanCalls` stores a draft of each call while the grammar reads the text. `resolve` then turns each draft into a call
+or into an error with the text of that call. So no text is lost, and a malformed call does not affect the other calls.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ class SpanCalls:
     """The calls of one span, from their first character to the events that end them."""
 
     def __init__(self, output: CallEvents, dialect: str | None, show_text: Callable[[str], bool]) -> None:
-        """Report calls to `output`. Without a `dialect`, the span is a tool result that the model wrote itself.
+        """Report calls to `output`. With `dialect=None`, the span is a tool result that the model wrote itself.
 
-        `show_text` shows a malformed call as text, if that is the policy. It returns whether that stops the turn.
+        `show_text` shows a malformed call as text, which the option `on_malformed="text"` requires. It returns True if
+        showing the text stops the turn.
         """
         self.output = output
         self._dialect = dialect
         self._show_text = show_text
-        self.drafts: list[CallDraft] = []  # the calls that are not resolved
-        self.current: CallDraft | None = None  # the last of them
-        self.found = False  # the span held a call, or an error in its place
-        self.stopped = False  # the turn is stopped, so text that is still read does not count
-        self._lost_from: int | None = None  # the index of the first call that a gap in the stream damages
+        self.drafts: list[CallDraft] = []  # the calls that `resolve` has not yet turned into calls or errors
+        self.current: CallDraft | None = None  # the last of the drafts
+        self.found = False  # whether the span has produced a call or an error
+        self.stopped = False  # whether the turn is stopped, so that no further text is reported
+        self._lost_from: int | None = None  # the index of the first draft after a gap in the stream; None without a gap
 
     @property
     def are_calls(self) -> bool:
-        """Whether the span holds calls, and not a forged result."""
+        """Whether the span holds calls. False if it holds a tool result that the model wrote itself."""
         return self._dialect is not None
 
     @property
@@ -54,17 +55,20 @@ class SpanCalls:
         return self.output.count > self.output.options.limits.calls
 
     def begin(self, place: int) -> None:
-        """Begin a call at a place of the span."""
+        """Begin a call at the position `place` of the span."""
         self.current = self.output.begin_call(place)
         self.drafts.append(self.current)
 
     def lose(self) -> None:
-        """Mark a gap: a part of the stream is missing here, and a call around the gap must not run."""
+        """Record that part of the stream was lost at this position. Incomplete and later calls become errors."""
         if self._lost_from is None:
             self._lost_from = sum(call.complete for call in self.drafts)
 
     def discard(self, raw: str) -> None:
-        """End the calls as superseded, because another model continues the answer. `raw` is the text of the span."""
+        """End all calls with the error `superseded`, because another model continues the answer.
+
+        `raw` is the text of the span. The first error holds it.
+        """
         for call in self.drafts:
             assert self._dialect is not None
             self.output.reject_call(call, Rejected(Code.SUPERSEDED, BROKEN_OFF), raw, self._dialect)
@@ -74,10 +78,10 @@ class SpanCalls:
     def resolve(
         self, raw: str, begin: int, code: Code | None, *, survivors: bool, ended: bool = False, closing: int = 0
     ) -> None:
-        """Turn each draft into a call or an error. `raw` is the text of the span from the place `begin` on.
+        """Turn each draft into a call or an error. `raw` is the text of the span from the position `begin` on.
 
-        With `code`, all calls become errors of that code, except complete ones if there are `survivors`. `ended` says
-        that the stream ended, and `closing` is the place before the last closing tag.
+        With `code`, all calls become errors of that code. With `survivors` too, complete calls do not become errors.
+        `ended` is True if the stream has ended. `closing` is the position before the most recent closing tag.
         """
         output, drafts = self.output, self.drafts
         if self._dialect is None:
@@ -123,7 +127,7 @@ class SpanCalls:
             self._lost_from = 0
 
     def _read(self, call: CallDraft, decoded: Decoded, raw: str) -> ToolCall:
-        """Return the call. `decoded` is its JSON: the whole call, or the arguments if the draft has a name."""
+        """Return the call. `decoded` is the JSON of the whole call or, if the draft has a name, of its arguments."""
         value, name, options = decoded.value, call.name, self.output.options
         if name and type(value) is dict and not name.isspace():
             envelope = ReadCall(name, value, None)
@@ -142,7 +146,7 @@ class SpanCalls:
         )
 
     def _repair(self, call: CallDraft, text: str, raw: str) -> ToolCall | None:
-        """Guess the call that the malformed JSON `text` means. Returns None if that is not possible."""
+        """Repair the malformed JSON `text` of a call. Returns None if it cannot be repaired."""
         output = self.output
         if call.json_begin < 0 or call.converted or not 0 < len(text) <= min(MAX_LENGTH, output.repairs):
             return None

@@ -1,7 +1,7 @@
-"""Reads a JSON value while its text arrives: the additions of each piece, and their places in the value.
+"""Reads a JSON value while its text arrives. It returns what each piece of text adds to the value, and where.
 
-The reader reads each character once, and keeps only the places that are open. It buffers half an escape, and numbers
-and literals until they are certain.
+The reader reads each character once. It stores only the paths of the open containers, not the value. It buffers
+incomplete escapes, and buffers numbers and literals until they are complete.
 """
 
 from __future__ import annotations
@@ -17,57 +17,62 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.json_scanner import IN_STRING, WORD_BEGINS, rest_of_word, whole_escapes
 from streamtools.parsing.reader import matcher
 
-Path: TypeAlias = list[str | int]  # shared by the additions at one place
-_MAX_WORD = 4096  # characters of a number before its digits are counted
+Path: TypeAlias = list[str | int]  # keys and indexes; additions at the same path share one list
+_MAX_WORD = 4096  # numbers of more characters are compared with the limit of digits
 _LITERALS = {"true": True, "false": False, "null": None}
 _number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 _sound = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
-"""Matches text in which each escape is valid JSON."""
+"""Matches text up to the first escape that is not valid JSON."""
 
 
 Added: TypeAlias = tuple[Path, Any, bool]
-"""An addition: the place, the added value, and whether the value at that place is complete.
+"""An addition: its path in the value, the added value, and whether the value at that path is now complete.
 
-The added value is a piece of a string, a number or literal, or an empty container that begins or ends.
+The added value is a piece of a string, a number, a literal, or an empty container. An empty container that is not
+complete begins there, and one that is complete ends there.
 """
 
 VALUE, FIRST, KEY, FIRST_KEY, COLON, COMMA, END = range(7)
-"""The expected token: a value, a value or `]`, a key, a key or `}`, and so on."""
+"""The expected token. VALUE: a value. FIRST: a value or `]`. KEY: a key. FIRST_KEY: a key or `}`. COLON: a colon.
+
+COMMA: a comma or a closing bracket. END: none, because the value is complete.
+"""
 
 
 class ValueReader:
-    """Reads one JSON value. `feed` returns the additions, and `ended` is True once the value is complete.
+    """Reads one JSON value. `feed` returns the additions, and `ended` is True after the value is complete.
 
-    If the text cannot be JSON, `fault` says why, and the reader reads nothing more.
+    If the text is not valid JSON, `fault` is the error, and the reader ignores all later text.
     """
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.ended = False
         self.fault: Rejected | None = None
         self.repaired = False
-        """Whether a string holds raw control characters, which are accepted."""
+        """Whether a string of the value holds raw control characters. They are not valid JSON, but are accepted."""
         self.flows = False
-        """Whether a string is open. Text without quotes and back-slashes is then a piece of it, at `place`.
+        """Whether a string value is open. The string is at the path `place`.
 
-        A caller may use such text directly, with `note_controls`, and not feed it.
+        Text without quotes and back-slashes then continues the string. As a fast path, a caller may use this text
+        directly instead of calling `feed`. The caller must then call `note_controls` with the text.
         """
         self.rest = ""
-        """The text after the value, in the piece in which the value ended."""
+        """The text after the value, from the piece in which the value ended."""
         self.place: Path = []
         self._limits = limits
-        # The container that is open: its place, its keys (None for an array), and the index of its item.
+        # The innermost open container: its path, its keys (None for an array), and the index of its current item.
         self._outer: Path = []
         self._keys: set[str] | None = None
         self._index = 0
-        self._stack: list[tuple[Path, set[str] | None, int]] = []  # the containers around it
+        self._stack: list[tuple[Path, set[str] | None, int]] = []  # the outer containers, in the same form
         self._expects = VALUE
         self._in_string = self._is_key = False
-        self._escape = ""  # the beginning of an escape
-        self._word = ""  # the beginning of a number or a literal
-        self._key: list[str] = []  # the pieces of a key
+        self._escape = ""  # an incomplete escape at the end of the text
+        self._word = ""  # an incomplete number or literal at the end of the text
+        self._key: list[str] = []  # the pieces of the key that is being read
 
     def feed(self, text: str) -> Sequence[Added]:
-        """Return the additions of a piece of text."""
+        """Read a piece of text. Returns what it adds to the value."""
         if self.fault is not None or self._expects == END:
             return ()
         added: list[Added] = []
@@ -117,7 +122,7 @@ class ValueReader:
         return added
 
     def close(self) -> Sequence[Added]:
-        """Return the additions at the end of the text. An incomplete value is a fault."""
+        """Return the additions at the end of the text. If the value is incomplete, `fault` is set."""
         added: list[Added] = []
         try:
             if self._word and self.fault is None:
@@ -131,7 +136,7 @@ class ValueReader:
     # Strings.
 
     def _read_string(self, text: str, at: int, added: list[Added]) -> int:
-        """Read text of a string. Returns the place after the string, or the end of the text."""
+        """Read the content of a string. Returns the index after the closing quote, or the length of the text."""
         end = text.find('"', at)
         piece = text[at:] if end < 0 else text[at:end]
         if self._escape or "\\" in piece:
@@ -174,7 +179,7 @@ class ValueReader:
         return inside + 1 - (len(escape) - at if escape else 0) if ends else len(text)
 
     def _take(self, piece: str, ends: bool, added: list[Added]) -> None:
-        """Add a piece of a string, which `ends` with it or not."""
+        """Add a piece of a string. With `ends`, the string ends after this piece."""
         if self._is_key:
             self._key.append(piece)
             if ends:
@@ -186,7 +191,7 @@ class ValueReader:
             self._end_value()
 
     def note_controls(self, text: str) -> None:
-        """Record whether a piece of a string holds raw control characters."""
+        """Set `repaired` if a piece of a string holds raw control characters."""
         self.repaired = self.repaired or any(character < " " for character in text)
 
     def _end_key(self, key: str) -> None:
@@ -207,7 +212,7 @@ class ValueReader:
             self._expects, self.ended = END, True
 
     def _read_word(self, text: str, at: int, added: list[Added]) -> int:
-        """Read text of a number or a literal. Returns the place after it, or the end of the text."""
+        """Read the characters of a number or a literal. Returns the index after them."""
         end = rest_of_word(text, at).end()
         self._word += text[at:end]
         if end < len(text) or len(self._word) > _MAX_WORD:
