@@ -1,8 +1,9 @@
-"""Conversation histories: read from any provider's messages, and written as any provider's messages; sans-IO.
+"""Reads conversation histories from the messages of any provider, and writes them for any provider, without I/O.
 
-`read_messages` returns a history in one canonical form (`parts`), and `write_messages` writes it for a request. So a
-conversation can continue with another provider. Each format is one module, which reads and writes it. The formats are
-imported on first use, because a stream only needs `parts`.
+`read_messages` returns a history in one canonical form, which the module `parts` defines. `write_messages` converts a
+history to the messages of a request. So a conversation can continue with another provider. There is one module for each
+message format, or for several similar formats. These modules are imported on first use, because a stream only needs
+`parts`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = [
 ]  # fmt: skip
 
 _LATER = {"calls_as_text": "calls_in_text"} | dict.fromkeys(("Format", "read_messages", "write_messages"), "formats")
-"""Names that are imported on first use, with their modules."""
+"""Maps each name that is imported on first use to its module."""
 
-if not TYPE_CHECKING:  # a type checker would accept any name
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
     __getattr__, __dir__ = load_later(__name__, _LATER)

@@ -1,8 +1,10 @@
-"""Messages of AG-UI, as its clients post them: like OpenAI's with other names, each with an id.
+"""Reads the messages that clients of AG-UI post.
 
-Everything in them comes from a client. Reasoning counts only if its provider has encrypted it, and activities are for
-the interface. An `encryptedValue` that this library wrote names its provider (`outputs/signatures.py`). Any other is
-ignored: its provider is unknown, and another provider would refuse it in every later request.
+They are like OpenAI's messages with other field names, and each has an id. All of their content comes from a client and
+is not trusted. Reasoning is sent back with its signature only if its provider has signed or encrypted it. Activity
+messages are for the interface and are ignored. An `encryptedValue` that this library wrote contains the format of its
+provider (see `outputs/signatures.py`). Any other `encryptedValue` is ignored: its provider is unknown, and a different
+provider would refuse it in every later request.
 
 Source: the package `ag-ui-protocol` 1.0.0.
 """
@@ -19,18 +21,18 @@ from streamtools.json_values import Rejected, decode_json
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "reasoning", "activity")
 MALFORMED = "$malformed"
-_FOREIGN_MEMBERS = ("type", "parts", "tool_calls", "tool_call_id")  # of other formats
+_FOREIGN_MEMBERS = ("type", "parts", "tool_calls", "tool_call_id")  # fields of other formats
 
 
 def is_one(message: Mapping[str, Any]) -> bool:
-    """Return whether a message has this format: a role and an id, and no member of other formats."""
+    """Return whether a message has this format: a role, an id, and no field that only other formats have."""
     if not isinstance(message.get("id"), str) or message.get("role") not in _ROLES:
         return False
     return not any(name in message for name in _FOREIGN_MEMBERS)
 
 
 def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
-    """Add a message. Raises ValueError for a system message that is not allowed."""
+    """Add a message to the history of `reader`. Raises ValueError for a system message that is not allowed."""
     content = message.get("content")
     match message["role"]:
         case "system" | "developer":
@@ -70,7 +72,10 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
 
 
 def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a call as the model wrote it. Our encoder puts malformed arguments into an object."""
+    """Return a call with the arguments that the model wrote.
+
+    The AG-UI encoder of this library wraps malformed arguments in an object. They are unwrapped here.
+    """
     function = call.get("function")
     arguments = given(function, "arguments")
     if isinstance(function, Mapping) and arguments.startswith(f'{{"{MALFORMED}"'):
@@ -84,7 +89,10 @@ def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _protected(message: Mapping[str, Any], said: TurnDraft) -> Mapping[str, Any]:
-    """Return the protected data of a message or a call, unless it belongs to another provider than its turn."""
+    """Return the data in the `encryptedValue` of a message or a call.
+
+    The data is empty if there is none, or if it comes from a different provider than the data of its turn.
+    """
     try:
         data = decode_json(given(message, "encryptedValue")).value
     except Rejected:
@@ -94,7 +102,7 @@ def _protected(message: Mapping[str, Any], said: TurnDraft) -> Mapping[str, Any]
 
 
 def _content(content: object) -> Content:
-    """Return the content of a user or a tool as text, images and files."""
+    """Return the content of a user message or a tool message as text, images and files."""
     if not isinstance(content, list | tuple):
         return read_content(content)
     return [_part(part) if isinstance(part, Mapping) else {"type": "text", "text": str(part)} for part in content]

@@ -1,9 +1,11 @@
-"""UIMessages of the AI SDK (versions 5, 6 and 7), as `useChat` posts them: each is a list of parts, in order.
+"""Reads the UIMessages of the AI SDK (versions 5, 6 and 7) that `useChat` posts.
 
-A step starts with a part `step-start`. Its texts, reasoning and tool parts are one turn, with the results inside the
-tool parts. Everything in them comes from a client. An approval in them decides nothing, because decisions are checked
-against the suspension that the server stores. Calls that the provider executed are left out. So are data, sources and
-files of the model, which are for the interface.
+A message is a list of parts, in order. A part `step-start` starts a step. The texts, reasoning and tool parts of a step
+are one turn of the model. A tool part holds a call and its result.
+
+All content comes from a client and is not trusted. An approval in a message is ignored, because decisions are checked
+against the suspension that the server stores. Calls that the provider executed are ignored too. So are data, sources
+and files in assistant messages, which are for the interface.
 
 Source: the packages `ai` 5.0.277, 6.0.326 and 7.0.173 (`ui-messages`, `convert-to-model-messages`).
 """
@@ -28,7 +30,7 @@ _FORMATS |= {"openaiCompatible": "openai", "openrouter": "openai"}
 
 
 def is_one(message: Mapping[str, Any]) -> bool:
-    """Return whether a message has this format. Its parts have types, unlike Gemini's."""
+    """Return whether a message has this format. Its parts have the field `type`, which Gemini's parts do not have."""
     parts = message.get("parts")
     if not isinstance(parts, list | tuple) or message.get("role") not in _ROLES:
         return False
@@ -37,7 +39,7 @@ def is_one(message: Mapping[str, Any]) -> bool:
 
 
 def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
-    """Add a message. Raises ValueError for a system message that is not allowed."""
+    """Add a message to the history of `reader`. Raises ValueError for a system message that is not allowed."""
     parts = [part for part in message["parts"] if isinstance(part, Mapping)]
     role = message["role"]
     if role == "system":
@@ -57,7 +59,7 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
 
 
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a part for the model, or None for data and sources, which are for the interface."""
+    """Return a part of a user message for the model, or None for a part that only the interface uses."""
     if part.get("type") == "text":
         return {"type": "text", "text": given(part, "text")}
     url = given(part, "url") if part.get("type") == "file" else ""
@@ -65,7 +67,7 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 class _UIStep:
-    """One step of a message."""
+    """Reads one step of an assistant message: a turn, and the results of its calls."""
 
     def __init__(self, reader: HistoryReader) -> None:
         self._reader = reader
@@ -104,7 +106,7 @@ class _UIStep:
             self._said.add_thought(text, given(held, "signature") or given(held, "thoughtSignature"))
 
     def _metadata(self, part: Mapping[str, Any], name: str) -> tuple[str | None, Mapping[str, Any]]:
-        """Return the format and the metadata of the turn's provider; metadata of other providers is ignored."""
+        """Return the format and the metadata of the turn's provider. Metadata of other providers is ignored."""
         metadata = part.get(name)
         for provider, held in metadata.items() if isinstance(metadata, Mapping) else ():
             if isinstance(held, Mapping) and (format := _FORMATS.get(provider)) and self._said.is_of(format):
@@ -126,7 +128,7 @@ class _UIStep:
 
 
 def _result(call: ToolCall, state: str, part: Mapping[str, Any]) -> CallResult | None:
-    """Return the result of a call, or None if it has not run, even if it was approved."""
+    """Return the result of a call, or None if it has no result yet. An approved call has none until it has run."""
     approval = part.get("approval")
     if state == "output-available" and part.get("preliminary") is not True:
         output = part.get("output")

@@ -1,8 +1,10 @@
-"""Messages of Anthropic: a turn is a list of blocks, and the results of its calls start the user message after it.
+"""Reads and writes Anthropic's messages.
 
-User and assistant messages alternate, so neighbors are joined. Anthropic refuses blank text, and white space at the end
-of a final assistant message. Call ids must be unique in the whole history, with few allowed characters. The system
-prompt and the container of the code execution tool have their own places in the request.
+An assistant message is a list of blocks. The next user message starts with the results of its calls. User and assistant
+messages must alternate, so consecutive messages of one role are joined. Anthropic refuses blank text, and white space
+at the end of the text if the last message is the assistant's. Call ids must be unique in the whole history, and may
+contain only letters, digits, `_` and `-`. The system prompt, and the container of the code execution tool, are not part
+of the messages. They have separate fields in the request.
 """
 
 from __future__ import annotations
@@ -20,18 +22,18 @@ FORMAT = "anthropic"
 _FAILED = "the call failed"  # an error must have text
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
 _RESULT_BLOCKS = ("text", "image", "document", "search_result")
-_CONTAINER = "container"  # the type of our item for the container, which is no block
-_MEMBERS = ("cache_control", "transformations", "context", "citations")  # of an image or a document
+_CONTAINER = "container"  # the `type` that this library gives to the item for a container, which is not a block
+_MEMBERS = ("cache_control", "transformations", "context", "citations")  # additional fields of an image or a document
 
 
 def is_change(message: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a system message changes tools or settings for the later messages; it is kept as it is."""
+    """Return whether a system message changes the tools or settings of later messages. It is then kept unchanged."""
     return "output_config" in message or any(part.get("type") in ("tool_addition", "tool_removal") for part in parts)
 
 
 def read_block(part: Mapping[str, Any], said: TurnDraft) -> None:
-    """Add a block of an assistant message."""
-    if part.get("type") != "thinking" or "signature" in part:  # without a signature it may be Cohere's
+    """Add a block of an assistant message to the turn `said`."""
+    if part.get("type") != "thinking" or "signature" in part:  # a `thinking` block without a signature may be Cohere's
         said.format = FORMAT
     match part:
         case {"type": "thinking", "thinking": str() as text}:
@@ -45,7 +47,7 @@ def read_block(part: Mapping[str, Any], said: TurnDraft) -> None:
 
 
 def read_result(part: Any, reader: HistoryReader) -> bool:
-    """Add a block of a user message if it is a result, and return whether it is."""
+    """Add a block of a user message if it is a result. Returns False for any other block."""
     if not isinstance(part, Mapping) or part.get("type") != "tool_result":
         return False
     content = part.get("content")
@@ -59,13 +61,13 @@ def read_result(part: Any, reader: HistoryReader) -> bool:
 
 
 def _are_plain(content: object) -> bool:
-    """Return whether the content is a list of one plain text."""
+    """Return whether the content is a list of one text block without additional fields."""
     block = content[0] if isinstance(content, list) and len(content) == 1 else None
     return isinstance(block, Mapping) and is_text(block) and len(block) == 2
 
 
 def container_of(history: Sequence[Message], provider: Origin) -> dict[str, Any]:
-    """Return the container in which the model last ran code, as Anthropic reported it; empty if there is none."""
+    """Return Anthropic's data about the container in which the model last ran code, or {} if there is none."""
     for message in reversed(history):
         for part in message.items if isinstance(message, Assistant) and message.origin.is_same(provider) else ():
             if part.format == FORMAT and part.data.get("type") == _CONTAINER:
@@ -74,7 +76,10 @@ def container_of(history: Sequence[Message], provider: Origin) -> dict[str, Any]
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Write messages. In the history, calls are paired and results of calls in text are user messages."""
+    """Return a history as Anthropic's messages.
+
+    In the history, each turn must be followed by its results, and results of calls in text must be user messages.
+    """
     ids = _Ids()
     messages: list[dict[str, Any]] = []
     for message in history:
@@ -96,9 +101,10 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _without_open_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Remove calls of Anthropic's own tools that have no result, because their turn was interrupted.
+    """Remove calls of Anthropic's server tools that have no result because their turn was interrupted.
 
-    A call in the last message stays, because the turn may continue. So does one whose program waits for another call.
+    If the last message is the assistant's, its calls are kept, because the turn may continue. A code execution call is
+    also kept if its program made another call and waits for the result.
     """
     blocks = [block for message in messages for block in message["content"]]
     if not any(block.get("type") in _SERVER_TOOLS for block in blocks):
@@ -148,15 +154,15 @@ def _assistant(message: Assistant, ids: _Ids) -> list[dict[str, Any]]:
             blocks += _thought(part)
         elif part.data.get("type") != _CONTAINER:
             blocks.append(dict(part.data))
-    while blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):  # only blank text followed
+    while blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):  # followed by blank text only
         blocks.pop()
     return blocks
 
 
 def _thought(thought: Thought) -> list[dict[str, Any]]:
-    if thought.own and "reasoningContent" in thought.own.data:  # of Converse, which accepts it without a signature
+    if thought.own and "reasoningContent" in thought.own.data:  # in Converse's format, it needs no signature
         return [dict(thought.own.data)]
-    if not thought.signature or thought.id:  # another provider's
+    if not thought.signature or thought.id:  # from a different provider
         return []
     if thought.redacted:
         return [{"type": "redacted_thinking", "data": thought.signature}]
@@ -173,10 +179,10 @@ def _result(result: CallResult, ids: _Ids) -> dict[str, Any]:
 
 
 class _Ids:
-    """Valid call ids. Ids of other providers may contain dots, or repeat in each turn."""
+    """Assigns valid and unique call ids. Ids of other providers may contain dots, or repeat in each turn."""
 
     def __init__(self) -> None:
-        self._used: dict[str, int] = {}  # ids, and the last number appended to each: many calls may share an id
+        self._used: dict[str, int] = {}  # maps each used id to the last number that was appended to make it unique
         self.of_turn: dict[str, str] = {}
 
     def begin_turn(self, message: Assistant) -> None:

@@ -1,7 +1,8 @@
-"""Messages of Bedrock's Converse: Anthropic's with another spelling of the blocks, as objects with one member.
+"""Reads and writes messages of Bedrock's Converse API.
 
-So they are written from Anthropic's blocks, and read like them. A block without a counterpart is sent back unchanged.
-Converse requires text in each result, and call ids of at most 64 characters.
+They have the structure of Anthropic's messages, but each block is an object with one field, whose name is the type of
+the block. So Anthropic's blocks are written first, and then converted. A block that has no equivalent in a history is
+sent back unchanged. Converse requires text in each result, and call ids of at most 64 characters.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _KINDS = {kind: name for name, kind in _DOCUMENTS.items()}
 
 
 def is_block(part: object) -> bool:
-    """Return whether a part is a block of Converse: an object whose only member names its kind."""
+    """Return whether a part is a block of Converse: an object whose only field is named after its type."""
     return isinstance(part, Mapping) and "type" not in part and len(part) == 1
 
 
 def read_block(part: Mapping[str, Any], said: TurnDraft) -> bool:
-    """Add a block of an assistant message if it is one of Converse, and return whether it is."""
+    """Add a block to the turn `said` if it is a block of Converse. Returns False for any other part."""
     if not is_block(part):
         return False
     said.format = FORMAT
@@ -58,7 +59,7 @@ def read_block(part: Mapping[str, Any], said: TurnDraft) -> bool:
 
 
 def read_result(part: object, reader: HistoryReader) -> bool:
-    """Add a block of a user message if it is a result, and return whether it is."""
+    """Add a block of a user message if it is a result. Returns False for any other part."""
     result = part.get("toolResult") if isinstance(part, Mapping) and is_block(part) else None
     if not isinstance(result, Mapping):
         return False
@@ -73,7 +74,7 @@ def read_result(part: object, reader: HistoryReader) -> bool:
 
 
 def as_part(part: Any) -> Any:
-    """Return a block of a user message as a part of a history; other parts stay."""
+    """Return a block of a user message as a part of a history. Other parts are returned unchanged."""
     match part if is_block(part) else None:
         case {"text": str() as text}:
             return {"type": "text", "text": text}
@@ -88,7 +89,7 @@ def as_part(part: Any) -> Any:
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Write messages, like those of Anthropic."""
+    """Return a history as Converse's messages. The requirements for the history are those of Anthropic's `write`."""
     return [
         {"role": message["role"], "content": [_block(block) for block in message["content"]]}
         for message in anthropic.write(history)

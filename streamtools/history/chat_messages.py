@@ -1,11 +1,13 @@
-"""Chat messages: those of OpenAI's chat completions and compatible servers, of Ollama, and of Cohere.
+"""Reads and writes chat messages of OpenAI's chat completions, compatible servers, Ollama and Cohere.
 
-Each message has a role, and an assistant message has its calls beside the text.
+Each message has a role. An assistant message has separate fields for its text and its calls.
 
-- OpenAI: arguments are JSON text, an error is text like any result, and reasoning is in the field that the server uses.
-- Ollama: arguments are objects, results name their tool, images are beside the text, and reasoning is sent as text.
-- Cohere (version 2): like OpenAI, except for reasoning. Before calls it is the `tool_plan`, before text a part of the
-  content. It is sent back to Cohere only.
+- OpenAI: arguments are JSON text. The result of a failed call has no mark. The reasoning is in a field whose name
+  depends on the server.
+- Ollama: arguments are objects. A result contains the name of its tool. Images are in a separate field. The reasoning
+  is in the field `thinking`.
+- Cohere (version 2): the same as OpenAI, except for the reasoning. In a message with calls, it is in the field
+  `tool_plan`. In any other message, it is a part of the content. It is sent back only to Cohere.
 """
 
 from __future__ import annotations
@@ -22,20 +24,21 @@ from streamtools.history.writing import arguments_text, beside, beside_call, in_
 from streamtools.json_values import compact, writable
 
 FORMAT, COHERE = "openai", "cohere"
-_MEMBERS = ("audio", "images", "prefix", "name")  # of a message that are sent back; others belong to the client
+# Additional fields of assistant messages that are sent back. Other fields may have been added by a client.
+_MEMBERS = ("audio", "images", "prefix", "name")
 _TEXTS = ("text", "output_text", "refusal")
 _CHUNKS = (
     "reference", "tool_reference", "image_url", "document_url", "input_audio", "file", "resource", "resource_link",
 )  # fmt: skip
-"""Parts of assistant content that are neither text nor reasoning, most of them Mistral's."""
-_IMAGE_PREFIXES = {"/9j/": "jpeg", "R0lG": "gif", "UklG": "webp"}  # of Base64 images without a media type
+"""Types of parts in assistant content that are neither text nor reasoning. Most of them are used by Mistral."""
+_IMAGE_PREFIXES = {"/9j/": "jpeg", "R0lG": "gif", "UklG": "webp"}  # start of the Base64 data of each image type
 _USER_PARTS = ("text", "image_url", "input_audio", "file")
 _PART_MEMBERS = ("type", "cache_control", "prompt_cache_breakpoint")
-_OPENAI_MEMBERS = {"refusal", "prompt_cache_breakpoint"}  # of a part, used by OpenAI only
+_OPENAI_MEMBERS = {"refusal", "prompt_cache_breakpoint"}  # fields of a part that only OpenAI uses
 
 
 def read_fields(message: Mapping[str, Any], said: TurnDraft) -> None:
-    """Add what an assistant message holds beside its content: reasoning, a refusal, calls."""
+    """Add the fields of an assistant message, except its content, to the turn `said`: reasoning, a refusal, calls."""
     fields = {name: message[name] for name in FIELDS if message.get(name) is not None}
     thinking = text_of(fields) if fields else given(message, "thinking")
     if fields or thinking:
@@ -76,20 +79,20 @@ def _read_call(call: object, said: TurnDraft) -> None:
 
 
 def read_part_of(part: Mapping[str, Any], said: TurnDraft, default_format: str) -> bool:
-    """Add a part of assistant content if it is text or Mistral's reasoning, and return whether it is.
+    """Add a part of assistant content if it has a type that chat messages use. Returns False for any other part.
 
-    A text with further members gets the `default_format`, unless its message reveals another one.
+    If a text has additional fields, its turn gets the format `default_format`, unless its message reveals the format.
     """
     kind = part.get("type")
     if kind == "thinking" and isinstance(part.get("thinking"), list):
         said.format = FORMAT
         said.add_thought("".join(given(chunk, "text") for chunk in part["thinking"]), own={"content": [dict(part)]})
         return True
-    if kind in _CHUNKS:  # read by `read_fields`
+    if kind in _CHUNKS:  # added by `read_fields`
         return True
     if kind not in _TEXTS:
         return False
-    rest = without(part, "type", "text")  # cache control and citations
+    rest = without(part, "type", "text")  # for example `cache_control` and `citations`
     if kind != "output_text" and any(value is not None for value in rest.values()):
         said.format = said.format or (FORMAT if rest.keys() & _OPENAI_MEMBERS else default_format)
         said.add_text(given(part, "text") or given(part, "refusal"), rest)
@@ -99,7 +102,11 @@ def read_part_of(part: Mapping[str, Any], said: TurnDraft, default_format: str) 
 
 
 def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
-    """Add the result in a message. Older versions of Ollama name only the tool; then its first open call is used."""
+    """Add the result in a tool message.
+
+    In older versions of Ollama, a result has no call id, only the name of its tool. It is then the result of the first
+    call of that tool that has none.
+    """
     content = message.get("content")
     id = message.get("tool_call_id") or reader.find_open_call(message.get("tool_name") or message.get("name"))
     parts = content if isinstance(content, list) else [content]
@@ -115,13 +122,13 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
 
 
 def _document(part: Any) -> Any:
-    """Return a document of Cohere as text; other parts stay."""
+    """Return a document in Cohere's format as a text part. Other parts are returned unchanged."""
     document = part.get("document") if isinstance(part, Mapping) else None
     return {"type": "text", "text": compact(writable(document.get("data")))} if isinstance(document, Mapping) else part
 
 
 def with_images(message: Mapping[str, Any], content: Any) -> Any:
-    """Return the content with the `images` of a message of Ollama."""
+    """Return the content, with the images in the field `images` of a message in Ollama's format added as parts."""
     listed = message.get("images")
     images = [image for image in listed if isinstance(image, str)] if isinstance(listed, list | tuple) else []
     parts = [content] if isinstance(content, str) and content else content if isinstance(content, list) else []
@@ -134,7 +141,10 @@ def _image(data: str) -> dict[str, Any]:
 
 
 def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Write OpenAI's messages. In the history, calls are paired and results of calls in text are user messages."""
+    """Return a history as OpenAI's chat messages.
+
+    In the history, each turn must be followed by its results, and results of calls in text must be user messages.
+    """
 
     def assistant(message: Assistant) -> dict[str, Any]:
         texts = [part for part in message.parts if isinstance(part, TextPart)]
@@ -148,7 +158,7 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
             written["content"] = parts
         written |= {"refusal": "".join(refused)} if refused else {}
         fields = fields_of(message)
-        if chunks := fields.pop("content", None):  # Mistral's, before the text
+        if chunks := fields.pop("content", None):  # Mistral's reasoning, which is sent before the text
             if isinstance(chunks, str):
                 chunks = [{"type": "thinking", "thinking": [{"type": "text", "text": chunks}]}]
             fields["content"] = [*chunks, *parts]
@@ -166,13 +176,13 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _user(content: Content) -> Content:
-    """Return user content without members that only other formats use."""
+    """Return user content without the fields that only other formats use."""
     return content if isinstance(content, str) else [_user_part(part) for part in content]
 
 
 def _user_part(part: dict[str, Any]) -> dict[str, Any]:
     kind = part.get("type")
-    known = kind in _USER_PARTS and kind in part  # a file of Mistral has its id beside the type
+    known = kind in _USER_PARTS and kind in part  # a file in Mistral's format has no field `file`
     return {name: part[name] for name in (*_PART_MEMBERS, kind) if name in part} if known else part
 
 
@@ -182,13 +192,16 @@ def _call(call: ToolCall) -> dict[str, Any]:
         return {"id": call.id, "type": "custom", "custom": custom}
     function = {"name": call.name, "arguments": arguments_text(call)}
     written = {"id": call.id, "type": "function", "function": function}
-    if call.signature is not None:  # of Google, whose endpoint requires it
+    if call.signature is not None:  # Google's signature, which its endpoint requires
         written["extra_content"] = {"google": {"thought_signature": call.signature}}
     return written
 
 
 def write_ollama(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Write Ollama's messages, like `write_openai`. Raises ValueError for content other than text and image data."""
+    """Return a history as Ollama's messages. The requirements for the history are those of `write_openai`.
+
+    Raises ValueError for user content other than text and image data.
+    """
 
     def assistant(message: Assistant) -> dict[str, Any]:
         written: dict[str, Any] = {"role": "assistant", "content": message.text}
@@ -228,7 +241,7 @@ def _write(
     result: Callable[[CallResult], dict[str, Any]],
     user: Callable[[Content], dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Write messages with these functions for assistant messages, results and user content."""
+    """Return a history as messages. The functions convert assistant messages, results and user content."""
     messages: list[dict[str, Any]] = []
     for message in history:
         if isinstance(message, System):
@@ -243,7 +256,7 @@ def _write(
 
 
 def read_plan(message: Mapping[str, Any], said: TurnDraft) -> None:
-    """Add the `tool_plan` and the citations of a message of Cohere."""
+    """Add the `tool_plan` and the citations of a message in Cohere's format to the turn `said`."""
     citations = message.get("citations")
     if citations or given(message, "tool_plan"):
         said.format = COHERE
@@ -254,14 +267,14 @@ def read_plan(message: Mapping[str, Any], said: TurnDraft) -> None:
 
 
 def write_cohere(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Write Cohere's messages, like `write_openai`."""
+    """Return a history as Cohere's messages. The requirements for the history are those of `write_openai`."""
     written = write_openai(history)
     turns = [turn for turn in history if isinstance(turn, Assistant) and (turn.text or turn.calls or turn.items)]
     assistant = [message for message in written if message["role"] == "assistant"]
     for turn, message in zip(turns, assistant, strict=True):
         message.pop("content")
         for call in message.get("tool_calls", ()):
-            call.pop("extra_content", None)  # of Google
+            call.pop("extra_content", None)  # holds Google's signature
         of_cohere = turn.origin.format in (None, COHERE)
         thoughts = "".join(thought.text for thought in turn.thoughts) if of_cohere and any(in_order(turn)) else ""
         parts = [{"type": "text", "text": turn.text}] if turn.text else []

@@ -1,7 +1,7 @@
-"""Content of a user message or a result: a text, or a list of parts.
+"""Reads and writes the content of user messages and results: a text, or a list of parts.
 
-In a history, parts have the form of OpenAI's chat: texts, images, files. Any other part belongs to one provider, and is
-sent unchanged. The caller must know whether the provider accepts it.
+In a history, texts, images and files have the form of parts of OpenAI's chat messages. Any other part has the format of
+one provider, and is sent unchanged. The caller must make sure that the provider accepts it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from streamtools.limits import DEFAULT_LIMITS
 
 Content: TypeAlias = str | list[dict[str, Any]]
 
-# A URL whose host all parsers agree on: no backslash, no escape, no character that is mapped to another.
+# Matches only URLs in which all parsers find the same host: without backslashes, escapes, or characters that some
+# parsers map to others.
 _WEB_URL = re.compile(
     r"https?://(?:[\w.~!$&'()*+,;=:%-]*+@)?+([\w.-]++|\[[0-9a-f:.]++\])(?::\d*+)?+(?=[/?#]|\Z)",
     re.IGNORECASE | re.ASCII,
 )
-_GOOGLE_FILES = "generativelanguage.googleapis.com"  # files uploaded with the application's key
+_GOOGLE_FILES = "generativelanguage.googleapis.com"  # host of files uploaded with the application's API key
 
 
 def read_content(content: object) -> Content:
-    """Return content of any provider in the form of a history. Null becomes "", other values their JSON."""
+    """Return content of any provider in the form of a history.
+
+    None becomes "". A value that is not content, such as a number, becomes a text part with its JSON.
+    """
     if isinstance(content, str):
         return content
     if content is None:
@@ -35,19 +39,20 @@ def read_content(content: object) -> Content:
 
 
 def text_in(content: Content) -> str:
-    """Return the text of the content, without other parts."""
+    """Return the text of the content. Parts that are not texts are ignored."""
     return content if isinstance(content, str) else "".join(part["text"] for part in content if is_text(part))
 
 
 def is_text(part: Mapping[str, Any]) -> bool:
-    """Return whether a part is a text."""
+    """Return whether a part is a text part."""
     return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 def of_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a client's part with its known members only: text, data, or an open URL.
+    """Return a part that a client sent, with its known fields only, or None if it must be dropped.
 
-    Returns None for a reference to a file, because the client may not be allowed to read it.
+    Allowed are texts, images and audio with their data, files with their data, and images at an open URL. A reference
+    to an uploaded file is dropped, because the client may not be allowed to read that file.
     """
     match part:
         case {"type": "text", "text": str() as text}:
@@ -66,24 +71,24 @@ def _only(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _is_open(url: str) -> bool:
-    """Return whether a URL holds data, or is a web address outside of a provider's file storage."""
+    """Return whether this is a `data:` URL, or a web address outside of Google's storage of uploaded files."""
     found = _WEB_URL.match(url)
     return url.startswith("data:") or (found is not None and found[1].lower().rstrip(".") not in ("", _GOOGLE_FILES))
 
 
 def given(value: object, key: str) -> str:
-    """Return the string `value[key]`, or "" if there is none."""
+    """Return `value[key]` if it is a string, otherwise ""."""
     found = value.get(key) if isinstance(value, Mapping) else None
     return found if isinstance(found, str) else ""
 
 
 def without(message: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """Return the other members of an object."""
+    """Return the fields of an object without those in `known`."""
     return {name: value for name, value in message.items() if name not in known}
 
 
 def encrypted(details: object) -> list[dict[str, Any]]:
-    """Return the signed or encrypted entries of `reasoning_details`."""
+    """Return the entries of `reasoning_details` that are signed or encrypted."""
     entries = [entry for entry in details if isinstance(entry, dict)] if isinstance(details, list) else []
     signed = [entry for entry in entries if given(entry, "data") or given(entry, "signature")]
     return signed if fits(signed, DEFAULT_LIMITS.depth) else []
@@ -103,16 +108,16 @@ def read_part(part: object) -> dict[str, Any]:
                 detail = {"detail": part["detail"]} if given(part, "detail") else {}
                 return _with_rest(part, image | detail)
         case "image":
-            match part.get("source"):  # of Anthropic
+            match part.get("source"):  # Anthropic's format
                 case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
                     return _with_rest(part, {"url": f"data:{kind};base64,{data}"})
                 case {"type": "url", "url": str() as url}:
                     return _with_rest(part, {"url": url})
         case "document":
-            match part.get("source"):  # of Anthropic
+            match part.get("source"):  # Anthropic's format
                 case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
                     return without(part, "source", "title") | file_of(kind, data, given(part, "title"))
-        case "document_url" if found := data_of(given(part, "document_url")):  # of Mistral
+        case "document_url" if found := data_of(given(part, "document_url")):  # Mistral's format
             return without(part, "document_url", "document_name") | file_of(*found, given(part, "document_name"))
         case "input_file" if data_of(given(part, "file_data")):
             known = {name: part[name] for name in ("filename", "file_data") if given(part, name)}
@@ -127,7 +132,11 @@ def file_of(kind: str, data: str, name: str = "") -> dict[str, Any]:
 
 
 def part_of_url(url: str, kind: str, name: str = "") -> dict[str, Any]:
-    """Return an image (`kind` is a media type), a file with its data, or a text that names the file at another URL."""
+    """Return a part for the data or the file at `url`. `kind` is its media type.
+
+    An image becomes an image part, and a `data:` URL a file part. Any other URL becomes a text with the name and the
+    URL.
+    """
     if kind.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": url}}
     if url.startswith("data:"):
@@ -136,7 +145,7 @@ def part_of_url(url: str, kind: str, name: str = "") -> dict[str, Any]:
 
 
 def _with_rest(part: Mapping[str, Any], image: dict[str, Any]) -> dict[str, Any]:
-    rest = without(part, "source", "image_url", "detail")  # such as cache control
+    rest = without(part, "source", "image_url", "detail")  # for example `cache_control`
     return rest | {"type": "image_url", "image_url": image}
 
 
@@ -147,10 +156,11 @@ def write_parts(
     file: Callable[[str, str, str], Any] | None = None,
     beside: tuple[str, ...] = (),
 ) -> list[dict[str, Any]]:
-    """Write content with these functions for texts, images and files. Parts for which they return None are left out.
+    """Return the content as parts of a provider's request.
 
-    `file` takes the media type, the Base64 data and the name or ""; a file without data is sent unchanged. The members
-    named in `beside` are copied to images and files.
+    `text`, `image` and `file` are functions that convert one part each. A part for which `text` returns None is
+    omitted. `file` gets the media type, the Base64 data, and the name or "". Files without data, and parts of other
+    types, are sent unchanged. `beside` names the additional fields that are copied from images and files.
     """
     written = []
     for part in [read_part(one) for one in ([content] if isinstance(content, str) else content)]:
@@ -168,7 +178,7 @@ def write_parts(
 
 
 def data_of(url: str) -> tuple[str, str] | None:
-    """Return the media type and the Base64 data of a data URL, or None for another URL."""
+    """Return the media type and the data of a `data:` URL in Base64, or None for any other URL."""
     head, comma, data = url.removeprefix("data:").partition(",")
     if not (comma and url.startswith("data:") and head.endswith(";base64")):
         return None

@@ -1,4 +1,4 @@
-"""Reads and writes histories in any format: `read_messages`, `write_messages` and `write_continuation`."""
+"""Reads and writes histories in the message formats of all providers."""
 
 from __future__ import annotations
 
@@ -48,20 +48,21 @@ def read_messages(
 ) -> list[Message]:
     """Read messages of any format into a history.
 
-    The formats are: OpenAI's chat messages, Anthropic's and Converse's blocks, items of Responses, Gemini's contents,
-    steps of Interactions, messages of Ollama and Cohere, UIMessages of the AI SDK, AG-UI's messages, and messages of a
-    history. A list may mix them. Content that is not interpreted is kept for its provider. A malformed call is kept as
-    the model wrote it, and its result is the error message.
+    The formats are OpenAI's chat messages, items of OpenAI's Responses API, messages of Anthropic and of Bedrock's
+    Converse API, Gemini's contents, steps of Google's Interactions API, messages of Ollama and Cohere, UIMessages of
+    the AI SDK, and AG-UI's messages. Messages of a history are accepted too. A list may mix all of these. Content that
+    this library does not interpret is kept, and sent only to the provider that it came from. A malformed call keeps the
+    text that the model wrote.
 
-    `client` says whether a client sent the list. By default that is so if it contains a message of a front end. A
-    client is not trusted: its system messages are refused unless `system` is True, approvals in them decide nothing,
-    and provider data counts only if the provider has signed or encrypted it.
+    `client` says whether a client sent the list. By default, it is True if the list contains a message of the AI SDK or
+    of AG-UI. A client is not trusted. Its system messages are refused unless `system` is True. Approvals in its
+    messages are ignored. Data of a provider is kept only if the provider has signed or encrypted it.
 
-    A result is moved after its call. A result without a call, and a second result of a call, are dropped, because
-    providers refuse them.
+    A result is moved to the position after its call. A result without a call, and a second result of a call, are
+    dropped, because providers refuse them.
 
-    Raises ValueError for anything that is no message, for a refused system message, and for `Results` whose call is not
-    in the turn before them. The error names the index of the message, from 0.
+    Raises ValueError for an object that is not a message, for a refused system message, and for a `Results` message
+    whose call is not in the turn before it. The error contains the index of the message, which starts at 0.
     """
     listed = list(messages)
     if client is None:
@@ -121,7 +122,10 @@ def _read(message: Mapping[str, Any] | Message, reader: HistoryReader) -> None:
 
 
 def _own(message: Mapping[str, Any]) -> ProviderItem | None:
-    """Return the provider members of a system or user message, with system content that is more than text."""
+    """Return the additional JSON fields of a system or user message.
+
+    For a system message with content that is more than text, they include the content.
+    """
     content = message.get("content")
     parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else []
     if anthropic.is_change(message, parts):
@@ -141,7 +145,7 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
     else:
         chat.read_plan(message, said)
         calls = isinstance(message.get("tool_calls"), list | tuple)
-        default_format = chat.FORMAT if calls else reader.list_format or anthropic.FORMAT  # if ambiguous
+        default_format = chat.FORMAT if calls else reader.list_format or anthropic.FORMAT  # if no part reveals it
         for part in content if isinstance(content, list | tuple) else [content]:
             if isinstance(part, str):
                 said.add_text(part)
@@ -166,23 +170,25 @@ def write_messages(
     send_reasoning: SendReasoning = "with_calls",
     reasoning_field: ReasoningField | None = None,
 ) -> list[Any]:
-    """Write a history as the messages of a request: new dicts, typed as SDKs accept them.
+    """Return a history as the messages of a request. The messages are new dicts, which SDKs accept.
 
-    - `provider` adds the host and the model of the request. The data of a provider (items, signatures, members of
-      parts) is sent back to that provider only: same format and, if both are known, same host.
-    - `send_reasoning` selects the exchanges whose reasoning chat completions send back, and `reasoning_field` the
-      field if the history does not show it.
-    - Results of calls in text become one user message, one block per call, in the form of the call's dialect, which
-      must be one of `dialects`. Text in them that looks like a call is neutralised. With `dialects`, so are the results
-      of native calls. The next user message is appended.
-    - `unanswered` handles calls without a result; see `Unanswered`. A call in text also counts as answered if a later
-      user message holds a result in the form of its dialect.
+    - `provider` is the recipient of the request. Its host and model are used. Data of a provider, such as items,
+      signatures and additional fields, is sent back only to the same provider. Two providers are the same if their
+      formats are equal and their hosts are equal or unknown.
+    - `send_reasoning` applies to chat completions. It selects the exchanges whose reasoning is sent back.
+      `reasoning_field` is the field for the reasoning if no turn of the history has one.
+    - The results of calls in text become one user message per turn, with one block per call. Each block has the form of
+      the call's dialect, if `dialects` contains it. Text in it that looks like a call is neutralised: it is changed so
+      that it is not parsed as a call. If `dialects` are given, the results of native calls are neutralised too. The
+      next user message is appended to the results.
+    - `unanswered` says how calls without a result are handled; see `Unanswered`. A call in text is also answered if a
+      later user message contains a result in the form of its dialect.
 
-    `"anthropic"`, `"bedrock"`, `"gemini"` and `"interactions"` take system messages outside of the messages; use
-    `system_prompt`.
+    For `"anthropic"`, `"bedrock"`, `"gemini"` and `"interactions"`, the messages do not include the system messages.
+    Use `system_prompt` for the separate field in the request.
 
-    Raises ValueError for an unknown format, for a part of a user message that the provider cannot take, and what
-    `pair_results` raises.
+    Raises ValueError for an unknown format, and for a part of a user message that the provider does not accept. Also
+    raises the errors of `pair_results`.
     """
     if format not in _WRITERS:
         raise ValueError(f"the format must be one of {', '.join(get_args(Format))}, got {format!r}")
@@ -202,9 +208,10 @@ def write_continuation(
     unanswered: Unanswered = None,
     **how: Any,
 ) -> list[dict[str, Any]]:
-    """Write the messages that follow a turn, or a turn with these calls: the results, and later messages.
+    """Return only the messages that follow a turn, for a request that continues it.
 
-    The other parameters and the errors are those of `write_messages`.
+    `said` is the turn, or the list of its calls. `history` holds the results of its calls and the later messages. The
+    other parameters, and the errors, are the same as for `write_messages`.
     """
     if not isinstance(said, Assistant):
         native = tuple(call for call in said if call.dialect == NATIVE)

@@ -1,7 +1,8 @@
-"""Contents of Gemini: a turn of the model is a list of parts, and the results of its calls are objects.
+"""Reads and writes Gemini's contents.
 
-A signature is sent back on the part that it came with: a call, a text, or an empty text. A turn must be followed by one
-content that holds exactly the results of its calls. The system prompt has its own place in the request.
+A content is a message with a list of parts. Results of calls are JSON objects. A signature is sent back in the part
+that it arrived in: a call, a text, or an empty text. The content after a turn must hold all results of its calls, and
+nothing else. The system prompt is not part of the contents. It has a separate field in the request.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FORMAT = "gemini"
 
 
 def read_content(content: Mapping[str, Any], reader: HistoryReader) -> None:
-    """Add a content: a turn of the model, or results of calls and a user message."""
+    """Add a content to the history of `reader`: a turn of the model, or results of calls and a user message."""
     listed = content.get("parts")
     parts = [part for part in (listed if isinstance(listed, list) else [listed]) if isinstance(part, Mapping)]
     if content.get("role") == "model":
@@ -49,7 +50,7 @@ def _read_part(part: Mapping[str, Any], said: TurnDraft) -> None:
         rest = without(call, "name", "args", "id")
         own = beside | ({"functionCall": rest} if rest else {})
         said.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), own, signature)
-    elif isinstance(call := part.get("function_call"), Mapping):  # the spelling of protobuf; sent back unchanged
+    elif isinstance(call := part.get("function_call"), Mapping):  # field names of protobuf; sent back unchanged
         said.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), part)
     elif not isinstance(text := part.get("text"), str):
         said.add_item(part)
@@ -84,10 +85,13 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the contents of a settled history, in which answers to calls in text are the user's."""
+    """Return a history as Gemini's contents.
+
+    In the history, each turn must be followed by its results, and results of calls in text must be user messages.
+    """
     contents: list[dict[str, Any]] = []
-    joins = False  # whether the last content may get more parts, because it holds no results
-    known: set[str] = set()  # calls of the last turn that have an id of their provider
+    joins = False  # whether parts may be added to the last content, which is so if it holds no results
+    known: set[str] = set()  # ids of calls of the last turn whose id came from the provider
     for message in history:
         if isinstance(message, System):
             continue
@@ -106,7 +110,10 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _add(role: str, parts: list[dict[str, Any]], contents: list[dict[str, Any]], joins: bool) -> bool:
-    """Add parts to the last content if `joins` and the role is the same. Returns whether more parts may be added."""
+    """Add parts to the last content if `joins` is True and the role is the same, otherwise add a new content.
+
+    Returns whether more parts may be added to the last content.
+    """
     if not parts:
         return joins
     if joins and contents[-1]["role"] == role:
@@ -117,7 +124,7 @@ def _add(role: str, parts: list[dict[str, Any]], contents: list[dict[str, Any]],
 
 
 def _user(content: Content) -> list[dict[str, Any]]:
-    """Write user content. A part that came from Gemini is sent back unchanged."""
+    """Return user content as Gemini's parts. A part that came from Gemini is sent back unchanged."""
     parts: Sequence[Any] = [content] if isinstance(content, str) else content
     written = (
         [part[FORMAT]]
@@ -143,13 +150,16 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
 
 
 def _ordered(message: Assistant) -> Sequence[Part]:
-    """Return the parts of a turn in order. Unlike other providers, Gemini accepts signed reasoning at the end."""
+    """Return the parts of a turn in order. If the turn has signed reasoning, reasoning at its end is kept.
+
+    Gemini accepts signed reasoning at the end of a turn. Other providers refuse it.
+    """
     signed = any(isinstance(part, Thought) and (part.signature or part.own) for part in message.parts)
     return message.parts if signed else tuple(in_order(message))
 
 
 def _write(part: Part, *, ours: bool) -> list[dict[str, Any]]:
-    """Write one part. `ours`: its turn is known to come from Gemini."""
+    """Return one part of a turn in Gemini's format. `ours` is True if the turn is known to come from Gemini."""
     if isinstance(part, TextPart):
         return [{"text": part.text, **beside(part)}]
     if isinstance(part, ToolCall):

@@ -1,8 +1,9 @@
-"""Items of OpenAI's Responses: reasoning, messages, calls and results are separate items.
+"""Reads and writes items of OpenAI's Responses API.
 
-Reasoning is sent back before what it led to, if it has its id and its encrypted content, or if the turn holds other
-items that the provider stores. Otherwise it is left out, because a request with `store: false` fails with it. A call of
-a custom tool has text instead of arguments, and its result has its own type.
+Reasoning, messages, calls and results are separate items. Reasoning is sent back before the message or the call that it
+led to, if it has an id and encrypted content. Without encrypted content, it is sent back only if the turn holds other
+items of the provider, because a request with `store: false` refuses it. A call of a custom tool has a text instead of
+arguments, and its result is an item of type `custom_tool_call_output`.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ from streamtools.history.writing import arguments_text, beside, beside_call, in_
 FORMAT = "responses"
 _CUSTOM = "custom_tool_call"
 _CLIENT_CALLS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")
-_MEMBERS = ("prompt_cache_breakpoint",)  # of a part of content
+_MEMBERS = ("prompt_cache_breakpoint",)  # additional fields of a content part that are sent back
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
 def is_item(message: Mapping[str, Any]) -> bool:
-    """Return whether an object with a role is an item and no message, such as added tools."""
+    """Return whether an object with a role is an item that is not a message, for example an item that adds tools."""
     return "content" not in message and isinstance(message.get("type"), str) and message["type"] != "message"
 
 
 def members_of(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the names of the members of an item beside its content; none if the message is no item."""
+    """Return the names of the additional fields of a message item, or () if the message is not in this format."""
     is_item = message.get("type") == "message" or "phase" in message
     is_item = is_item or any(given(part, "type").startswith("input_") and "input_audio" not in part for part in parts)
     return ("type", "id", "status", "phase") if is_item else ()
 
 
 def is_message(message: Mapping[str, Any]) -> bool:
-    """Return whether an assistant message is an output item.
+    """Return whether an assistant message is an output item of this API.
 
-    A response of Anthropic has the type `message` too, but other content. An item that this module wrote has no type,
-    and is recognized by its phase.
+    Anthropic's responses also have the type `message`, but different content. A message that this module wrote may have
+    no type. It is recognized by its field `phase`.
     """
     if "type" not in message and given(message, "phase"):
         return True
@@ -60,7 +61,7 @@ def is_message(message: Mapping[str, Any]) -> bool:
 
 
 def read_message(message: Mapping[str, Any], said: TurnDraft) -> None:
-    """Add an output message, with its text and the whole item."""
+    """Add an output message to the turn `said`, as a text part that also keeps the whole item."""
     said.format = FORMAT
     content = message.get("content")
     parts = content if isinstance(content, list) else [content]
@@ -69,7 +70,7 @@ def read_message(message: Mapping[str, Any], said: TurnDraft) -> None:
 
 
 def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
-    """Add an item that is no message: a part of a turn, or a result. Raises ValueError for anything else."""
+    """Add an item that is a part of a turn, or a result. Raises ValueError for an object that is not an item."""
     kind = item.get("type")
     if kind in _OUTPUTS and isinstance(item.get("call_id"), str):
         output = item.get("output")
@@ -89,7 +90,7 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
         )
     elif kind in ("function_call", _CUSTOM):
         arguments = {"arguments": {"input": given(item, "input")}} if kind == _CUSTOM else {}
-        known = ("type", "call_id", "name", "arguments", "input")[kind == _CUSTOM :]  # a custom call keeps its type
+        known = ("type", "call_id", "name", "arguments", "input")[kind == _CUSTOM :]  # keep the `type` of a custom call
         call = {"name": item.get("name"), "arguments": item.get("arguments")} | arguments
         reader.add_call_item(FORMAT, call, item.get("call_id"), without(item, *known))
     elif isinstance(kind, str) or (kind is None and given(item, "id") and len(item) <= 2):  # an item reference
@@ -99,9 +100,12 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Write items. In the history, calls are paired and results of calls in text are user messages."""
+    """Return a history as items.
+
+    In the history, each turn must be followed by its results, and results of calls in text must be user messages.
+    """
     items: list[dict[str, Any]] = []
-    custom: set[str] = set()  # calls of custom tools in the last turn
+    custom: set[str] = set()  # ids of the calls of custom tools in the last turn
     answered = _answered(history)
     for message in history:
         if isinstance(message, System):
@@ -113,7 +117,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
                 if not _is_unanswered(part, answered):
                     items += _write(part, stored=stored)
                     continue
-                while items and items[-1].get("type") == "reasoning":  # refused without the call
+                while items and items[-1].get("type") == "reasoning":  # the provider refuses reasoning without its call
                     items.pop()
         elif isinstance(message, Results):
             items += (_result(result, custom) for result in message.results)
@@ -125,17 +129,17 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _answered(history: Sequence[Message]) -> set[tuple[str, str]]:
-    """Return the type and id of each answered call of a tool that is no function."""
+    """Return the type and id of each answered call in the provider items, such as a shell call."""
     items = (item.data for message in history if isinstance(message, Assistant) for item in message.items)
     return {
-        (kind.removesuffix("_output"), given(item, "call_id") or given(item, "id"))  # a local shell call has only `id`
+        (kind.removesuffix("_output"), given(item, "call_id") or given(item, "id"))  # `id` is for a local shell call
         for item in items
         if (kind := given(item, "type")).endswith("_output")
     }
 
 
 def _is_unanswered(part: Part, answered: set[tuple[str, str]]) -> bool:
-    """Return whether a part is an unanswered call that the client had to answer; the provider refuses it."""
+    """Return whether a part is a call in `_CLIENT_CALLS` without an output item. The provider refuses such calls."""
     if not isinstance(part, ProviderItem) or part.data.get("type") not in _CLIENT_CALLS:
         return False
     return (given(part.data, "type"), given(part.data, "call_id")) not in answered
@@ -159,7 +163,7 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
 
 
 def _write(part: Part, *, stored: bool) -> list[dict[str, Any]]:
-    """Write one part. `stored`: the turn holds items that the provider stores by their ids."""
+    """Return one part of a turn as items. `stored` is True if the turn holds provider items."""
     match part:
         case TextPart(text):
             return [{"role": "assistant", "content": text, **beside(part)}]
@@ -177,7 +181,7 @@ def _write(part: Part, *, stored: bool) -> list[dict[str, Any]]:
 def _thought(thought: Thought, *, stored: bool) -> list[dict[str, Any]]:
     if thought.own:
         return [dict(thought.own.data)]
-    if not (thought.id and (thought.signature or stored)):  # another provider's
+    if not (thought.id and (thought.signature or stored)):  # from a different provider
         return []
     summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []
     encrypted = {"encrypted_content": thought.signature} if thought.signature else {}

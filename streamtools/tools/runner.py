@@ -311,9 +311,7 @@ class Runner:
             case Deny(reason):
                 text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"
                 outcome = await self._run_once(execution, tasks, lambda: deny(text))
-                was_executed = (
-                    need == "result" or outcome.error is None
-                )  # the call may have run after an earlier approval
+                was_executed = need == "result" or outcome.error is None  # it may have run after an earlier approval
                 if was_executed and not execution.shown:
                     await self._show(execution, send)
                 await self._close(execution, outcome, send)
