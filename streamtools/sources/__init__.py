@@ -1,9 +1,14 @@
-"""Streams of providers into source events: bytes, or the objects of an SDK. There is one adapter per wire format.
+"""Converts the streams of providers into source events. There is one adapter per wire format.
 
-Each function returns a `Source`. It takes a response (an object with `aiter_bytes()`), an `EventSource` of httpx-sse or
-httpx2, a stream of the provider's SDK, or an iterable, asynchronous or not, of bytes, server-sent events, dicts or SDK
-objects. It raises `UnreadableSource` for any other object. Failures of providers, SDKs and networks raise nothing. The
-adapters are sans-IO and can be fed by hand: `adapter("openai").feed(bytes)`.
+Each function returns a `Source`. It accepts any of these objects:
+
+- a response, which is an object with `aiter_bytes()`
+- an `EventSource` of httpx-sse or httpx2
+- a stream of the provider's SDK
+- a synchronous or asynchronous iterable of bytes, server-sent events, dicts or SDK objects
+
+It raises `UnreadableSource` for any other object. Failures of providers, SDKs and networks become error events. The
+adapters are sans-IO and can also be used directly: `adapter("openai").feed(bytes)`.
 """
 
 from __future__ import annotations
@@ -63,14 +68,14 @@ def gemini(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 
 
 def ollama(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of Ollama's own `/api/chat`."""
+    """Return the source events of Ollama's `/api/chat`. Use `openai` for its OpenAI-compatible API."""
     return Source(response, ADAPTERS["ollama"](limits))
 
 
 def ai_sdk(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of a UI message stream (v1) of the AI SDK.
 
-    Calls that the other side runs itself pass as `raw`, with their results.
+    Calls that the remote backend has run are reported with `provider_executed`. Their results are `raw` events.
     """
     return Source(response, ADAPTERS["ai_sdk"](limits))
 
@@ -83,31 +88,31 @@ def latitude(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
 def bedrock(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
     """Return the source events of Bedrock's ConverseStream, or of InvokeModelWithResponseStream.
 
-    It reads the bytes of the response, or the events of boto3's stream. With InvokeModel, the model's format must be
-    Anthropic's Messages or chat completions.
+    `response` yields the bytes of the HTTP response, or the events of boto3's stream. With InvokeModel, the format of
+    the model must be Anthropic's Messages or chat completions.
     """
     return Source(response, ADAPTERS["bedrock"](limits))
 
 
 def cohere(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of Cohere's chat, version 2. A plan before calls is reasoning."""
+    """Return the source events of Cohere's chat, version 2. The plan that precedes calls becomes reasoning."""
     return Source(response, ADAPTERS["cohere"](limits))
 
 
 def detect(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """Return the source events of a stream in any of these formats, detected by content type and first event."""
+    """Return the source events of a stream. Its content type and first event decide which of the formats it has."""
     headers = getattr(response, "headers", None)
     declared = headers.get("content-type") if isinstance(headers, Mapping) else None
     return Source(response, Undecided(declared if isinstance(declared, str) else "", limits))
 
 
 def text(strings: Iterable[str] | AsyncIterable[str]) -> Source:
-    """Return the source events of plain text. Each string is a delta, and the end of the iterable is a stop."""
+    """Return the source events of plain text. Each string is a delta. The turn stops at the end of the iterable."""
     return Source(strings, PlainText())
 
 
 def events(ready: Iterable[SourceEvent] | AsyncIterable[SourceEvent]) -> Source:
-    """Return a source of ready-made source events, for a custom adapter and for tests."""
+    """Return a source that yields the given source events. Used for custom adapters and for tests."""
     return Source(ready, ReadyEvents())
 
 

@@ -1,7 +1,7 @@
-"""The adapters by name, and the adapter that detects the format of a stream by its first event. Sans-IO.
+"""Finds adapters by name, or by the first event of a stream. Sans-IO.
 
-Comments, pings and events without data show no format. What arrives before the first other event is buffered, and then
-read by the chosen adapter.
+Comments, pings and events without data do not show the format of a stream. All data is buffered until an event shows
+it. The chosen adapter then reads the buffered data.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from streamtools.sources.event_formats import format_of
 from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder, as_frame
 
 _MAX_SEARCHED = 64 * 1024
-"""Bytes or objects that are searched for a format. Then the stream is read as the most common format."""
+"""The number of bytes or objects that are searched for a format. After that, a default format is used."""
 
 _BY_FIRST = {b"[": "gemini", b"\0": "bedrock"}
-"""Formats by the first byte of their streams: an array of chunks, and the length of a binary message."""
+"""Maps the first byte of a stream to its format. `[` begins an array, and NUL the length of a binary message."""
 
 
 def _load_later(module: str, name: str) -> Callable[[Limits], FrameAdapter]:
-    """Return a function that makes an adapter. It imports the module when it is called: a process reads few formats."""
+    """Return a function that imports `module` and creates its adapter. A process imports only the formats it reads."""
 
     def make(limits: Limits) -> FrameAdapter:
         adapter: FrameAdapter = getattr(import_module(f"streamtools.sources.wire_formats.{module}"), name)(limits)
@@ -44,11 +44,14 @@ ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
     "bedrock": _load_later("bedrock", "Bedrock"),
     "cohere": _load_later("cohere", "Cohere"),
 }
-"""Functions that make the adapters of byte streams, by the names that recordings use."""
+"""Functions that create the adapters of byte streams, by format name. Recordings contain these names."""
 
 
 class Undecided(Adapter):
-    """Chooses an adapter and passes everything to it. `content_type` is the declared type of the response."""
+    """Detects the format of a stream and passes its data to the adapter of this format.
+
+    `content_type` is the `Content-Type` of the response, or an empty string.
+    """
 
     reads_documents = True
 
@@ -59,7 +62,7 @@ class Undecided(Adapter):
         self._waiting: list[object] = []
         self._seen = 0
         self._frames: SSEDecoder | LineDecoder | None = None
-        self._lines = False  # lines of JSON arrived, but none shows a format
+        self._lines = False  # a JSON object has arrived
         media = content_type.partition(";")[0].strip().lower()
         if "ndjson" in media or "jsonl" in media:
             self._choose("ollama")
@@ -71,7 +74,7 @@ class Undecided(Adapter):
         return self._chosen is not None and self._chosen.ended
 
     @property
-    def format(self) -> str | None:  # type: ignore[override]  # a constant of other adapters
+    def format(self) -> str | None:  # type: ignore[override]  # a class attribute in other adapters
         """The format of the chosen adapter."""
         return None if self._chosen is None else self._chosen.format
 
@@ -92,23 +95,24 @@ class Undecided(Adapter):
         return events + chosen.fail(error)
 
     def _choose(self, name: str | None) -> tuple[Adapter, list[SourceEvent]]:
-        """Choose the adapter, unless one was chosen before. Returns it with the events of the buffered items.
+        """Choose the adapter, unless it was chosen before. Returns the adapter and the events of the buffered items.
 
-        A stream that shows no `name` is probably an error, and its framing tells whose.
+        `name` is None if the format was not recognized. The stream is then probably an error, and the framing decides
+        which adapter reads it.
         """
         if self._chosen is not None:
             return self._chosen, []
         if name is None:
             name = "openai"
             if isinstance(self._frames, LineDecoder):
-                name = "ollama" if self._lines else "gemini"  # whose errors stand on many lines
+                name = "ollama" if self._lines else "gemini"  # errors of Gemini span several lines
         self._chosen = chosen = ADAPTERS[name](self._limits)
         chosen.content_type = self.content_type
         waiting, self._waiting = self._waiting, []
         return chosen, [event for item in waiting for event in chosen.take(item)]
 
     def _read_frames(self, item: object) -> list[Framed]:
-        """Return the frames that `item` completes, for detection only."""
+        """Return the frames that `item` completes. They are used only to detect the format."""
         if not isinstance(item, bytes | bytearray | memoryview):
             self._seen += 1
             frame = as_frame(item)
@@ -118,12 +122,12 @@ class Undecided(Adapter):
         if self._frames is None:
             if not chunk.strip():
                 return []
-            lines = chunk.lstrip().startswith(b"{")  # no line of server-sent events begins so
+            lines = chunk.lstrip().startswith(b"{")  # no server-sent event begins with a brace
             self._frames = LineDecoder(self._limits.frame) if lines else SSEDecoder(self._limits.frame)
         return self._frames.feed(chunk)
 
     def _recognise(self, frames: Iterable[Framed]) -> str | None:
-        """Return the format of the first frame that shows one."""
+        """Return the name of the first format that a frame shows, or None."""
         return next((name for frame in frames if isinstance(frame, Frame) and (name := self._name(frame))), None)
 
     def _name(self, frame: Frame) -> str | None:

@@ -1,7 +1,7 @@
-"""The wire format of an event, by its name, by its `type`, or by a key that no other format has. Sans-IO.
+"""Detects the wire format of an event from its name, its `type`, or a key that only one format has. Sans-IO.
 
-Each format shows itself in the first event with content. Two formats that no source reads are known, too, so that an
-error message can say which format to request instead.
+The first event with content is enough to detect each format. Two formats that no source reads are also detected, so
+that an error message can recommend another API of the provider.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from streamtools.sources.provider_terms import bounded
 
 _BY_TYPE = {
-    "event": "latitude",  # a proxy's, around an event of Latitude
+    "event": "latitude",  # the envelope that a proxy adds to an event of Latitude
     **dict.fromkeys(("latitude-event", "provider-event"), "latitude"),
     **dict.fromkeys(("message_start", "message_delta", "message_stop"), "anthropic"),
     **dict.fromkeys(("content_block_start", "content_block_delta", "content_block_stop"), "anthropic"),
@@ -25,7 +25,7 @@ _BY_KEY = {
     "candidates": "gemini",
     "promptFeedback": "gemini",
     "usageMetadata": "gemini",
-    "event_type": "gemini",  # of its interactions
+    "event_type": "gemini",  # an event of the Interactions API
     "done": "ollama",
     **dict.fromkeys(("messageStart", "contentBlockStart", "contentBlockDelta", "messageStop", "chunk"), "bedrock"),
 }
@@ -33,11 +33,11 @@ _UNREAD = {
     "thread": "they are OpenAI's Assistants, which no source reads: ask its Responses",
     "response": "they are Ollama's /api/generate, which no source reads: ask /api/chat",
 }
-"""Formats that no source reads, and the advice for each."""
+"""Maps a format that no source reads to the advice for the error message."""
 
 
 def format_of(event: str, value: Any) -> str | None:
-    """Return the name of the adapter for an event, from the event's name and its decoded data, or None."""
+    """Return the name of the adapter for an event, or None. `event` is the event's name, and `value` its data."""
     if event in ("latitude-event", "provider-event"):
         return "latitude"
     if not isinstance(value, dict) or unread_format(event, value) is not None:
@@ -53,7 +53,7 @@ def format_of(event: str, value: Any) -> str | None:
 
 
 def unread_format(event: str, value: Any) -> str | None:
-    """Return the advice for an event of a format that no source reads, or None."""
+    """Return advice for the error message if an event has a format that no source reads, else None."""
     if event.startswith("thread."):
         return _UNREAD["thread"]
     if isinstance(value, dict) and isinstance(value.get("response"), str) and "done" in value:
@@ -62,7 +62,7 @@ def unread_format(event: str, value: Any) -> str | None:
 
 
 def seen_in(event: str, value: Any) -> str:
-    """Describe an event in a few words that hold nothing of its content."""
+    """Return a short description of an event for an error message. It contains none of the event's content."""
     kinds = [value.get(key) for key in ("type", "event_type", "object")] if isinstance(value, dict) else []
     kind = event if event != "message" else next((name for name in kinds if isinstance(name, str) and name), None)
     if kind is not None:

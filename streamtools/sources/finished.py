@@ -1,8 +1,8 @@
-"""A finished response, which a provider sends without streaming, into source events. Sans-IO.
+"""Converts a finished response, which the provider did not stream, into source events. Sans-IO.
 
-The response is shaped into the events that its provider would have streamed, and its adapter reads those. Only its
-calls, which `split_response` also finds for `ToolRegistry.process_tool_calls`, are read one by one, so that a malformed
-call hides no other call.
+The response is converted into the events that the provider would have streamed. The provider's adapter then reads these
+events. The calls are read individually, so that a malformed call does not hide the others. `split_response` finds them.
+`ToolRegistry.process_tool_calls` uses the same function.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTIN
 def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEvent]:
     """Return the source events of a finished response.
 
-    `response` is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama, a message of one, a list
-    of content blocks or calls, a text, or None. SDK objects count as the dicts that they were made of. Raises
+    `response` is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama. It may also be a message
+    from such a response, a list of content blocks or calls, a text, or None. SDK objects are read as dicts. Raises
     `UnreadableSource` for anything else.
     """
     if response is None:
@@ -77,7 +77,7 @@ def _read_by(adapter: Adapter, items: Iterable[dict[str, Any]], calls: Iterable[
 
 
 def _read_call(key: str, entry: Any) -> NativeToolCall:
-    """Return the call in `entry`, with its arguments as they were sent, or a call with the fault of the entry."""
+    """Return the call in `entry`, with its arguments unchanged. If `entry` is not a call, its `fault` says why."""
     entry = custom_as_any(entry)
     places = [entry, entry.get("function")] if isinstance(entry, Mapping) else []
     id = _find(places, ID_FIELDS)
@@ -98,7 +98,7 @@ def _find(places: Iterable[Any], names: Sequence[str]) -> Any:
 
 
 def _plain(value: object) -> Any:
-    """Return the plain data of a value that may be an SDK object or a `ToolCall`."""
+    """Return the dict of a `ToolCall`, a mapping or an SDK object. Returns any other value unchanged."""
     if isinstance(value, ToolCall):
         return msgspec.to_builtins(value)
     frame = as_frame(value)

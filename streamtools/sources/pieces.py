@@ -1,6 +1,6 @@
-"""Text and native calls that arrive in pieces. Sans-IO.
+"""Joins text and native calls that arrive in pieces. Sans-IO.
 
-JSON writes a character beyond U+FFFF as two escapes, and a server that streams token by token may send them in two
+JSON may escape a character above U+FFFF as two surrogates. A server that streams token by token may send these in two
 deltas. `PairJoiner` joins them. `OpenCall` reports the start, the pieces and the end of a call as source events.
 """
 
@@ -17,7 +17,10 @@ CallT = TypeVar("CallT", bound="OpenCall")
 
 
 class PairJoiner:
-    """Joins the text of one channel. A first `half` waits here for the second half, and becomes U+FFFD without it."""
+    """Joins surrogate pairs that were cut, in the text of one channel.
+
+    `half` is the buffered first half of a pair, or empty. If the second half does not follow, it becomes U+FFFD.
+    """
 
     __slots__ = ("half",)
 
@@ -25,7 +28,7 @@ class PairJoiner:
         self.half = ""
 
     def join(self, text: str) -> str:
-        """Return `text` after the waiting half, in what UTF-8 can encode. A half at its end is buffered."""
+        """Return the buffered half followed by `text`, as valid Unicode. A half at the end of `text` is buffered."""
         if not self.half and text.isascii():
             return text
         text = self.half + text
@@ -36,12 +39,12 @@ class PairJoiner:
         return whole(text)
 
     def close(self) -> str:
-        """Return U+FFFD if a half is left, or an empty string."""
+        """Return U+FFFD if a half is buffered, else an empty string."""
         left, self.half = self.half and "\ufffd", ""
         return left
 
     def reset(self) -> None:
-        """Forget a half, because the text is given again as a whole."""
+        """Drop the buffered half. Called when the provider repeats the whole text."""
         self.half = ""
 
 
@@ -52,47 +55,47 @@ class OpenCall:
     key: str
     id: str | None = None
     name: str | None = None
-    given: Any = None  # the arguments, if they arrive as a whole
+    given: Any = None  # the whole arguments, or None if they arrive in pieces
     signature: str | None = None
-    own: dict[str, Any] | None = None  # data for the next request, by the format of the provider's messages
-    executed: bool = False  # the provider runs the tool itself
-    fault: Code | None = None  # a piece could not be read, so that the call may mean something else
+    own: dict[str, Any] | None = None  # fields for the next request; the key is the message format
+    executed: bool = False  # the provider runs the tool
+    fault: Code | None = None  # why the call must not run, for example because a piece could not be read
     pairs: PairJoiner = field(default_factory=PairJoiner)
 
     def start(self, events: list[SourceEvent]) -> None:
-        """Append that the call begins, or that its id or name is known now."""
+        """Append the start of the call. Called again when its id or name becomes known."""
         events.append(ToolCallStart(self.key, self.id, self.name))
 
     def add(self, text: str, events: list[SourceEvent]) -> None:
-        """Append a piece of the arguments. It may be cut in mid-character."""
+        """Append a piece of the arguments. The provider may have cut it in mid-character."""
         if text := self.pairs.join(text) if text else "":
             events.append(ToolCallDelta(self.key, text))
 
     def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
-        """Append the end. `given` are arguments that arrived as a whole."""
+        """Append the end of the call. `given` holds whole arguments, or None if they arrived in pieces."""
         fault, who = self.fault or fault, (self.id, self.executed, self.signature)
         events.append(NativeToolCall(self.key, self.name, given, *who, fault=fault, own=self.own))
 
     def close(self, events: list[SourceEvent]) -> None:
-        """Append the end of a call that the provider has completed."""
+        """Append the buffered text and the end of a complete call."""
         self.add(self.pairs.close(), events)
         self.end(self.given, events)
 
     def refuse(self, events: list[SourceEvent]) -> None:
         """Append the start and the end of a call over the limit of open calls.
 
-        It is not kept, because each unreadable piece costs a search of all open calls.
+        The number of stored calls is limited, because each unreadable piece requires a search of all open calls.
         """
-        if not self.executed:  # calls of the provider are only reported at their end
+        if not self.executed:  # a call that the provider runs is reported only at its end
             self.start(events)
         self.end(None, events, Code.TOO_MANY_CALLS)
 
 
 def end_doubtful(calls: dict[Any, CallT], place: object, events: list[SourceEvent]) -> None:
-    """End the open `calls` that an unreadable piece may belong to, because without it they may mean something else.
+    """End the open `calls` that an unreadable piece may belong to, because their arguments are incomplete without it.
 
-    These are the call in its `place` and the call without a place, or all calls if the piece has no place. An item
-    without a key is no call.
+    `place` is the position of the piece. These calls end: the call with this position and the call without a position.
+    If `place` is None, all calls end. Entries of `calls` with an empty `key` are not calls and are skipped.
     """
     for at in [*calls] if place is None else (None, place):
         if at in calls and calls[at].key:

@@ -1,6 +1,7 @@
-"""The terms of all providers: finish reasons, usage, errors, and the values of members. Sans-IO.
+"""Reads the values that providers name differently: finish reasons, usage and errors. Sans-IO.
 
-The adapters look terms up here, so that one meaning has one spelling. Values of an unexpected type count as missing.
+All adapters use these functions, so that each meaning has one normalized form. Values of an unexpected type are
+ignored, as if they were missing.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from streamtools.events import FinishReason, SourceError, Usage
 from streamtools.json_values import whole
 
 MESSAGE_LENGTH = 500
-"""Characters of a provider's message that are shown. Some messages repeat the whole prompt."""
+"""The maximum length of an error message, in characters. Some providers repeat the whole prompt in it."""
 
 _TERMS: dict[FinishReason, str] = {
     "stop": "stop end_turn stop_sequence completed complete",
     "tool_calls": "tool_calls tool_call tool_use function_call requires_action",
     "length": "length max_tokens max_output_tokens max_messages model_context_window_exceeded budget_exceeded"
-    " incomplete"  # Responses, without a reason
-    " model_length",  # Mistral: the context window is full
+    " incomplete"  # Responses sends it if it gives no reason
+    " model_length",  # Mistral sends it if the context window is full
     "content_filter": "content_filter refusal error_toxic"
     " guardrail_intervened content_filtered"  # Bedrock
-    " safety recitation blocklist prohibited_content spii model_armor"  # Gemini, as are the following
+    " safety recitation blocklist prohibited_content spii model_armor"  # this line and the next line: Gemini
     " image_safety image_prohibited_content image_recitation image_other",
     "error": "error failed malformed_function_call malformed_response unexpected_tool_call too_many_tool_calls"
     " missing_thought_signature malformed_model_output malformed_tool_use timeout",
     "pause": "pause_turn compaction steered continuation interrupted requires_continuation",
-    "cancelled": "cancelled abort user_cancel",  # the second of vLLM, the third of Cohere
+    "cancelled": "cancelled abort user_cancel",  # vLLM sends "abort", and Cohere "user_cancel"
 }
 _REASONS = {term: reason for reason, terms in _TERMS.items() for term in terms.split()}
 
@@ -66,29 +67,32 @@ _COUNTS = {
         " thoughtsTokenCount total_thought_tokens"
     ),
 }
-"""The names of the counts of all providers, with dots for nested names."""
-_FURTHER_COUNTS = {  # of Gemini: its prompts exclude tool results, and its output excludes thoughts
+"""Maps a field of `Usage` to the names that providers use for it. A dot separates the names of nested objects."""
+_FURTHER_COUNTS = {  # added to the counts of Gemini: its input excludes tool results, and its output excludes thoughts
     "input": _paths("toolUsePromptTokenCount total_tool_use_tokens"),
     "output": _paths("thoughtsTokenCount total_thought_tokens"),
 }
 
 _MESSAGES = ("message", "error", "errors", "detail", "msg")
 _KINDS = ("type", "name", "code")
-_BODIES = ("body", "error", "details")  # of exceptions of OpenAI and Anthropic, of Ollama, of Google
+_BODIES = ("body", "error", "details")  # in exceptions of the SDKs of OpenAI and Anthropic, Ollama, and Google
 _STATUSES = ("status_code", "statusCode", "code", "status")
 
 
-_word = re.compile(r"(?!.*(?:sk-|AKIA))[\w.:/-]{1,64}")  # a type or a code, not a sentence
-_key = re.compile(r"\b(?:sk-|AKIA|Bearer\s+)[\w.*-]{6,}")  # some providers repeat a wrong key
+_word = re.compile(r"(?!.*(?:sk-|AKIA))[\w.:/-]{1,64}")  # matches a type or a code, but no sentence and no key
+_key = re.compile(r"\b(?:sk-|AKIA|Bearer\s+)[\w.*-]{6,}")  # some providers repeat a wrong API key in a message
 
 
 def finish_reason(raw: str | None) -> FinishReason:
-    """Return the normalized reason. A turn without a reason has stopped."""
+    """Return the normalized finish reason: "stop" if `raw` is empty or None, "other" if it is unknown."""
     return _REASONS.get(raw.lower().replace("-", "_"), "other") if raw else "stop"
 
 
 def read_usage(value: Any, *, excludes_cache: bool = False) -> Usage | None:
-    """Return the usage in `value`, or None. With `excludes_cache`, the input count excludes cached tokens."""
+    """Return the usage in `value`, or None.
+
+    With `excludes_cache`, the provider's input count excludes cached tokens, and they are added to it.
+    """
     if not isinstance(value, dict):
         return None
     counts = {field: count for field, paths in _COUNTS.items() if (count := _count(value, paths)) is not None}
@@ -102,19 +106,19 @@ def read_usage(value: Any, *, excludes_cache: bool = False) -> Usage | None:
         return None
     reasoning, total = counts.get("reasoning", 0), counts.get("total")
     if reasoning and total == counts.get("input", 0) + counts.get("output", 0) + reasoning:
-        counts["output"] = counts.get("output", 0) + reasoning  # xAI counts reasoning separately; ours includes it
+        counts["output"] = counts.get("output", 0) + reasoning  # xAI's output count excludes reasoning
     return Usage(**counts, cost=cost)
 
 
 def shown_url(url: object) -> str | None:
-    """Return the host and path of a URL for the log, or None. A query or a user may be a credential."""
+    """Return the host and path of a URL for the log, or None. The query and the user may hold credentials."""
     host, slash, path = re.split("[?#]", str(url).partition("://")[2], maxsplit=1)[0].partition("/")
     shown = host.rpartition("@")[2] + slash + path
     return bounded(shown, 300) or None
 
 
 def url_of(response: object) -> str | None:
-    """Return the URL of a response as `shown_url` does, or None."""
+    """Return the host and path of a response's URL, or None."""
     try:
         url = getattr(response, "url", None)
     except RuntimeError:  # httpx raises it for a response without a request
@@ -123,16 +127,20 @@ def url_of(response: object) -> str | None:
 
 
 class Fault(NamedTuple):
-    """An error that a provider reports. `kind` holds its types and codes, for the log and not for readers."""
+    """An error that a provider reports.
+
+    `message` may be shown to users. `kind` holds the types and codes of the error, only for the log. `status` is the
+    HTTP status, or None.
+    """
 
     message: str
     kind: str
     status: int | None
     failed_generation: str | None = None
-    """The whole text of the model, if the provider could not read a call in it."""
+    """The whole text of the model, if the provider could not parse a call in it. Else None."""
 
     def event(self, otherwise: str = "the provider reported an error") -> SourceError:
-        """Return the error event. `otherwise` is the message if the provider gives none."""
+        """Return the error event. `otherwise` is used if the provider sent no message."""
         return SourceError(
             self.message or otherwise,
             status=self.status,
@@ -142,16 +150,16 @@ class Fault(NamedTuple):
 
 
 def read_fault(value: Any) -> Fault:
-    """Return the fault in a text, `{error: …}`, `{message}`, `{detail}`, or a list of these."""
+    """Return the error in a text, an object with `error`, `message` or `detail`, or a list of these."""
     message, kinds, status, failed = "", [], None, None
-    for _ in range(8):  # errors nest a few levels
+    for _ in range(8):  # an error object may contain another one; none is known that nests deeper than this
         if isinstance(value, list):
             value = value[0] if value else None
         if not isinstance(value, dict):
             break
         kinds += [kind for key in _KINDS if (kind := str(value.get(key) or "")) != "error" and _word.fullmatch(kind)]
         if value.get("code") == "tool_use_failed" and isinstance(written := value.get("failed_generation"), str):
-            failed = whole(written) or None  # Groq
+            failed = whole(written) or None  # only Groq sends it
         status = next((known for key in _STATUSES if (known := read_status(value.get(key)))), status)
         value = next((value[key] for key in _MESSAGES if value.get(key)), None)
     if isinstance(value, str):
@@ -160,14 +168,14 @@ def read_fault(value: Any) -> Fault:
 
 
 def read_status(value: Any) -> int | None:
-    """Return the HTTP status of an error, also from a string, or None for any other code."""
+    """Return the HTTP status in `value`, an integer or a string. Returns None for any other code."""
     if isinstance(value, str) and len(value) == 3 and value.isdecimal():
         value = int(value)
     return value if isinstance(value, int) and 400 <= value <= 599 else None
 
 
 def raised_error(error: Exception) -> SourceError | None:
-    """Return the provider's error from an exception of its SDK, or None if the transport failed."""
+    """Return the provider's error in an exception of its SDK. Returns None if the exception reports no such error."""
     body = next((held for name in _BODIES if isinstance(held := _get(error, name), dict | list | str) and held), None)
     status = read_status(_get(error, "status_code")) or read_status(_get(error, "code"))
     if body is None and status is None:
@@ -185,7 +193,7 @@ def raised_error(error: Exception) -> SourceError | None:
 
 
 def name_of(error: Exception) -> str:
-    """Return the type of an exception, for the log. Its text may hold a URL with a key, or a user's text."""
+    """Return the name of an exception's type, for the log. The message may contain a key or a user's text."""
     module = type(error).__module__
     return type(error).__qualname__ if module == "builtins" else f"{module}.{type(error).__qualname__}"
 
@@ -197,33 +205,36 @@ def _get(error: Exception, name: str) -> object:
 
 
 def string(value: Any) -> str | None:
-    """Return a non-empty string in what UTF-8 can encode, or None for anything else."""
+    """Return a non-empty string with lone surrogates replaced. Returns None for anything else."""
     return whole(value) if isinstance(value, str) and value else None
 
 
 def bounded_id(value: Any) -> str | None:
-    """Return an id or the name of a model, or None if it is longer than 300 characters."""
+    """Return an id or the name of a model. Returns None if it is empty, longer than 300 characters, or not a string."""
     return whole(value) if isinstance(value, str) and 0 < len(value) <= 300 else None
 
 
 def text_in(value: Mapping[str, Any], *names: str) -> str | None:
-    """Return the first of these members that is a non-empty string."""
+    """Return the value of the first key in `names` that is a non-empty string, or None."""
     return next((text for name in names if isinstance(text := value.get(name), str) and text), None)
 
 
 def object_in(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a member that is an object, or an empty object."""
+    """Return the value of the key `name` if it is a dict, else an empty dict."""
     return held if isinstance(held := value.get(name), dict) else {}
 
 
 def text_under(value: Any, *names: str) -> str | None:
-    """Return the first of these members in the dicts inside `value`, which has one per service or provider."""
+    """Return the first non-empty string under one of the keys `names`, in the dicts that are values of `value`.
+
+    Such metadata has one nested dict per service or provider. Returns None if there is no such string.
+    """
     dicts = [member for member in value.values() if isinstance(member, dict)] if isinstance(value, dict) else []
     return next((text for member in dicts if (text := text_in(member, *names))), None)
 
 
 def escaped(text: str) -> str:
-    """Return `text` as in a JSON string. Halves of a cut surrogate pair join there."""
+    """Return `text` escaped for a JSON string, without quotes. The escapes of a cut surrogate pair join again."""
     try:
         return msgspec.json.encode(text)[1:-1].decode()
     except UnicodeEncodeError:
@@ -231,13 +242,13 @@ def escaped(text: str) -> str:
 
 
 def bounded(text: str, length: int = MESSAGE_LENGTH) -> str:
-    """Return at most `length` characters of `text`, on one line and without control characters."""
+    """Return `text` on one line, cut to `length` characters. Control characters become spaces."""
     line = "".join(char if char.isprintable() else " " for char in text[: length + 1]).strip()
     return line if len(text) <= length else line[: length - 1] + "…"
 
 
 def _cost(value: Any) -> float | None:
-    """Return the cost of a response. Perplexity gives an object with its parts."""
+    """Return the cost of a response, or None. Perplexity sends an object that contains `total_cost`."""
     if isinstance(value, dict):
         value = value.get("total_cost")
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -246,7 +257,10 @@ def _cost(value: Any) -> float | None:
 
 
 def _count(value: dict[str, Any], paths: list[list[str]]) -> int | None:
-    """Return the first count that is not 0, because gateways that serve two formats write 0 under foreign names."""
+    """Return the first count that is not 0. Returns 0 if all are 0, and None if there is no count.
+
+    Gateways that support two formats send 0 under the names of the other format.
+    """
     count = None
     for path in paths:
         found: Any = value

@@ -1,8 +1,8 @@
-"""A source: a transport and an adapter, as an asynchronous iterator of batches of source events.
+"""Combines a transport and an adapter into a `Source`, an asynchronous iterator of batches of source events.
 
-A batch holds the events of one network chunk. `Source` is a class, not an asynchronous generator, because a consumer
-may be cancelled in mid-read, continue in another task, or stop reading. A generator that was cancelled once has ended,
-and its end would look like the end of the stream.
+A batch holds the events of one network chunk. `Source` is a class and not an asynchronous generator, because a read may
+be cancelled, and another task may continue to read. A cancelled generator has ended for good, which would look like the
+end of the stream.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ log = Logger(__name__)
 
 
 class Source:
-    """The source events of one stream, as one list per network chunk. A list may be empty.
+    """Yields the source events of one stream, as one list per network chunk. A list may be empty.
 
-    Failures of the transport become events and raise nothing. An object that cannot be read raises `UnreadableSource`.
-    A read may be cancelled; the next read continues if the transport allows it.
+    Failures of the transport become error events. An object that cannot be read raises `UnreadableSource`. After a
+    cancelled read, the next read continues if the transport supports this.
     """
 
     def __init__(self, origin: object, adapter: Adapter) -> None:
         self._transport = Transport(origin)
         self._adapter = adapter
         adapter.content_type = self._transport.content_type
-        self._read: Callable[[], Awaitable[Any]] | None = None  # None until the head of the response was checked
-        self._cut = False  # the last read was cancelled, so that an end that follows is not the stream's own
+        self._read: Callable[[], Awaitable[Any]] | None = None  # None until the response is checked
+        self._cut = False  # the last read was cancelled, which may have ended the transport
         self._over = False
         self._released = False
 
@@ -62,7 +62,7 @@ class Source:
                 raise
             return self._end("the read was cancelled" if self._cut else None)
         except Exception as error:
-            if self._over:  # it was closed in mid-read
+            if self._over:  # `aclose` was called during the read
                 raise StopAsyncIteration from None
             return _explain_silence(error, self._end(name_of(error), raised_error(error)))
         except BaseException:
@@ -77,12 +77,12 @@ class Source:
 
     @property
     def origin(self) -> tuple[str | None, str | None, str | None]:
-        """The format of the provider's messages, the provider's host, and None for the model."""
+        """The provider's message format, its host, and its model. The model of a bare source is unknown and None."""
         return self._adapter.format, self._transport.host, None
 
     @property
     def url(self) -> str | None:
-        """The host and path of the response, if it has them."""
+        """The host and path of the response's URL, or None."""
         return self._transport.url
 
     async def aclose(self) -> None:
@@ -95,21 +95,22 @@ class Source:
     def _end(self, cause: str | None, error: SourceError | None = None) -> list[SourceEvent]:
         """Return the events at the end of the transport.
 
-        `cause` says why the transport broke off, if it did. `error` is the provider's error, if an SDK raised it.
+        `cause` says why the transport broke off. It is None if the transport ended normally. `error` is the provider's
+        error, if its SDK raised an exception.
         """
         self._over = True
         return self._adapter.close(cause) if error is None else self._adapter.fail(error)
 
 
 _SILENCES = {"ReadTimeout", "NothingCame", "TimeoutError", "APITimeoutError"}
-"""The exceptions of HTTP clients, of our models, of event loops and of SDKs for a connection that stays silent."""
+"""The names of exceptions for a connection without data: of HTTP clients, streamtools, event loops and SDKs."""
 
 
 def _explain_silence(error: Exception, events: list[SourceEvent]) -> list[SourceEvent]:
-    """Return the last events of a stream, with a message of its own if `error` means that no more data arrived."""
+    """Return the last events of a stream. If `error` is a read timeout, the error event gets a message about it."""
     if type(error).__name__ not in _SILENCES:
         return events
-    extensions = getattr(getattr(error, "_request", None), "extensions", {})  # of httpx: `request` may raise
+    extensions = getattr(getattr(error, "_request", None), "extensions", {})  # httpx; its `request` property may raise
     seconds = getattr(error, "seconds", None) or extensions.get("timeout", {}).get("read")
     for_ = f"for {seconds:g} s" if isinstance(seconds, int | float) else "for too long"
     text = f"nothing came from the provider {for_}: `timeout`, of the HTTP client or of the model, is how long to wait"

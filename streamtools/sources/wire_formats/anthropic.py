@@ -1,17 +1,24 @@
-"""Anthropic's Messages: a message of numbered content blocks, each of which starts, grows by deltas and stops. Sans-IO.
+"""Reads the streams of Anthropic's Messages API. Sans-IO.
 
-The start of a block gives its kind, and each delta has its own `type`. The name of the server-sent event repeats the
-data and may be missing. Results of tools that Anthropic runs, fallbacks to another model, and compaction pass unchanged
-when their block is complete, for the next request. Citations go with their text, and the container of code execution is
-an item.
+A message consists of numbered content blocks. Each block starts, grows by deltas and stops. The start gives the kind of
+the block. Each delta has a `type`. The name of the server-sent event repeats the `type` of its data and may be missing.
 
-Real streams have lines padded with spaces, pings anywhere, usage figures that are totals, calls without arguments that
-stream one empty string, calls that a limit cut off without a stop, and a second `message_start`. The helper of
-Anthropic's SDK adds events (`text`, `input_json`, ...) that repeat others. They are ignored.
+Some blocks are forwarded unchanged when they are complete, because the next request must contain them: results of tools
+that Anthropic runs, fallbacks to another model, and compaction. The container of code execution is forwarded in the
+same way. Citations are forwarded as data about their text.
 
-A gateway that retries upstream may join the beginning of a second generation to the first. Shown text cannot be taken
-back, and a complete call would run twice: the stream then fails. If only reasoning and incomplete calls have arrived,
-the first attempt is dropped and the second one counts.
+Real streams have these peculiarities:
+
+- Lines are padded with spaces, and pings may arrive anywhere.
+- Each usage report holds totals, not increments.
+- A call without arguments streams one empty string.
+- A call that was cut off at a limit has no stop.
+- A second `message_start` may arrive.
+- The helper of Anthropic's SDK adds events (`text`, `input_json`, ...) that repeat others. They are ignored.
+
+When a gateway retries a request, a second attempt may follow the beginning of the first attempt. If text or a complete
+call has already been reported, the stream then fails: visible text cannot be withdrawn, and the call would run twice.
+Otherwise, the first attempt is dropped, and the second attempt is used.
 """
 
 from __future__ import annotations
@@ -40,51 +47,54 @@ from streamtools.sources.provider_terms import Fault, bounded, object_in, read_f
 
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
 _FORMAT = "anthropic"
-_DIRECT = {"type": "direct"}  # the caller of a call that the model makes directly
+_DIRECT = {"type": "direct"}  # the `caller` of a call that the model makes directly
 _FIELDS = frozenset(
     (
         *("type", "text", "thinking", "partial_json", "signature", "stop_reason", "stop_details", "container"),
         *("stop_sequence", "citation", "content", "encrypted_content", "estimated_tokens"),
     )
 )
-"""The members of deltas of all types."""
+"""The known fields of deltas, for all types of deltas."""
 _DELTAS = (None, "text_delta", "thinking_delta", "input_json_delta", "signature_delta")
-"""The types of deltas whose unknown members are passed on separately."""
+"""The types of deltas whose unknown fields are forwarded separately."""
 
 
 _number = re.compile(r"[0-9]{1,9}")
 
 
 class _Block(OpenCall):
-    """A block that has started and not stopped. With a `key` it is a call, else thinking, text or another kind."""
+    """A content block that has started and not stopped. If its `key` is not empty, the block is a call."""
 
     __slots__ = ("data", "kind", "pieces", "size", "texts")
 
     def __init__(self, kind: str, key: str, start: dict[str, Any]) -> None:
-        given = start.get("input")  # the whole arguments; {} means that they are streamed
+        given = start.get("input")  # the whole arguments, or {} if they arrive in deltas
         given = None if given in ("", {}) else given
         signature = None if key else string(start.get("signature"))
         super().__init__(key, string(start.get("id")), string(start.get("name")), given, signature)
         self.kind = kind
-        self.data = start  # the block at its start
+        self.data = start  # the JSON object of the block
         self.executed = kind in _SERVER_TOOLS
-        self.texts: dict[str, list[str]] = {}  # additions of deltas, by member
-        self.pieces: list[str] = []  # arguments of a server's call, which is reported when it is complete
-        self.size = 0  # characters of the arguments
+        self.texts: dict[str, list[str]] = {}  # strings from deltas, by the field that they extend
+        self.pieces: list[str] = []  # the argument pieces of a call that Anthropic runs; it is reported at its end
+        self.size = 0  # the number of characters of the arguments
 
 
 class Anthropic(FrameAdapter):
-    """Messages over SSE into source events. The last usage counts, field by field, and the first stop reason."""
+    """Converts the SSE events of a message into source events.
+
+    The first stop reason and the last value of each usage field are used.
+    """
 
     name = "anthropic"
     format = _FORMAT
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._id: str | None = None  # of the message
-        self._started = 0  # calls
+        self._id: str | None = None  # the id of the message
+        self._started = 0  # the number of calls that have started
         self._shown = False  # text or a complete call was reported
-        self._texts = False  # the last block was text, and no event marks its end
+        self._texts = False  # the last block was text, and its end is not yet marked
         self._begin()
 
     def _begin(self) -> None:
@@ -105,7 +115,7 @@ class Anthropic(FrameAdapter):
         elif name not in _NOTHING:
             self._pass(frame, events)
 
-    # The message.
+    # Methods for the whole message.
 
     def _start_message(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         message = object_in(event, "message")
@@ -119,11 +129,11 @@ class Anthropic(FrameAdapter):
         self._name_response(id, message.get("model"))
         if not self._over:
             self._count(message.get("usage"), events)
-            if message.get("content"):  # always empty, so far
+            if message.get("content"):  # empty in all known streams
                 self._pass(frame, events)
 
     def _restart(self, events: list[SourceEvent]) -> None:
-        """Drop the first attempt of a provider that restarts its answer, or fail if parts of it were reported."""
+        """Handle a second message. Drops the first attempt, or fails if text or a call of it was reported."""
         message = "the provider began its answer again in mid-stream"
         if self._shown:
             self._fail(Fault(message, "message_start", None), events)
@@ -144,13 +154,13 @@ class Anthropic(FrameAdapter):
 
     def _stop_message(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         for block in self._blocks.values():
-            self._end_block(block, events)  # a call that has not stopped is not complete
+            self._end_block(block, events)  # reports no call, because a call without a stop is incomplete
         self._flush(events)
         self._complete_response(self._reason, self._usage, events)
         self._over = True
 
     def _count(self, tokens: Any, events: list[SourceEvent]) -> None:
-        """Record the usage. Figures are totals, and missing ones keep their value."""
+        """Record the usage. Each value is a total. A missing field keeps its earlier value."""
         if not isinstance(tokens, dict):
             return
         self._tokens |= {name: count for name, count in tokens.items() if count is not None}
@@ -161,17 +171,17 @@ class Anthropic(FrameAdapter):
 
     def _fail_by(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         value = self._decode(frame, events)
-        if not self._over:  # also for an error that cannot be read
+        if not self._over:  # an error that cannot be decoded is also reported
             self._report(value, events)
 
     def _report(self, value: Any, events: list[SourceEvent]) -> None:
         fault = read_fault(value)
         request = string(value.get("request_id")) if isinstance(value, dict) else None
-        if request is not None:  # Anthropic's support requires it
+        if request is not None:  # Anthropic's support requires the id of the request
             fault = fault._replace(kind=f"{fault.kind} {bounded(request, 100)}".strip())
         self._fail(fault, events)
 
-    # Its blocks.
+    # Methods for blocks.
 
     def _start_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         start = object_in(event, "content_block")
@@ -181,7 +191,7 @@ class Anthropic(FrameAdapter):
         if (left := self._blocks.pop(at, None)) is not None:
             self._end_block(left, events)
         if kind == "text":
-            if self._texts:  # marks the end of the text before
+            if self._texts:  # this event marks the end of the previous text
                 events.append(SourceRaw({}, _FORMAT, "text"))
             self._texts = True
             self._say(start.get("text"), events)
@@ -213,7 +223,7 @@ class Anthropic(FrameAdapter):
 
     @property
     def _has_room(self) -> bool:
-        """Whether another block may be open: the limit of calls, and one block of thinking."""
+        """Whether another block may be opened: at most one more than the limit of calls, for a block of thinking."""
         return len(self._blocks) <= self._limits.calls
 
     def _change_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
@@ -237,7 +247,7 @@ class Anthropic(FrameAdapter):
                     self._pass(frame, events)
 
     def _add_own(self, block: _Block, delta: dict[str, Any], size: int) -> None:
-        """Add a citation to a text block, or members to a block of another kind."""
+        """Add the citation of a delta to a text block, or its fields to a block that is forwarded unchanged."""
         block.size += size
         if block.size > self._limits.text:
             return
@@ -267,7 +277,10 @@ class Anthropic(FrameAdapter):
         block.end(None if fault else given, events, fault)
 
     def _own_of(self, block: _Block, given: Any) -> dict[str, Any] | None:
-        """Return data of a call for the next request, or the whole block if Anthropic has run it."""
+        """Return the fields of a call that the next request must repeat, or None.
+
+        If Anthropic runs the call, these are all fields of its block.
+        """
         beside = {name: value for name, value in block.data.items() if value is not None and value != _DIRECT}
         if block.executed:
             try:
@@ -295,7 +308,11 @@ class Anthropic(FrameAdapter):
             block.pieces.clear()
 
     def _end_block(self, block: _Block, events: list[SourceEvent]) -> None:
-        """End a block that is no call: thinking with its signature, text with its citations, others unchanged."""
+        """Append the end of a block that is not a call.
+
+        The end of thinking holds its signature, and the end of text its citations. Other blocks are forwarded
+        unchanged.
+        """
         if block.key:
             return
         if block.kind == "thinking":
@@ -312,7 +329,7 @@ class Anthropic(FrameAdapter):
 
 
 def _place(event: dict[str, Any]) -> int | None:
-    """Return the number of a block, also from a string, or None."""
+    """Return the number of a block, which may be sent as a string. Returns None for any other value."""
     index = event.get("index")
     if isinstance(index, str) and _number.fullmatch(index):
         return int(index)
@@ -320,7 +337,7 @@ def _place(event: dict[str, Any]) -> int | None:
 
 
 _NOTHING = frozenset(("ping", "text", "thinking", "input_json", "citation", "signature"))
-"""Pings, and events of the SDK's helper that repeat others."""
+"""Events that are ignored: pings, and events that the helper of Anthropic's SDK derives from others."""
 
 _MEANING: dict[str, Callable[[Anthropic, dict[str, Any], Frame, list[SourceEvent]], None]] = {
     "message_start": Anthropic._start_message,

@@ -1,11 +1,12 @@
-"""Bedrock's ConverseStream and InvokeModelWithResponseStream, as binary messages or as events of boto3. Sans-IO.
+"""Reads Bedrock's ConverseStream and InvokeModelWithResponseStream, as binary messages or as boto3 events. Sans-IO.
 
-Converse has one form for all models. Content blocks are numbered, grow by deltas, and are stopped. Only blocks of calls
-are started. Then follow the reason and, in the last message, the usage. So the turn ends with the transport, and well
-if a reason has arrived.
+Converse uses one format for all models. Content blocks have an index, grow by deltas, and stop. Only some blocks, such
+as calls, have a start event. The stop reason follows the blocks, and the last message holds the usage. The turn
+therefore ends at the end of the transport. It is complete if a stop reason has arrived.
 
-InvokeModel passes on the stream of the model's own API, each event in base64 in a `chunk`. The adapter of that API
-reads it: Anthropic's Messages, or chat completions. An exception may take the place of any event, and is an error.
+InvokeModel sends the stream of the model vendor's API. Each event of that stream is base64 in a `chunk`. The adapter
+for that API reads these events: Anthropic's Messages or chat completions. In both APIs, an exception may arrive instead
+of any event. It is reported as an error.
 """
 
 from __future__ import annotations
@@ -33,34 +34,37 @@ from streamtools.sources.provider_terms import Fault, bounded, object_in, read_f
 from streamtools.sources.wire_formats.anthropic import Anthropic
 from streamtools.sources.wire_formats.openai import ChatCompletions
 
-# Binary messages into frames.
+# This section splits binary messages into frames.
 #
-# A message is a prelude (the lengths of the message and of its headers, with a checksum), headers, a payload, and a
-# checksum of the whole. If the checksum of a message fails, the message is lost, and the next one is read. If the
-# checksum of a prelude fails, the start of the next message is unknown, so the stream ends. A message over the limit is
-# skipped and not stored.
+# A message consists of a prelude, headers, a payload, and a checksum of the whole message. The prelude holds the
+# lengths of the message and of its headers, and a checksum of these lengths. If the checksum of a message is wrong, the
+# message is dropped, and the next message is read. If the checksum of a prelude is wrong, the start of the next message
+# is unknown, so the stream fails. A message over the limit is skipped and not stored.
 #
-# An event becomes a frame with the name in its headers. An exception or an error of the transport becomes a frame named
-# `error`, whose data is an object with `type` and `message`.
+# An event becomes a frame. Its name is the event type from the headers. An exception or an error message becomes a
+# frame named `error`, whose data is an object with `type` and `message`.
 
 _prelude = struct.Struct(">III")
 _LEAST = _prelude.size + 4
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Bytes of a header's value, by type. Types 6 (bytes) and 7 (text) have a length of two bytes before the value."""
+"""Maps the type of a header to the size of its value in bytes.
+
+In types 6 (bytes) and 7 (text), a length of two bytes precedes the value.
+"""
 _TEXT = 7
 
 
 class EventStreamDecoder(FrameDecoder):
-    """Binary messages into frames, in any partition of the bytes. `limit` is in bytes per message."""
+    """Splits binary messages into frames. Chunks may end at any byte. `limit` is the maximum bytes of a message."""
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
         self._over = False
-        self._size = 0  # bytes of a message that is skipped
-        self._left = 0  # its bytes that have not arrived
+        self._size = 0  # the size in bytes of the message that is being skipped
+        self._left = 0  # the number of its bytes that have not arrived
 
     def feed(self, chunk: bytes) -> list[Framed]:
-        """Return the messages that are complete now."""
+        """Return the frames of the messages that `chunk` completes."""
         frames: list[Framed] = []
         if self._left:
             chunk = self._pass_over(chunk, frames)
@@ -87,13 +91,13 @@ class EventStreamDecoder(FrameDecoder):
         return frames
 
     def close(self) -> list[Framed]:
-        """Return a `Damaged` frame if the last message is incomplete."""
+        """Return a `Damaged` frame if the last message is incomplete, or a `Skipped` frame if it is over the limit."""
         if self._left:
             return [Skipped(self._size - self._left)]
         return [Damaged("the last message is cut off")] if self._buffer else []
 
     def _pass_over(self, chunk: bytes, frames: list[Framed]) -> bytes:
-        """Return the bytes after a message over the limit."""
+        """Skip the bytes of a message over the limit. Returns the bytes of `chunk` after it."""
         taken = min(len(chunk), self._left)
         self._left -= taken
         if not self._left:
@@ -101,11 +105,11 @@ class EventStreamDecoder(FrameDecoder):
         return chunk[taken:]
 
     def _read(self, block: bytes) -> Frame | None:
-        raise NotImplementedError  # messages have no separator
+        raise NotImplementedError  # never called, because binary messages have no separator
 
 
 def _read(message: bytes, length: int) -> Framed:
-    """Return the frame of a whole message, whose headers have this length."""
+    """Return the frame of a whole message. `length` is the length of its headers in bytes."""
     if crc32(message[:-4]) != int.from_bytes(message[-4:], "big"):
         return Damaged("a message fails its checksum")
     headers = _read_headers(message[_prelude.size : _prelude.size + length])
@@ -122,7 +126,7 @@ def _read(message: bytes, length: int) -> Framed:
 
 
 def _read_headers(data: bytes) -> dict[str, str] | None:
-    """Return the text headers, or None if the headers are invalid."""
+    """Return the headers whose values are text. Returns None if any header is invalid."""
     headers: dict[str, str] = {}
     at = 0
     try:
@@ -146,7 +150,7 @@ def _read_headers(data: bytes) -> dict[str, str] | None:
 
 
 def _fault(name: str, payload: bytes) -> bytes:
-    """Return the object of an error."""
+    """Return a JSON object with the `type` and `message` of an error."""
     try:
         value = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -157,12 +161,12 @@ def _fault(name: str, payload: bytes) -> bytes:
 
 _FORMAT = "bedrock"
 _HOSTED = "server_tool_use"
-_WHOLE = ("toolResult", "image")  # blocks that are sent back unchanged when they are complete
+_WHOLE = ("toolResult", "image")  # blocks that are forwarded when complete, because the next request repeats them
 _INSIDE: dict[str, type[Anthropic | ChatCompletions]] = {"anthropic": Anthropic, "openai": ChatCompletions}
 
 
 class Bedrock(FrameAdapter):
-    """Messages of an event stream into source events."""
+    """Converts the messages of an event stream into source events."""
 
     name = "bedrock"
     format = _FORMAT
@@ -171,12 +175,12 @@ class Bedrock(FrameAdapter):
         super().__init__(EventStreamDecoder(limits.frame), limits)
         self._inner: FrameAdapter | None = None  # the adapter of the model's own API
         self._blocks: dict[Any, OpenCall] = {}  # open calls, by the index of their block
-        self._hosted: dict[Any, tuple[str, dict[str, Any]]] = {}  # open blocks of `_WHOLE`, with their kind
+        self._hosted: dict[Any, tuple[str, dict[str, Any]]] = {}  # kind and data of open `_WHOLE` blocks, by index
         self._open_text: Any = None  # the index of the last text block
-        self._pieces: list[str] = []  # its text
-        self._citations: list[dict[str, Any]] = []  # its citations
-        self._room = limits.text  # characters that all these may still keep
-        self._started = 0
+        self._pieces: list[str] = []  # the text of this block, in pieces
+        self._citations: list[dict[str, Any]] = []  # the citations of this block
+        self._room = limits.text  # the number of characters that blocks, text and citations may still store
+        self._started = 0  # the number of calls that have started
         self._reason: str | None = None
         self._usage: Usage | None = None
 
@@ -191,7 +195,7 @@ class Bedrock(FrameAdapter):
         if value is UNREADABLE:
             return
         name = frame.event
-        if name == "message" and isinstance(value, dict) and len(value) == 1:  # an event of an SDK
+        if name == "message" and isinstance(value, dict) and len(value) == 1:  # an event of boto3
             ((name, value),) = value.items()
         if name == "error" or name.endswith("Exception"):
             fault = read_fault(value)
@@ -202,7 +206,7 @@ class Bedrock(FrameAdapter):
         else:
             self._pass_strange(frame, value, events)
 
-    # Converse.
+    # Methods for Converse.
 
     def _start_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         start, at = value.get("start"), _place(value)
@@ -219,7 +223,7 @@ class Bedrock(FrameAdapter):
         call = OpenCall(str(self._started), text_in(tool, "toolUseId"), text_in(tool, "name"))
         call.executed = tool.get("type") == _HOSTED
         if self._open_call(self._blocks, at, call, events) and call.executed:
-            call.given = StringIO()  # its size is limited to that of a call
+            call.given = StringIO()  # collects the arguments, up to the limit of a call
 
     def _change_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         delta, at = object_in(value, "delta"), _place(value)
@@ -249,9 +253,9 @@ class Bedrock(FrameAdapter):
             self._pass_raw({"contentBlockDelta": value}, events)
 
     def _open(self, at: Any, events: list[SourceEvent]) -> None:
-        """Assign the following text to this block."""
+        """Make the block at this index the current text block, to which new text and citations are added."""
         if at != self._open_text:
-            if self._pieces:  # marks the end of the text before
+            if self._pieces:  # this event marks the end of the previous text
                 events.append(SourceRaw({}, _FORMAT, "text"))
             self._open_text, self._pieces, self._citations = at, [], []
 
@@ -260,7 +264,7 @@ class Bedrock(FrameAdapter):
         return self._room >= 0 and fits(more, self._limits.depth)
 
     def _grow(self, at: Any, delta: dict[str, Any]) -> bool:
-        """Add to a block that is not interpreted. Returns whether the delta is of its kind and fits into the room."""
+        """Add a delta to a `_WHOLE` block. Returns False if the delta has another kind or exceeds the limit."""
         kind, data = self._hosted[at]
         more = delta.get(kind)
         if not self._has_room(more):
@@ -279,7 +283,7 @@ class Bedrock(FrameAdapter):
     def _stop_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         hosted = self._hosted.pop(_place(value), None)
         if self._citations and self._open_text == _place(value):
-            if self._room >= 0:  # else its text is incomplete
+            if self._room >= 0:  # otherwise, the stored text is incomplete
                 cited = {"content": [{"text": whole("".join(self._pieces))}], "citations": self._citations}
                 events.append(SourceRaw({"citationsContent": cited}, _FORMAT, "text"))
             self._open_text, self._pieces, self._citations = None, [], []
@@ -298,7 +302,7 @@ class Bedrock(FrameAdapter):
             call.close(events)
 
     def _own_of(self, call: OpenCall) -> dict[str, Any] | None:
-        """Return the whole block of a call that Bedrock runs itself, for the next request."""
+        """Return the whole block of a call that Bedrock runs, for the next request. Returns None if it is invalid."""
         try:
             arguments = read_arguments(call.given).value
         except Rejected:
@@ -319,7 +323,7 @@ class Bedrock(FrameAdapter):
         if trace := value.get("trace"):
             self._pass_raw({"trace": trace}, events)
 
-    # InvokeModel.
+    # Methods for InvokeModel.
 
     def _read_chunk(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         try:
@@ -337,15 +341,15 @@ class Bedrock(FrameAdapter):
         else:
             events += self._inner.feed_frames([frame])
 
-    # The end.
+    # Methods for the end of the stream.
 
     def _end(self, events: list[SourceEvent]) -> None:
         if self._inner is not None:
-            self._reason = "inside" if self._inner.ended else ""  # a closed adapter no longer says so
+            self._reason = "inside" if self._inner.ended else ""  # `close` sets `ended`
             events += self._inner.close()
             return
         self._flush(events)
-        for kind, data in self._hosted.values():  # incomplete blocks
+        for kind, data in self._hosted.values():  # the blocks that are incomplete
             events.append(SourceRaw({kind: data}))
         if self._reason is not None:
             self._complete_response(self._reason, self._usage, events)

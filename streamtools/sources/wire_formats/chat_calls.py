@@ -1,36 +1,40 @@
 """Assigns the pieces of `tool_calls` to calls. Sans-IO.
 
-The index names a slot, and the id names a call in it. OpenAI sends both with the first piece of a call, and only the
-index later. Compatible servers leave out either, repeat both, or number every call 0. So a slot may hold several calls
-in order, and a piece belongs to the latest call unless it says otherwise.
+Each entry of `tool_calls` is a piece of a call. Its `index` identifies a slot, and its `id` identifies a call in this
+slot. OpenAI sends both with the first piece of a call, and later only the index. Compatible servers omit one of them,
+repeat both, or send the index 0 for every call. A slot may therefore hold several calls in order. "The latest call" is
+the newest call of the slot. The following tables decide which call a piece belongs to.
 
-    index                         slot
-    an integer                    the slot of that number; a negative number means 0
-    missing, null, anything else  a slot of its own; but a known id belongs to its call in any slot, and a piece without
-                                  id and name belongs to the latest call of all while the slot is empty
+    index of the piece            slot
+    an integer                    the slot with this number, or slot 0 for a negative number
+    missing, null, anything else  a common slot for all such pieces. Exceptions: a known id selects its call in any
+                                  slot. While this slot is empty, a piece without id and name belongs to the call that
+                                  began last in any slot.
 
-    id           name                       call
-    known        any                        the call with the id
-    new          any                        a new call, if the latest has an id
-    new          any                        else the latest, which gets the id late; but a new call if the latest has a
-                                            name and closed arguments, and this piece names a tool
-    none         none                       the latest; without one, a new call that waits for its name
-    none         the latest has none        the latest, which gets the name late
-    none         equal to the latest        the latest, announced again; but a new call if the latest has closed
-                                            arguments, and this piece brings different ones
-    none         different                  a new call if the latest has closed arguments, else the latest
+    id of piece  name of piece          call
+    known        any                    the call with this id
+    new          any                    a new call if the latest call has an id. Otherwise the latest call, which gets
+                                        this id. But if the latest call has a name and closed arguments, and the piece
+                                        has a name, then a new call.
+    none         none                   the latest call. If there is none, a new call whose name is expected later.
+    none         any, if the latest     the latest call, which gets this name
+                 call has no name
+    none         equal to the latest    the latest call. But if its arguments are closed, and the piece has different
+                                        arguments, then a new call.
+    none         different              a new call if the latest call has closed arguments, else the latest call
 
-A name may arrive in pieces. Before the arguments begin, a name that starts with the known part replaces it, and any
-other name is appended. The name is certain with the first arguments, with the next call of the slot, or at the end of
-the turn. A later different name for the same call is passed on, so that the conflict is visible.
+A name may arrive in pieces. Before the arguments begin, a new name that starts with the known part replaces it. Any
+other name is appended to it. The name is final when the arguments begin, when the next call of the slot begins, or when
+the turn ends. If a call later gets a different name, this name is also reported, so that the conflict is visible.
 
-Arguments are closed when their brackets are. An exact repetition of closed arguments is dropped, because some servers
-repeat the whole call at its end. Within one list, equal calls are different calls. Pieces without content open no call.
-A piece without a `type` is a function. A piece of another type without a `function`, such as a custom tool with free
-text, is returned to the caller.
+Arguments are closed when all their brackets are closed. An exact repetition of closed arguments is dropped, because
+some servers repeat the whole call at its end. But two equal entries of one list are two calls. A piece without content
+does not begin a call.
 
-An entry that is no object, or whose `function` is none, is returned, too. Its call lacks a piece and becomes faulty:
-the call of its id or slot, or all calls with open arguments if it has neither.
+A piece without a `type` is a function call. A piece of another type without `function` is returned to the caller, for
+example a call of a custom tool with free text. An entry is also returned if it is not an object, or if its `function`
+is not an object. The call of such an entry is then incomplete and marked as faulty. It is found by the id or the slot.
+If the entry has neither, all calls with open arguments are marked as faulty.
 """
 
 from __future__ import annotations
@@ -48,10 +52,10 @@ from streamtools.sources.pieces import OpenCall
 from streamtools.sources.provider_terms import string, text_under
 
 _LONGEST_NAME = 1000
-"""Characters of a name that may still grow. A longer name is certain, so that pieces of names cost linear time."""
+"""The maximum length of a name that may still grow. This limits the cost of joining the pieces of a name."""
 
 _Slot: TypeAlias = int | str | None
-_OLD = "function_call"  # the slot of `function_call`, the older form with one call per turn
+_OLD = "function_call"  # the slot of the `function_call` field, an older form with one call per turn
 
 _outside = re.compile(r'["{}\[\]]')
 _inside = re.compile(r'["\\]')
@@ -59,9 +63,9 @@ _inside = re.compile(r'["\\]')
 
 @dataclass(slots=True)
 class Brackets:
-    """Tells whether JSON in pieces has ended, by counting brackets and strings.
+    """Detects the end of JSON that arrives in pieces, by counting brackets and quotes.
 
-    A regular expression reads each character once, and no text is kept. Text that is no JSON raises nothing.
+    A regular expression scans each character once, and the text is not stored. Invalid JSON raises no exception.
     """
 
     _begun: bool = False
@@ -71,11 +75,11 @@ class Brackets:
 
     @property
     def closed(self) -> bool:
-        """Whether the object, array or string has ended. A number or a word never ends, because more may follow."""
+        """Whether the object, array or string has ended. Always False for a number or word, which may continue."""
         return self._begun and self._depth == 0 and not self._in_string
 
     def feed(self, text: str) -> None:
-        """Read the next piece."""
+        """Read the next piece of the JSON text."""
         at = 0
         if self._escaped and text:
             self._escaped = False
@@ -97,30 +101,30 @@ class Brackets:
 
 
 class _Piece(NamedTuple):
-    """The content of one entry of `tool_calls`. No field is empty."""
+    """The content of one entry of `tool_calls`. A missing or empty field is None."""
 
     slot: _Slot
     id: str | None
     name: str | None
-    text: str | None  # arguments as JSON text
-    value: Any  # arguments of any other type, or None
+    text: str | None  # the arguments if they are a string
+    value: Any  # the arguments if they are of any other type
     signature: str | None
-    unreadable: bool = False  # the entry also has unreadable content
+    unreadable: bool = False  # the entry or its `function` is not an object
 
     @property
     def brings(self) -> bool:
-        """Whether it holds arguments other than white space."""
+        """Whether the piece contains arguments other than white space."""
         return self.value is not None or (self.text is not None and not self.text.isspace())
 
 
 @dataclass(slots=True, eq=False)
 class _Call(OpenCall):
-    """A call that has begun. `given` are arguments that arrived as an object."""
+    """A call that has begun. `given` holds arguments that did not arrive as text, usually an object."""
 
-    certain: bool = False  # the name has been reported
+    certain: bool = False  # the name is final and has been reported
     begun: bool = False  # some arguments have arrived
-    read: StringIO = field(default_factory=StringIO)  # their text, unless a repetition exceeds a frame
-    size: int = 0
+    read: StringIO = field(default_factory=StringIO)  # the text of the arguments; empty if it exceeds a frame
+    size: int = 0  # the length of this text
     brackets: Brackets = field(default_factory=Brackets)
 
     @property
@@ -128,7 +132,7 @@ class _Call(OpenCall):
         return self.given is not None or self.brackets.closed
 
     def holds(self, piece: _Piece) -> bool:
-        """Return whether the arguments are closed and equal to those of `piece`."""
+        """Return whether the arguments of the call are closed and equal to the arguments of `piece`."""
         if self.given is not None and piece.value is not None:
             return bool(self.given == piece.value)
         if piece.text is None or len(piece.text) != self.size or not self.brackets.closed:
@@ -136,26 +140,29 @@ class _Call(OpenCall):
         return self.read.getvalue() == piece.text
 
     def announce(self, events: list[SourceEvent], *, certain: bool = True) -> None:
-        """Append the id of the call, and its name if it is certain."""
+        """Append the start of the call with its id, and with its name if the name is final."""
         self.certain = self.certain or (certain and self.name is not None)
         events.append(ToolCallStart(self.key, self.id, self.name if self.certain else None))
 
 
 class ChatCalls:
-    """The native calls of one turn. `take` and `take_old` append pieces, `flush` and `complete` append the ends."""
+    """The native calls of one turn.
+
+    `take` and `take_old` read pieces and append their events. `flush` and `complete` append the ends of calls.
+    """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
-        self._calls: list[_Call] = []  # in the order of their start
-        self._latest: dict[_Slot, _Call] = {}
-        self._by_id: dict[tuple[_Slot, str], _Call] = {}
-        self._anywhere: dict[str, _Call] = {}
+        self._calls: list[_Call] = []  # all calls, in the order of their start
+        self._latest: dict[_Slot, _Call] = {}  # the newest call of each slot
+        self._by_id: dict[tuple[_Slot, str], _Call] = {}  # calls by slot and id
+        self._anywhere: dict[str, _Call] = {}  # calls by id
         self._last: _Call | None = None  # the call that began last
-        self._excess: _Call | None = None  # stands for all calls over the limit, with the id of the last one
+        self._excess: _Call | None = None  # a placeholder for all calls over the limit, with the id of the last one
         self._refused: _Slot | bool = False  # the slot of the last call over the limit
-        self._count = 0  # calls over the limit
-        self._spoilt = False  # all open calls are faulty, and no piece has followed
-        self._listed: dict[str, None] = {}  # keys of the calls in the current list
+        self._count = 0  # the number of calls over the limit
+        self._spoilt = False  # all open calls were marked as faulty, and no readable piece has arrived since
+        self._listed: dict[str, None] = {}  # the keys of calls with a piece in the current list
 
     def take(self, entries: Any, events: list[SourceEvent]) -> list[Any]:
         """Append the events of `entries`, the value of `tool_calls`. Returns the entries that are not understood."""
@@ -164,7 +171,7 @@ class ChatCalls:
         return [entry for entry in listed if not self._add(_read(entry), events)]
 
     def take_old(self, function: Any, events: list[SourceEvent]) -> list[Any]:
-        """Append the events of a value of `function_call`, like `take`."""
+        """Append the events of `function`, the value of `function_call`. Returns what `take` returns."""
         self._listed.clear()
         piece = _read_function(function, _OLD, {}) if isinstance(function, dict) else _unreadable(_OLD, {})
         return [] if self._add(piece, events) else [function]
@@ -175,7 +182,7 @@ class ChatCalls:
         return any(slot != _OLD for slot in self._latest)
 
     def flush(self, events: list[SourceEvent]) -> None:
-        """Append the facts that the end of the turn makes certain: names, cut characters, and ends of faulty calls."""
+        """Append the buffered data at the end of the turn: names, cut characters, and the ends of faulty calls."""
         for call in self._calls:
             call.add(call.pairs.close(), events)
             if call.name and not call.certain:
@@ -184,7 +191,7 @@ class ChatCalls:
                 call.end(None, events)
 
     def complete(self, events: list[SourceEvent]) -> None:
-        """Append the ends of all good calls, because the turn is complete."""
+        """Append the ends of all calls without a fault. Called if the turn is complete."""
         for call in self._calls:
             if call.fault is None:
                 call.end(call.given, events)
@@ -216,7 +223,7 @@ class ChatCalls:
         news = call is None
         if call is None:
             if piece.id is None and piece.name is None and piece.text is None and piece.value is None:
-                return False  # only a signature, which signs no call, or nothing readable
+                return False  # a signature without a call, or an unreadable piece
             call = self._begin(piece.slot, events)
         elif piece.name and call.certain and piece.name != call.name:
             events.append(ToolCallStart(call.key, name=piece.name))
@@ -279,7 +286,7 @@ class ChatCalls:
         return call
 
     def _refuse(self, piece: _Piece, events: list[SourceEvent]) -> bool:
-        """Append a call over the limit, once. Nothing of it is kept, and its other pieces are dropped."""
+        """Report a call over the limit as refused, once. Its later pieces are dropped."""
         excess = self._last = self._excess = self._excess or _Call("")
         if piece.slot in self._latest:
             self._latest[piece.slot] = excess
@@ -295,7 +302,7 @@ _NOTHING = _Piece(None, None, None, None, None, None)
 
 
 def _read(entry: Any) -> _Piece | None:
-    """Return the content of an entry of `tool_calls`, `_NOTHING` for an empty one, None if it is not understood."""
+    """Return the content of an entry of `tool_calls`: `_NOTHING` if it is empty, None if it is not understood."""
     if not isinstance(entry, dict):
         return _unreadable(None, {}) if entry else None
     index, function = entry.get("index"), entry.get("function")
@@ -306,7 +313,7 @@ def _read(entry: Any) -> _Piece | None:
         return None
     if function:
         return _unreadable(slot, entry)
-    return _read_function(entry, slot, entry)  # some servers send no envelope, or the id first
+    return _read_function(entry, slot, entry)  # some servers send no `function`, or the id before it
 
 
 def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any]) -> _Piece | None:
@@ -314,17 +321,17 @@ def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any])
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) and arguments else None
     value = None if isinstance(arguments, str) else arguments
-    signature = string(text_under(entry.get("extra_content"), "thought_signature"))  # Google's
+    signature = string(text_under(entry.get("extra_content"), "thought_signature"))  # Google sends it
     if id or name or text or signature or value is not None:
         return _Piece(slot, id, name, text, value, signature)
     return _NOTHING if not _strange(entry) and not _strange(function) else None
 
 
 def _unreadable(slot: _Slot, entry: dict[str, Any]) -> _Piece:
-    """Return the piece of an unreadable entry, which still belongs to a call."""
+    """Return a piece for an entry without readable content. Its slot, id and name still identify a call."""
     return _Piece(slot, string(entry.get("id")), string(entry.get("name")), None, None, None, True)
 
 
 def _strange(value: dict[str, Any]) -> bool:
-    """Return whether `value` has members that are not read here."""
+    """Return whether `value` has a non-empty field that this module does not read."""
     return any(member for key, member in value.items() if key not in ("index", "id", "type", "function", "arguments"))

@@ -1,7 +1,9 @@
-"""Cohere's chat, version 2: content, calls and citations start, grow and end, each by its index. Sans-IO.
+"""Reads the streams of Cohere's chat API, version 2. Sans-IO.
 
-The content of a delta is at `delta.message`, one member at a time. The plan that a model makes before it calls is
-reasoning. Citations pass unchanged. `message-end` has the reason and the usage. The `[DONE]` after it adds nothing.
+Content, calls and citations have an index. Each of them starts, grows and ends. The content of a delta is in
+`delta.message`, which has one field at a time. The plan that a model writes before its calls becomes reasoning.
+Citations are forwarded unchanged. `message-end` holds the finish reason and the usage. The `[DONE]` after it is
+ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ _NOTHING = ("content-end", "citation-end", "ping")
 
 
 class Cohere(FrameAdapter):
-    """Events of a chat over SSE into source events. `message-end` ends the run."""
+    """Converts the SSE events of a chat into source events. `message-end` ends the run."""
 
     name = "cohere"
     format = "cohere"
@@ -38,7 +40,7 @@ class Cohere(FrameAdapter):
             self._pass_unknown(frame, value, events)
 
     def _act(self, kind: str, value: dict[str, Any], events: list[SourceEvent]) -> bool:
-        """Append the events of an event, and return whether it is known."""
+        """Append the source events of an event. Returns False if the event is not understood."""
         delta = object_in(value, "delta")
         message = object_in(delta, "message")
         at = value["index"] if isinstance(value.get("index"), int) else None

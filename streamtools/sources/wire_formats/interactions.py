@@ -1,8 +1,9 @@
-"""Google's Interactions API, whose events have an `event_type`: steps start, grow and stop. Sans-IO.
+"""Reads the events of Google's Interactions API, which have an `event_type`. Sans-IO.
 
-A step is a thought, a piece of the model's output, a function call, or work of Google's own tools. A delta names its
-step by index. Steps of Google's tools, and images, pass as whole steps for the next request. `interaction.completed` is
-the terminator, and its status is the finish reason.
+A response consists of steps. Each step starts, grows by deltas and stops. A step is a thought, model output, a function
+call, or the work of a tool that Google runs. A delta holds the index of its step. Steps of Google's tools and steps
+with images are forwarded whole, because the next request must contain them. `interaction.completed` is the terminator.
+Its status is the finish reason.
 """
 
 from __future__ import annotations
@@ -22,19 +23,22 @@ _BOOKKEEPING = ("interaction.created", "interaction.status_update")
 
 
 class Interactions(FrameAdapter):
-    """Reads the events of interactions. `_status` is None until the interaction is complete; the last usage counts."""
+    """Converts the events of an interaction into source events. The last usage is reported.
+
+    `_status` is the status of the completed interaction, or None until then.
+    """
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(EventsOrArray(limits.frame), limits)
         self._steps: dict[str | None, OpenCall] = {}  # open function calls, by the index of their step
         self._hosted: dict[str | None, _Hosted] = {}  # open steps of Google's tools, by index
-        self._room = limits.text  # bytes of events that these may still keep
-        self._begun = 0
+        self._room = limits.text  # the number of bytes that these steps may still store
+        self._begun = 0  # the number of calls that have started
         self._status: str | None = None
         self._usage: Usage | None = None
 
     def _read_interaction(self, value: dict[str, Any], size: int, events: list[SourceEvent]) -> None:
-        """Append the events of one event, which is `size` bytes long."""
+        """Append the source events of one event. `size` is its size in bytes."""
         self.format = _FORMAT
         kind, interaction, step = value.get("event_type"), object_in(value, "interaction"), value.get("step")
         index = None if value.get("index") is None else str(value["index"])
@@ -65,7 +69,7 @@ class Interactions(FrameAdapter):
         match step.get("type"):
             case "function_call":
                 self._begun += 1
-                given = None if given in ("", {}) else given  # {} means that they are streamed
+                given = None if given in ("", {}) else given  # {} if the arguments arrive in deltas
                 call = OpenCall(f"step {self._begun}", text_in(step, "id"), text_in(step, "name"), given, signature)
                 self._open_call(self._steps, index, call, events)
             case "thought":
@@ -99,7 +103,7 @@ class Interactions(FrameAdapter):
                 self._think("", events, signature)
             case "arguments_delta" if call is not None and isinstance(arguments, str):
                 if arguments:
-                    call.given = None  # the first data held only the beginning
+                    call.given = None  # the arguments in `step.start` were only their beginning
                     call.add(arguments, events)
             case "image" if delta.get("data") or delta.get("uri"):
                 self._pass_item({"type": "model_output", "content": [delta]}, events)
@@ -109,7 +113,7 @@ class Interactions(FrameAdapter):
             case other:
                 if arguments is not None or not isinstance(other, str):
                     end_doubtful(self._steps, index, events)
-                if hosted is not None and other == hosted.step["type"]:  # no room is left for the whole step
+                if hosted is not None and other == hosted.step["type"]:  # the step would exceed the limit
                     self._pass_raw(self._hosted.pop(index).whole(), events)
                 self._pass_raw(value, events)
 
@@ -119,11 +123,11 @@ class Interactions(FrameAdapter):
 
 
 class _Hosted:
-    """A step of Google's tools. It grows by further results and by late members."""
+    """A step of a tool that Google runs. Deltas add results and other fields to it."""
 
     def __init__(self, step: dict[str, Any]) -> None:
         self.step = dict(step)
-        self._texts: list[str] = []  # pieces of a text result
+        self._texts: list[str] = []  # the pieces of a result that is text
 
     def add(self, delta: dict[str, Any]) -> None:
         """Add the content of a delta."""
@@ -142,12 +146,12 @@ class _Hosted:
                 self.step[name] = value
 
     def whole(self) -> dict[str, Any]:
-        """Return the whole step."""
+        """Return the step with the joined text of its result."""
         return self.step | ({"result": "".join(self._texts)} if self._texts else {})
 
 
 def _texts(content: Any) -> Iterator[str]:
-    """Yield the text of a content, or of a list of them."""
+    """Yield the text of each content part. `content` is one part or a list of parts."""
     for part in content if isinstance(content, list) else (content,):
         if isinstance(part, dict) and (text := text_in(part, "text")):
             yield text

@@ -1,18 +1,23 @@
-"""Latitude's prompt runs: a chain of provider turns in one stream, in all versions and envelopes. Sans-IO.
+"""Reads the streams of Latitude's prompt runs, in all versions and envelopes. Sans-IO.
 
-On the wire an event is named `latitude-event` (the chain) or `provider-event` (the AI SDK's parts of one turn), and its
-data is the event itself. The documentation shows `{"type": "latitude-event", "data": …}`, and proxies send `{"type":
-"event", "event": "latitude-event", "data": …}` and short events of their own. All three are read. Names and fields
-changed between versions: `_act` knows the meaning of each name, and each field is read under all its names.
+A run is a chain of provider turns in one stream. The server-sent event `latitude-event` reports the progress of the
+chain. The event `provider-event` holds a part of the AI SDK's stream of one turn. Three envelopes are read:
 
-Calls are buffered until their turn ends, because a result in the same turn shows that the service has run the tool
-(`BufferedCalls`). The other calls are reported as unanswerable, because no result can be posted to the service. Older
-servers name calls only in the end of a turn, or in `tools-requested`.
+- The data is the event itself.
+- The documentation shows `{"type": "latitude-event", "data": …}`.
+- Proxies send `{"type": "event", "event": "latitude-event", "data": …}`, and short events that only they define.
 
-Every event of the chain repeats the whole conversation. So unused members are not decoded, and `raw` omits them.
-`chain-error` is followed by a `chain-completed` that looks like success, and an `error` part of the provider precedes a
-`chain-error` with more details. So an error part waits for the next event. The first error is the only one and the last
-event.
+The names of events and fields differ between versions. `_act` knows all names of events. Each field is read under all
+its names.
+
+Calls are buffered until their turn ends (`BufferedCalls`). A result in the same turn shows that the service has run the
+tool. The other calls are reported with `answerable=False`, because the service accepts no results. Older servers send
+calls only in the event that ends a turn, or in `tools-requested`.
+
+Every event of the chain repeats the whole conversation, which `raw` events omit. A provider's `error` part may be
+followed by a `chain-error` with more details. The adapter therefore reports such a part only when the next event has
+arrived. After `chain-error`, the service sends a `chain-completed` that looks like success. It is ignored, because the
+adapter reports nothing after the first error.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ _OF_A_TURN = frozenset(
         *("tool-input-start", "tool-call-streaming-start", "tool-call"),
     )
 )
-"""Events that begin a turn if none is open."""
+"""Events that begin a turn if no turn is open."""
 _NOTHING = frozenset(
     (
         *("provider-started", "chain-step", "chain-started", "step-started", "step-completed", "start", "start-step"),
@@ -41,7 +46,7 @@ _NOTHING = frozenset(
         *("tool-input-delta", "tool-input-end", "tool-call-delta"),
     )
 )
-"""Events that others repeat: arguments also arrive as a whole with the call."""
+"""Events that are ignored. For example, the pieces of a call's arguments: `tool-call` holds the whole arguments."""
 _FIELDS = frozenset(
     (
         *("type", "event", "data", "textDelta", "text", "delta", "content", "signature", "uuid", "response"),
@@ -53,18 +58,18 @@ _DELTAS = ("text-delta", "reasoning", "reasoning-delta")
 
 
 class Latitude(TurnsAdapter):
-    """A Latitude run over SSE into source events. Each provider turn completes, and the chain ends the run."""
+    """Converts the SSE events of a Latitude run into source events. The end of the chain ends the run."""
 
     name = "latitude"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits, answerable=False)
-        self._listed = 0  # calls that were found in the ends of turns
+        self._listed = 0  # the number of calls in events that list calls
         self._conversation: str | None = None
-        self._turns = 0
-        self._reason: str | None = None  # of the open turn, from its parts
-        self._fault: Fault | None = None  # an error part; the event of the chain may follow
-        self._handed_over = False  # the chain ended with a request for tools, as in the first v3 servers
+        self._turns = 0  # the number of completed turns
+        self._reason: str | None = None  # the finish reason of the open turn
+        self._fault: Fault | None = None  # the error of an `error` part; a `chain-error` may follow
+        self._handed_over = False  # `tools-requested` has ended the chain, as in the first v3 servers
 
     @property
     def ended(self) -> bool:
@@ -104,18 +109,18 @@ class Latitude(TurnsAdapter):
             self._pass_unknown(frame, envelope, events)
 
     def _act(self, kind: str, event: dict[str, Any], events: list[SourceEvent]) -> bool:
-        """Append the events of an event under any of its names, and return whether it is known."""
+        """Append the source events of an event. Returns False if its name is unknown."""
         if kind in _OF_A_TURN:
             self._open = True
         id, name, signature = (
             value if isinstance(value := event.get(of), str) else None for of in ("toolCallId", "toolName", "signature")
         )
         match kind:
-            case "text-delta":  # a proxy has the text in `content`
+            case "text-delta":  # proxies send the text in `content`
                 self._say(_piece(event), events)
-            case "reasoning" | "reasoning-delta" | "reasoning-signature":  # AI SDK 4, 5, 4
+            case "reasoning" | "reasoning-delta" | "reasoning-signature":  # from the AI SDK 4, 5 and 4
                 self._think(_piece(event), events, signature)
-            case "tool-input-start" | "tool-call-streaming-start":  # the second of AI SDK 4
+            case "tool-input-start" | "tool-call-streaming-start":  # the second name is from AI SDK 4
                 if isinstance(id := event.get("toolCallId") or event.get("id"), str):
                     self._calls.begin(id, name, events)
             case "tool-call":
@@ -123,16 +128,16 @@ class Latitude(TurnsAdapter):
                 self._calls.complete(id, name, event.get("input") if args is None else args, events)
                 if event.get("providerExecuted") is True:
                     self._report_answered(id, events)
-            case "finish" | "finish-step" | "step-finish":  # the last of AI SDK 4
+            case "finish" | "finish-step" | "step-finish":  # the last name is from AI SDK 4
                 self._note(event)
-            # the chain: the name since v3, the earlier name, and a proxy's name
+            # Events of the chain. The names are from v3, from earlier versions, and from a proxy, in this order.
             case "provider-completed" | "chain-step-complete":
                 self._complete_turn(event, events)
             case "chain-completed" | "chain-complete" | "finished":
                 self._complete_chain(event, events)
             case "chain-error" | "stream-error":
                 self._fail_by(event, events)
-            case "tools-requested":  # the last event of the service
+            case "tools-requested":  # the service sends no event after it
                 self._add_new(event.get("tools"), events)
                 self._handed_over = True
             case _:
@@ -140,7 +145,7 @@ class Latitude(TurnsAdapter):
         return True
 
     def _add_new(self, listed: Any, events: list[SourceEvent]) -> bool:
-        """Append the new calls of a list, and return whether there are any."""
+        """Append the calls of a list that were not reported before. Returns False if there are none."""
         known = self._calls.reported
         new = [call for call in self._read_calls(listed) if call.id is not None and call.id not in known]
         known.update(call.id for call in new if call.id is not None)
@@ -149,7 +154,7 @@ class Latitude(TurnsAdapter):
         return bool(new)
 
     def _read_calls(self, listed: Any) -> list[NativeToolCall]:
-        """Return the calls of a list, except calls that the service has run in this turn."""
+        """Return the calls of a list, without those that the service has run in this turn."""
         calls = []
         for entry in listed if isinstance(listed, list) else ():
             call = entry if isinstance(entry, dict) else {}
@@ -161,7 +166,7 @@ class Latitude(TurnsAdapter):
         return calls
 
     def _note(self, event: dict[str, Any]) -> None:
-        """Record the provider's finish reason, which the completion of some servers lacks."""
+        """Record the finish reason and the usage of the turn. Some servers omit them from the end of the turn."""
         reason = event.get("finishReason")
         self._reason = reason if isinstance(reason, str) else self._reason
         usage = read_usage(event.get("usage")) or read_usage(event.get("totalUsage"))
@@ -182,7 +187,10 @@ class Latitude(TurnsAdapter):
         self._turns += 1
 
     def _complete_chain(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append the end of the run, and first the end of the last turn, which servers before v3 do not send."""
+        """Append the end of the run. If the last turn has no end yet, append its end first.
+
+        Servers before v3 send no event for the end of the last turn.
+        """
         if self._open or self._fault is not None or (isinstance(event.get("response"), dict) and not self._turns):
             self._complete_turn(event, events)
         elif self._add_new(event.get("toolCalls"), events):
@@ -196,7 +204,7 @@ class Latitude(TurnsAdapter):
         self._fail(fault if fault.message else self._fault or fault, events)
 
     def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Append an event without its envelope and without the conversation."""
+        """Forward an event as `raw`, without its envelope and the conversation."""
         if frame.event == "error":
             self._report(value, events)
             return
@@ -217,6 +225,6 @@ class Latitude(TurnsAdapter):
 
 
 def _piece(event: dict[str, Any]) -> str:
-    """Return the text of a delta under any of its names."""
+    """Return the text of a delta, which is in one of several fields. Returns an empty string if there is none."""
     pieces = (event.get(name) for name in ("textDelta", "text", "delta", "content"))
     return next((piece for piece in pieces if isinstance(piece, str)), "")

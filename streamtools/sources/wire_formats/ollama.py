@@ -1,8 +1,8 @@
-"""Ollama's `/api/chat`: one JSON object per line, in its native shape. Sans-IO.
+"""Reads Ollama's `/api/chat`, which sends one JSON object per line. Sans-IO.
 
-Calls are complete, and their arguments are objects. Ids may be missing and `index` is unreliable, so a call is
-identified by its place. `done: true` ends the stream; a stream without it was cut off. The reason is "stop" for calls,
-too. An error is a line of its own, also in a response that began well.
+Each call arrives complete, and its arguments are an object. A call may have no id, and its `index` is unreliable.
+Therefore, its position in the stream identifies it. `done: true` ends the stream. A stream without it was cut off. The
+finish reason is "stop" even if the turn has calls. An error is a separate line, which may also follow valid lines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FIELDS = frozenset(("role", "content", "thinking", "tool_calls", "images"))
 
 
 class Ollama(FrameAdapter):
-    """Lines of a chat into source events."""
+    """Converts the lines of a chat into source events."""
 
     name = "ollama"
     format = "ollama"
@@ -70,7 +70,11 @@ class Ollama(FrameAdapter):
                 self._pass_raw({"tool_calls": [call]}, events)
 
     def _finish(self, reason: str | None, counts: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append the end. A missing reason means none. An empty reason means that the client has disconnected."""
+        """Append the end of the turn.
+
+        Without a reason, the turn has stopped. With an empty reason, the client has disconnected, and the normalized
+        reason is "other".
+        """
         self._flush(events)
         self._name_response(None, counts.get("model"))
         gone = reason is not None and not bounded(reason, 100)

@@ -1,11 +1,14 @@
-"""The arguments of a Gemini call that Vertex streams as single values with a path each, into JSON text. Sans-IO.
+"""Converts the arguments of a Gemini call that Vertex streams as single values with paths into JSON text. Sans-IO.
 
-A piece is `{"jsonPath": "$.a.b[0]", "stringValue": "Bos", "willContinue": true}`, or has a number, a boolean or a null.
-Text is written while each value comes after the values before it, as in all streams that were seen: its containers are
-open or new. A value inside a closed container cannot be written. From there on no text is written, and the object of
-all pieces is given at the end. Successive pieces of one string are one string. If a piece makes no object (an
-unreadable path, a value in the place of a container, an array with a hole), that piece is given instead, and no call
-results.
+A piece is, for example, `{"jsonPath": "$.a.b[0]", "stringValue": "Bos", "willContinue": true}`. Instead of a string, it
+may hold a number, a boolean or null. Successive pieces with the same path form one string.
+
+JSON text can be appended only if the containers of a value are still open or new. This holds for all streams that were
+observed. If a value belongs to a container that is already closed in the text, no more text is produced. The complete
+object is then returned at the end.
+
+A piece may be invalid: its path is unreadable, its value would replace another value, or it leaves a gap in an array.
+That piece is then returned instead of the object, so that the call is malformed and never runs.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from streamtools.sources.provider_terms import escaped
 
 Path: TypeAlias = tuple[str | int, ...]
 
-_MAX_DEPTH = 200  # steps of a path, because containers are read recursively at the end
+_MAX_DEPTH = 200  # the maximum number of steps in a path, because `_joined` is recursive
 _MAX_PATH_LENGTH = 4096
 _step = re.compile(
     r"\.(?P<name>[^.\[\]\s\"'*]+)"
@@ -40,35 +43,35 @@ class _Pieces(list[str]):
 
 
 class PartialArgs:
-    """The arguments of one call. `value` is the object if the text could not be written, or the unreadable piece."""
+    """Collects the arguments of one call, and produces their JSON text piece by piece."""
 
     def __init__(self, limits: Limits) -> None:
         self._depth = min(limits.depth, _MAX_DEPTH)
-        self._room = limits.call  # characters that may still be kept
-        self._object: dict[str, Any] = {}
-        self._latest: Any = None  # the path of the last piece, as text
-        self._path: Path = ()
+        self._room = limits.call  # the number of characters that may still be stored
+        self._object: dict[str, Any] = {}  # the collected arguments
+        self._latest: Any = None  # the `jsonPath` of the last piece
+        self._path: Path = ()  # the path of the last value in the JSON text
         self._text = False  # the last value is a string
-        self._string = _Pieces()
+        self._string = _Pieces()  # the pieces of the last string
         self._quote = ""  # the closing quote of an open string
-        self._ordered = True
-        self._unreadable: list[Any] | None = None
+        self._ordered = True  # the JSON text is complete up to now
+        self._unreadable: list[Any] | None = None  # a list with the invalid piece
 
     @property
     def value(self) -> Any:
-        """The arguments if the text does not hold them all, or None."""
+        """The object of all arguments if the JSON text is incomplete, a list with the invalid piece, or None."""
         if self._unreadable is not None:
             return self._unreadable
         return None if self._ordered else _joined(self._object)
 
     def write(self, piece: Any) -> str:
-        """Return the text that `piece` adds."""
+        """Add a piece. Returns the JSON text that it adds, or an empty string."""
         if self._unreadable is not None:
             return ""
         if not isinstance(piece, Mapping):
             return self._refuse(piece)
         kind, value = _value(piece)
-        if kind is None:  # the piece announces a value
+        if kind is None:  # the piece announces a value that a later piece contains
             return ""
         path = piece.get("jsonPath")
         if self._text and kind == "stringValue" and path == self._latest:
@@ -80,7 +83,7 @@ class PartialArgs:
         return self._append(steps, value) if self._ordered else ""
 
     def close(self) -> str:
-        """Return the text that ends the object, if any of it was written."""
+        """Return the JSON text that ends the object. Returns an empty string if the text is empty or incomplete."""
         if not self._ordered or not self._path:
             return ""
         text = self._close_to(0)
@@ -122,7 +125,10 @@ class PartialArgs:
         return tuple(steps) if steps and isinstance(steps[0], str) else ()
 
     def _collect(self, path: Path, value: Any, kind: str) -> bool:
-        """Put a value into the object, and record whether values are in order. Returns False if it has no place."""
+        """Add a value to the object, and record whether the JSON text can still be appended to.
+
+        Returns False if the value cannot be stored at `path`, or exceeds the limit.
+        """
         place: Any = self._object
         common = _common(path, self._path)
         for depth, step in enumerate(path):
@@ -130,7 +136,7 @@ class PartialArgs:
                 return False
             known = step in place if isinstance(step, str) else step < len(place)
             if known:
-                self._ordered = self._ordered and depth < common  # else its container was closed
+                self._ordered = self._ordered and depth < common  # otherwise, the container is closed in the text
             elif not self._make_room(len(str(step)) + 1):
                 return False
             else:
@@ -153,7 +159,7 @@ class PartialArgs:
         return True
 
     def _append(self, path: Path, value: Any) -> str:
-        """Return the text that appends a value: closers, a comma, keys and openers, and the value."""
+        """Return the JSON text for a value: closing brackets, a comma, keys with opening brackets, and the value."""
         common = _common(path, self._path)
         parts = [self._close_to(common + 1), ","] if self._path else ["{"]
         for depth in range(common, len(path)):
@@ -172,12 +178,12 @@ class PartialArgs:
 
 
 def _takes(place: Any, step: str | int) -> bool:
-    """Return whether `step` can be a member of the container `place`."""
+    """Return whether `step` can be a key or index of the container `place`."""
     return type(place) is (dict if isinstance(step, str) else list)
 
 
 def _value(piece: Mapping[str, Any]) -> tuple[str | None, Any]:
-    """Return the kind and the value of a piece. The kind is None without a value, and "" for an unknown value."""
+    """Return the kind and the value of a piece. The kind is None if there is no value, and "" if it is invalid."""
     for kind, types in _VALUES.items():
         value = piece.get(kind)
         if value is None:
@@ -188,7 +194,7 @@ def _value(piece: Mapping[str, Any]) -> tuple[str | None, Any]:
 
 
 def _name(found: re.Match[str]) -> str | int:
-    """Return the step of a path. Raises ValueError for a name that is no JSON string."""
+    """Return the key or index of a path step. Raises ValueError if a quoted key is not a valid JSON string."""
     if found["index"] is not None:
         return int(found["index"])
     if found["name"] is not None:
@@ -201,7 +207,7 @@ def _name(found: re.Match[str]) -> str | int:
 
 
 def _common(one: Path, other: Path) -> int:
-    """Return the number of containers that two paths share. The last step of a path is no container."""
+    """Return the number of containers that two paths share. The last step of a path is the value, not a container."""
     count = 0
     for a, b in zip(one[:-1], other[:-1], strict=False):
         if a != b or type(a) is not type(b):
