@@ -1,21 +1,24 @@
-"""Give tools to a model that writes its calls into the text, under any SDK and in front of any client.
+"""Gives tools to a model that writes its calls as text. Works with any SDK and any client.
 
-`ToolCallTransport` works under an SDK. `app` serves clients in any language, and needs the extra `web`. Both use one
-sans-IO rewrite:
+`ToolCallTransport` is an HTTP transport for Python SDKs. `app` is a server for clients in any language, and requires
+the extra `web`. Both use `Rewrite`, which does no I/O. A custom driver can use it as follows:
 
-    rewrite = Rewrite(mode="text")                     # once; see its parameters
-    exchange = rewrite.begin(client, body, host=…)     # client: client_of(method, path), None for other requests
-    while (request := exchange.request) is not None:   # request.body (JSON), request.endpoint: see path_for
-        …send it, with headers_for(client, headers)…
-        exchange.begin(status, headers)
-        …exchange.feed(chunk) for each chunk of the decoded body: bytes for the client…
-        …exchange.close(cause)…                        # cause: a word, if the upstream's body broke off
-    exchange.head                                      # ResponseHead(status, headers): None until it is certain
+    rewrite = Rewrite(mode="text")                     # create it once
+    exchange = rewrite.begin(client, body, host=…)     # client is client_of(method, path), if that is not None
+    while (request := exchange.request) is not None:
+        …POST request.body to path_for(path, request.endpoint), with headers_for(client, headers)…
+        exchange.begin(status, headers)                # of the upstream's response
+        …exchange.feed(chunk)…                         # for each chunk of the decoded body; returns the client's bytes
+        …exchange.close(cause)…                        # also returns bytes; cause is a word if the body is incomplete
+    exchange.head                                      # ResponseHead(status, headers) for the client
 
-Check `head` after each step. It is set when the last `close` has returned, or earlier when a streamed answer begins. A
-refused request has no `request`: `head` is set from the start, and `close()` returns the body. While the model is asked
-again, `KEEP_ALIVE` of `outputs.sse` keeps the connection open. `begin(…, watch=function)` reports the events of the
-answer except its text. An exchange raises nothing, whatever client and upstream send.
+`client_of` returns None for requests that are forwarded unchanged. Check `head` after each step. It is None until the
+status is certain. It is set when a streamed answer begins, and otherwise when the last `close` returns. If the gateway
+refuses the client's request, `request` is None, `head` is set from the start, and `close()` returns the body.
+
+A model may be asked to repeat a malformed call, which delays the answer. Meanwhile, send `KEEP_ALIVE` of `outputs.sse`
+to keep the client's connection open. `begin(…, watch=function)` calls `function` with the events of the answer, except
+its text. No input of the client or the upstream makes an exchange raise.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,8 @@
-"""Write one answer for the client: source events of the upstream in, bytes of the client's format out. Sans-IO.
+"""Converts the events of an upstream's answer to bytes in the client's format. Sans-IO.
 
-The machine finds calls in text, and the encoder writes its events. `ClientAnswer` stands between them and decides which
-events the client sees. It drops unwanted calls, restores neutralized arguments, and keeps malformed calls back.
+A state machine finds calls in the text and returns events. `ClientAnswer` decides which of these events the client
+gets, and an encoder converts them to bytes. `ClientAnswer` drops calls that the client does not accept, restores
+neutralized arguments, and buffers malformed calls.
 """
 
 from __future__ import annotations
@@ -47,21 +48,29 @@ from streamtools.sources.provider_terms import read_fault
 
 _log = Logger(__name__)
 
-_CUT = ("length", "content_filter")  # finish reasons of an answer that the upstream cut off
+_CUT = ("length", "content_filter")  # finish reasons of an incomplete answer
 _NOT_MALFORMED = (Code.SUPERSEDED, Code.TOO_MANY_CALLS, Code.TOOL_CHOICE_VIOLATION)
 
 OnEvent: TypeAlias = Callable[[UIEvent], object]
-"""Receives the events of an answer, except its text."""
+"""A function that is called with each event of an answer, except its text."""
 
 
 @dataclass(eq=False, repr=False)
 class ClientAnswer:
-    """One answer: `feed` and `close` return bytes for the client.
+    """One answer for the client. `feed` and `close` return its bytes.
 
-    `make_encoder` is called for the first event. Arguments were neutralized in `dialects` and are restored. The client
-    accepts `max_calls` calls; None means no limit. With `checks_native_ids`, ids of native calls must not look like ids
-    of calls in text. `forced_call` reads a call without a marker. `ask_again` gets the malformed calls of an answer and
-    returns whether the model is asked again. Its next answer then continues this one. Events wait for the `judge`.
+    - `make_machine` creates a state machine for each answer of the model.
+    - `make_encoder` creates the encoder when the first event arrives.
+    - `dialects`: The request was neutralized in these dialects. The arguments of calls are restored from them.
+    - `max_calls` is the number of calls that the client accepts; None means no limit.
+    - `shows_malformed` says whether the client's format can show a call that has begun and is malformed.
+    - `malformed_as_text` says whether malformed calls that remain after `ask_again` become text.
+    - `checks_native_ids` says whether `TEXT_CALL_ID`, the mark of calls in text, is removed from ids of native calls.
+    - `watch` is called with each event except text.
+    - `forced_call` inserts the marker of a forced call that the model writes as plain JSON.
+    - `ask_again` is called with the malformed calls of an answer. If it returns True, the model is asked to repeat
+      them, and the next answer of the model continues this one.
+    - `judge` keeps events until it has approved the text before them.
     """
 
     make_machine: Callable[[], StreamMachine]
@@ -78,28 +87,31 @@ class ClientAnswer:
 
     def __post_init__(self) -> None:
         self.shown: list[str] = []
-        """The text that the client was sent."""
+        """The pieces of text that the client got."""
         self._machine = self.make_machine()
         self._encoder: Encoder | None = None
-        self._admitted: dict[str, None] = {}  # ids of calls that the client sees
-        self._named: set[str] = set()  # ids of calls whose name was sent
+        self._admitted: dict[str, None] = {}  # the ids of calls that the client gets
+        self._named: set[str] = set()  # the ids of calls for which the client got a `CallStart`
         self._malformed: list[Error] = []
-        self._malformed_before: list[Error] = []  # in the previous answer, before the model was asked again
-        self._calls_before: list[ToolCall] = []  # complete calls of all previous answers
-        self._continues = False  # the model was asked again
+        self._malformed_before: list[Error] = []  # the malformed calls of the model's previous answer
+        self._calls_before: list[ToolCall] = []  # the complete calls of all previous answers of the model
+        self._continues = False  # whether the model was asked to repeat malformed calls
 
     def feed(self, events: list[SourceEvent]) -> bytes:
-        """Return the client's bytes for events of the upstream."""
+        """Read events of the upstream. Returns bytes for the client."""
         if self.forced_call is not None:
             events = self.forced_call.read(events)
         return self._write([shown for event in events for shown in self._machine.feed(event)])
 
     def close(self) -> bytes:
-        """Return the end of the answer, or nothing if the model is asked again."""
+        """End the answer of the model. Returns the last bytes for the client.
+
+        If the model is asked to repeat malformed calls, the client's answer does not end yet.
+        """
         return self._write(self._machine.close())
 
     def release(self) -> bytes:
-        """Return the bytes of events that the judge has approved. If it refused text, the answer ends."""
+        """Return the bytes of events that the judge has approved. If the judge has refused text, end the answer."""
         written = self._write([])
         if self.judge is not None and self.judge.gate.drops:
             self._machine.refuse_text()
@@ -107,13 +119,13 @@ class ClientAnswer:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop rule has ended the text."""
+        """Whether a text rule has stopped the answer's text."""
         return self._machine.stopped
 
     def continue_elsewhere(self, model: str) -> str:
-        """Continue with the answer of another upstream, because `model` broke off.
+        """Prepare for the answer of another upstream after `model`, the current model, has failed.
 
-        Returns the text that the other model continues. Calls that are open, and complete native calls, are discarded.
+        Incomplete calls and complete native calls are discarded. Returns the text that the other model must continue.
         """
         shown = None if self.forced_call else "".join(self.shown)
         events, written = self._machine.switch_model(shown, model)
@@ -129,7 +141,7 @@ class ClientAnswer:
         return written
 
     def continue_with_calls(self) -> None:
-        """Continue with another answer, of which only the calls count."""
+        """Prepare for another answer of the model. Only its calls are used, and its text is dropped."""
         self._machine = self.make_machine()
         self._machine.reserve(self._calls_before)
         self._continues = True
@@ -159,7 +171,7 @@ class ClientAnswer:
         return b"".join(parts)
 
     def _as_seen(self, event: UIEvent) -> Iterable[UIEvent]:
-        """Return the events that the client sees for an event."""
+        """Return the events for the client that replace `event`."""
         match event:
             case CallStart(call_id):
                 if not self._admit(call_id):
@@ -169,7 +181,7 @@ class ClientAnswer:
                 return (event,) if call_id in self._named else ()
             case Call(call):
                 return (Call(self._restored(call), event.seq),) if self._admit(call.id) else ()
-            case Error(call_id=None) if self._continues:  # the answer before it still counts
+            case Error(call_id=None) if self._continues:  # the previous answer is still valid
                 return ()
             case Error(call_id=str() as call_id, call=None):
                 if not self._admit(call_id):
@@ -197,13 +209,13 @@ class ClientAnswer:
         return msgspec.structs.replace(call, arguments=restore(call.arguments, self.dialects))
 
     def _end(self, done: Done) -> Iterable[UIEvent]:
-        """Return how the answer ends. Neither a cut call nor a malformed call counts as a call."""
+        """Return the events that end the answer. Its calls do not include incomplete or malformed calls."""
         if self.judge is not None and self.judge.timed_out:
             return (Error(Code.STREAM_INTERRUPTED, "the text was not judged in time"), done)
         if self.judge is not None and self.judge.gate.drops and done.reason != "failed":
             return (msgspec.structs.replace(done, finish_reason="content_filter", pending=[]),)
         pending = [self._restored(call) for call in done.pending if call.id in self._admitted]
-        if self._calls_before:  # the model was not asked for them again, but may repeat them
+        if self._calls_before:  # the model may have repeated some of these calls
             known = {call.fingerprint() for call in self._calls_before}
             pending = [*self._calls_before, *(call for call in pending if call.fingerprint() not in known)]
         if self._continues and done.reason == "failed":
@@ -220,7 +232,7 @@ class ClientAnswer:
         return (*(self._malformed if self.ask_again else ()), *self._unanswerable(bool(pending)), done)
 
     def _unanswerable(self, has_calls: bool) -> Iterable[UIEvent]:
-        """Return an error if the model began a call, but the client has no call that it could answer."""
+        """Return an error for the first malformed call that is truncated, or without which the client has no call."""
         for error in self._malformed:
             shown = self.shows_malformed and error.call_id in self._named
             if error.code is Code.TRUNCATED or not (shown or has_calls):
@@ -237,12 +249,12 @@ class ForcedCallReader:
         self.begin()
 
     def begin(self) -> None:
-        """Expect another answer."""
+        """Prepare for the next answer."""
         self._begun = False
         self._leading_space: list[str] = []
 
     def read(self, events: Iterable[SourceEvent]) -> list[SourceEvent]:
-        """Return the events with the marker before the first character of the text that is not white space."""
+        """Return `events` with the marker inserted before the call, where the text is a JSON object or array."""
         read: list[SourceEvent] = []
         for event in events:
             if type(event) is TextDelta and not self._begun:
@@ -270,7 +282,7 @@ class ForcedCallReader:
 
 
 def write_refusal(client: Client, status: int, body: bytes) -> bytes:
-    """Return the refusal of an upstream in the client's format. `body` is what arrived of the upstream's body."""
+    """Return the error body for the client after the upstream refused a request with `status` and `body`."""
     try:
         value = decode(body)
     except ValueError:
@@ -290,7 +302,7 @@ def encoder_for(
     new_id: IdFactory | None,
     now: Callable[[], int] | None,
 ) -> Encoder:
-    """Return the encoder of an answer. `identity` is the upstream's id for the answer and its name for the model."""
+    """Return the encoder for an answer. `identity` contains the upstream's id of the answer and name of the model."""
     id, model = identity
     id = id or (new_id() if new_id else None)
     created = now() if now else None

@@ -1,8 +1,9 @@
-"""Read a client's request of chat completions, Responses or Anthropic's Messages into one form. Sans-IO.
+"""Parses requests in the formats of chat completions, Responses and Anthropic's Messages. Sans-IO.
 
-A `ClientRequest` holds the history, the client's tools, the tool choice and the other options. Options are spelled as
-in chat completions, which nearly every server understands. The gateway stores nothing between requests and runs no
-tools of a provider. `read_request` refuses requests that need either, and the error says what to do instead.
+`read_request` converts each format to a `ClientRequest`: the history, the tools, the tool choice and the other options.
+Options have their names in chat completions, which nearly every server supports. The gateway stores nothing between
+requests, and does not run the built-in tools of providers. A request that needs stored data or built-in tools is
+refused. The error explains what to do instead.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from streamtools.tools import Tool, ToolChoice
 from streamtools.tools.tool_choice import parse_choice
 
 Client: TypeAlias = Literal["openai", "responses", "anthropic"]
-"""The format of a client: chat completions, Responses or Anthropic's Messages."""
+"""The format of a client's request and response: chat completions, Responses or Anthropic's Messages."""
 
 Body = dict[str, Any]
 
@@ -29,7 +30,10 @@ _ToolForm: TypeAlias = Literal["function", "responses", "anthropic"]
 
 
 class InvalidRequest(Exception):
-    """A request that the gateway cannot answer. `message` says what to do, `param` names the member of the body."""
+    """The error for a request that the gateway refuses.
+
+    `message` is the text for the client, and `param` is the name of the invalid field in the body.
+    """
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
@@ -38,7 +42,10 @@ class InvalidRequest(Exception):
 
 
 class DeclaredTool(NamedTuple):
-    """A tool of the client, defined as in chat completions. The input of a `custom` tool is free text."""
+    """A tool in a client's request. `definition` has the format of chat completions.
+
+    `custom` says whether the input of the tool is free text instead of JSON arguments.
+    """
 
     name: str
     definition: Body
@@ -46,7 +53,7 @@ class DeclaredTool(NamedTuple):
 
 
 class ClientRequest(NamedTuple):
-    """One request of a client."""
+    """One request of a client, independent of its format."""
 
     client: Client
     model: str
@@ -54,20 +61,20 @@ class ClientRequest(NamedTuple):
     tools: tuple[DeclaredTool, ...]
     choice: ToolChoice
     allowed: tuple[str, ...] | None
-    """The only tools that this answer may call; the model still knows all tools."""
+    """The names of the tools that this answer may call; None if it may call all. The prompt still contains all."""
     parallel: bool
     streamed: bool
     include_usage: bool
     options: Body
-    """Sent to the upstream unchanged, in the spelling of chat completions."""
+    """Other fields for the upstream, under their names in chat completions."""
     body: Body
-    """The original body."""
+    """The body that the client sent."""
     dropped: tuple[str, ...] = ()
-    """Options that chat completions cannot express."""
+    """The names of options in the body that are ignored, because chat completions have no such options."""
 
 
 def read_request(client: Client, content: bytes) -> ClientRequest:
-    """Return the request in a body of this format. Raises `InvalidRequest`."""
+    """Parse the body `content`, which has the format `client`. Raises `InvalidRequest`."""
     try:
         body = decode(content)
     except ValueError as error:
@@ -80,7 +87,7 @@ def read_request(client: Client, content: bytes) -> ClientRequest:
 
 
 def model_in(content: bytes) -> str:
-    """Return the model that a body names, or "" if it names none."""
+    """Return the name of the model in a body, or "" if the body contains none."""
     try:
         body = decode(content)
     except ValueError:
@@ -89,7 +96,7 @@ def model_in(content: bytes) -> str:
 
 
 def _history(messages: object, param: str, system: object = None) -> list[Message]:
-    """Return the history of a list of messages, after the system prompt."""
+    """Return the history for `messages`, with `system` as the system prompt. `param` is the field of the messages."""
     if not isinstance(messages, list) or not messages:
         raise InvalidRequest(f"`{param}` must be a list of at least one message.", param)
     before = [{"role": "system", "content": text}] if (text := text_in(read_content(system))) else []
@@ -134,14 +141,16 @@ _NEEDS_STORAGE = {
     "background": "Leave it out, and read the answer as it arrives.",
     "prompt": "Send the prompt itself, in `instructions` and `input`.",
 }
-"""Members of Responses that need a stored state, and what to do instead."""
+"""Fields of Responses that need stored data, and the advice to the client for each field."""
 
 _RESPONSES = {
     "input", "instructions", "model", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning",
     "max_output_tokens", "stream", "store", "include", "metadata", "max_tool_calls", "stream_options", "truncation",
     "context_management", *_NEEDS_STORAGE,
 }  # fmt: skip
-"""Members of Responses that are read here or mean nothing here. All others are sent to the upstream."""
+"""Fields of Responses that are not sent to the upstream unchanged.
+
+They are converted, refused, or have no effect in a gateway. All other fields are sent unchanged."""
 
 
 def _read_responses(body: Body) -> ClientRequest:
@@ -215,11 +224,11 @@ _READERS: dict[str, Callable[[Body], ClientRequest]] = {
 }
 
 
-# What the formats have in common.
+# Code that all formats share.
 
 
 def _common_fields(client: Client, body: Body, form: _ToolForm) -> dict[str, Any]:
-    """Return the fields of a `ClientRequest` that all formats spell alike."""
+    """Return the fields of a `ClientRequest` that all formats have. `form` is the format of the tool definitions."""
     listed = body.get("tools")
     if listed is not None and not isinstance(listed, list):
         raise InvalidRequest("`tools` must be a list of definitions.", "tools")
@@ -238,19 +247,25 @@ def _common_fields(client: Client, body: Body, form: _ToolForm) -> dict[str, Any
 
 
 def _renamed(body: Body, *same: str, **renamed: str) -> Body:
-    """Return members of a body under their names in chat completions."""
+    """Return some fields of a body under their names in chat completions.
+
+    `same` contains the fields whose names are equal. `renamed` maps other fields to their names in chat completions.
+    """
     names = {**dict.fromkeys(same), **renamed}
     return {(other or name): body[name] for name, other in names.items() if body.get(name) is not None}
 
 
 def _passed_options(body: Body, known: set[str]) -> Body:
-    """Return the options that are sent unchanged: those of both formats, and those of particular servers."""
+    """Return the options that are sent unchanged: all fields that are not in `known` and not in `_CHAT`.
+
+    These options exist in both formats, or only on particular servers.
+    """
     ours = known | _CHAT | {"n", "logprobs", "top_logprobs"}
     return {name: value for name, value in body.items() if name not in ours and value is not None}
 
 
 def _dropped(body: Body, *names: str) -> tuple[str, ...]:
-    """Return which of these options are set."""
+    """Return those of `names` that the body sets to a value other than "disabled"."""
     return tuple(name for name in names if body.get(name) not in (None, "disabled", {"type": "disabled"}))
 
 
@@ -258,7 +273,10 @@ def _dropped(body: Body, *names: str) -> tuple[str, ...]:
 
 
 def _read_tool(tool: object, form: _ToolForm) -> DeclaredTool:
-    """Return a tool as chat completions define it. Raises `InvalidRequest` for a tool that only a provider can run."""
+    """Convert a tool to the format of chat completions.
+
+    `form` is the format of the definition. Raises `InvalidRequest` for a built-in tool, which only a provider can run.
+    """
     kind = tool.get("type", "custom" if form == "anthropic" else "function") if isinstance(tool, Mapping) else None
     if not isinstance(tool, Mapping) or kind not in ("function", "custom"):
         raise InvalidRequest(
@@ -286,7 +304,7 @@ def _read_tool(tool: object, form: _ToolForm) -> DeclaredTool:
 
 
 def _read_choice(given_choice: Any, tools: tuple[DeclaredTool, ...]) -> tuple[ToolChoice, tuple[str, ...] | None]:
-    """Return the tool choice, and the allowed tools if the client restricts them."""
+    """Return the tool choice, and the names of the allowed tools, or None if the client allows all tools."""
     allowed: tuple[str, ...] | None = None
     if isinstance(given_choice, dict) and given_choice.get("type") == "allowed_tools":
         holder = inner if isinstance(inner := given_choice.get("allowed_tools"), dict) else given_choice
@@ -320,9 +338,9 @@ _Result = TypeVar("_Result")
 
 
 def cached(function: Callable[[bytes, *_More], _Result]) -> Callable[[bytes, *_More], _Result]:
-    """Return `function` with a cache: a client sends the same definitions with each request.
+    """Return `function` with a cache of its results by definitions, because clients repeat them in each request.
 
-    Of definitions over 256 KiB, only the most recent stay in the cache.
+    The cache keeps 64 results. For definitions over 256 KiB, it keeps only the last result.
     """
     for_short, for_long = lru_cache(64)(function), lru_cache(1)(function)
 
@@ -333,7 +351,7 @@ def cached(function: Callable[[bytes, *_More], _Result]) -> Callable[[bytes, *_M
 
 
 def as_tools(declared: tuple[DeclaredTool, ...]) -> tuple[Tool[..., Any], ...]:
-    """Return declared tools as `Tool`s. Raises `InvalidRequest` for a definition that is not valid."""
+    """Convert declared tools to `Tool` objects. Raises `InvalidRequest` for an invalid definition."""
     return tools_of(definitions_of(declared))
 
 
@@ -343,11 +361,11 @@ def definitions_of(declared: tuple[DeclaredTool, ...]) -> bytes:
 
 @cached
 def tools_of(definitions: bytes) -> tuple[Tool[..., Any], ...]:
-    """Return the tools of JSON definitions. Raises `InvalidRequest`."""
+    """Return the tools for a JSON array of definitions. Raises `InvalidRequest` for an invalid definition."""
     tools: dict[str, Tool[..., Any]] = {}
     for definition in msgspec.json.decode(definitions):
         name, description, schema = definition["name"], definition.get("description", ""), definition["parameters"]
-        if isinstance(schema, dict):  # providers refuse alternatives at the top level
+        if isinstance(schema, dict):  # providers refuse these keywords at the top level
             schema = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP_LEVEL}
         try:
             tools[name] = Tool.declared(name, description, schema)

@@ -1,10 +1,10 @@
-"""Deliver one exchange over HTTP: ask the upstream, and send the client what the exchange makes of the answer.
+"""Drives one exchange over HTTP: sends its requests to the upstream, and its bytes to the client.
 
-The client is sent its status as soon as that is certain. A client that leaves, or accepts nothing for too long, ends
-the request to the upstream. A slow client slows the reading.
+The client gets the status and headers as soon as they are certain. If the client disconnects or accepts no bytes for
+too long, the request to the upstream is cancelled. A slow client slows down the reading from the upstream.
 
-HTTP clients return what one read of the network brought in several chunks. A second task sends them together when the
-reading waits for the network. Sending each chunk by itself would double the cost of an answer.
+An HTTP client may split the bytes of one network read into several chunks. A second task sends these chunks together
+while the first task waits for the network. Separate sending would double the CPU time for an answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.long_work import in_thread, in_thread_if
 
 CLIENT_LEFT = 499
-"""The status under which a request is counted if its client did not wait for the answer."""
+"""The status in the metrics for a request whose client disconnected before it got a status."""
 
 _ABOUT_UPSTREAM = {
     "accept-ch", "activate-storage-access", "alt-svc", "authorization", "clear-site-data", "critical-ch", "date",
@@ -40,16 +40,22 @@ _ABOUT_UPSTREAM = {
     "www-authenticate", "x-accel-expires", "x-accel-limit-rate", "x-accel-redirect", "x-lighttpd-send-file",
     "x-sendfile",
 }  # fmt: skip
-"""Headers of the upstream that would tell a browser or a proxy something about this server."""
+"""Headers of the upstream that are not forwarded, because a browser or a proxy would apply them to this server."""
 
-_MOST_TOGETHER = 16384  # bytes that wait to be sent together
+_MOST_TOGETHER = 16384  # the maximum number of bytes that wait to be sent together
 
 SHORTEST_SECRET = 16
-"""Characters of a key that is overwritten in answers. A shorter one may be a word, for a server without real keys."""
+"""The minimum length of a key that is overwritten in answers, in characters.
+
+A shorter key is not a secret: servers that check no keys often get a common word as the key."""
 
 
 class Route(NamedTuple):
-    """How the upstream is asked. `url` returns the URL of an endpoint, and `longest` bounds an answer in seconds."""
+    """How requests are sent to an upstream.
+
+    `url` returns the URL for an endpoint. `longest` is the time limit for a whole answer, in seconds. `fallbacks` are
+    the routes to the fallback upstreams.
+    """
 
     client: httpx.AsyncClient
     url: Callable[[str], httpx.URL]
@@ -60,7 +66,7 @@ class Route(NamedTuple):
 
 
 def url_below(upstream: httpx.URL, endpoint: str) -> httpx.URL:
-    """Return the URL of an endpoint of an upstream."""
+    """Return the URL of an endpoint, such as `chat/completions`, below the base URL `upstream`."""
     path = path_for(f"{upstream.path.rstrip('/')}/chat/completions", endpoint)
     return upstream.copy_with(raw_path=path.encode())
 
@@ -70,24 +76,28 @@ class Delivery:
 
     def __init__(self, exchange: Exchange, route: Route) -> None:
         self.status = CLIENT_LEFT
-        """The status that was sent."""
+        """The status that the client got, or `CLIENT_LEFT` if it got none."""
         self.first_sent: float | None = None
-        """The clock when the first bytes of the body were sent; None before."""
+        """The time of the monotonic clock at which the first bytes of the body were sent; None before."""
         self._exchange = exchange
         self._route = route
-        self._unchanged = isinstance(exchange, PassThrough)  # can only break off where the upstream does
+        self._unchanged = isinstance(exchange, PassThrough)  # an unchanged answer cannot end with an added error
         self._deadline = anyio.CancelScope()
         self._timeout = HTTPException(504, "the answer takes too long")
         self._begun = self._broken = self._head_sent = self._streams = self._sending = False
         self._writer: ResponseWriter
-        self._pieces: list[bytes] = []  # sent together
-        self._size = 0  # of the pieces
+        self._pieces: list[bytes] = []  # the bytes that wait to be sent together
+        self._size = 0  # the number of bytes in `_pieces`
         self._has_pieces = anyio.Event()
 
     async def run(
         self, receive: Receive, send: Send, shutdown: Shutdown | None, *, keep_alive: float | None, send_timeout: float
     ) -> None:
-        """Ask and send until everything is sent or the client has left. Raises errors of this server only."""
+        """Deliver the answer until it is complete or the client disconnects.
+
+        `keep_alive` is the interval of keep-alive comments in a stream, and `send_timeout` limits the time for sending
+        one message, both in seconds. Failures of the upstream or the client raise nothing. Other errors are raised.
+        """
         self._writer = writer = ResponseWriter(send, keep_alive=keep_alive, send_timeout=send_timeout)
 
         async def listen(group: TaskGroup) -> None:
@@ -119,14 +129,14 @@ class Delivery:
             if exchange.judge is not None:
                 exchange.judge.give_up()
             ends = await in_thread(partial(self._end, self._timeout))
-            while exchange.request is not None:  # it is not asked again
+            while exchange.request is not None:  # the deadline has passed, so the request is not sent
                 self._begun = False
                 ends += self._end(self._timeout)
             if not self._broken:
                 await self._send(ends, more=False)
 
     async def _ask(self, request: UpstreamRequest) -> None:
-        """Send one request to the upstream, and send the client what follows from the answer."""
+        """Send one request to the upstream, read its response, and send the resulting bytes to the client."""
         first, exchange = self._route, self._exchange
         self._route = first._replace(headers=[each for each in first.headers if each[0] != IDEMPOTENCY_KEY.encode()])
         route = first.fallbacks[request.at - 1] if request.at else first
@@ -178,7 +188,7 @@ class Delivery:
                 break
 
     async def _send_together(self) -> None:
-        """Send waiting pieces whenever the reading waits."""
+        """Send the waiting pieces whenever the reading task waits for the network."""
         while True:
             await self._has_pieces.wait()
             self._has_pieces = anyio.Event()
@@ -193,7 +203,10 @@ class Delivery:
         return {"type": "http.response.body", "body": body, "more_body": more}
 
     def _end(self, fault: HTTPException | None) -> bytes:
-        """Return the end of the answer, or an error in place of an answer that has not begun."""
+        """End the upstream's response. Returns the last bytes for the client.
+
+        If `fault` is set and the upstream sent no response, the bytes are an error response for the fault.
+        """
         exchange = self._exchange
         if self._begun or fault is None:
             self._broken = self._unchanged and fault is not None
@@ -202,7 +215,7 @@ class Delivery:
         return exchange.feed(error_body("openai", fault.status_code, fault.detail)) + exchange.close()
 
     async def _put(self, message: Any) -> None:
-        """Send a message. If the deadline passes meanwhile, nothing can follow."""
+        """Send a message. If the deadline passes during the sending, no further message can be sent."""
         self._sending = True
         await self._writer.send(message)
         self._sending = False
@@ -228,19 +241,19 @@ class Delivery:
 
 
 def _may_pass(header: str) -> bool:
-    """Return whether the client is sent a header of the upstream."""
+    """Return whether a header of the upstream may be forwarded to the client."""
     return header not in _ABOUT_UPSTREAM and not header.startswith("access-control-")
 
 
 def without_key(send: Send, key: bytes) -> Send:
-    """Return an ASGI `send` that overwrites `key` with `*`, because an upstream may repeat what it was sent.
+    """Return an ASGI `send` that overwrites `key` with `*`, because an upstream may repeat the key in its answer.
 
-    The end of a body that may be the beginning of the key waits for the next message.
+    If a part of a body ends with the beginning of the key, this end is buffered until the next part arrives.
     """
     hidden = b"*" * len(key)
     pending = b""
 
-    def send_without(message: Message) -> Awaitable[None]:  # not a coroutine: each piece of a stream passes here
+    def send_without(message: Message) -> Awaitable[None]:  # not a coroutine, which is slower
         nonlocal pending
         if message["type"] == "http.response.start":
             headers = [(name, value.replace(key, hidden)) for name, value in message["headers"]]
@@ -248,7 +261,7 @@ def without_key(send: Send, key: bytes) -> Send:
         piece = (pending + message["body"]).replace(key, hidden)
         more = message.get("more_body", False)
         ends = (size for size in range(min(len(key) - 1, len(piece)), 0, -1) if piece.endswith(key[:size]))
-        kept = next(ends, 0) if more and piece[-1:] in key else 0  # nearly all frames end with a line feed
+        kept = next(ends, 0) if more and piece[-1:] in key else 0  # fast path: frames end with a line feed
         piece, pending = piece[: len(piece) - kept], piece[len(piece) - kept :]
         return send({**message, "body": piece})
 

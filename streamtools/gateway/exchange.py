@@ -1,8 +1,10 @@
-"""One request of a client and its answer: what the upstream is sent, and what the client is sent. Sans-IO.
+"""Defines `Exchange`: one request of a client, the requests to the upstream, and the client's response. Sans-IO.
 
-A driver with a network sends `request` and feeds the response. `head` holds status and headers for the client as soon
-as they are certain. For a streamed answer, that is when the model begins to answer, else when the answer is complete. A
-refused request has no `request`: its `head` is set from the start, and `close` returns its body.
+The upstream is the model server behind the gateway. A *driver* does the network I/O: it sends `request` to the
+upstream, and feeds the upstream's response to the exchange. The exchange returns bytes for the client. `head` contains
+the client's status and headers as soon as they are certain. For a streamed answer, they are certain when the upstream
+begins a successful response. Otherwise they are certain when the answer is complete. If the gateway refuses the
+client's request, `request` is None from the start, `head` is set, and `close` returns the body of the refusal.
 """
 
 from __future__ import annotations
@@ -42,47 +44,55 @@ from streamtools.sources.provider_terms import read_fault
 from streamtools.stream.long_work import IN_THREAD
 
 _FRAMES_PER_ANSWER = 16
-"""Limit of an answer, in frames of the longest size. The last event of a stream may repeat the whole answer."""
+"""The maximum size of an answer, as a multiple of the maximum size of a frame (one event of a stream).
+
+A single frame may contain a whole answer, because the last event of a stream may repeat it."""
 
 _STREAM_BEGINNINGS = (b"data:", b"event:", b":")
-"""First bytes of a stream. Some upstreams stream although no stream was requested."""
+"""The possible first bytes of a stream. Some upstreams send a stream although the request did not ask for one."""
 
 _NOT_JSON = SourceError("the upstream's answer is neither JSON nor a stream", Code.STREAM_INTERRUPTED, cause="no_json")
 
 
 class Exchange:
-    """One request and its answer. It raises nothing, whatever client and upstream send."""
+    """One request of a client and its answer. No input of the client or the upstream makes a method raise."""
 
     client: Client
     request: UpstreamRequest | None = None
-    """The next request for the upstream; None while its answer is read, and at the end."""
+    """The next request to send to the upstream. None while a response is being read, and after the last response."""
     head: ResponseHead | None = None
-    """Status and headers for the client, once they are certain."""
+    """The status and headers for the client; None until they are certain."""
     judge: AnswerJudge | None = None
-    """Approves the text. The driver lets it decide after each `feed` and `close`, and then calls `close` again."""
+    """The judge that approves the answer's text, if any.
+
+    After each `feed` and `close`, the driver lets the judge decide about the waiting pieces of text. If pieces were
+    waiting after `close`, the driver then calls `close` again."""
     complete = False
-    """Whether the rest of the upstream's answer is ignored. The driver then stops reading it."""
+    """Whether the rest of the upstream's answer is not needed. The driver then stops reading it."""
     may_fail = False
-    """Whether another upstream is asked if this one fails."""
+    """Whether another upstream gets the request if the current upstream fails."""
 
     def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
-        """Read status and headers of the upstream's response."""
+        """Begin to read a response of the upstream, with its status and headers."""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return the client's bytes for bytes of the upstream's body, without its content encoding."""
+        """Read bytes of the upstream's body, after content decoding. Returns bytes for the client."""
         return chunk
 
     def close(self, cause: str | None = None) -> bytes:
-        """Return the end of the client's body. `cause` is a word if the upstream's body broke off."""
+        """End the upstream's response. Returns the last bytes for the client, unless `request` is set again.
+
+        `cause` is a word for the log if the upstream's body is incomplete, such as `"transport"`.
+        """
         return b""
 
     def is_long(self) -> bool:
-        """Return whether `close` may read or write too much for an event loop."""
+        """Return whether `close` may block the event loop for too long. The driver then calls it in a thread."""
         return False
 
 
 class PassThrough(Exchange):
-    """A request and an answer that stay as they are."""
+    """An exchange that forwards the request and the answer unchanged."""
 
     def __init__(self, client: Client, endpoint: str, body: bytes) -> None:
         self.client = client
@@ -94,7 +104,7 @@ class PassThrough(Exchange):
 
 
 class RefusedExchange(Exchange):
-    """A request that is refused without asking the upstream."""
+    """An exchange for a request that the gateway refuses. The upstream gets no request."""
 
     def __init__(self, client: Client, error: InvalidRequest) -> None:
         self.client = client
@@ -106,10 +116,10 @@ class RefusedExchange(Exchange):
 
 
 class RewrittenExchange(Exchange):
-    """A request that is rewritten, and its answer in the client's form.
+    """An exchange that rewrites the request for the upstream, and converts the answer to the client's format.
 
-    `request` is the client's, and `request_size` the bytes of its body. Raises `InvalidRequest` for a request that this
-    upstream cannot be sent.
+    `request` is the client's request, and `request_size` is the size of its body in bytes. Raises `InvalidRequest` if
+    the request cannot be written for this upstream.
     """
 
     def __init__(
@@ -130,13 +140,13 @@ class RewrittenExchange(Exchange):
         self._client_request, self._plan = force_call(request, plan, settings.upstream)
         self._failover = AnswerFailover(settings) if settings.fallbacks else None
         self.judge = None if settings.text_judge is None else AnswerJudge(settings.text_judge, self._release)
-        self._tries = 0  # how often the model was asked again
-        self._more: list[dict[str, Any]] = []  # messages after the history
-        self._said: list[str] = []  # text of the model in this try
-        self._bytes_left = _FRAMES_PER_ANSWER * settings.limits.frame  # for all tries
-        self._body = bytearray()  # of the upstream, if it is read as a whole
-        self._identity: tuple[str | None, str | None] | None = None  # the id and model in such a body
-        self._parts: list[bytes] = []  # of the stream that becomes one body for the client
+        self._tries = 0  # the number of times that the model was asked to repeat malformed calls
+        self._more: list[dict[str, Any]] = []  # messages that the upstream gets after the client's messages
+        self._said: list[str] = []  # the pieces of text in the current answer of the model
+        self._bytes_left = _FRAMES_PER_ANSWER * settings.limits.frame  # the bytes that all answers together may have
+        self._body = bytearray()  # the upstream's body, if it is one JSON value or an error
+        self._identity: tuple[str | None, str | None] | None = None  # the id and model in `_body`
+        self._parts: list[bytes] = []  # the client's stream events, if the client requested one JSON value
         self._upstream_ended = self._answer_closed = False
         self.request = self._write()
         written = self.request.body
@@ -189,7 +199,7 @@ class RewrittenExchange(Exchange):
                 return b""
             self.head = ResponseHead(self._status, [*self._headers, ("content-type", JSON)])
             return write_refusal(self.client, self._status, bytes(self._body))
-        if self._failed:  # the model was asked again, and what it said before counts
+        if self._failed:  # the failed request asked for a repetition, so the previous answer becomes final
             sent = self._send([read_fault(None).event()])
         else:
             sent = self._read_whole(cause) if self._reads_whole else self._send(self._adapter.close(cause))
@@ -199,7 +209,10 @@ class RewrittenExchange(Exchange):
         return sent + self._end_answer()
 
     def _read_whole(self, cause: str | None) -> bytes:
-        """Return what is sent for an answer that arrived as one body."""
+        """Read an answer that is not a declared stream. Returns bytes for the client.
+
+        The body may still be a stream, or an error.
+        """
         body, limits = bytes(self._body), self._settings.limits
         try:
             value = decode(body)
@@ -275,14 +288,14 @@ class RewrittenExchange(Exchange):
         return self._stream_or_keep(self._answer.feed(events))
 
     def _stream_or_keep(self, written: bytes) -> bytes:
-        """Return bytes that are sent now; none if the client wants one body."""
+        """Return `written` if the client requested a stream. Otherwise keep it for the body, and return no bytes."""
         if self._client_request.streamed:
             return written
         self._parts.append(written)
         return b""
 
     def _release(self) -> bytes:
-        """Return what may be sent after a decision of the judge."""
+        """Return the bytes that the client may get after a decision of the judge."""
         sent = self._stream_or_keep(self._answer.release())
         if self.judge is not None and self.judge.gate.drops:
             self.complete = True
@@ -290,7 +303,7 @@ class RewrittenExchange(Exchange):
         return sent
 
     def _end_answer(self) -> bytes:
-        """Return the end of the answer, or the part of it before the next decision of the judge."""
+        """End the answer. Returns its last bytes, or the bytes before the next piece of text that the judge decides."""
         if self.judge is not None and self.judge.gate.ended:
             return b""
         sent = b""
@@ -299,7 +312,7 @@ class RewrittenExchange(Exchange):
             sent = self._stream_or_keep(self._answer.close())
             if self.judge is not None and self.judge.gate.ended:
                 return sent
-        if self.request is not None:  # the model is asked again
+        if self.request is not None:  # the model is asked to repeat malformed calls
             self._upstream_ended = self._answer_closed = False
             self._answer.continue_with_calls()
             return sent
@@ -327,7 +340,7 @@ class RewrittenExchange(Exchange):
         return request if self._failover is None else self._failover.address(request)
 
     def _drop_schema(self) -> None:
-        """Ask without the schema of a forced call, which the upstream refuses."""
+        """Prepare a request without the schema of the forced call, because the upstream has refused the schema."""
         self._client_request, self._plan = without_schema(self._client_request, self._plan)
         self._settings.warn_once("schema_not_used")
         self._body.clear()
@@ -335,7 +348,7 @@ class RewrittenExchange(Exchange):
         self._answer = self._make_answer()
 
     def _ask_again(self, malformed: list[Error]) -> bool:
-        """Ask the model to repeat malformed calls. Returns False if it was asked often enough."""
+        """Prepare a request that asks the model to repeat malformed calls. Returns False at the limit `ask_again`."""
         if self._tries >= self._settings.ask_again:
             return False
         self._tries += 1
@@ -348,7 +361,7 @@ class RewrittenExchange(Exchange):
         return True
 
     def _fail_over(self, failover: AnswerFailover) -> bytes:
-        """Ask the next upstream. Returns pending text of the failed answer."""
+        """Prepare the request to the next upstream. Returns the failed answer's buffered text for the client."""
         self._body.clear()
         sent = self._answer_events(failover.take_pending_text())
         written = self._answer.continue_elsewhere(self._client_request.model or "")
@@ -362,25 +375,31 @@ class RewrittenExchange(Exchange):
 
 @dataclass(frozen=True, kw_only=True)
 class Rewrite(Settings):
-    """Settings of a rewrite, which begins an exchange for each request.
+    """The settings for rewriting requests and answers. `begin` creates an exchange for each request.
 
-    `mode` says how models call tools. `"text"` teaches the first of the `dialects` and reads all of them. Without
-    `dialects`, it teaches what models of that name write, or `tilde_fence`, and reads `"auto"`. `few_shot` adds
-    examples. `"native"` sends the tools to the upstream, and reads calls in text only if `dialects` are given. `"auto"`
-    is `"native"` with the known dialects of the model's name, unless the host or the history shows native calls.
+    `mode` says how models call tools:
 
-    `ask_again` is how often the model is asked to repeat a malformed call. After that, the call reaches the client as
-    text or as an error (`on_malformed`). Calls are then sent when they are complete. `upstream` names the upstream's
-    API. `text_rules` apply to the text of every answer, and a `text_judge` approves it before it is sent. `fallbacks`
-    are asked when the upstream fails. `new_id` (of calls), `new_answer_id` and `now` (seconds since 1970) make answers
-    reproducible. Raises ValueError for a value that is not allowed.
+    - `"text"`: The prompt teaches the first of the `dialects`, and calls are read in all of them. By default, the
+      prompt teaches the dialect known for the model's name, or `tilde_fence`, and calls are read in the dialects of
+      `"auto"`. With `few_shot`, the prompt also contains examples.
+    - `"native"`: The upstream gets the tools. Calls in text are read only if `dialects` are set.
+    - `"auto"`: The upstream gets the tools. Calls in text are also read, by default in the dialects known for the
+      model's name. If the upstream's host or the history shows that the model makes native calls, no calls are read in
+      text.
+
+    `ask_again` is the maximum number of times that the model is asked to repeat a malformed call. If the call is still
+    malformed, the client gets it as text or as an error, depending on `on_malformed`. With `ask_again`, the client gets
+    each call only when the call is complete. `upstream` names the API of the upstream. `text_rules` apply to the text
+    of every answer. A `text_judge` approves the text before it is sent. If the upstream fails, the `fallbacks` get the
+    request in order. `new_id` creates ids of calls, `new_answer_id` creates ids of answers, and `now` returns seconds
+    since 1970. They make answers reproducible in tests. Raises ValueError for a value that is not allowed.
     """
 
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:
-        """Return the exchange of one request in a client's format. It never raises.
+        """Return the exchange for one request, whose `body` has the format `client`. Never raises.
 
-        `host` is the upstream's. `watch` is called with the events of the answer, except its text, before the client
-        sees them.
+        `host` is the host name of the upstream. `watch` is called with each event of the answer, except its text,
+        before the client gets the event.
         """
         same_api = client == "openai" and self.upstream != "ollama"
         reads_text = bool(self.text_rules) or self.text_judge is not None
@@ -396,14 +415,14 @@ class Rewrite(Settings):
                 return RewrittenExchange(self, request, plan, host=host, watch=watch, request_size=len(body))
         except (InvalidRequest, ValueError, RecursionError) as error:
             taught = mode_of(self.mode, model_in(body)) == "text"
-            if same_api and not (taught or self.dialects or reads_text):  # the upstream answers it
+            if same_api and not (taught or self.dialects or reads_text):  # the upstream reports the error
                 return PassThrough(client, "chat/completions", body)
             refused = error if isinstance(error, InvalidRequest) else InvalidRequest(str(error))
         return RefusedExchange(client, refused)
 
 
 def _unsupported_option(body: Mapping[str, Any]) -> InvalidRequest | None:
-    """Return the error for an option that a rewritten answer cannot honor."""
+    """Return an error if the body has an option that a rewritten answer does not support, else None."""
     n, include = body.get("n"), body.get("include")
     if isinstance(n, int) and n > 1:
         return InvalidRequest(f"`n` must be 1 where answers are rewritten, got {n}. Send several requests.", "n")

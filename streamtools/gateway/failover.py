@@ -1,9 +1,10 @@
-"""Ask the next upstream when one fails, also in the middle of an answer. Sans-IO.
+"""Switches to the next upstream when an upstream fails, even in the middle of an answer. Sans-IO.
 
-Before any text was sent, the next upstream gets the same request. After that it continues the text, by a prefill if its
-server supports that, else by an instruction. A repetition is taken out. A call that was being written is discarded,
-and so are complete native calls. For this reason, calls are sent at the end of the answer. `conversation.failover`
-defines what counts as a failure.
+If the client got no text yet, the next upstream gets the same request. Otherwise the next upstream must continue the
+text. If its server supports a prefill, the request ends with the text. If not, the request contains an instruction to
+continue, and text that the model repeats is removed. Incomplete calls and complete native calls of the failed upstream
+are discarded. For this reason, the client gets calls only at the end of the answer. `conversation.failover` lists the
+failures.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ log = Logger(__name__)
 
 
 class AnswerFailover:
-    """The upstreams of one answer, in the order in which they are asked."""
+    """Selects the upstreams for one answer, in order, and prepares their requests."""
 
     def __init__(self, settings: Settings) -> None:
         self.instructions: list[dict[str, Any]] = []
-        """Messages that instruct the model to continue the answer."""
+        """Messages at the end of the request that instruct the model to continue. Empty if they are not needed."""
         self._settings = settings
         self._answer = SharedAnswer(settings.circuits)
-        self._written = ""  # the text that the upstream continues
+        self._written = ""  # the text that the current upstream must continue
 
     @property
     def has_failed(self) -> bool:
-        """Whether the next upstream has to be asked."""
+        """Whether the current upstream has failed, so that the next one must get a request."""
         return self._answer.fault is not None
 
     @property
@@ -45,12 +46,12 @@ class AnswerFailover:
 
     @property
     def upstream(self) -> FallbackUpstream | None:
-        """The upstream that is asked now; None for the first one."""
+        """The current upstream if it is a fallback; None for the primary upstream."""
         at = self._answer.at
         return self._settings.fallbacks[at - 1] if at else None
 
     def address(self, request: UpstreamRequest) -> UpstreamRequest:
-        """Return the request for the current upstream, with the text that it continues."""
+        """Return `request` addressed to the current upstream, with the text to continue as a prefill if possible."""
         prefill = self._prefill
         if self._written.strip() and prefill is not None and not self._answer.complete:
             body = prefill.write(msgspec.json.decode(request.body), self._written.rstrip())
@@ -58,20 +59,27 @@ class AnswerFailover:
         return request._replace(at=self._answer.at)
 
     def check_status(self, status: int) -> None:
-        """Record a failure if another upstream can answer a request that failed with this status."""
+        """Record a failure if the error `status` may be temporary and another upstream is left."""
         if self.has_next and (status in AGAIN or status >= 500):
             self._answer.fault = SourceError(f"the upstream answered with status {status}", status=status)
 
     def read(self, events: Iterable[SourceEvent], *, may_continue: bool) -> list[SourceEvent]:
-        """Return the new events of an answer, up to a failure that another upstream can follow."""
+        """Read events of an answer, and return those for the client.
+
+        If an event is a failure, `may_continue` is True and another upstream is left, `has_failed` becomes True. Then
+        the events from the failure on are dropped.
+        """
         return self._answer.read(events, may_fail=may_continue and self.has_next)
 
     def take_pending_text(self) -> list[SourceEvent]:
-        """Return text of the failed answer that was kept back as a possible repetition."""
+        """Return text of the failed answer that is still buffered because it could be a repetition."""
         return self._answer.take_pending_text()
 
     def move_on(self, written: str, *, begun: bool) -> None:
-        """Move on to the next upstream, which continues the text `written`; `begun`: the client was sent text."""
+        """Make the next upstream the current one, and let it continue the text `written`.
+
+        `begun` says whether the client already got text. It is only logged.
+        """
         answer = self._answer
         failed, fault = answer.at, answer.fault
         self._settings.circuits.note(failed, failed=True)

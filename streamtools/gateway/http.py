@@ -1,4 +1,4 @@
-"""Paths and headers: where clients and the upstream are asked, and which headers pass between them. Sans-IO."""
+"""Maps paths and headers between clients and the upstream. Sans-IO."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 from streamtools.gateway.client_requests import Client
 
 CLIENTS: Mapping[str, Client] = {"/chat/completions": "openai", "/responses": "responses", "/v1/messages": "anthropic"}
-"""The format of a client's request, by the end of its path."""
+"""Maps the end of a request's path to the format of the request."""
 
 JSON = "application/json"
 
 IDEMPOTENCY_KEY = "idempotency-key"
-"""Sent with the first request of an exchange only: the requests after it are different ones."""
+"""The name of a header that is sent only with the first request of an exchange.
+
+An exchange's further requests differ from the first, so they must not have the same key."""
 
 UNREAD_ANSWER = (
     "no rule and no judge reads the answers of this path, but some are configured: use chat completions, Responses or "
@@ -25,26 +27,26 @@ _HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
     "upgrade", "content-length", "content-encoding",
 }  # fmt: skip
-"""Headers of one connection, and headers that describe the original body."""
+"""Headers that are not forwarded: they apply to one connection, or describe the original encoding of the body."""
 
 _WITHOUT_MODEL_TEXT = re.compile(
     r"/(?:models(?:/[^:]{1,256})?|embeddings|moderations|audio/speech|count_tokens|input_tokens"
     r"|files(?:/[^/]{1,256})?|uploads(?:/[^/]{1,256}){0,2})\Z"
 )
-"""Ends of paths whose answers hold no text of a model."""
+"""Matches the end of a path whose answers contain no text of a model."""
 
 Headers = list[tuple[str, str]]
 
 
 class ResponseHead(NamedTuple):
-    """Status and headers of the response to a client. The sender adds `content-length`."""
+    """The status and headers of the response to a client. The code that sends it adds `content-length`."""
 
     status: int
     headers: Headers
 
 
 def client_of(method: str, path: str) -> Client | None:
-    """Return the format of a client's request. Returns None if the request asks for no answer of a model.
+    """Return the format of a client's request. Returns None for a request whose answer is not rewritten.
 
     >>> client_of("POST", "/v1/chat/completions")
     'openai'
@@ -54,7 +56,7 @@ def client_of(method: str, path: str) -> Client | None:
 
 
 def may_return_text(path: str) -> bool:
-    """Return whether the unchanged answer of a path may hold text of a model.
+    """Return whether the answer of a path may contain text of a model.
 
     >>> may_return_text("/v1/completions"), may_return_text("/v1/embeddings")
     (True, False)
@@ -73,7 +75,7 @@ def mounted_path(scope: Mapping[str, Any]) -> str:
 
 
 def path_for(path: str, endpoint: str) -> str:
-    """Return the path of an upstream's endpoint for a client that asks at `path`.
+    """Return the path of the upstream's `endpoint` for a client's request to `path`.
 
     >>> path_for("/v1/responses", "chat/completions")
     '/v1/chat/completions'
@@ -84,7 +86,7 @@ def path_for(path: str, endpoint: str) -> str:
 
 
 def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
-    """Return a client's headers for an upstream that speaks chat completions, with the client's key."""
+    """Convert a client's headers to those of a request for chat completions. The client's key is kept."""
     kept = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
     if client == "anthropic":
         keys = [value for name, value in kept if name.lower() == "x-api-key"]
@@ -99,13 +101,13 @@ def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
 
 
 def is_encoded_twice(headers: Iterable[tuple[str, str]]) -> bool:
-    """Return whether a body has several content encodings, each of which may expand it a thousandfold."""
+    """Return whether a body has several content encodings. Each of them may expand the body a thousandfold."""
     codings = ",".join(value.lower() for name, value in headers if name.lower() == "content-encoding").split(",")
     return sum(coding.strip() not in ("", "identity") for coding in codings) > 1
 
 
 def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return headers as text, with names in lower case. `encode_headers` restores any bytes."""
+    """Return headers as text, with names in lower case. `encode_headers` converts them back without loss."""
     return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw]
 
 
@@ -114,7 +116,10 @@ def encode_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, byte
 
 
 def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Return headers without hop-by-hop headers, also those that `Connection` names (RFC 9110, 7.6.1)."""
+    """Return the headers that may be forwarded.
+
+    They exclude hop-by-hop headers, which include the headers that `Connection` names (RFC 9110, 7.6.1).
+    """
     given = list(headers)
     named = ",".join(value.lower() for name, value in given if name.lower() == "connection").split(",")
     dropped = {*_HOP_BY_HOP, *(name.strip() for name in named)}

@@ -1,7 +1,8 @@
-"""Hold the text of an answer until a judge approves it.
+"""Buffers the text of an answer until a judge approves it.
 
-The driver of an exchange asks about the waiting pieces after each `feed` and after `close`. A piece that stays open for
-too long is judged as it is when more of the answer arrives.
+The text is divided into pieces. The driver of an exchange calls `decide` after each `feed` and after `close`, and the
+judge then decides about the complete pieces. If a piece is incomplete for longer than `TextJudge.wait`, it is judged in
+its current form when more of the answer arrives.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from streamtools.stream.text_judge import Gate, Piece, TextJudge, decide, decide
 
 
 class AnswerJudge:
-    """Asks a judge about the text of one answer. `gate` holds the events that wait for a decision.
+    """Lets a judge decide about the text of one answer. `gate` buffers the events that wait for a decision.
 
-    `release` is called after each decision. It returns the bytes that may leave now.
+    `release` is called after each decision. It returns the bytes that may be sent to the client.
     """
 
     def __init__(self, judge: TextJudge, release: Callable[[], bytes]) -> None:
@@ -30,7 +31,7 @@ class AnswerJudge:
 
     @property
     def pieces(self) -> deque[Piece]:
-        """Pieces of text that the judge has to decide about before more is fed, in order."""
+        """The pieces of text about which the judge must decide before the next `feed`, in order."""
         gate = self.gate
         if gate.open is not self._open:
             self._open, self._open_since = gate.open, monotonic()
@@ -39,7 +40,10 @@ class AnswerJudge:
         return gate.ended
 
     async def decide(self, *, blocking: bool = False) -> bytes:
-        """Ask about all waiting pieces, and return the client's bytes. For a `blocking` client nothing is awaited."""
+        """Let the judge decide about all waiting pieces. Returns bytes for the client.
+
+        With `blocking=True`, no coroutine is awaited.
+        """
         parts = []
         while self.pieces:
             piece = self.pieces.popleft()
@@ -48,6 +52,6 @@ class AnswerJudge:
         return b"".join(parts)
 
     def give_up(self) -> None:
-        """Ask about nothing more: text that waits is dropped, and the answer ends with an error."""
+        """Drop the text that waits for a decision, so that the answer ends with an error."""
         self.gate.ended.clear()
         self.gate.drops = self.timed_out = True

@@ -1,7 +1,7 @@
-"""Count what a gateway sees, for its status page and for Prometheus. Sans-IO.
+"""Counts the requests and events of a gateway, for its status page and for Prometheus. Sans-IO.
 
-Without the gateway, a client would show calls in text, malformed calls and forged results to its reader. Each of them
-counts as a *leak prevented*.
+Without the gateway, a client would show calls in text, malformed calls and forged tool results to its user. Each of
+them is counted as a *leak prevented*.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ STYLE = "body{font:16px sans-serif;margin:2em auto;max-width:40em}td,th{padding:
 
 
 class Metrics:
-    """Counts of one gateway since its start. `record` receives the events of each answer."""
+    """The counters of one gateway since its start. `record` counts one event of an answer."""
 
     def __init__(self) -> None:
         self.running = 0
+        """The number of requests that are currently being answered."""
         self.requests: Counter[tuple[str, int]] = Counter()
-        """By endpoint and status. Status 499 means that the client left."""
+        """The numbers of requests, by endpoint and status. Status 499 means that the client disconnected."""
         self.calls: Counter[str] = Counter()
+        """The numbers of calls, by dialect."""
         self.errors: Counter[tuple[str, str]] = Counter()
-        """By code, and by the dialect of the call or ""."""
+        """The numbers of errors, by code and by the dialect of the call. The dialect is "" for other errors."""
         self.near_misses: Counter[str] = Counter()
         self.cut_calls: Counter[str] = Counter()
         self.rule_matches: Counter[str] = Counter()
         self.leaks_prevented = 0
-        self._first_tokens: Counter[float] = Counter()  # by bucket
+        self._first_tokens: Counter[float] = Counter()  # the numbers of answers, by upper bound of their bucket
         self._first_token_seconds = 0.0
 
     def record(self, event: UIEvent) -> None:
@@ -86,7 +88,7 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
     def _counters(self) -> dict[str, tuple[str, tuple[str, ...], Counter[Any]]]:
-        """Return a description, the names of the labels and the counter, by the name of the metric."""
+        """Map the name of each metric to its description, the names of its labels, and its counter."""
         return {
             "requests": ("Requests that were answered.", ("kind", "status"), self.requests),
             "calls": ("Calls, by dialect.", ("dialect",), self.calls),
@@ -97,7 +99,7 @@ class Metrics:
         }
 
     def page(self, upstream: str) -> str:
-        """Return the status page, which reloads itself without a script."""
+        """Return the status page as HTML. The page reloads itself every two seconds."""
         answers = self._first_tokens.total()
         rows: list[tuple[str, str]] = [
             ("upstream", upstream),
@@ -117,7 +119,7 @@ class Metrics:
 
 
 def _labels(names: tuple[str, ...], key: object) -> str:
-    """Return labels with the escapes of the format. `key` holds a value for each name.
+    """Return labels in Prometheus' text format. `key` is the value for one name, or a tuple with a value for each name.
 
     >>> _labels(("dialect",), 'a"b')
     '{dialect="a\\\\"b"}'

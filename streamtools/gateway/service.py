@@ -1,11 +1,15 @@
-"""The gateway for clients in any language: an ASGI application that gives tools to a model that calls in its text.
+"""Provides the gateway as an ASGI application, for clients in any language.
 
-    POST /v1/chat/completions, /v1/responses, /v1/messages
-    POST /v1/embeddings, /v1/completions, /v1/audio/…; GET /v1/models, /v1/models/{id}      unchanged
-    GET  /health                        open to all
-    GET  /metrics, /                    for Prometheus, and for people
+The gateway forwards requests to an upstream whose model writes its calls as text, and returns native calls. Its paths:
 
-Needs the extra `web`.
+    POST /v1/chat/completions, /v1/responses, /v1/messages      requests and answers are converted
+    POST /v1/embeddings, /v1/completions, /v1/audio/…           forwarded unchanged
+    GET  /v1/models, /v1/models/{id}                            forwarded unchanged
+    GET  /health                                                needs no key
+    GET  /metrics                                               metrics for Prometheus
+    GET  /                                                      status page for people
+
+Requires the extra `web`.
 """
 
 from __future__ import annotations
@@ -55,26 +59,28 @@ from streamtools.stream.long_work import one_at_a_time
 __all__ = ["app"]
 
 MAX_BODY = 32 * 1024 * 1024
-"""Bytes of a request's body, which may hold images."""
+"""The maximum size of a request's body, in bytes. A body may contain images."""
 
 UNCHANGED = (
     "/v1/embeddings", "/v1/completions", "/v1/audio/speech", "/v1/audio/transcriptions", "/v1/audio/translations",
 )  # fmt: skip
-"""Paths of POST requests that pass unchanged, with their answers."""
+"""Paths of POST requests that are forwarded unchanged, with unchanged answers."""
 
 _RETRY_LATER = {"retry-after": str(RETRY_AFTER)}
 _Read = TypeVar("_Read")
-_FORMS = UNCHANGED[-2:]  # take files
+_FORMS = UNCHANGED[-2:]  # paths that accept HTML forms with files
 _REWRITTEN: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in CLIENTS.items()}
 _NEED_STORAGE = ("/v1/responses/", "/v1/conversations")
 _MODELS = "/v1/models"
 _MODEL = re.compile(rf"{_MODELS}/(?!(?:.*[/\\])?\.{{1,2}}(?:[/\\;]|\Z)).+")
-"""A model's name without a segment of dots, which would lead to another path if an upstream decodes slashes first."""
+"""The path of one model, whose name must not have a segment `.` or `..`.
+
+Upstreams that decode `%2F` before they resolve the path would read such a segment as another path."""
 _ORIGIN = re.compile(r"https?://[^/*\s]+")
 _PASSED_HEADERS = {
     "accept", "authorization", "user-agent", "x-api-key", "x-request-id", "idempotency-key", "traceparent",
 }  # fmt: skip
-"""Headers of the client that the upstream is sent, besides those that begin with `openai-`."""
+"""Headers of the client that are forwarded to the upstream. Headers that begin with `openai-` are forwarded too."""
 
 
 def app(
@@ -96,16 +102,32 @@ def app(
     drain: float = 0.0,
     **options: Unpack[RewriteOptions],
 ) -> ASGIApp:
-    """Return an ASGI application that asks `upstream`, such as `http://127.0.0.1:8080/v1`, and its `fallbacks`.
+    """Return an ASGI application that forwards requests to `upstream`, such as `http://127.0.0.1:8080/v1`.
 
-    The `options` are parameters of `Rewrite`; `api` is its `upstream`. An existing `rewrite` replaces them. `key` is
-    sent to the upstream instead of the client's key. Clients then have to send `client_key`, which is never passed on.
-    Without it only clients on this machine are answered. `hosts` are the names of the gateway besides `localhost` and
-    IP addresses. Pages of other `origins` may send requests. `record` is the path of a recording of the upstream's
-    answers, without keys and without the bodies of requests. `max_body` limits the bytes of a request, `max_running`
-    the requests at a time. `timeout` limits the silence of the upstream in seconds, and `longest` a whole answer.
-    `keep_alive` and `send_timeout` are those of `event_stream_response`. `drain` is the time that answers get when the
-    server ends. Raises ValueError for a value that is not allowed, and OSError for a recording that cannot be written.
+    Settings of the rewriting:
+
+    - `options` are parameters of `Rewrite`, and `api` is its parameter `upstream`. With `rewrite`, an existing
+      `Rewrite` is used instead of them.
+
+    Access:
+
+    - `key` is sent to the upstream instead of the client's key. Then only clients on this machine are served, unless
+      `client_key` is set.
+    - `client_key` is the key that clients must send to the gateway. It is never forwarded.
+    - `hosts` are the host names of the gateway. `localhost` and IP addresses are always allowed.
+    - `origins` are the origins of web pages on other sites that may send requests.
+
+    Limits:
+
+    - `max_body` is the maximum size of a request's body, in bytes.
+    - `max_running` is the maximum number of requests that are answered at the same time.
+    - `timeout` is the maximum time in which the upstream sends no bytes, in seconds.
+    - `longest` is the maximum time for a whole answer, in seconds.
+    - `keep_alive` and `send_timeout` have the same meaning as in `event_stream_response`.
+    - `drain` is the time in which running answers may complete when the server shuts down, in seconds.
+
+    `record` is the path of a file in which the upstream's answers are recorded, without keys and without the bodies of
+    requests. Raises ValueError for a value that is not allowed, and OSError for a recording that cannot be written.
     """
     rewrite = rewrite or Rewrite(upstream=api, **options)
     url = httpx.URL(upstream)
@@ -153,7 +175,7 @@ class _Gateway:
         keys = (self.key, *(fallback.key for fallback in self.rewrite.fallbacks))
         self._keys = [key for key in keys if key is not None]
         self._metrics = Metrics()
-        self._watch = one_at_a_time(self._metrics.record)  # long answers are read in threads
+        self._watch = one_at_a_time(self._metrics.record)  # threads call it, because long answers are read in threads
         self._shutdown: Shutdown | None = None
         self._reading = 0  # requests whose bodies are being read
         transport: Any = httpx.AsyncHTTPTransport(
@@ -167,7 +189,7 @@ class _Gateway:
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
-        """Keep the connections to the upstream open, and listen for the end of the server."""
+        """Keep the connections to the upstream open, and watch for the shutdown of the server."""
         async with self._client, shutdown_signal(drain=self.drain) as self._shutdown:
             yield
 
@@ -206,7 +228,7 @@ class _Gateway:
             await _refuse(form, 404, message)(scope, receive, send)
 
     def _forbidden(self, request: Request, form: Client) -> Response | None:
-        """Return the refusal of a client that is not authorized, or None."""
+        """Return an error response if the client is not authorized, else None."""
         if self.client_key is None:
             if not self._keys or is_local(request.client):
                 return None
@@ -215,7 +237,7 @@ class _Gateway:
         scheme, _, rest = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             given.append(rest.strip())
-        elif scheme.lower() == "basic":  # a browser sends the key as the password of any user
+        elif scheme.lower() == "basic":  # a browser sends the key as a password, with any user name
             with suppress(ValueError):
                 given.append(b64decode(rest, validate=True).decode().partition(":")[2])
         if any(secrets.compare_digest(key.encode(), self.client_key.encode()) for key in given):
@@ -227,7 +249,7 @@ class _Gateway:
     async def _answer(
         self, kind: str, form: Client, request: Request, answer: Callable[[Request, Send], Awaitable[int]], send: Send
     ) -> None:
-        """Answer within the limits, and count the request."""
+        """Call `answer` if the limits allow it, and count the request in the metrics."""
         metrics = self._metrics
         metrics.running += 1
         status = 500
@@ -251,10 +273,10 @@ class _Gateway:
             raise HTTPException(503, "too many requests are being answered at the same time", _RETRY_LATER)
 
     async def _read(self, request: Request, read: Callable[[bytes], _Read], **options: Any) -> _Read:
-        """Return the result of `read` for the body of a request.
+        """Read the body of a request, and return the result of `read` for it.
 
-        A request whose body is still arriving does not count as one that is being answered, so slow clients cannot
-        block others. Four times as many requests may be in this state.
+        While the body is being read, the request does not count against `max_running`, so that slow clients cannot
+        block other clients. At most four times `max_running` bodies may be read at the same time.
         """
         if self._reading >= 4 * self.max_running:
             raise HTTPException(503, "too many requests are being read at the same time", _RETRY_LATER)
@@ -269,7 +291,7 @@ class _Gateway:
         return result
 
     async def _rewrite(self, client: Client, request: Request, send: Send) -> int:
-        """Answer a request for an answer of a model."""
+        """Answer a request in the format `client` for an answer of the model. Returns the status."""
         started = monotonic()
         begin = partial(self.rewrite.begin, client, host=self.upstream.host, watch=self._watch)
         exchange = await self._read(request, begin)
@@ -286,7 +308,10 @@ class _Gateway:
         return status
 
     async def _pass(self, endpoint: str, request: Request, send: Send) -> int:
-        """Answer with the upstream's answer, unless it may hold text that rules or a judge have to read."""
+        """Forward a request and its answer unchanged. Returns the status.
+
+        Raises HTTPException if text rules or a judge are configured and the answer may contain text of a model.
+        """
         if (self.rewrite.text_rules or self.rewrite.text_judge) and may_return_text(f"/{endpoint}"):
             raise HTTPException(400, UNREAD_ANSWER)
         body = await self._read(request, bytes, max_values=None) if request.method == "POST" else b""
@@ -303,7 +328,7 @@ class _Gateway:
         return delivery.status
 
     def _route(self, request: Request, client: Client) -> Route:
-        """Return how the upstream and its fallbacks are asked for a client, and with which keys."""
+        """Return the route to the upstream and to its fallbacks, with the headers and keys for this request."""
         has_own_keys = self.key is not None or self.client_key is not None
         headers = [
             (name, value)

@@ -1,4 +1,4 @@
-"""Settings of a rewrite that apply to all requests, and the upstreams that replace a failed one. Sans-IO."""
+"""Defines the settings of `Rewrite`, and the fallback upstreams. Sans-IO."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ _URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?")
 _HEADERS_FOR_FALLBACKS = ("accept", "accept-encoding", "content-type", "traceparent", "user-agent", "x-request-id")
 
 PrefillServer: TypeAlias = Literal["", "vllm", "sglang", "llama.cpp", "deepseek", "mistral"]
-"""A server whose chat completions can continue a given answer; "" is any other."""
+"""A server whose chat completions can continue the beginning of an answer. `""` means any other server."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FallbackUpstream:
-    """An upstream that is asked when those before it fail. It speaks the same API as the first.
+    """An upstream that gets a request if all upstreams before it fail. It must have the same API as the primary one.
 
-    Requests go to `chat/completions` below `url`, with this `key` and never a client's. `model` replaces the model's
-    name. `prefill` names a server that continues a given answer: "vllm", "sglang", "llama.cpp", "deepseek" or
-    "mistral". Without it, the model is instructed to continue. Raises ValueError for other values.
+    Requests are sent to `chat/completions` below `url`. They contain `key` and never a client's key. If `model` is set,
+    it replaces the name of the model. `prefill` names a server that can continue the beginning of an answer: "vllm",
+    "sglang", "llama.cpp", "deepseek" or "mistral". With any other server, the request contains an instruction to
+    continue. Raises ValueError for a value that is not allowed.
     """
 
     url: str
@@ -51,13 +52,13 @@ class FallbackUpstream:
         check_word("prefill", self.prefill, get_args(PrefillServer))
 
     def headers(self, given: Iterable[tuple[str, str]]) -> Headers:
-        """Return the headers of a request to this upstream: with its own key, and no client's."""
+        """Return the headers for a request to this upstream: some of the client's headers, and this upstream's key."""
         kept = [(name, value) for name, value in given if name.lower() in _HEADERS_FOR_FALLBACKS]
         return kept if self.key is None else [*kept, ("authorization", f"Bearer {self.key}")]
 
 
 class RewriteOptions(TypedDict, total=False):
-    """Parameters of `Rewrite` that the transport and the gateway also take as keywords."""
+    """The parameters of `Rewrite` that `ToolCallTransport` and `app` also accept."""
 
     mode: CallModes
     dialects: Dialects
@@ -71,7 +72,7 @@ class RewriteOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of all requests. `Rewrite` describes them."""
+    """The settings that apply to all requests. The docstring of `Rewrite` describes them."""
 
     mode: CallModes = "text"
     dialects: Dialects = None
@@ -88,7 +89,7 @@ class Settings:
     now: Callable[[], int] | None = None
     parsing: Mapping[str, Any] = field(default_factory=dict)
     circuits: Circuits = field(init=False, repr=False, compare=False)
-    """The circuits of the upstream and of its `fallbacks`."""
+    """The circuits of the primary upstream and of the `fallbacks`, in this order."""
     _logged: set[tuple[str, ...]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -108,7 +109,10 @@ class Settings:
         object.__setattr__(self, "circuits", Circuits(1 + len(self.fallbacks)))
 
     def warn_once(self, event: str, **fields: str) -> None:
-        """Log a warning once for each combination of these values, which clients must not choose freely."""
+        """Log a warning once for each combination of `event` and `fields`.
+
+        Clients must not be able to choose the values freely, because all combinations are kept in memory.
+        """
         if (key := (event, *fields.values())) not in self._logged:
             self._logged.add(key)
             log.warning(event, **fields)

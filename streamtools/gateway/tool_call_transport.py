@@ -1,11 +1,12 @@
-"""An HTTP transport under any SDK, which gives tools to a model that writes its calls into the text.
+"""Provides an HTTP transport for SDKs, which gives tools to a model that writes its calls as text.
 
     client = openai.AsyncOpenAI(http_client=httpx2.AsyncClient(transport=ToolCallTransport(mode="text")), …)
 
-It serves asynchronous and blocking clients of httpx and httpx2. It imports neither: the client has imported its own.
-Requests that ask for no answer of a model pass unchanged. So does everything that the SDK relies on: statuses, headers,
-timeouts, and network errors before an answer begins. A stream that breaks off ends with an error in the client's form.
-With text rules or a judge, only requests whose answers hold no text of a model pass unchanged.
+The transport works with asynchronous and blocking clients of httpx and httpx2. It uses the library of the client, so it
+imports neither library itself. Requests that do not ask a model for an answer are forwarded unchanged. If text rules or
+a judge are configured, such a request is refused if its answer may contain text of a model. The SDK gets the statuses,
+headers, timeouts and early network errors of the upstream unchanged. If the connection breaks after the client's
+response has begun, the response ends with an error in the client's format.
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ from streamtools.stream.long_work import in_thread_if
 
 
 class ToolCallTransport(Transport):
-    """Sends requests through `inner`, and turns calls in the text of answers into native calls.
+    """Sends requests through `inner`, and converts calls in the text of answers to native calls.
 
-    `inner` is a transport of the client's own library. None creates the library's default transport for the first
-    request. The other parameters are those of `Rewrite`, or `rewrite` is an existing one. SDKs of Responses and of
-    Anthropic's Messages reach the same upstream, at its path of chat completions. Raises ValueError for a value that is
-    not allowed, and TypeError at the first request if `inner` belongs to another library.
+    `inner` is a transport of the library to which the client belongs. If it is None, the first request creates the
+    library's default transport. The other parameters are those of `Rewrite`. With `rewrite`, an existing `Rewrite` is
+    used instead of them. Requests in the formats of Responses and of Anthropic's Messages are sent to the upstream's
+    path for chat completions. Raises ValueError for a value that is not allowed. The first request raises TypeError if
+    `inner` belongs to another library.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class ToolCallTransport(Transport):
         return _response(library, exchange, b"".join(body.ahead) if body.ended else body, first.extensions)
 
     def _refusal(self, library: ModuleType, request: Any) -> Any:
-        """Return the refusal of a request whose answer rules and judge could not read, or None if it may pass."""
+        """Return an error response if text rules or a judge cannot read the request's answer, else None."""
         path = request.url.path
         if not (self._rewrite.text_rules or self._rewrite.text_judge) or not may_return_text(path):
             return None
@@ -123,7 +125,8 @@ class ToolCallTransport(Transport):
     def _sender(self, library: ModuleType, blocking: bool) -> Any:
         """Return the method of the inner transport that sends a request.
 
-        Raises TypeError if the transport belongs to another library, or serves another kind of client.
+        Raises TypeError if the transport belongs to another library, or if it is asynchronous and the client is
+        blocking, or the other way round.
         """
         usual, method = "AsyncHTTPTransport", "handle_async_request"
         if blocking:
@@ -145,7 +148,8 @@ class ToolCallTransport(Transport):
 def _chunks_of(response: Any, blocking: bool) -> Any:
     """Return an iterator over the decoded body of a response.
 
-    A plain body is read from the stream directly. A custom transport may have read the body already.
+    A body without a content encoding is read directly from the response's stream, unless a custom transport has already
+    read it.
     """
     if "content-encoding" in response.headers or response.is_stream_consumed:
         return response.iter_bytes() if blocking else response.aiter_bytes()
@@ -160,7 +164,7 @@ def _response(library: ModuleType, exchange: Exchange, body: Any, extensions: di
 
 
 async def _result(returned: Any) -> Any:
-    """Return the result of a blocking or an asynchronous transport."""
+    """Return `returned`, the result of a blocking or asynchronous transport. Awaits it if it is awaitable."""
     return await returned if isawaitable(returned) else returned
 
 
@@ -173,9 +177,9 @@ async def _close(response: Any, blocking: bool) -> None:
 
 @dataclass(eq=False, repr=False)
 class _ClientBody:
-    """The client's body, made while the bodies of the upstream are read, one after the other.
+    """The body of the client's response, as an iterator of bytes. It reads the upstream's responses in order.
 
-    For a `blocking` client the same coroutines run without waiting.
+    For a blocking client, the same coroutines run to their end without a pause, because they await nothing.
     """
 
     _exchange: Exchange
@@ -187,7 +191,7 @@ class _ClientBody:
     def __post_init__(self) -> None:
         self._chunks: Any = _chunks_of(self._response, self._blocking)
         self.ahead: list[bytes] = []
-        """Bytes that were read before the status was certain."""
+        """Bytes for the client that were read before the status was certain."""
 
     @property
     def ended(self) -> bool:
@@ -223,7 +227,10 @@ class _ClientBody:
         raise StopAsyncIteration
 
     async def _decide(self, chunks: Any) -> bytes:
-        """Let the judge decide. Returns the bytes that may leave, with the end of the answer if text was refused."""
+        """Let the judge decide about the waiting text, and return bytes for the client.
+
+        If the judge refuses text, the bytes include the end of the answer.
+        """
         assert self._exchange.judge is not None
         piece = await self._exchange.judge.decide(blocking=self._blocking)
         if self._exchange.complete:
@@ -233,7 +240,10 @@ class _ClientBody:
         return piece
 
     async def _end(self, cause: str | None = None) -> bytes:
-        """Return the end of an upstream's answer, and ask again if the exchange has another request."""
+        """End a response of the upstream, and send the exchange's next request if it has one.
+
+        Returns bytes for the client.
+        """
         exchange = self._exchange
         piece = await self._close_exchange(cause)
         while exchange.judge is not None and exchange.judge.pieces:

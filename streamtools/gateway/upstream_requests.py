@@ -1,8 +1,8 @@
-"""Write the request for the upstream: how its model calls tools, and what its prompt says. Sans-IO.
+"""Writes the request for the upstream from a client's request. Sans-IO.
 
-A `CallPlan` says in which dialects calls are read and which one is taught. Teaching and history depend only on the
-messages. So each request of a conversation begins like the one before, and the upstream finds it in its cache.
-Instructions for one answer are appended to the end.
+A `CallPlan` says in which dialects calls are read, and which dialect the prompt teaches. Each request of a conversation
+begins like the previous request, so that the upstream can use its prompt cache. For this reason, instructions for a
+single answer are appended at the end.
 """
 
 from __future__ import annotations
@@ -46,20 +46,25 @@ from streamtools.tools.schemas import inline
 _log = Logger(__name__)
 
 Upstream: TypeAlias = Literal["openai", "ollama", "llama.cpp", "vllm"]
-"""The API of the upstream: chat completions, or Ollama's own. All but "openai" can keep a forced call to a schema."""
+"""The API of the upstream: `"ollama"` is Ollama's native API, and all others are chat completions.
+
+All servers except `"openai"` can force an answer to match a schema, which is used for forced calls."""
 
 CallMode: TypeAlias = Literal["text", "native", "auto"]
-"""How models call: taught in text, by the upstream, or by the upstream unless calls leak into its text."""
+"""How models call tools. `Rewrite` describes the modes."""
 
 CallModes: TypeAlias = CallMode | Mapping[str, CallMode]
-"""One mode for all models, or modes by patterns of model names."""
+"""One mode for all models, or a mapping from patterns of model names to modes."""
 
 TEXT_CALL_ID = "text_"
-"""Part of the id of each call in text. A history shows by it that the upstream did not make the call natively."""
+"""A part of the id of each call in text. In a later history, it marks the calls that were not native."""
 
 
 class UpstreamRequest(NamedTuple):
-    """A POST of JSON to an endpoint. `at` is 0 for the upstream, and counts its `fallbacks` from 1."""
+    """A POST request with the JSON `body` to an `endpoint`.
+
+    `at` is the number of the upstream: 0 for the primary upstream, 1 for the first of the `fallbacks`, and so on.
+    """
 
     endpoint: str
     body: bytes
@@ -67,25 +72,26 @@ class UpstreamRequest(NamedTuple):
 
 
 class CallPlan(NamedTuple):
-    """How the calls of one answer are requested and read."""
+    """How the model is asked to call tools in one answer, and how its calls are read."""
 
     dialects: tuple[Dialect, ...]
-    """The dialects that are read."""
+    """The dialects in which calls are read."""
     taught: Dialect | None
-    """The dialect that is taught and that the history is written in; None if the tools are sent natively."""
+    """The dialect that the prompt teaches, in which calls in the history are written. None for native tools."""
     only_call: bool = False
-    """Whether a schema makes the upstream answer with a call as plain JSON."""
+    """Whether a schema makes the upstream answer with only a call, which is plain JSON without a marker."""
 
     @property
     def native(self) -> bool | None:
-        """Whether native calls count: the `native_tool_calls` of the machine."""
+        """The value of `native_tool_calls` for the state machine that reads the answer."""
         return False if self.taught else None if self.dialects else True
 
 
 def mode_of(modes: CallModes, model: str) -> CallMode:
-    """Return the mode of the first pattern that matches a model's name, or `"text"` if none does.
+    """Return the mode of the first pattern that matches the name `model`, or `"text"` if no pattern matches.
 
-    A pattern with `*`, `?` or `[` matches a whole name, any other pattern a part of it.
+    A pattern with `*`, `?` or `[` must match the whole name. Any other pattern must be a part of the name. Upper and
+    lower case are equal.
 
     >>> mode_of({"gemma": "text", "*": "native"}, "google/Gemma-3-4b")
     'text'
@@ -116,15 +122,15 @@ def make_plan(mode: CallMode, dialects: Dialects, request: ClientRequest, host: 
 
 @lru_cache(maxsize=256)
 def _warn_of_unknown_model(model: str) -> tuple[str, ...]:
-    """Log, once for each name, that no calls are found in the text of this model."""
+    """Log a warning, once for each name, that the gateway reads no calls in the text of this model."""
     _log.warning("model_unknown", model=model, advice="name its dialects: mode 'auto' finds no call in its text")
     return ()
 
 
 def teaching_plan(dialects: Dialects, model: str = "") -> CallPlan:
-    """Return the plan of mode `"text"`, which teaches the first dialect.
+    """Return the plan for the mode `"text"`, which teaches the first of the `dialects`.
 
-    Without `dialects`, it teaches the dialect that models of this name write, or `tilde_fence`. Raises ValueError for a
+    If `dialects` is None, it teaches the dialect known for the model's name, or `tilde_fence`. Raises ValueError for a
     dialect that cannot be taught.
     """
     if dialects is None:
@@ -155,9 +161,9 @@ def write_request(
     host: str | None = None,
     more: Sequence[dict[str, Any]] = (),
 ) -> UpstreamRequest:
-    """Return the request for the upstream. `more` holds messages of chat completions that follow the history.
+    """Return the request for the upstream. `more` contains chat messages that are appended after the history.
 
-    Raises `InvalidRequest` for tools that cannot be taught, and for options that the upstream does not have.
+    Raises `InvalidRequest` for a tool whose definition is invalid.
     """
     history = _history_for(request, plan, examples)
     body: dict[str, Any] = {"model": request.model} if request.model else {}
@@ -182,7 +188,7 @@ def write_request(
 
 
 def _tools(request: ClientRequest) -> dict[str, Any]:
-    """Return the tools of a request for an upstream that calls natively."""
+    """Return the fields for the tools and the tool choice, for an upstream that makes native calls."""
     if not request.tools:
         return {}
     if request.client == "openai":
@@ -200,7 +206,10 @@ def _tools(request: ClientRequest) -> dict[str, Any]:
 
 
 def _ollama_members(request: ClientRequest, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the other members of a request to Ollama, which has no `tool_choice` and nests its options."""
+    """Return the options of a request in the form of Ollama's API. Removes fields that Ollama lacks from `body`.
+
+    Ollama has no `tool_choice`. If the tool choice names a tool, only this tool remains in `body`.
+    """
     separate = ("response_format", "stream_options", "reasoning_effort", "n", "logprobs", "top_logprobs")
     options = {key: value for key, value in request.options.items() if key not in separate}
     if (effort := request.options.get("reasoning_effort")) is not None:
@@ -223,7 +232,7 @@ def _ollama_members(request: ClientRequest, body: dict[str, Any]) -> dict[str, A
 
 
 def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequence[Example]) -> list[Message]:
-    """Return the history as the upstream reads it."""
+    """Return the history for the upstream: neutralized, and with taught tools if the plan teaches a dialect."""
     history = request.history
     if plan.dialects:
         history = [_neutralised(message, plan.dialects) for message in history]
@@ -234,7 +243,10 @@ def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequen
 
 
 def _neutralised(message: Message, dialects: Sequence[Dialect]) -> Message:
-    """Return a message whose text the model may repeat without making a call. Results are neutralized elsewhere."""
+    """Return `message` with neutralized text, so that a model which repeats the text makes no call.
+
+    Results are not changed, because other code neutralizes them when the messages are written.
+    """
     if isinstance(message, User):
         content = message.content
         if isinstance(content, str):
@@ -253,7 +265,7 @@ def _teach(
     enabled: tuple[Dialect, ...],
     examples: bool | Sequence[Example],
 ) -> list[Message]:
-    """Return the history with the tools in its system prompt, unless no tool may be called."""
+    """Return the history with the tools in its system prompt. If no tool may be called, return it unchanged."""
     if request.choice.mode == "none" or not request.tools:
         return history
     tools = as_tools(request.tools)
@@ -273,7 +285,7 @@ def _tool_section(definitions: bytes, enabled: tuple[Dialect, ...]) -> str:
 
 
 def instructions_for(request: ClientRequest, plan: CallPlan) -> str:
-    """Return instructions for this answer only, or "" if there are none."""
+    """Return the instructions about tool calls that apply only to the next answer, or "" if there are none."""
     if not request.tools or request.choice.mode == "none":
         return ""
     sentences = []
@@ -293,7 +305,7 @@ def instructions_for(request: ClientRequest, plan: CallPlan) -> str:
 
 
 def _append_instructions(messages: list[dict[str, Any]], instructions: str) -> None:
-    """Append instructions to the last message of the user, or as a message of their own."""
+    """Append instructions to the last message if it is a user message, else as a new user message."""
     last = messages[-1] if messages else {}
     if not instructions:
         return
@@ -305,19 +317,21 @@ def _append_instructions(messages: list[dict[str, Any]], instructions: str) -> N
         last["content"].append({"type": "text", "text": instructions})
 
 
-# Forced calls: a model that is taught in text may still write anything. Servers that keep an answer to a schema get the
-# schema of the call. The answer is then read as the body of a `tilde_fence`, whichever dialect is taught.
+# Forced calls: even if a call is required, a model that calls in text may write no call. Some servers can force an
+# answer to match a schema, so they get the schema of the call. The answer is then read as the body of a `tilde_fence`
+# call, whichever dialect the prompt teaches.
 
 SCHEMA_REFUSED = (400, 422, 500, 501)
-"""Statuses of servers that cannot keep an answer to this schema."""
+"""Statuses with which servers refuse a request whose schema they do not support."""
 
 _KEEP_TO_SCHEMAS = ("llama.cpp", "vllm", "ollama")
 
 
 def force_call(request: ClientRequest, plan: CallPlan, upstream: str) -> tuple[ClientRequest, CallPlan]:
-    """Return a request with the schema of the forced call, if a call is forced and the upstream takes a schema.
+    """Add the schema of the call if a call is forced and the upstream supports schemas.
 
-    A `response_format` of the client stays. Raises `InvalidRequest` for tools that cannot be taught.
+    Returns the request and the plan, which are unchanged if no schema is added. No schema is added if the client's
+    request has its own `response_format`. Raises `InvalidRequest` for a tool whose definition is invalid.
     """
     forced = request.choice.mode in ("required", "tool")
     if plan.taught is None or not forced or upstream not in _KEEP_TO_SCHEMAS or request.options.get("response_format"):
@@ -330,13 +344,13 @@ def force_call(request: ClientRequest, plan: CallPlan, upstream: str) -> tuple[C
 
 
 def without_schema(request: ClientRequest, plan: CallPlan) -> tuple[ClientRequest, CallPlan]:
-    """Return the request without the schema of `force_call`."""
+    """Return the request and the plan without the schema that `force_call` added."""
     options = {name: value for name, value in request.options.items() if name != "response_format"}
     return request._replace(options=options), plan._replace(only_call=False)
 
 
 def _schema_of_call(request: ClientRequest) -> dict[str, Any]:
-    """Return the schema of one call, or of an array if the client accepts several calls."""
+    """Return the schema of one call, or of an array of calls if the client accepts several calls."""
     names = {request.choice.name} if request.choice.name else None if request.allowed is None else {*request.allowed}
     calls = [
         {
