@@ -1,4 +1,4 @@
-"""Record network chunks, read recordings, replay them. `format` describes the files."""
+"""Records network chunks, and reads and replays recordings. The module `format` describes the file format."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ __all__ = [
 
 
 def shipped() -> dict[str, Path]:
-    """Return the recordings of a real model that come with the package, by name."""
+    """Return the paths of the recordings in this package, by name. They are recordings of a real model."""
     return {path.stem: path for path in sorted(Path(__file__).with_name("shipped").glob("*.jsonl"))}

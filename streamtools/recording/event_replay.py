@@ -1,4 +1,4 @@
-"""Replay a recording to UI events: the whole pipeline over recorded bytes."""
+"""Replays a recording as UI events. A `ToolStream` reads the recorded bytes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from streamtools.tools.registry import ToolsLike
 
 
 class ReplayOptions(PlaybackOptions, StreamOptions, total=False):
-    """How a recording is played, and how its stream is read."""
+    """The options of `Playback` and of `ToolStream` as keywords."""
 
 
 class ReplayedResponse(ReplayBytes):
-    """A recorded response with the attributes that a source reads: status, headers, bytes."""
+    """A recorded response with the attributes that a source reads: `status_code`, `headers` and `aiter_bytes`."""
 
     def __init__(self, recording: OpenRecording, options: PlaybackOptions) -> None:
         super().__init__(recording, **options)
@@ -34,7 +34,7 @@ class ReplayedResponse(ReplayBytes):
         self.fault: RecordingError | None = None
 
     def aiter_bytes(self) -> Self:
-        """Return the bytes. There can be only one reader."""
+        """Return the iterator of the bytes, which is this object. Only one reader can use it."""
         return self
 
     async def __anext__(self) -> bytes:
@@ -46,7 +46,7 @@ class ReplayedResponse(ReplayBytes):
 
 
 class EventReplay:
-    """The result of `replay`. Awaiting it returns a list of events; entering it returns a `ToolStream`."""
+    """The result of `replay`. `await` returns a list of the events. `async with` returns a `ToolStream`."""
 
     def __init__(self, open_stream: Callable[[], AbstractAsyncContextManager[ToolStream]]) -> None:
         self._open_stream = open_stream
@@ -70,7 +70,7 @@ class EventReplay:
 async def open_replay(
     path: str | PathLike[str], exchange: RecordedExchange | int | None, tools: ToolsLike | None, options: ReplayOptions
 ) -> AsyncIterator[ToolStream]:
-    """Yield the stream of a recording, or of one of its exchanges. Raises RecordingError."""
+    """Yield the stream of a recording, or of one of its exchanges. Raises RecordingError for an invalid recording."""
     playback: Any = {name: value for name, value in options.items() if name in PLAYBACK_OPTIONS}
     stream_options: Any = {name: value for name, value in options.items() if name not in PLAYBACK_OPTIONS}
     recording = exchange.open() if isinstance(exchange, RecordedExchange) else open_exchange(path, exchange)
@@ -87,7 +87,7 @@ async def open_replay(
 
 
 def adapter_of(recording: OpenRecording) -> sources.Adapter:
-    """Return the adapter for the bytes of a recording. Raises RecordingError for an unknown source."""
+    """Return the source adapter that reads the bytes of a recording. Raises RecordingError for an unknown source."""
     head = recording.head
     content_type = head.response.headers.get("content-type", "") if head.response is not None else ""
     try:
@@ -103,12 +103,17 @@ def replay(
     tools: ToolsLike | None = None,
     **options: Unpack[ReplayOptions],
 ) -> EventReplay:
-    """Return the UI events of a recording, or of a raw capture of any provider.
+    """Replay a recording, or a raw capture of any provider, as UI events.
 
-    `events = await replay("weather.jsonl", tools=tools)` is a list; `async with replay(...) as stream` streams. If the
-    file holds several exchanges, `exchange` is the number of one, from 1; `ReplayTransport` plays a whole conversation.
-    `speed` is 0 for no waiting and 1 for the recorded timing. `cut` cuts the bytes into other chunks. `reset_after` and
-    others inject faults: see `streamtools.recording.Playback`. All other options are those of `ToolStream`. Raises
-    RecordingError if the file is not a recording, breaks off, or holds several exchanges and no number is given.
+    `events = await replay("weather.jsonl", tools=tools)` returns a list. `async with replay(...) as stream` returns a
+    `ToolStream`. If the file holds several exchanges, `exchange` selects one by its number, from 1. `ReplayTransport`
+    replays a whole conversation.
+
+    `speed` is 0 for no waiting and 1 for the recorded timing. `cut` splits the bytes into other chunks. `reset_after`,
+    `cut_after` and `stall_after` inject faults. `streamtools.recording.Playback` describes these options. All other
+    options are passed to `ToolStream`.
+
+    Raises RecordingError if the file is not a recording or is incomplete, or if it holds several exchanges and
+    `exchange` is None.
     """
     return EventReplay(partial(open_replay, path, exchange, tools, options))

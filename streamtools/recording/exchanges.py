@@ -1,8 +1,8 @@
-"""Find the exchanges of a file, or of all recordings in a directory. Only their heads are kept in memory.
+"""Finds the exchanges of a file, or of all recordings in a directory. Only their heads are kept in memory.
 
-A file can also be a raw capture: the output of `curl -N` (server-sent events, or Ollama's lines). A raw capture has no
-times, no cuts and no end. It is replayed as blocks at time 0 with a normal end. The terminator in the stream shows
-whether it was complete.
+An exchange is one request and its response. A file can also be a raw capture: the output of `curl -N`, which consists
+of server-sent events or of Ollama's JSON lines. A raw capture does not store the times of its chunks, their boundaries,
+or how the response ended. It is replayed in blocks at time 0, and ends normally.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ _SSE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?::|(?:data|event|id|retry)(?:[:\r
 _OLLAMA_LINE = re.compile(rb'[\r\n]*\{(?=[^\n]*"done":)(?![^\n]*"streamtools":)')
 
 DETECT = "detect"
-"""The source of a stream whose wire format is detected when the stream is read."""
+"""The value of `ExchangeHead.source` for an unknown wire format, which is detected when the stream is read."""
 
 
 class OpenCapture(OpenRecording):
-    """A raw capture, read like a recording."""
+    """A raw capture with the interface of a recording."""
 
 
 def open_stream_file(path: PathLike, *, strict: bool = True) -> OpenRecording:
-    """Open a recording or a raw capture, whose source is `DETECT`. Raises RecordingError."""
+    """Open the first exchange of a recording, or a raw capture with the source `DETECT`.
+
+    Raises RecordingError for a file that cannot be read.
+    """
     file = reader.open_file(path)
     name = os.fspath(path)
     try:
@@ -48,7 +51,10 @@ def open_stream_file(path: PathLike, *, strict: bool = True) -> OpenRecording:
 
 
 def read_stream_file(path: PathLike, *, strict: bool = True) -> Recording:
-    """Return a recording or a raw capture in memory. Raises RecordingError."""
+    """Read the first exchange of a recording, or a raw capture, into memory.
+
+    Raises RecordingError for a file that cannot be read.
+    """
     with open_stream_file(path, strict=strict) as opened:
         return reader.collect(opened.name, opened.head, opened.chunks)
 
@@ -61,24 +67,27 @@ def _capture_chunks(pieces: Iterator[bytes]) -> Chunks:
 
 @dataclass(frozen=True, eq=False)
 class RecordedExchange:
-    """One exchange of a file, before it is read. `number` counts from 1."""
+    """One exchange of a file. Its chunks are read only after `open`. `number` counts from 1."""
 
     path: str
     number: int
     head: ExchangeHead
     is_only: bool
-    """Whether the file holds no other exchange."""
+    """True if the file holds only this exchange."""
     request: RecordedRequest | None = None
-    """The request in its recorded form, redacted again. None if no request was recorded."""
+    """The recorded request, with the secrets of this process redacted too. None if no request was recorded."""
     place: ExchangePlace | None = None
-    """The place in the file. None for a raw capture."""
+    """The position in the file. None for a raw capture."""
 
     def __str__(self) -> str:
         return self.path if self.is_only else f"{self.path}, exchange {self.number}"
 
     @functools.cached_property
     def unanswered(self) -> EndKind | None:
-        """How a request ended that never got a response. None if there was a response. Raises RecordingError."""
+        """The kind of end of a request that got no response. None if there was a response, or no recorded request.
+
+        Raises RecordingError for an invalid recording.
+        """
         if self.head.request is None or self.head.response is not None:
             return None
         with self.open() as opened:
@@ -87,13 +96,16 @@ class RecordedExchange:
             return opened.end.kind
 
     def open(self) -> OpenRecording:
-        """Open the exchange to read it once. Raises RecordingError."""
+        """Open the exchange, and return an object that reads it once. Raises RecordingError."""
         return open_stream_file(self.path) if self.place is None else reader.open_place(self.path, self.place)
 
 
 def open_exchange(path: PathLike, number: int | None = None) -> OpenRecording:
-    """Open an exchange by its number, from 1, or the only exchange of a file. Raises RecordingError."""
-    if not Path(path).is_file():  # a pipe can be read only once
+    """Open the exchange with this number, from 1. None opens the only exchange of a file.
+
+    Raises RecordingError if `number` is None and the file holds several exchanges, and for an unknown number.
+    """
+    if not Path(path).is_file():  # a pipe can be read only once, so its exchanges cannot be counted first
         return open_stream_file(path)
     exchanges = exchanges_in(path)
     if number is None and len(exchanges) > 1:
@@ -107,10 +119,10 @@ def open_exchange(path: PathLike, number: int | None = None) -> OpenRecording:
 
 
 def exchanges_of(where: PathLike, redact: Iterable[Secret] = ()) -> list[RecordedExchange]:
-    """Return the exchanges of a recording, a raw capture, or all `*.jsonl` files of a directory in name order.
+    """Return the exchanges of a recording or a raw capture. For a directory, read its `*.jsonl` files in name order.
 
-    The secrets `redact` are overwritten in their requests. Raises RecordingError for a file that cannot be read, an
-    exchange without an end, and a directory without recordings, and ValueError for an invalid secret.
+    The secrets in `redact` are overwritten in the requests. Raises RecordingError for a file that cannot be read, an
+    exchange without an end line, and a directory without recordings. Raises ValueError for an invalid secret.
     """
     secrets = know(redact)
     path = Path(where)
@@ -127,7 +139,7 @@ def exchanges_of(where: PathLike, redact: Iterable[Secret] = ()) -> list[Recorde
 
 
 def exchanges_in(path: PathLike, secrets: Sequence[Secret] | KnownSecrets = ()) -> list[RecordedExchange]:
-    """Return the exchanges of a file. Raises RecordingError."""
+    """Return the exchanges of a file. `secrets` are overwritten in their requests. Raises RecordingError."""
     path, secrets = os.fspath(path), know(secrets)
     with open_stream_file(path) as opened:
         if isinstance(opened, OpenCapture):

@@ -1,7 +1,7 @@
-"""The file format of a recording: the chunks of a response, when they arrived, and how the response ended.
+"""The file format of a recording: the chunks of a response, their times, and how the response ended.
 
-A recording keeps network chunks, not events. The places where a provider's bytes are cut, and the times, are what
-breaks parsers, so a test must get them back. The file is JSON Lines in UTF-8, readable and editable by people:
+A recording stores network chunks and no events. Parsers fail because of chunk boundaries and delays, so a replay must
+reproduce both. The file is JSON Lines in UTF-8, which people can read and edit:
 
     {"streamtools":"recording","version":1,"source":"openai","request":{…},"response":{…}}
     {"at":71.25,"text":"data: {\\"choices\\":[…]}\\n\\n"}
@@ -9,24 +9,27 @@ breaks parsers, so a test must get them back. The file is JSON Lines in UTF-8, r
     {"at":97.125,"before":"a9","text":"\\"}]}\\n\\n"}
     {"at":98.0,"end":"end","bytes":1043,"sha256":"…"}
 
-**Head**, the first line. `source` is the id of the adapter for these bytes (`openai`, `latitude`), or `detect`.
-Optional are `title` (a description), `recorded` (date and time, ISO 8601), `request` (`method`, `url`, `headers`, and
-the body: `body` for JSON or text, `body_base64` for other bytes, or `left_out` with its size if it was not recorded)
-and `response` (`status`, `headers`). Only headers of an allow-list are written: see `redaction`.
+**Head**, the first line. `source` is the id of the adapter for the bytes (`openai`, `latitude`), or `detect`. Optional
+fields are `title` (a description), `recorded` (date and time in ISO 8601), `request` and `response`. `request` has
+`method`, `url`, `headers`, and one field for the body: `body` for JSON or text, or `body_base64` for other bytes. If
+the body was not recorded, `left_out` holds its size. `response` has `status` and `headers`. Only headers of an
+allow-list are written, see `redaction`.
 
-**Chunk**, one line each. `at` is the time in milliseconds since the request was sent. A line without it has the time of
-the line above. The bytes are those after content decoding (gzip is undone). Keys in them are overwritten by as many
-bytes, so lengths, cuts and times stay: see `scrubbing`. UTF-8 is written as `text`. If a chunk begins or ends inside a
-character, up to three of its bytes are written in hexadecimal, as `before` and `after`. Other bytes are `base64`.
+**Chunk**, one line for each chunk. `at` is the time in milliseconds since the request was sent. A line without `at` has
+the time of the line before it. The bytes are stored after content decoding, so they are not compressed. Keys are
+overwritten by the same number of bytes, so lengths, chunk boundaries and times do not change, see `scrubbing`. UTF-8 is
+written as `text`. If a chunk begins or ends inside a character, the one to three bytes of this character are written in
+hexadecimal, as `before` or `after`. Other bytes are written as `base64`.
 
-**End**, the last line: `end` is `end` (the response was complete), `reset` (the connection broke), `timeout` (nothing
-more arrived) or `left` (the reader closed the response). `error` may name the exception. `bytes` and `sha256` are those
-of all chunks together. They are checked if they are there: remove them if you edit a recording.
+**End**, the last line. `end` is `end` (the response was complete), `reset` (the connection broke), `timeout` (no more
+bytes arrived) or `left` (the reader closed the response). `error` may name the exception. `bytes` is the total length
+of the chunks, and `sha256` is their digest. Both are optional and checked when present, so remove them when you edit a
+recording.
 
-A file can hold several exchanges: after an end line, the next head follows.
+A file can hold several exchanges. The next head follows the end line.
 
 Compatibility: readers skip unknown keys, and lines that are neither chunk nor end. An unknown `end` is read as `reset`.
-A change that a reader of version 1 would misread raises `version`, and a reader refuses a higher version.
+A change of the format increases `version` if a reader of version 1 would misread it. Readers refuse higher versions.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 VERSION = 1
-"""The version that is written, and the highest that can be read."""
+"""The format version of written files. Files with a higher version cannot be read."""
 
 EndKind: TypeAlias = Literal["end", "reset", "timeout", "left"]
 
@@ -52,7 +55,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RecordedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A request. `body` is JSON or text, `body_base64` is any other body, `left_out` is the size of an omitted body."""
+    """A recorded request.
+
+    `body` is a body of JSON or text, `body_base64` is a body of other bytes. `left_out` is the size of a body that was
+    not recorded.
+    """
 
     method: str
     url: str
@@ -63,14 +70,14 @@ class RecordedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class RecordedResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The status and headers of a response."""
+    """The status and the recorded headers of a response."""
 
     status: int
     headers: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ExchangeHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first line of an exchange. The head of a raw capture has only a `source`."""
+    """The first line of an exchange. For a raw capture, only `source` is set."""
 
     source: str
     title: str = ""
@@ -87,7 +94,7 @@ class Chunk(NamedTuple):
 
 
 class StreamEnd(NamedTuple):
-    """How and when the response ended, and the name of the exception if there was one."""
+    """The end of a response. `at` is its time in milliseconds, `error` the name of the exception or empty."""
 
     kind: EndKind
     at: float
@@ -96,7 +103,7 @@ class StreamEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One exchange in memory. `end` is None if the file breaks off. `name` is the file, for messages."""
+    """One exchange in memory. `end` is None if the file has no end line. `name` is the file name for error messages."""
 
     head: ExchangeHead
     chunks: tuple[Chunk, ...]
@@ -110,14 +117,14 @@ class Recording:
 
 
 class FileMark(msgspec.Struct, frozen=True):
-    """The keys that distinguish a recording from other JSON. Their values are not validated."""
+    """The keys in the first line that identify a recording. Their values are not validated."""
 
     streamtools: Any = None
     version: Any = None
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of any kind. The order of the fields is that of the keys."""
+    """A line of any kind. Its keys are written in the order of these fields."""
 
     streamtools: Any = None
     at: float | None = None
@@ -132,12 +139,12 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def encode_head(head: ExchangeHead) -> bytes:
-    """Return the line of a head, with its line feed."""
+    """Return the line for a head, with a line feed."""
     return _MARK + _encode(head)[1:] + b"\n"
 
 
 def encode_chunk(chunk: Chunk) -> bytes:
-    """Return the line of a chunk, with its line feed."""
+    """Return the line for a chunk, with a line feed."""
     at, data = milliseconds(chunk.at), chunk.data
     before = _CONTINUATION_BYTES.match(data)
     start = before.end() if before else 0
@@ -154,13 +161,18 @@ def encode_chunk(chunk: Chunk) -> bytes:
 
 
 def encode_end(end: StreamEnd, *, size: int, digest: str) -> bytes:
-    """Return the line of an end, with its line feed. `size` and `digest` are those of all bytes of the response."""
+    """Return the line for an end, with a line feed.
+
+    `size` is the total length of the chunks in bytes, and `digest` their SHA-256 digest in hexadecimal.
+    """
     line = Line(at=milliseconds(end.at), end=end.kind, error=end.error, bytes=size, sha256=digest)
     return _encode(line) + b"\n"
 
 
 def read_data(line: Line) -> bytes | None:
-    """Return the bytes of a chunk line, or None for another line. Raises ValueError."""
+    """Return the bytes of a chunk line. Returns None for another line. Raises ValueError for invalid base64 or
+    hexadecimal.
+    """
     if line.base64 is not None:
         try:
             return base64.b64decode(line.base64, validate=True)
@@ -175,7 +187,7 @@ def read_data(line: Line) -> bytes | None:
 
 
 def read_end(line: Line, at: float) -> StreamEnd | None:
-    """Return the end in an end line, or None for another line."""
+    """Return the end of the response from an end line. Returns None for another line."""
     match line.end:
         case None:
             return None
@@ -186,7 +198,7 @@ def read_end(line: Line, at: float) -> StreamEnd | None:
 
 
 def milliseconds(at: float) -> float:
-    """Return a time as it is written. Raises ValueError for a negative or infinite time."""
+    """Round a time in milliseconds to three decimals. Raises ValueError for a negative or infinite time."""
     if not 0 <= at < float("inf"):
         raise ValueError(f"a time must be 0 or more milliseconds, got {at!r}")
     return round(float(at), 3)

@@ -1,8 +1,8 @@
-"""Play the bytes of a recording: at a speed, with other cuts, and with an injected fault.
+"""Plays the bytes of a recording with a chosen speed, other chunk boundaries, and an injected fault.
 
-Real providers are slow, cut their bytes anywhere, break off, fall silent and sometimes send garbage. A recording has
-what one of them did once. Everything else is injected here. The place of a fault is a byte offset in the recorded body,
-so it does not depend on the cuts. `replay`, `ReplayBytes` and `ReplayTransport` take these options as keywords.
+A provider may be slow, split its bytes anywhere, break the connection, or stop sending. A recording holds only one such
+case. The options of this module create the other cases. The position of a fault is a byte offset in the recorded body,
+so it does not depend on chunk boundaries. `replay`, `ReplayBytes` and `ReplayTransport` accept the options as keywords.
 """
 
 from __future__ import annotations
@@ -23,16 +23,20 @@ from streamtools.recording.format import Chunk, Recording, StreamEnd
 from streamtools.recording.reader import OpenRecording
 
 Cut: TypeAlias = Literal["recorded", "byte", "frame", "whole"] | int | random.Random | Sequence[int]
-"""Where to cut: as recorded, after each byte, after each server-sent event, nowhere, at random with this seed or
-generator (pieces of 1 byte to 4 KiB, half of them below 64 bytes), or at these offsets."""
+"""How to split the bytes into chunks.
 
-_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?=[^\n])){2}")  # an LF may follow a CR at the end
+`"recorded"` keeps the recorded chunks. `"byte"` makes chunks of one byte, `"frame"` one chunk for each server-sent
+event, and `"whole"` one chunk of all bytes. An integer is the seed of a random generator. It, or a `random.Random`,
+makes chunks of 1 byte to 4 KiB, half of them shorter than 64 bytes. A sequence holds the byte offsets of the cuts.
+"""
+
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?=[^\n])){2}")  # a CR at the end does not match: an LF may follow
 
 
 def recut(chunks: Iterable[Chunk], cut: Cut) -> Iterator[Chunk]:
-    """Return the same bytes in other pieces. Each has the time at which its last byte arrived.
+    """Split the bytes of `chunks` at other offsets. The time of a new chunk is the time at which its last byte arrived.
 
-    Memory holds one piece, and the chunk that it is cut from.
+    Only one new chunk and one recorded chunk are in memory.
     """
     match cut:
         case "recorded":
@@ -47,7 +51,7 @@ def recut(chunks: Iterable[Chunk], cut: Cut) -> Iterator[Chunk]:
             raise ValueError(f"cut must be recorded, byte, frame, whole, a seed or offsets, got {cut!r}")
         case int():
             return recut(chunks, random.Random(cut))  # noqa: S311 - not for security
-        case random.Random():  # log-uniform: small pieces find more faults, large ones save time
+        case random.Random():  # log-uniform sizes: small chunks find more faults, large chunks save time
             return _by_size(chunks, (int(4096 ** cut.random()) for _ in itertools.count()))
     offsets = [0, *sorted({offset for offset in cut if offset > 0})]
     sizes = (stop - start for start, stop in itertools.pairwise(offsets))
@@ -55,7 +59,7 @@ def recut(chunks: Iterable[Chunk], cut: Cut) -> Iterator[Chunk]:
 
 
 def _by_size(chunks: Iterable[Chunk], sizes: Iterator[float]) -> Iterator[Chunk]:
-    """Yield pieces of these sizes, an endless series, and the rest."""
+    """Yield chunks of these sizes, then the remaining bytes. `sizes` must be endless."""
     rest, at, size = bytearray(), 0.0, next(sizes)
     for at, data in chunks:
         rest += data
@@ -71,7 +75,7 @@ def _by_size(chunks: Iterable[Chunk], sizes: Iterator[float]) -> Iterator[Chunk]
 def _by_frame(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     rest, at = bytearray(), 0.0
     for at, data in chunks:
-        searched = max(0, len(rest) - 4)  # the beginning of a blank line may have been searched
+        searched = max(0, len(rest) - 4)  # `rest` may end with the beginning of a blank line
         rest += data
         start = 0
         while found := _BLANK_LINE.search(rest, searched):
@@ -84,11 +88,11 @@ def _by_frame(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 class VirtualClock:
-    """A clock for replays without waiting: a replay advances it to the time of each chunk.
+    """A clock that replays advance to the time of each chunk, so that they need not wait.
 
-    Calling it returns its time in seconds. Only replays with this clock use it. Tools, their timeouts and the limits of
-    a run use the time of the event loop. While a reader handles a chunk, the clock has the recorded time of that chunk,
-    because other tasks run before it advances.
+    Calling it returns its time in seconds. It affects only the replays that get it as an option. Tools, their timeouts
+    and the limits of a run use the time of the event loop. Before a replay advances the clock, it lets other tasks run.
+    So while a reader handles a chunk, the clock has the recorded time of this chunk.
     """
 
     def __init__(self, start: float = 0.0) -> None:
@@ -98,7 +102,7 @@ class VirtualClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock. It never goes back."""
+        """Advance the clock by `seconds`. A negative value does not change it."""
         self.now += max(0.0, seconds)
 
 
@@ -116,26 +120,30 @@ class PlaybackOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Playback:
-    """How to play a recording. Raises ValueError for an invalid value, and for two faults that end the stream.
+    """Options for playing a recording.
 
-    A fault whose place is after the end of the body raises RecordingError there. Otherwise a test would pass without
-    its fault.
+    Raises ValueError for an invalid value, and for more than one of `cut_after`, `reset_after` and `stall_after`.
+
+    If the body is shorter than the offset of the fault, reading its end raises RecordingError. Otherwise a test would
+    pass without its fault.
     """
 
     speed: float = 0
-    """0 for no waiting, 1 for the recorded timing, 2 for twice as fast."""
+    """The speed: 0 plays without waiting, 1 with the recorded timing, 2 twice as fast."""
     cut: Cut = "recorded"
-    """Where the bytes are cut, see `recut`."""
+    """How the bytes are split into chunks, see `Cut`."""
     clock: VirtualClock | None = None
-    """A clock that is advanced by the recorded times, instead of waiting."""
+    """A virtual clock. The replay advances it by the recorded times instead of waiting."""
     cut_after: int | None = None
-    """The response ends after so many bytes, as if it were complete."""
+    """The number of bytes after which the response ends, as if it were complete. None injects no such fault."""
     reset_after: int | None = None
-    """The connection breaks after so many bytes."""
+    """The number of bytes after which the connection breaks. None injects no such fault."""
     stall_after: int | None = None
-    """No more bytes arrive after so many, until the reader's timeout expires, or it is cancelled or closed."""
+    """The number of bytes after which no more bytes arrive. The reader then waits until its timeout expires, or until
+    it is cancelled or closed. None injects no such fault."""
     read_timeout: float | None = None
-    """Seconds that a reader waits for bytes before TimeoutError. `ReplayTransport` uses the timeout of the client."""
+    """The time in seconds after which a read without data raises TimeoutError. None means no limit, but
+    `ReplayTransport` then uses the timeout of the request."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.speed < math.inf:
@@ -152,7 +160,7 @@ class Playback:
 
     @property
     def ending(self) -> tuple[str, int] | None:
-        """The fault that ends the stream, and its place in bytes."""
+        """The name of the option that injects a fault, and the byte offset of the fault. None without a fault."""
         return next(((name, place) for name in _ENDINGS if (place := getattr(self, name)) is not None), None)
 
 
@@ -161,9 +169,10 @@ PLAYBACK_OPTIONS = frozenset(field.name for field in fields(Playback))
 
 
 def inject_fault(chunks: Iterable[Chunk], playback: Playback, name: str) -> Iterator[Chunk]:
-    """Yield the chunks up to the fault of `playback`. Nothing is read after its place.
+    """Yield the chunks up to the injected fault of `playback`. Later chunks are not read.
 
-    Raises RecordingError if the place is not reached. `name` is the recording, for the message.
+    Raises RecordingError if the chunks are shorter than the offset of the fault. `name` is the name of the recording
+    for the message.
     """
     if playback.ending is None:
         yield from chunks
@@ -181,24 +190,34 @@ def inject_fault(chunks: Iterable[Chunk], playback: Playback, name: str) -> Iter
 
 
 def unreached_fault(name: str, fault: str, place: int, size: int) -> str:
-    """Return the message for a fault whose place is after the end of a response."""
+    """Return the error message for a fault whose offset `place` is after the end of the response."""
     return f"{name}: {fault}={place} was not reached: the response has {size:,} bytes"
 
 
-_CHECKPOINT_BYTES = 4096  # between two checkpoints: cancellation works, and cutting by bytes stays fast
+# Number of bytes between two checkpoints. They allow cancellation. More of them would slow chunks of one byte down.
+_CHECKPOINT_BYTES = 4096
 _CLOCK_CHECKPOINTS = 4
-"""Checkpoints before a virtual clock advances. A task that waits for the bytes needs two, because trio runs ready tasks
-in random order. A task that waits for that one needs two more."""
+"""The number of checkpoints before a virtual clock advances, so that other tasks can handle the last chunk.
+
+A task that waits for the bytes needs two, because trio runs ready tasks in random order. A task that waits for this
+task needs two more.
+"""
 
 
 class ReplayBytes:
-    """The recorded response as an iterator of bytes, asynchronous or blocking.
+    """The recorded response as an asynchronous and blocking iterator of bytes.
 
-    The options are those of `Playback`. Times count from the first read. A recorded or injected `reset` raises
-    ConnectionResetError at its place, and so does a recording that breaks off. A `timeout`, and a silence of more than
-    `read_timeout` seconds, raise TimeoutError. A cancelled read loses nothing. If the recorded reader left, that is a
-    reset, or, with `waits_when_left`, a silence. An `OpenRecording` is read line by line, and closed at the end or by
-    `close`. A blocking read that would wait forever raises RuntimeError.
+    `Playback` describes the options. The recorded times start at the first read. Cancelling a read loses no bytes. An
+    `OpenRecording` is read line by line. It is closed after the last chunk or by `close`.
+
+    After the last chunk, a read raises an exception for these ends:
+
+    - ConnectionResetError for a recorded or injected reset, and for a recording without an end line.
+    - TimeoutError for a recorded timeout. A wait of more than `read_timeout` seconds raises it too.
+    - ConnectionResetError if the recorded reader closed the response. With `waits_when_left=True`, the read waits
+      instead.
+
+    A blocking read that would wait forever raises RuntimeError.
     """
 
     def __init__(
@@ -216,7 +235,7 @@ class ReplayBytes:
         time_options = (playback.clock, playback.stall_after)
         self._is_timed = playback.speed > 0 or any(option is not None for option in time_options)
         self._started_at: float | None = None
-        self._closed_event: anyio.Event | None = None  # for a read that waits forever
+        self._closed_event: anyio.Event | None = None  # `close` sets it to end a read that waits forever
 
     def __iter__(self) -> Self:
         return self
@@ -260,7 +279,10 @@ class ReplayBytes:
         return data
 
     def begin(self, now: float) -> None:
-        """Count times from `now`, a time of the event loop or of `time.monotonic`, instead of the first read."""
+        """Start the recorded times at `now` instead of at the first read.
+
+        `now` is a time of the event loop, or of `time.monotonic` for a blocking reader.
+        """
         if self._started_at is None:
             self._started_at = now if self.playback.clock is None else self.playback.clock()
 
@@ -277,12 +299,12 @@ class ReplayBytes:
         self.close()
 
     def missed(self) -> tuple[str, int] | None:
-        """Return the fault that was not reached, with its place, or None."""
+        """Return the name and the byte offset of an injected fault that was not reached. Returns None otherwise."""
         ending = self.playback.ending
         return None if ending is None or self._read_bytes >= ending[1] else ending
 
     def _peek(self) -> Chunk | None:
-        """Return the next piece without taking it, or None at the end."""
+        """Return the next chunk without removing it. Returns None at the end."""
         if self._piece is None:
             try:
                 self._piece = next(self._pieces, None)
@@ -295,14 +317,17 @@ class ReplayBytes:
 
     @property
     def _ends_silent(self) -> bool:
-        """Whether neither bytes nor an end follow the last piece."""
+        """True if the reader must wait forever after the last chunk."""
         if self.playback.ending is not None:
             return self.playback.stall_after is not None
         end = self.recording.end
         return self._waits_when_left and end is not None and end.kind == "left"
 
     def _delay(self, piece: Chunk | None, now: float) -> tuple[float, bool]:
-        """Return the seconds to wait, and whether the read timeout expires. A virtual clock advances instead."""
+        """Return the seconds to wait, and True if the read timeout expires first.
+
+        With a virtual clock, advance the clock and return 0 seconds.
+        """
         clock, timeout = self.playback.clock, self.playback.read_timeout
         self.begin(now)
         assert self._started_at is not None
@@ -314,7 +339,7 @@ class ReplayBytes:
         return wait, wait < delay
 
     def _due(self, piece: Chunk | None) -> float:
-        """Return when the piece, or the end, arrives, in seconds from the start."""
+        """Return the time at which the chunk arrives, in seconds since the start. None stands for the end."""
         if piece is None and self._ends_silent:
             return math.inf
         playback, end = self.playback, self.recording.end
@@ -323,7 +348,7 @@ class ReplayBytes:
         return at / 1000 / speed if speed else 0.0
 
     def _take(self, piece: Chunk | None, is_late: bool) -> bytes | None:
-        """Return the bytes of the piece, or None at the end. Raises the exception of another end."""
+        """Remove the chunk and return its bytes. Returns None at a normal end, and raises at any other end."""
         if piece is not None and not is_late:
             self._piece = None
             self._read_bytes += len(piece.data)

@@ -1,8 +1,8 @@
-"""Read recordings, chunk by chunk or whole.
+"""Reads recordings, either chunk by chunk or completely into memory.
 
-Every fault of a file is one `RecordingError`, with the file and, if there is one, the line. A recording that breaks off
-is a fault: a test that silently replays half of a stream passes for the wrong reason. With `strict=False` a broken
-recording can be read: its `end` is None, and its digest is not checked.
+Every problem with a file raises `RecordingError`, whose message names the file and the line. A recording without an end
+line raises it too, because a test that replays half of a stream may pass without testing the rest. With `strict=False`,
+an incomplete recording can be read. Its `end` is None, and digests are not checked.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:  # exists only for type checkers
 PathLike: TypeAlias = str | os.PathLike[str]
 
 MAX_LINE = 64 * 1024 * 1024
-"""Bytes of one line. A chunk has some tens of KiB, a request body with images may have some MiB."""
+"""The maximum length of a line in bytes. A chunk takes some tens of KiB, a request body with images some MiB."""
 
 READ_SIZE = 64 * 1024
-"""Bytes of one read."""
+"""The number of bytes that are read from a file at once."""
 
 BOM = b"\xef\xbb\xbf"
 
@@ -45,7 +45,10 @@ _T = TypeVar("_T")
 
 
 class LineReader:
-    """Reads a file line by line, and skips blank lines. `offset` and `number` are those of the last line."""
+    """Reads a file line by line, and skips blank lines.
+
+    `offset` is the byte position of the last returned line in the file, and `number` its line number, from 1.
+    """
 
     def __init__(self, name: str, file: io.BufferedReader) -> None:
         self.name = name
@@ -56,7 +59,10 @@ class LineReader:
         self._unread: bytes | None = None
 
     def next(self) -> bytes | None:
-        """Return the next line with its line feed, or None at the end of the file. Raises RecordingError."""
+        """Return the next line with its line feed. Returns None at the end of the file.
+
+        Raises RecordingError for a line that is too long, and if the file cannot be read.
+        """
         if (line := self._unread) is not None:
             self._unread = None
             return line
@@ -70,23 +76,23 @@ class LineReader:
         return None
 
     def seek(self, offset: int, number: int) -> None:
-        """Continue at `offset`, where the line with this number begins."""
+        """Continue at the byte position `offset`, at which the line with this number begins."""
         self.file.seek(offset)
         self._next_offset, self.number = offset, number - 1
 
     def unread(self, line: bytes) -> None:
-        """Let `next` return the last line again."""
+        """Make `next` return `line` again."""
         self._unread = line
 
     def decode(self, decoder: msgspec.json.Decoder[_T], line: bytes) -> _T:
-        """Return the content of the line. Raises RecordingError."""
+        """Decode the JSON of a line. Raises RecordingError for invalid JSON."""
         try:
             return decoder.decode(line)
         except (ValueError, RecursionError) as error:
             raise self.error(f"cannot be read: {error}") from None
 
     def error(self, problem: str) -> RecordingError:
-        """Return an error about the last line."""
+        """Return an error about the last line that was read."""
         return RecordingError(f"{self.name}, line {self.number}, {problem}")
 
 
@@ -101,7 +107,7 @@ class _File(io.FileIO):
 
 
 def open_file(path: PathLike) -> io.BufferedReader:
-    """Open a file for reading. Opening and reading raise RecordingError."""
+    """Open a file for reading. Opening and reading raise RecordingError instead of OSError."""
     name = os.fspath(path)
     try:
         return io.BufferedReader(_File(name), READ_SIZE)
@@ -122,7 +128,7 @@ def _unreadable(name: str, error: Exception) -> RecordingError:
 
 
 Chunks: TypeAlias = Generator[Chunk, None, StreamEnd | None]
-"""Yields the chunks of one exchange, and returns its end, or None if it breaks off."""
+"""A generator of the chunks of one exchange. It returns the end of the exchange, or None without an end line."""
 
 _mark_decoder = msgspec.json.Decoder(FileMark)
 _head_decoder = msgspec.json.Decoder(ExchangeHead)
@@ -130,9 +136,10 @@ _line_decoder = msgspec.json.Decoder(Line)
 
 
 class OpenRecording:
-    """An exchange that is read in constant memory: an iterator of its chunks, with its `head`.
+    """An open exchange: an iterator of its chunks, which keeps only one chunk in memory.
 
-    `end` is set after the last chunk. The file is closed at the end, on an error, and when the `with` block is left.
+    `end` is set after the last chunk. The file is closed after the last chunk, on an error, and on leaving the `with`
+    block.
     """
 
     def __init__(self, name: str, head: ExchangeHead, chunks: Chunks, file: io.BufferedReader) -> None:
@@ -169,12 +176,12 @@ class OpenRecording:
 
 
 def open_recording(path: PathLike, *, strict: bool = True) -> OpenRecording:
-    """Open the first exchange of a recording. Raises RecordingError."""
+    """Open the first exchange of a recording. Raises RecordingError for a file that cannot be read."""
     return open_exchange_at(LineReader(os.fspath(path), open_file(path)), strict=strict)
 
 
 def open_exchange_at(lines: LineReader, *, strict: bool) -> OpenRecording:
-    """Return the exchange that begins at the next line. Raises RecordingError, after closing the file."""
+    """Return the exchange whose head is the next line. For an invalid head, close the file and raise RecordingError."""
     try:
         return OpenRecording(lines.name, _read_head(lines), _read_chunks(lines, strict), lines.file)
     except RecordingError:
@@ -183,7 +190,7 @@ def open_exchange_at(lines: LineReader, *, strict: bool) -> OpenRecording:
 
 
 def read_recording(path: PathLike, *, strict: bool = True) -> Recording:
-    """Return the recording in a file with one exchange. Raises RecordingError."""
+    """Read a file with one exchange. Raises RecordingError, also if the file holds several exchanges."""
     recordings = read_recordings(path, strict=strict)
     if len(recordings) > 1:
         raise RecordingError(f"{os.fspath(path)} holds {len(recordings)} exchanges, expected one")
@@ -191,7 +198,7 @@ def read_recording(path: PathLike, *, strict: bool = True) -> Recording:
 
 
 def read_recordings(path: PathLike, *, strict: bool = True) -> list[Recording]:
-    """Return the exchanges of a file, one or more, in order. Raises RecordingError."""
+    """Read all exchanges of a file, in order. Raises RecordingError for a file that cannot be read."""
     lines = LineReader(os.fspath(path), open_file(path))
     with lines.file:
         recordings = [collect(lines.name, _read_head(lines), _read_chunks(lines, strict))]
@@ -203,7 +210,10 @@ def read_recordings(path: PathLike, *, strict: bool = True) -> list[Recording]:
 
 
 class ExchangePlace(NamedTuple):
-    """An exchange in a file: its head, the position of the head, and whether it has an end line."""
+    """The position of an exchange in a file.
+
+    `offset` is the byte position of the head, and `line` its line number. `has_end` is True if an end line follows.
+    """
 
     head: ExchangeHead
     offset: int
@@ -212,15 +222,15 @@ class ExchangePlace(NamedTuple):
 
 
 def find_exchanges(path: PathLike) -> list[ExchangePlace]:
-    """Return the places of the exchanges of a file, one or more. Raises RecordingError for an invalid head.
+    """Return the positions of the exchanges of a file. Raises RecordingError for an invalid head.
 
-    Other lines are validated when the exchange is read.
+    Only heads are validated. The other lines are validated when an exchange is read.
     """
     lines = LineReader(os.fspath(path), open_file(path))
     with lines.file:
         places = [ExchangePlace(_read_head(lines), lines.offset, lines.number, has_end=False)]
         while (line := lines.next()) is not None:
-            # The text of a chunk cannot contain this: its quotes are escaped. The request in a head can.
+            # In the text of a chunk, quotes are escaped, so it cannot contain this key. The JSON body of a request can.
             if b'"streamtools"' in line and _decode_or(FileMark(), _mark_decoder, line).streamtools == "recording":
                 lines.unread(line)
                 places.append(ExchangePlace(_read_head(lines), lines.offset, lines.number, has_end=False))
@@ -230,14 +240,14 @@ def find_exchanges(path: PathLike) -> list[ExchangePlace]:
 
 
 def open_place(path: PathLike, place: ExchangePlace) -> OpenRecording:
-    """Open the exchange at `place` in a file. Raises RecordingError."""
+    """Open the exchange at the position `place` of a file. Raises RecordingError for a file that cannot be read."""
     lines = LineReader(os.fspath(path), open_file(path))
     lines.seek(place.offset, place.line)
     return open_exchange_at(lines, strict=True)
 
 
 def collect(name: str, head: ExchangeHead, chunks: Chunks) -> Recording:
-    """Return a recording in memory from its head and chunks."""
+    """Read all `chunks` into memory. Return them as a recording with this head."""
     collected: list[Chunk] = []
     while True:
         try:
@@ -276,7 +286,7 @@ def _read_chunks(lines: LineReader, strict: bool) -> Chunks:
             if strict:
                 raise lines.error("breaks off in the middle") from None
             return None
-        if fields.streamtools == "recording":  # the next exchange begins, and this one has no end
+        if fields.streamtools == "recording":  # the head of the next exchange; the current exchange has no end line
             lines.unread(line)
             break
         at = at if fields.at is None else fields.at

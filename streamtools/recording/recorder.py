@@ -1,6 +1,6 @@
-"""Record a provider's stream while it is read: one stream with `record`, or all exchanges of an HTTP client.
+"""Records a provider's stream while it is read: one stream with `record`, or all exchanges of an HTTP client.
 
-Each read is one chunk. The recording has the same bytes with the same cuts, except that keys are overwritten.
+Each read is recorded as one chunk. The recording has the same bytes in the same chunks, but keys are overwritten.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from streamtools.recording.scrubbing import Secret, know
 from streamtools.recording.writer import RecordingTarget, RecordingWriter, create_private_file
 
 Edit = Callable[[ExchangeHead], ExchangeHead]
-"""Takes the head of an exchange, and returns the head to write."""
+"""A function of the head of an exchange. It returns the head to write."""
 
 
 class RecordOptions(TypedDict, total=False):
-    """How exchanges are recorded; see `RecordingTransport`."""
+    """The options for recording as keywords. `RecordingTransport` describes them."""
 
     source: str
     redact: Iterable[Secret]
@@ -37,18 +37,18 @@ class RecordOptions(TypedDict, total=False):
 
 
 def record(stream: Any, target: RecordingTarget, **options: Unpack[RecordOptions]) -> RecordedStream:
-    """Return a stream with the same bytes and cuts as `stream`, which are recorded while they are read.
+    """Return a stream with the same chunks as `stream`. Reading it records the chunks.
 
-    `stream` is a response of httpx or httpx2, an object with `aiter_bytes()` or with such a `response`, or an
-    asynchronous iterable of bytes. The result has `aiter_bytes()`, too, and is a source of `ToolStream`. The options
-    are those of `RecordingTransport`. Times count from this call. If the result is closed before its end, the recording
-    ends with `left`.
+    `stream` is a response of httpx or httpx2, another object with `aiter_bytes()`, or an asynchronous iterable of
+    bytes. It may also be an object whose attribute `response` has `aiter_bytes()`. The result has `aiter_bytes()` too.
+    Pass it to `streamtools.sources`. `RecordingTransport` describes the options. The recorded times start at this call.
+    If the result is closed before its end, the recording ends with `left`.
     """
     return RecordedStream(stream, ExchangeFile(target, **options))
 
 
 class RecordedBytes:
-    """Iterates over `pieces`, and records each piece. Closing it closes the `resources`."""
+    """Iterates over the chunks `pieces` and records each chunk. Closing it closes the objects in `resources`."""
 
     def __init__(
         self, pieces: AsyncIterator[bytes] | Iterator[bytes], exchange: ExchangeRecorder, resources: Sequence[Any]
@@ -98,7 +98,7 @@ class RecordedBytes:
         return data
 
     def _end(self, error: Exception | None = None) -> None:
-        """Record the end: the stream was closed, was complete, or raised `error`."""
+        """Record the end of the stream. `error` is the exception of the read. None means that the stream was closed."""
         if error is None:
             self._exchange.end("left")
         elif isinstance(error, StopIteration | StopAsyncIteration):
@@ -108,7 +108,7 @@ class RecordedBytes:
 
 
 class RecordedStream(RecordedBytes):
-    """The result of `record`, with the status and headers of a response."""
+    """The result of `record`. It has the status and headers of the response, if there is one."""
 
     def __init__(self, stream: Any, file: ExchangeFile) -> None:
         response = _response_of(stream)
@@ -121,11 +121,11 @@ class RecordedStream(RecordedBytes):
 
     @property
     def fault(self) -> OSError | None:
-        """Why the recording breaks off, if it does. A file that cannot be written does not stop the stream."""
+        """The error that stopped the recording. None if the file could be written. The stream continues in any case."""
         return self._file.fault
 
     def aiter_bytes(self) -> Self:
-        """Return the bytes. There can be only one reader."""
+        """Return the iterator of the bytes, which is this object. Only one reader can use it."""
         return self
 
     async def __aenter__(self) -> Self:
@@ -140,7 +140,7 @@ class RecordedStream(RecordedBytes):
 
 
 def _response_of(stream: Any) -> Any:
-    """Return the response that `stream` is or has, or None."""
+    """Return `stream` or its attribute `response`, if that has `aiter_bytes()`. Returns None otherwise."""
     for candidate in (stream, getattr(stream, "response", None)):
         if callable(getattr(candidate, "aiter_bytes", None)):
             return candidate
@@ -169,9 +169,11 @@ def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
 class ExchangeFile:
     """A file of exchanges in the order of their requests. Thread-safe.
 
-    The first exchange that has not ended is written while it continues. Later exchanges are buffered until then. A path
-    is overwritten, a file object is left open. A file that cannot be written stops the recording, not the streams:
-    `fault` is then the error. Raises OSError for a path that cannot be opened, ValueError for an invalid secret.
+    The oldest open exchange is written while it is read. Later exchanges are buffered until it has ended. If `target`
+    is a path, the file is overwritten. A file object is not closed. If the file cannot be written, the recording stops
+    and `fault` is the error, but the streams continue.
+
+    Raises OSError for a path that cannot be opened, and ValueError for an invalid secret.
     """
 
     target: RecordingTarget
@@ -193,19 +195,19 @@ class ExchangeFile:
     def begin_request(
         self, method: str, url: str, headers: Sequence[tuple[str, str]], content: bytes
     ) -> ExchangeRecorder:
-        """Return an exchange that begins now. The credentials of the request are overwritten in it."""
+        """Start to record an exchange with this request. The credentials of the request are overwritten."""
         request = describe_request(method, url, headers, content, redact=self.redact, record_body=self.record_body)
         return self.begin(request, credentials_in(headers, url))
 
     def begin(self, request: RecordedRequest | None, credentials: Iterable[str] = ()) -> ExchangeRecorder:
-        """Return an exchange that begins now. `credentials` are overwritten in it."""
+        """Start to record an exchange with a redacted request. `credentials` are overwritten."""
         with self.lock:
             exchange = ExchangeRecorder(self, request, [*self.redact, *credentials])
             self._unwritten.append(exchange)
             return exchange
 
     def flush(self) -> None:
-        """Write the new lines of the first exchange. If it has ended, continue with the next."""
+        """Write the new lines of the oldest exchange. If it has ended, continue with the next exchange."""
         while self._unwritten:
             exchange = self._unwritten[0]
             try:
@@ -219,13 +221,13 @@ class ExchangeFile:
             self._unwritten.popleft()
 
     def close(self) -> None:
-        """Close a file that was opened here. Can be repeated."""
+        """If the target is a path, close the file. Can be repeated."""
         if self._owns_file:
             self._file.close()
 
 
 class ExchangeRecorder:
-    """One exchange, as the lines of a recording. Times count from its creation."""
+    """Converts one exchange to lines of a recording. The recorded times start when this object is created."""
 
     def __init__(self, file: ExchangeFile, request: RecordedRequest | None, secrets: list[Secret]) -> None:
         self._file = file
@@ -238,15 +240,16 @@ class ExchangeRecorder:
         self.ended = False
 
     def set_response(self, status: int | None, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Write the head. The cookies of the response are overwritten in its body, too."""
+        """Write the head. Later, the credentials in `headers`, such as cookies, are overwritten in the body."""
         with self._file.lock:
             self.secrets += credentials_in(headers)
             self._open_writer(None if status is None else describe_response(status, headers, redact=self.secrets))
             self._file.flush()
 
     def chunk(self, data: bytes) -> None:
-        """Write the bytes of one read. After the end, nothing is written: an HTTP client may drain a closed
-        response."""
+        """Write the bytes of one read. After `end`, bytes are ignored, because a client may read a closed response to
+        its end.
+        """
         with self._file.lock:
             if not self.ended:
                 assert self._writer is not None
@@ -254,7 +257,7 @@ class ExchangeRecorder:
                 self._file.flush()
 
     def end(self, kind: EndKind, error: str = "") -> None:
-        """Write the end, once."""
+        """Write the end line. Further calls do nothing."""
         with self._file.lock:
             if not self.ended:
                 self.ended = True
@@ -263,14 +266,14 @@ class ExchangeRecorder:
                 self._file.flush()
 
     def fail(self, error: BaseException) -> None:
-        """Write the end after an exception. A cancelled reader has left."""
+        """Write the end line for an exception. A cancellation is recorded as `left`."""
         if isinstance(error, Exception):
             self.end("timeout" if is_timeout(error) else "reset", type(error).__name__)
         else:
             self.end("left")
 
     def take_lines(self) -> bytes:
-        """Return the lines that have not been taken."""
+        """Return the lines that were written since the last call."""
         lines = self._lines.getvalue()
         self._lines.truncate(self._lines.seek(0))
         return lines
@@ -288,10 +291,10 @@ class ExchangeRecorder:
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Return whether an exception of Python, httpx, httpx2 or httpcore is a timeout."""
+    """Return True for a timeout exception of Python, httpx, httpx2 or httpcore."""
     return isinstance(error, TimeoutError) or any(kind.__name__ == "TimeoutException" for kind in type(error).__mro__)
 
 
 def header_items(headers: Any) -> list[tuple[str, str]]:
-    """Return headers as pairs, with repeated headers if the object keeps them."""
+    """Return headers as pairs of name and value. Repeated headers are returned if the object keeps them."""
     return list(headers.multi_items() if hasattr(headers, "multi_items") else headers.items())

@@ -1,12 +1,12 @@
-"""Redact the head of an exchange before it is written.
+"""Redacts the head of an exchange before it is written.
 
-Recordings are committed and shared, so they hold as little as possible:
+Recordings are committed and shared, so they must not hold credentials:
 
-- Headers come from an allow-list.
-- A request body is recorded only on request. Otherwise its size is recorded.
-- In URLs, user names and passwords are removed, and values of parameters with a secret's name are replaced.
-- In everything that is written, keys of known formats, the caller's secrets, and the credentials in the headers and URL
-  of the request are overwritten. A server that refuses a key often repeats it.
+- Only headers of an allow-list are recorded.
+- A request body is recorded only with `record_body=True`. Otherwise only its size is recorded.
+- In URLs, user names and passwords are removed. The value of a parameter whose name suggests a credential is replaced.
+- In all text, keys of known formats, the caller's secrets, and the credentials in the headers and URL of the request
+  are overwritten. Responses are included, because a server that refuses a key often repeats it.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ HEADERS = frozenset(
         "x-vercel-ai-ui-message-stream",
     }
 )
-"""The headers that are recorded. `content-encoding` is not: the bytes are recorded decoded."""
+"""The names of the headers that are recorded. `content-encoding` is missing, because decoded bytes are recorded."""
 
 REDACTED = "[redacted]"
 
 _SECRET_NAME = re.compile(
     "auth|key|token|secret|pass|pwd|credential|cookie|session|signature|sig$|sid$|jwt|code$", re.IGNORECASE
 )
-"""Names of headers and URL parameters with a credential."""
+"""Matches the names of headers and URL parameters whose values are credentials."""
 _SCHEME = re.compile(r"(?:apikey|basic|bearer|digest|key|negotiate|token) +", re.IGNORECASE)
-_MIN_CREDENTIAL = 16  # characters; shorter values may be ordinary words
-_MAX_CREDENTIALS = 32  # each one costs time
-_MAX_DEPTH = 100  # levels of JSON; deeper values would exhaust the stack
+_MIN_CREDENTIAL = 16  # length in characters; a shorter value may be an ordinary word
+_MAX_CREDENTIALS = 32  # number of credentials in a request to search for; each search takes time
+_MAX_DEPTH = 100  # levels of nested JSON; a deeper value would exhaust the stack
 
 Headers = Iterable[tuple[str, str]]
 
@@ -68,7 +68,7 @@ def describe_request(
     redact: Iterable[Secret] = (),
     record_body: bool = False,
 ) -> RecordedRequest:
-    """Return a request as it may be recorded. Without `record_body`, only the size of the body is recorded."""
+    """Return a redacted request for a recording. With `record_body=False`, it has only the size of the body."""
     headers = list(headers)
     request = RecordedRequest(method=method, url=redact_url(url), headers=keep_headers(headers))
     if content and not record_body:
@@ -79,16 +79,18 @@ def describe_request(
 
 
 def describe_response(status: int, headers: Headers, *, redact: Iterable[Secret] = ()) -> RecordedResponse:
-    """Return the head of a response as it may be recorded."""
+    """Return the redacted status and headers of a response for a recording."""
     return _redact_response(RecordedResponse(status=status, headers=keep_headers(headers)), know(redact))
 
 
 def credentials_in(headers: Headers, url: str = "") -> list[str]:
-    """Return the credentials in headers and a URL that are long enough to be searched for elsewhere."""
+    """Return the credentials in headers and a URL, to overwrite them in other text. Short values are skipped."""
     found: list[str] = []
     for name, value in headers:
         if name.lower() in ("cookie", "set-cookie"):
-            cookies = value.split(";")[: 1 if name.lower() == "set-cookie" else None]  # attributes follow the cookie
+            cookies = value.split(";")[
+                : 1 if name.lower() == "set-cookie" else None
+            ]  # in `set-cookie`, only the first item is a cookie
             found += [cookie.partition("=")[2].strip().strip('"') for cookie in cookies]
         elif _SECRET_NAME.search(name):
             found.append(_SCHEME.sub("", value.strip(), count=1))
@@ -98,13 +100,13 @@ def credentials_in(headers: Headers, url: str = "") -> list[str]:
         name, _, value = parameter.partition("=")
         if _SECRET_NAME.search(unquote_plus(name)):
             found.append(unquote_plus(value))
-    # A secret in JSON inside JSON may take 14 bytes a character.
+    # In JSON inside JSON, one character of a secret may take 14 bytes.
     long_enough = [value[: LONGEST // 14] for value in found if len(value) >= _MIN_CREDENTIAL]
     return list(dict.fromkeys(long_enough))[:_MAX_CREDENTIALS]
 
 
 def redact_head(head: ExchangeHead, redact: Iterable[Secret] = ()) -> ExchangeHead:
-    """Return a head with known key formats and `redact` overwritten in each string."""
+    """Return a head in which keys of known formats and the secrets in `redact` are overwritten."""
     secrets = know(redact)
     return msgspec.structs.replace(
         head,
@@ -115,7 +117,7 @@ def redact_head(head: ExchangeHead, redact: Iterable[Secret] = ()) -> ExchangeHe
 
 
 def keep_headers(headers: Headers) -> dict[str, str]:
-    """Return the headers of the allow-list, with names in lower case. Repeated headers are joined."""
+    """Return the headers whose names are in the allow-list. Names are in lower case, repeated headers are joined."""
     kept: dict[str, str] = {}
     for name, value in headers:
         if (key := name.lower()) in HEADERS:
@@ -124,7 +126,7 @@ def keep_headers(headers: Headers) -> dict[str, str]:
 
 
 def redact_url(url: str) -> str:
-    """Return `url` without user name and password, and without values of parameters with a secret's name.
+    """Return `url` without user name and password. Values of parameters whose names suggest a credential are replaced.
 
     >>> redact_url("https://me:pass@example.org/v1/chat?alt=sse&api_key=123")
     'https://example.org/v1/chat?alt=sse&api_key=%5Bredacted%5D'
@@ -136,14 +138,14 @@ def redact_url(url: str) -> str:
 
 
 def redact_text(text: str, redact: Secrets = ()) -> str:
-    """Return `text` with known key formats and `redact` overwritten."""
+    """Return `text` in which keys of known formats and the secrets in `redact` are overwritten."""
     data = text.encode(errors="surrogatepass")
     clean = scrub(data, redact)
     return text if clean == data else clean.decode(errors="replace")
 
 
 def redact_request(request: RecordedRequest, secrets: KnownSecrets) -> RecordedRequest:
-    """Return a request with known key formats and `secrets` overwritten in each string."""
+    """Return a request in which keys of known formats and `secrets` are overwritten."""
     body = request.body if fits(request.body, _MAX_DEPTH) else REDACTED
     return msgspec.structs.replace(
         request,
@@ -181,7 +183,7 @@ def _redact_response(response: RecordedResponse, secrets: KnownSecrets) -> Recor
 
 
 def _redact_escaped(url: str, secrets: KnownSecrets) -> str:
-    """Return `url` with secrets overwritten, even if they are percent-encoded."""
+    """Return `url` in which secrets are overwritten, also percent-encoded secrets."""
 
     def clean(part: re.Match[str]) -> str:
         plain = unquote(part[0])

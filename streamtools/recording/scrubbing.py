@@ -1,18 +1,18 @@
-r"""Overwrite keys in the bytes of a stream, however the bytes are cut.
+r"""Overwrites keys in the bytes of a stream, even if chunk boundaries split a key.
 
-A response can contain a key: in an error that repeats it, or because the model writes it. A recording is shared, and
-its lengths, cuts and times must stay. So each byte of a key is replaced by `*`, and its prefix stays:
-`sk-****************`.
+A response can contain a key, because an error message repeats it or because the model writes it. Recordings are shared
+with other people, so they must not hold keys. Each byte of a key is replaced by `*`, which keeps all lengths. The
+prefix of the key remains: `sk-****************`.
 
-The bytes are searched in two forms. As they are, whole keys are found, also with `\/` for `/`, and after the escapes
-of JSON and URLs. In addition, the strings of the fields of one name (`"content":"…"`) are joined, because a model
-writes a key in pieces, a few characters in each event. Other encodings are not searched. Secrets without a known
-format are found only if they are passed as a `Secret`.
+The bytes are searched twice. First the raw bytes are searched for whole keys, also with `\/` for `/`, and directly
+after an escape of JSON or a URL. Second, the values of all JSON fields with the same name (`"content":"…"`) are joined
+and searched, because a model writes only a few characters of a key in each event. Text in other encodings is not
+searched. A secret without a known format is found only if it is passed as a `Secret`.
 
-No key crosses a line end, so bytes are searched by whole lines, and an unfinished line is buffered. A line of more
-than `MAX_LINE` bytes is searched in parts. If a part, or the last piece of a joined field, can be the beginning of a
-key, its end, at most `LONGEST` bytes, is searched again with the next one. Events that contain the beginning of a
-possible key are buffered too, at most `MAX_BUFFERED` bytes.
+A key never contains a line end. So whole lines are searched, and an unfinished line is buffered. A line of more than
+`MAX_LINE` bytes is searched in parts. If a part or a joined value ends with the possible beginning of a key, this end,
+at most `LONGEST` bytes, is searched again together with the next data. Events that contain the possible beginning of a
+key are buffered until then, at most `MAX_BUFFERED` bytes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from typing import NamedTuple, TypeAlias
 from streamtools.rules.key_formats import FORMATS
 
 LONGEST = 4096
-"""Bytes of the longest secret text, match of a pattern, and head of a JWT."""
+"""The maximum length in bytes of a secret text, of a match of a secret pattern, and of the head of a JWT."""
 
 MAX_LINE = 64 * 1024
-"""Bytes of a line. A longer line is no event of a model's text, so its fields are not joined."""
+"""The length in bytes up to which the fields of a line are joined. Events with text of a model are shorter."""
 
 MAX_BUFFERED = 16 * 1024
-"""Bytes of whole events that are buffered while their joined fields may become a key."""
+"""The maximum number of bytes that are buffered because a joined field may end with the beginning of a key."""
 
-# Known key formats, in bytes. The last row is an Authorization header, which can be inside JSON.
+# Known key formats: the pattern of one further character, the minimum length, and the prefixes. The last row finds the
+# values of Authorization headers, which may be inside JSON.
 
 _TOKEN = rb"[A-Za-z0-9_-]"
 _WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
@@ -52,7 +53,7 @@ def _whole(more: bytes, least: int, prefix: bytes) -> bytes:
 
 
 def _begun(prefix: bytes, more: bytes) -> bytes:
-    """Return a pattern for any beginning of `prefix`, and for the whole prefix followed by `more`."""
+    """Return a pattern that matches any beginning of `prefix`, or the whole prefix followed by `more`."""
     pattern = rb"(%s\\?)" % more  # a trailing backslash may begin an escaped slash
     for atom in reversed(re.findall(rb"\[[^]]*\]|.", prefix)):
         pattern = rb"%s(?:%s)?" % (atom, pattern)
@@ -65,59 +66,62 @@ def _any(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
 
 _ROWS = [(more, least, prefix) for more, least, prefixes in _FORMATS for prefix in prefixes]
 _KEY = _any([*(_whole(*row) for row in _ROWS), _JWT])
-# Beginnings of keys. `hf_` comes before `hf_oauth_`: after `hf_`, "oa" may be the beginning of a key.
+# Patterns of the beginnings of keys. They are sorted, so that `hf_` precedes `hf_oauth_`: "hf_oa" may begin either key.
 _BEGINNINGS = sorted((prefix, b"%s{0,%d}" % (more, least - 1)) for more, least, prefix in _ROWS)
 _KEY_BEGUN = _any(b"(?:%s)\\Z" % _begun(*row) for row in [*_BEGINNINGS, (b"eyJ", _JWT_BEGUN)])
 _HINTS = {max(re.sub(rb"\[.*?\]", b"|", prefix).split(b"|"), key=len) for _, _, prefix in _ROWS} | {b"eyJ"}
-"""Text without any of these holds no key. Searching for them is twenty times as fast as the patterns."""
+"""Each key contains one of these texts. Fast path: a search for them is 20 times as fast as a search for patterns."""
 
 Secret: TypeAlias = str | re.Pattern[str]
-"""A secret text, or a compiled pattern that matches secrets. The pattern is applied to bytes, so `\\w` and `.` are
-ASCII. A match must lie in one line and have at most `LONGEST` bytes."""
+"""A secret text, or a compiled pattern that matches secrets. The pattern is applied to bytes, so `\\w` matches only
+ASCII characters, and `.` matches one byte. Matches that contain a line end or more than `LONGEST` bytes are not found.
+"""
 
 
 class KnownSecrets(NamedTuple):
-    """Secrets in bytes: each text in every encoding that is searched for."""
+    """Secrets in bytes. `texts` holds every encoding of each secret text."""
 
     texts: list[bytes]
     patterns: list[re.Pattern[bytes]]
 
 
 Secrets: TypeAlias = Iterable[Secret] | KnownSecrets
-"""Secrets, or the result of `know`, which saves time if many texts are searched."""
+"""Secrets, or the result of `know`. With the result, the secrets are encoded only once for many searches."""
 
 _FIELDS = (
     *("content", "text", "delta", "arguments", "partial_json", "thinking", "reasoning", "reasoning_content"),
     *("reasoning_text", "refusal", "response", "input", "output", "textDelta", "inputTextDelta", "argsTextDelta"),
 )
 _PIECE = re.compile(rb'"(%s)"[ ]*:[ ]*"(?!")([^"\\]*+(?:\\.[^"\\]*+)*+)"' % "|".join(_FIELDS).encode())
-_SHORTEST_KEY = 15  # bytes
-_LOOKBEHIND = 16  # bytes that the lookbehinds of the patterns may read
-_MAX_SHOWN = 4  # a cut secret text stays visible if at most this many bytes of it arrived
+_SHORTEST_KEY = 15  # the minimum length of a key in bytes
+_LOOKBEHIND = 16  # the maximum number of bytes before a match that the patterns read
+_MAX_SHOWN = 4  # if the stream ends within a secret text, up to this many bytes of the secret are not overwritten
 _ASTERISK = ord("*")
 
 
 class Scrubber:
-    """Overwrites secrets. `feed` takes bytes and returns those that are decided, `close` returns the rest.
+    """Overwrites secrets in a stream of bytes.
 
-    Known formats are always found. `secrets` are found in addition; patterns are not searched for across events. Raises
-    ValueError for a secret that cannot be searched for.
+    `feed` returns the bytes that are decided: it is known whether they belong to a secret. `close` returns the rest.
+
+    Keys of known formats are always overwritten. `secrets` holds additional secrets. Patterns are applied to the raw
+    bytes, but not to joined fields. Raises ValueError for an invalid secret.
     """
 
     def __init__(self, secrets: Secrets = ()) -> None:
         known = know(secrets)
         self._texts, patterns = known
-        # Overwriting a secret can turn the bytes after it into the beginning of a word, and so of a key.
+        # After a secret is overwritten, the bytes behind it may begin a word and match a key format. Search again.
         self._second_pass = Scrubber() if any(known) else None
         self._raw = _SearchedText(self._texts, patterns, joined=False)
-        self._fields: dict[bytes, _SearchedText] = {}  # by the name of the field
+        self._fields: dict[bytes, _SearchedText] = {}  # by field name: the joined values of the field
         self._buffer = bytearray()  # the bytes that `feed` has not returned
-        self._buffer_start = 0  # the position of the buffer; positions count from the first byte ever fed
-        self._searched = 0  # the position up to which the bytes have been searched
-        self._line_start = 0  # the position of the unfinished line
+        self._buffer_start = 0  # the position of the first byte in the buffer; positions count from the first byte fed
+        self._searched = 0  # the position of the first byte that was not searched
+        self._line_start = 0  # the position at which the unfinished line begins
 
     def feed(self, data: bytes) -> bytes:
-        """Return the bytes that are decided and have not been returned."""
+        """Add `data`. Return the decided bytes that were not returned before."""
         self._buffer += data
         end = self._buffer_start + len(self._buffer)
         lines = self._buffer.rfind(b"\n", len(self._buffer) - len(data)) + 1
@@ -130,7 +134,7 @@ class Scrubber:
         return decided if self._second_pass is None else self._second_pass.feed(decided)
 
     def close(self, *, complete: bool) -> bytes:
-        """Return the rest. If the stream is not complete, what may be the beginning of a key is overwritten, too."""
+        """Return the remaining bytes. With `complete=False`, overwrite the possible beginning of a key at the end."""
         end = self._buffer_start + len(self._buffer)
         self._search(end, is_last=True)
         for text in () if complete else (self._raw, *self._fields.values()):
@@ -152,7 +156,7 @@ class Scrubber:
             self._line_start = self._searched if line.endswith(b"\n") else self._line_start
             for name in () if is_last else list(self._fields):
                 if self._searched - self._fields[name].first_undecided(self._searched) > MAX_BUFFERED:
-                    del self._fields[name]  # give up: no key is that long
+                    del self._fields[name]  # no key is that long, so stop buffering for this field
 
     def _overwrite(self, positions: Iterable[int]) -> None:
         for position in positions:
@@ -166,14 +170,14 @@ class Scrubber:
 
 
 class _SearchedText:
-    """A growing text that is searched for secrets: the raw bytes, or the joined pieces of a field.
+    """A growing text that is searched for secrets: the raw bytes, or the joined values of a field.
 
-    Indexes count in the text, positions in the stream. Keys and patterns that start before `_search_from`, and secret
-    texts that start before `_decided`, have been found.
+    An index is an offset in this text, a position is an offset in the stream. All keys and matches of patterns that
+    start before the index `_search_from` have been found, and all secret texts that start before `_decided`.
     """
 
     def __init__(self, texts: list[bytes], patterns: list[re.Pattern[bytes]], *, joined: bool) -> None:
-        self._text = bytearray()  # the undecided text, after some context for lookbehinds
+        self._text = bytearray()  # the undecided text, and before it the context that lookbehinds read
         self._positions = array("q") if joined else range(0)  # the position of each byte of the text
         self._search_from = 0
         self._decided = 0
@@ -181,15 +185,15 @@ class _SearchedText:
         self._patterns = patterns
 
     def first_undecided(self, default: int) -> int:
-        """Return the position of the first byte that is not decided, or `default`."""
+        """Return the position of the first undecided byte. Returns `default` if all bytes are decided."""
         return self._positions[self._decided] if self._decided < len(self._positions) else default
 
     def add(self, data: bytes, position: int, *, is_last: bool = False) -> list[int]:
-        """Append `data`, which is at `position`, and return the positions of bytes that are secret.
+        """Append `data`, which starts at `position` in the stream. Return the positions of the bytes of secrets.
 
-        A match of a pattern is decided when its line ends. The last data ends the last line.
+        A match of a pattern is decided at the end of its line. With `is_last=True`, the line ends after `data`.
         """
-        self._forget(self._search_from + LONGEST, self._decided)  # the middle of a key that continues
+        self._forget(self._search_from + LONGEST, self._decided)  # drop the middle of a very long key
         self._forget(0, min(self._search_from, self._decided) - _LOOKBEHIND)
         self._text += data
         stop = position + len(data)
@@ -202,7 +206,8 @@ class _SearchedText:
         keys = list(_KEY.finditer(text, start)) if start < decided or has_hint else []
         begun = self._find_begun_key()
         self._search_from = tail = begun.start() if begun else size
-        # A key that continues is found again from its beginning. A backslash after it may begin an escaped slash.
+        # A key at the end of the text may continue in the next data, so it is searched again from its beginning. A
+        # backslash after it may begin an escaped slash.
         for key in keys:
             if key.start() < tail:
                 continues = text[key.end() : key.end() + 2] in (bytearray(), bytearray(b"\\"))
@@ -217,7 +222,7 @@ class _SearchedText:
         return [item for first, last in spans for item in self._positions[max(first, decided) : last]]
 
     def find_cut_secret(self) -> Sequence[int]:
-        """Return the positions of the beginning of a secret with which the text breaks off."""
+        """Return the positions of an incomplete secret at the end of the text."""
         size, text_start, begun = len(self._text), self._begun_text(), self._find_begun_key()
         key_start = begun.start(begun.lastindex) if begun and begun.lastindex else size
         return self._positions[min(key_start, text_start) if size - text_start > _MAX_SHOWN else key_start :]
@@ -231,14 +236,16 @@ class _SearchedText:
             self._search_from -= 0 if start else stop
 
     def _unfinished_line(self) -> int:
-        """Return the index of the unfinished line, or of the part of it that a longer match can still reach."""
+        """Return the index at which the unfinished line begins. Of a long line, return the index of its last part, in
+        which a match may continue.
+        """
         return max(self._decided, self._text.rfind(b"\n") + 1, len(self._text) - LONGEST)
 
     def _find_begun_key(self) -> re.Match[bytes] | None:
         return _KEY_BEGUN.search(self._text, self._unfinished_line())
 
     def _find_texts(self) -> Iterator[tuple[int, int]]:
-        """Yield the spans of secret texts. Overlapping occurrences are joined."""
+        """Yield the spans of the secret texts. Overlapping spans are cut, so that they do not overlap."""
         for text in self._texts:
             start, index = 0, self._text.find(text, self._decided)
             while index >= 0:
@@ -246,7 +253,7 @@ class _SearchedText:
                 start, index = index + len(text), self._text.find(text, index + 1)
 
     def _begun_text(self) -> int:
-        """Return the index of the beginning of a secret text at the end of the text, or the size of the text."""
+        """Return the index at which an incomplete secret text at the end begins. Without one, return the length."""
         begun = size = len(self._text)
         for text in self._texts:
             index = self._text.find(text[:1], max(self._decided, size - len(text) + 1))
@@ -256,7 +263,7 @@ class _SearchedText:
         return begun
 
     def _find_patterns(self, start: int, tail: int) -> Iterator[tuple[int, int]]:
-        """Yield the matches that begin before `tail`, line by line."""
+        """Yield the spans of the matches of patterns that begin before `tail`. Each line is searched separately."""
         for line in re.finditer(rb"[^\n]+", self._text[start:]) if self._patterns else ():
             for pattern in self._patterns:
                 matches = pattern.finditer(self._text, start + line.start(), start + line.end())
@@ -264,7 +271,7 @@ class _SearchedText:
 
 
 def scrub(data: bytes, secrets: Secrets = ()) -> bytes:
-    """Return `data`, which is complete, with its secrets overwritten."""
+    """Return `data` with its secrets overwritten. `data` must be complete."""
     known = know(secrets)
     clean = bytearray(data)
     for position in _SearchedText(*known, joined=False).add(data, 0, is_last=True):
@@ -273,7 +280,7 @@ def scrub(data: bytes, secrets: Secrets = ()) -> bytes:
 
 
 def know(secrets: Secrets) -> KnownSecrets:
-    """Return secrets in the form that is searched for. Raises ValueError for a secret that cannot be searched for."""
+    """Encode secrets for searching. Raises ValueError for a secret that is empty, too long, or an invalid pattern."""
     if isinstance(secrets, KnownSecrets):
         return secrets
     secrets = list(secrets)
@@ -282,7 +289,10 @@ def know(secrets: Secrets) -> KnownSecrets:
 
 
 def _encodings(secret: str) -> set[bytes]:
-    """Return a secret text in bytes: as it is, in JSON with and without ASCII escapes, and in JSON inside JSON."""
+    """Return the encodings of a secret text: plain, as a JSON string, and as a JSON string inside a JSON string.
+
+    Both JSON encodings are returned with and without ASCII escapes.
+    """
     texts = {secret}
     for ensure_ascii in (False, True):
         written = secret

@@ -1,11 +1,11 @@
-"""HTTP transports that record the responses of a client, and that answer it from recordings.
+"""HTTP transports that record the responses for a client, or answer its requests from recordings.
 
     transport = RecordingTransport(httpx.AsyncHTTPTransport(), "chat.jsonl")  # and later ReplayTransport("chat.jsonl")
     async with httpx.AsyncClient(transport=transport) as client:
         ...
 
-They work with asynchronous and blocking clients, of httpx and of httpx2, whose classes have the same names. Neither
-library is imported here. Responses, streams and exceptions are made with the library of the request.
+They work with the asynchronous and blocking clients of httpx and httpx2, whose classes have the same names. This module
+imports neither library. It creates responses, streams and exceptions with the library that created the request.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from streamtools.recording.writer import RecordingTarget
 
 _Result = TypeVar("_Result")
 
-_Transport: Any = object  # type checkers then accept it for clients of httpx and of httpx2
+_Transport: Any = object  # `Any`, so that type checkers accept a subclass for clients of httpx and of httpx2
 
 
 class Transport(_Transport):  # type: ignore[misc] # see above
-    """A transport for asynchronous and blocking clients of either library.
+    """A base class of transports for asynchronous and blocking clients of httpx and httpx2.
 
-    If it has an `_inner` transport, entering, leaving and closing it do the same with `_inner`. `_release` closes other
-    resources.
+    If `_inner` is a transport, entering, leaving or closing this transport also enters, leaves or closes `_inner`.
+    `_release` closes the other resources of a subclass.
     """
 
     _inner: Any = None
@@ -53,7 +53,7 @@ class Transport(_Transport):  # type: ignore[misc] # see above
         raise NotImplementedError
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Return the response to a request."""
+        """Return the response to the request of an asynchronous client."""
         return await self._handle(request, blocking=False)
 
     def handle_request(self, request: Any) -> Any:
@@ -61,7 +61,7 @@ class Transport(_Transport):  # type: ignore[misc] # see above
         return run_without_waiting(self._handle(request, blocking=True))
 
     async def _forward(self, method: str, *args: Any) -> None:
-        """Call a method of the inner transport, and release other resources unless it is entered."""
+        """Call a method of `_inner`. If the method leaves or closes it, release the other resources too."""
         try:
             if self._inner is not None and isawaitable(result := getattr(self._inner, method)(*args)):
                 await result
@@ -70,7 +70,7 @@ class Transport(_Transport):  # type: ignore[misc] # see above
                 self._release()
 
     async def aclose(self) -> None:
-        """Close the transport."""
+        """Close the transport of an asynchronous client."""
         await self._forward("aclose")
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Transport(_Transport):  # type: ignore[misc] # see above
 
 
 def run_without_waiting(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Return the result of a coroutine that awaits nothing, because all its calls block."""
+    """Run a coroutine that never waits, and return its result. In blocking mode, all its calls block instead."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -103,7 +103,7 @@ def run_without_waiting(work: Coroutine[Any, Any, _Result]) -> _Result:
 
 
 def library_of(request: object) -> ModuleType:
-    """Return the library of an HTTP request. Raises TypeError for another object."""
+    """Return the module httpx or httpx2, whose class the request has. Raises TypeError for another object."""
     for kind in type(request).__mro__:
         library = sys.modules.get(kind.__module__.partition(".")[0])
         if library is not None and hasattr(library, "AsyncByteStream"):
@@ -113,28 +113,30 @@ def library_of(request: object) -> ModuleType:
 
 @functools.cache
 def stream_class(body: type, library: ModuleType) -> type:
-    """Return a subclass of `body` that is also a stream of the library. Its clients accept nothing else."""
+    """Return a subclass of `body` that is also a stream class of `library`, because its clients require that class."""
     return type("Body", (body, library.AsyncByteStream, library.SyncByteStream), {})
 
 
 class RecordingTransport(Transport):
-    """Sends requests through `inner`, and records each exchange in one file, in the order of the requests.
+    """Sends requests through the transport `inner`, and records all exchanges in one file, in the order of requests.
 
-    `target` is a path, which is overwritten, or a file object, which is left open. `source` is the wire format of the
-    responses; by default it is detected when they are replayed. Keys of known formats, the credentials of each request
-    and the secrets `redact` are overwritten. A request body is recorded only with `record_body`. `edit` takes each head
-    and returns the head to write. `clock` returns seconds. A request without a response is recorded, too. A file that
-    cannot be written stops the recording, not the responses: `fault` is then the error.
+    `target` is a path, which is overwritten, or a file object, which is not closed. `source` is the wire format of the
+    responses. By default, the format is detected during a replay. Keys of known formats, the credentials of each
+    request, and the secrets in `redact` are overwritten. Request bodies are recorded only with `record_body=True`.
+    `edit` is called with each head and returns the head to write. `clock` returns the time in seconds. A request that
+    gets no response is recorded too.
+
+    If the file cannot be written, the recording stops and `fault` is the error. The client still gets its responses.
     """
 
     def __init__(self, inner: Any, target: RecordingTarget, **options: Unpack[RecordOptions]) -> None:
-        """Raises OSError for a path that cannot be opened, ValueError for an invalid secret."""
+        """Open the target. Raises OSError for a path that cannot be opened, and ValueError for an invalid secret."""
         self._inner = inner
         self._file = ExchangeFile(target, **options)
 
     @property
     def fault(self) -> OSError | None:
-        """Why the recording breaks off, if it does."""
+        """The error that stopped the recording. None if the file could be written."""
         return self._file.fault
 
     def _release(self) -> None:
@@ -152,7 +154,7 @@ class RecordingTransport(Transport):
         response.request = request
         headers = header_items(response.headers)
         exchange.set_response(response.status_code, headers)
-        if "content-encoding" in response.headers:  # the recorded bytes are decoded
+        if "content-encoding" in response.headers:  # the client gets decoded bytes, as they are recorded
             headers = [item for item in headers if item[0].lower() not in ("content-encoding", "content-length")]
         library = library_of(request)
         pieces = response.iter_bytes() if blocking else response.aiter_bytes()
@@ -163,19 +165,23 @@ class RecordingTransport(Transport):
 class ReplayTransport(Transport):
     """Answers each request with the first recorded exchange that matches it and has not been played.
 
-    `where` is a recording, which can hold several exchanges, a raw capture, or a directory of `*.jsonl` files, in name
-    order. `match` is a list of fields that must be equal, of "method", "url" and "body", or a function `(sent,
-    recorded) -> bool` of two requests. A body that was not recorded is compared by its size. An exchange without a
-    recorded request matches any request. `redact` are the secrets that were passed to the recorder. A request without
-    a match raises `UnrecordedRequest`. With `repeat`, the last played match is played again if no other is left.
+    `where` is a recording with one or more exchanges, a raw capture, or a directory. Of a directory, the `*.jsonl`
+    files are read in name order. `match` is a list of the fields "method", "url" and "body" that must be equal. It may
+    also be a function `(sent, recorded) -> bool` of two requests. If a body was not recorded, its size is compared. An
+    exchange without a recorded request matches any request. `redact` holds the secrets that were passed to the
+    recorder. A request without a match raises `UnrecordedRequest`. With `repeat=True`, the matching exchange that was
+    played last is played again if no new exchange matches.
 
-    Status, headers and chunks are the recorded ones. A broken connection raises `httpx.ReadError` at its place, and a
-    silence `httpx.ReadTimeout`, or the recorded exception. If the recorded client left, no more bytes arrive until this
-    client leaves, too, or its timeout expires. All other options are those of `Playback`, for every exchange.
-    `vary(exchange)` can return others for one. The read timeout is that of the request.
+    The response has the recorded status, headers and chunks. A recorded broken connection raises the recorded exception
+    or `httpx.ReadError` after the same bytes, a recorded timeout the recorded exception or `httpx.ReadTimeout`. If the
+    recorded client closed the response, no more bytes arrive after that point. The new client waits until it closes the
+    response or its timeout expires.
 
-    HTTP clients and SDKs may hide errors that are raised here. So call `check` at the end: it raises them again. Raises
-    RecordingError for recordings that cannot be read, and ValueError for invalid options.
+    All other options are those of `Playback` and apply to every exchange. `vary(exchange)` returns options that replace
+    them for one exchange. By default, the read timeout of the request is used.
+
+    HTTP clients and SDKs may hide the errors of this transport. So call `check` at the end of a test, which raises them
+    again. Raises RecordingError for recordings that cannot be read, and ValueError for invalid options.
     """
 
     def __init__(
@@ -197,20 +203,20 @@ class ReplayTransport(Transport):
         self._redact = list(redact)
         self._exchanges = exchanges_of(where, self._redact)
         self._played: list[RecordedExchange] = []
-        self._lock = Lock()  # several threads can use a blocking client
+        self._lock = Lock()  # several threads may use one blocking client
         self._open_bodies: set[ReplayBytes] = set()
         self._with_faults: list[tuple[RecordedExchange, ReplayBytes]] = []
         self.faults: list[RecordingError] = []
-        """Requests without a recording, and faults of recordings that were found while they were played."""
+        """The errors of requests without a recording, and of recordings that could not be read to their end."""
 
     @property
     def unplayed(self) -> list[RecordedExchange]:
-        """The exchanges that have not been requested, in order."""
+        """The exchanges that have not been played, in recorded order."""
         return [exchange for exchange in self._exchanges if exchange not in self._played]
 
     @property
     def missed(self) -> list[str]:
-        """A message for each injected fault that was not reached. Raises RecordingError."""
+        """One message for each injected fault that was not reached. Raises RecordingError for an invalid recording."""
         messages: list[str] = []
         for exchange, body in self._with_faults:
             if (missed := body.missed()) is None:
@@ -220,12 +226,15 @@ class ReplayTransport(Transport):
                 size = sum(len(chunk.data) for chunk in opened)
             if place > size:
                 messages.append(unreached_fault(str(exchange), fault, place, size))
-            elif fault != "stall_after":  # a reader that leaves earlier does not notice a stall
+            elif fault != "stall_after":  # a stall does not affect a reader that stopped before it
                 messages.append(f"{exchange}: {fault}={place} was not reached: the reader left earlier")
         return messages
 
     def check(self) -> None:
-        """Raise the first of `faults`, or a RecordingError for an injected fault or an exchange that was not used."""
+        """Raise the first error in `faults`, if there is one.
+
+        Otherwise raise RecordingError if an injected fault was not reached, or if an exchange was not requested.
+        """
         if self.faults:
             raise self.faults[0]
         if missed := self.missed:
@@ -285,7 +294,7 @@ class ReplayTransport(Transport):
 
 
 class _ReplayedBody(ReplayBytes):
-    """The body of an opened exchange, for a client of `library`, whose exceptions it raises."""
+    """The body of an open exchange for a client of `library`. It raises the exceptions of this library."""
 
     def __init__(
         self, opened: OpenRecording, library: ModuleType, faults: list[RecordingError], options: PlaybackOptions
@@ -295,9 +304,9 @@ class _ReplayedBody(ReplayBytes):
         self._faults = faults
 
     def response(self) -> Any:
-        """Return the response, whose body has not been read. Raises RecordingError for an invalid head."""
+        """Return the response, with this object as its unread body. Raises RecordingError for an invalid head."""
         head = self.recording.head.response or RecordedResponse(status=200)
-        # The recorded bytes are decoded. The head of a hand-written recording may say otherwise.
+        # The recorded bytes are not compressed, but the head of a hand-written recording may have this header.
         headers = {name: value for name, value in head.headers.items() if name.lower() != "content-encoding"}
         try:
             return self._library.Response(head.status, headers=headers, stream=self)
@@ -319,7 +328,10 @@ class _ReplayedBody(ReplayBytes):
             raise self._translate(error) from None
 
     def _translate(self, error: OSError | RecordingError) -> Exception:
-        """Return the recorded exception of the library, or one of the same kind."""
+        """Convert an error to the recorded exception of the library, or to its ReadTimeout or ReadError.
+
+        A RecordingError is added to the faults and returned unchanged.
+        """
         if isinstance(error, RecordingError):
             self._faults.append(error)
             return error

@@ -1,8 +1,9 @@
-"""Write a recording while the stream continues.
+"""Writes a recording while the stream is read.
 
-Each line is passed to the operating system as soon as its content is decided. If the process is killed, the recording
-holds everything up to that moment, and lacks its end line. A chunk waits until the stream's line in which it ends is
-complete, and, if that line may contain the beginning of a key, until it is decided: see `scrubbing` for the limits.
+Each line of the file is written without buffering. If the process is killed, the recording holds the chunks until then,
+but no end line. A chunk is written when the line of the stream in which the chunk ends is complete. If this line ends
+with the possible beginning of a key, the chunk waits until the key is complete or excluded. `scrubbing` describes the
+limits of this buffering.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from streamtools.recording.scrubbing import Scrubber, Secret
 _FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 RecordingTarget: TypeAlias = str | os.PathLike[str] | BinaryIO
+"""The path of a recording, or a binary file that is open for writing."""
 
 
 def create_private_file(path: str | os.PathLike[str]) -> BinaryIO:
-    """Return an empty file for writing that only its owner can read. Raises OSError.
+    """Open an empty file for writing that only the current user can read. Raises OSError.
 
-    An existing file is emptied after its permissions are restricted. A file of another owner raises and stays
-    unchanged. A symbolic link is followed.
+    The permissions of an existing file are restricted before it is emptied. If the file belongs to another user, this
+    raises and does not change the file. A symbolic link is followed.
     """
     file = os.fdopen(os.open(path, _FLAGS, 0o600), "wb")
     try:
@@ -47,35 +49,38 @@ def create_private_file(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 class RecordingWriter:
-    """Writes one exchange: its head immediately, then `chunk` for each chunk, then `end`.
+    """Writes one exchange. Creating it writes the head. Call `chunk` for each chunk, then `end`.
 
-    A path is overwritten, and readable only by its owner. A file object is written from its current position and left
-    open, so that several exchanges can follow each other. Leaving the `with` block without `end` leaves a recording
-    that breaks off.
+    If the target is a path, the file is overwritten, and only the current user can read it. A file object is written
+    from its current position and is not closed, so that it can hold several exchanges. Leaving the `with` block before
+    `end` writes no end line, so the recording is incomplete.
     """
 
     def __init__(self, target: RecordingTarget, head: ExchangeHead, *, redact: Iterable[Secret] = ()) -> None:
-        """Known key formats and the secrets `redact` are overwritten. Raises OSError and ValueError."""
+        """Open the target and write the head. Keys of known formats and the secrets in `redact` are overwritten.
+
+        Raises OSError for a target that cannot be written, and ValueError for an invalid secret.
+        """
         self._secrets = list(redact)
         self._scrubber = Scrubber(self._secrets)
         first_line = file_format.encode_head(redact_head(head, self._secrets))
         self._owns_file = isinstance(target, str | os.PathLike)
         self._file = create_private_file(target) if isinstance(target, str | os.PathLike) else target
-        self._pending: deque[tuple[float, int]] = deque()  # time and length of the chunks that are not written
-        self._scrubbed = bytearray()  # their bytes, as far as they are decided
+        self._pending: deque[tuple[float, int]] = deque()  # time and length of each chunk that was not written
+        self._scrubbed = bytearray()  # the scrubbed bytes of these chunks
         self._digest = hashlib.sha256()
         self._size = 0
         self._ended = False
         self._write(first_line)
 
     def chunk(self, data: bytes, at: float) -> None:
-        """Write the bytes of one read, `at` milliseconds after the request was sent."""
+        """Add the bytes of one read. `at` is the time in milliseconds since the request was sent."""
         at = self._check_time(at)
         self._pending.append((at, len(data)))
         self._write_chunks(self._scrubber.feed(data))
 
     def end(self, kind: EndKind, at: float, error: str = "") -> None:
-        """Write how the response ended, and close a file that was opened here."""
+        """Write the remaining chunks and the end line. If the target is a path, close the file."""
         at = self._check_time(at)
         self._write_chunks(self._scrubber.close(complete=kind == "end"))
         end = StreamEnd(kind, at, redact_text(error, self._secrets))
@@ -84,7 +89,7 @@ class RecordingWriter:
         self.close()
 
     def close(self) -> None:
-        """Close a file that was opened here. Without `end`, the recording breaks off. Can be repeated."""
+        """If the target is a path, close the file. Without `end`, the recording is incomplete. Can be repeated."""
         try:
             if not self._ended:
                 self._ended = True
@@ -106,7 +111,7 @@ class RecordingWriter:
         return at
 
     def _write_chunks(self, scrubbed: bytes) -> None:
-        """Write the chunks whose bytes are all decided."""
+        """Add scrubbed bytes. Write each chunk of which all bytes are scrubbed."""
         self._scrubbed += scrubbed
         start = 0
         while self._pending and start + self._pending[0][1] <= len(self._scrubbed):
