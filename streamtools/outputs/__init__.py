@@ -1,7 +1,7 @@
-"""Encoders: UI events in, the bytes of a front end's protocol out. Sans-IO.
+"""Encoders, which convert UI events to the bytes of a front end's protocol. Sans-IO.
 
-Each function or class makes an `Encoder` for one response. `outputs.asgi`, which sends the bytes, needs the extra `web`
-and is imported by its own name.
+Each class is an `Encoder` for one response. The module `outputs.asgi` sends the bytes. It needs the extra `web`, so
+import it separately.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FORMATS: dict[str, Callable[[], Encoder]] = {
     "anthropic": anthropic,
     "text": text,
 }
-"""Makes the encoder of each format with its default options."""
+"""Maps the name of a format to a function that makes its encoder with default options."""
 
 Format: TypeAlias = str | Callable[[], Encoder] | Encoder
 """The name of a format, a function that makes an encoder, or an encoder."""
@@ -69,7 +69,7 @@ def make_encoder(format: Format) -> Encoder:
 
 
 def check_superseding(encoder: Encoder, run_or_stream: object) -> None:
-    """Raise ValueError if a stream may supersede steps that its reader has seen, and the encoder cannot report that."""
+    """Raise ValueError if a stream may replace steps that were already sent, but the encoder cannot report that."""
     if getattr(run_or_stream, "supersedes", False) and not getattr(encoder, "replaces", False):
         raise ValueError(
             f"{type(encoder).__name__} cannot supersede a step, which on_break='restart_step' may require. "

@@ -1,15 +1,17 @@
-"""AG-UI, the protocol of CopilotKit and others, version 1.0. Sans-IO.
+"""Writes AG-UI 1.0, the protocol of CopilotKit and other front ends. Sans-IO.
 
-Its client checks the order of the events and fails if one is out of place: everything is closed before `RUN_FINISHED`,
-nothing follows `RUN_ERROR`, and absent members are omitted, never null. The client builds the messages of the next
-request from the events. So message ids are unique beyond one run (they start with the id of the run), all calls of a
-turn belong to one message of the assistant unless the model thinks between them, and each call that ended has a result.
-A call without a result is one that the front end runs itself.
+The client checks the order of the events, and fails if it is wrong. All messages, calls and steps must end before
+`RUN_FINISHED`, and no event may follow `RUN_ERROR`. JSON fields without a value must be omitted, because the client
+refuses null.
 
-The outcome `cancelled`, `pendingToolCallIds` and `usage` are new in version 1.0. They are sent only to a reader that
-declares it, because earlier readers refuse them. The outcome `interrupt` is sent to all: it is older than 1.0
-(CopilotKit uses 0.0.59), and earlier readers ignore outcomes. Clients parse the arguments of calls before they send
-them back, so a malformed call has an object with its text as arguments.
+The client builds the messages of its next request from the events. So message ids must differ between runs: they start
+with the id of the run. All calls of a turn belong to one assistant message, unless the model thinks between them. Each
+call that has ended has a result. The front end itself runs the calls that have none.
+
+The outcome `cancelled`, `pendingToolCallIds` and `usage` are new in version 1.0. They are sent only to a client that
+declares version 1.0, because earlier clients refuse them. The outcome `interrupt` is sent to all clients. It is older
+than 1.0 (CopilotKit uses 0.0.59), and clients before that ignore outcomes. Clients parse the arguments of a call before
+they send them back. So the arguments of a malformed call are an object that contains the text of the model.
 
 Source: the packages `@ag-ui/client` 0.0.27 to 0.0.59 and 1.0.0 (`verify`, `apply/default`, `legacy/convert`) and
 `ag-ui-protocol` 1.0.0, whose models are generated from the schema of 1.0.
@@ -30,7 +32,7 @@ from streamtools.outputs.sse import encode_part, present, to_json
 PROTOCOL_VERSION = "1.0"
 
 MALFORMED = "$malformed"
-"""The argument with the text of a malformed call; `history/ag_ui_messages.py` reads it."""
+"""The name of the argument that holds the text of a malformed call. `history/ag_ui_messages.py` reads it."""
 
 _version = re.compile(r"(\d{1,9})\.\d{1,9}")
 
@@ -38,15 +40,18 @@ _version = re.compile(r"(\d{1,9})\.\d{1,9}")
 class AGUIEncoder(FrontEndEncoder):
     """Writes AG-UI 1.0.
 
-    `thread_id`, `run_id` and `protocol_version` are members of the request (`threadId`, `runId`, `protocolVersion`).
-    Without ids, the id of the run is sent. Without a version of 1.0 or later, no members are sent that earlier clients
-    refuse, CopilotKit's among them: the names of calls that the front end has to run, the tokens of the run, and the
-    cancellation, which becomes an error. Approvals are requested in every version.
+    `thread_id`, `run_id` and `protocol_version` are the fields `threadId`, `runId` and `protocolVersion` of the
+    request. The id of the run replaces a missing id. Clients before version 1.0, such as CopilotKit, refuse some
+    fields: the ids of calls that the front end must run, the tokens of the run, and the outcome `cancelled`. If
+    `protocol_version` is missing or below 1.0, these fields are not sent, and a cancellation is sent as an error.
+    Approvals are requested in every version.
 
-    `known_calls` are the ids of calls that the messages of the request already contain, for a run that resumes another.
-    `known_results` are those with a result, which is not sent again. The value of an `output` grows under the member
-    `state` of the client's state, by `STATE_DELTA`; None sends no state. JSON Patch cannot append to a string, so a
-    string is sent again after it has grown by a quarter, and at its end.
+    `known_calls` is for a run that resumes another: the ids of calls that are already in the messages of the request.
+    `known_results` are the ids of calls that already have a result there; these results are not sent again.
+
+    `STATE_DELTA` events send the growing value of an `output` to the client. `state` is the field of the client's state
+    that holds the value (None: no such events). JSON Patch cannot append to a string. So a string is sent again each
+    time it has grown by a quarter, and at its end.
     """
 
     def __init__(
@@ -65,13 +70,13 @@ class AGUIEncoder(FrontEndEncoder):
         self._run_id = run_id or ""
         declared = _version.fullmatch(protocol_version or "")
         self._is_current = declared is not None and int(declared[1]) >= 1
-        self._message_prefix = ""  # the run's own id: a resumed run may reuse the client's id of the run before
+        self._message_prefix = ""  # not the client's id, which a resumed run may share with the earlier run
         self._messages = 0
         self._state = state
-        self._has_root = False  # the reader has the start of the value
-        self._pieces: list[str] = []  # of the open string of the value
-        self._size = self._sent_size = 0  # of that string, in characters
-        self._parent = ""  # the assistant's message of this step that calls belong to
+        self._has_root = False  # whether the start of the value was sent
+        self._pieces: list[str] = []  # pieces of the string that is growing in the value
+        self._size = self._sent_size = 0  # lengths of that string in characters: received, and when it was last sent
+        self._parent = ""  # id of the assistant message to which the calls of this step belong
         self._block_id = ""
 
     def _write_start(self, run_id: str | None) -> bytes:
@@ -95,7 +100,7 @@ class AGUIEncoder(FrontEndEncoder):
             self._parent = message_id
             self._delta_prefix = head % (b"TEXT_MESSAGE_CONTENT", to_json(message_id))
             return encode_part("TEXT_MESSAGE_START", messageId=message_id, role="assistant")
-        self._parent = ""  # otherwise calls after the reasoning would come back before it
+        self._parent = ""  # calls after the reasoning need a new message, or the client moves them before it
         self._delta_prefix = head % (b"REASONING_MESSAGE_CONTENT", to_json(message_id))
         written = encode_part("REASONING_START", messageId=message_id)
         return written + encode_part("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")
@@ -120,7 +125,7 @@ class AGUIEncoder(FrontEndEncoder):
         return written + encode_part("TOOL_CALL_END", toolCallId=call.id)
 
     def _write_signature(self, subtype: str, id: str, signature: Signature | None) -> bytes:
-        """Return the signature of a message or a call, for the client to keep."""
+        """Return an event with the signature of a message or a call, which the client keeps."""
         if signature is None:
             return b""
         return encode_part(
@@ -129,7 +134,7 @@ class AGUIEncoder(FrontEndEncoder):
 
     def _write_partial(self, partial: Partial) -> bytes:
         path, value = partial.path, partial.value
-        if self._state is None or partial.call_id is not None:  # the client parses arguments itself
+        if self._state is None or partial.call_id is not None:  # clients parse the arguments of calls themselves
             return b""
         self._has_root = self._has_root or not path
         op = "add"
@@ -145,7 +150,7 @@ class AGUIEncoder(FrontEndEncoder):
                 self._pieces, self._size, self._sent_size = [], 0, 0
         elif partial.complete and isinstance(value, dict | list):
             return b""
-        if not self._has_root:  # the events start in the middle of a run
+        if not self._has_root:  # the start of the value is missing: the log no longer has the first events
             return b""
         pointer = "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in (self._state, *path))
         return encode_part("STATE_DELTA", delta=[{"op": op, "path": pointer, "value": value}])
@@ -194,7 +199,7 @@ class AGUIEncoder(FrontEndEncoder):
         )
 
     def _write_tool_message(self, call_id: str, content: str) -> bytes:
-        """Return the message that answers a call. The protocol does not distinguish an error from a result."""
+        """Return the tool message with the result or the error of a call. The protocol has no separate errors."""
         if call_id in self._known_results:
             return b""
         return encode_part(

@@ -1,19 +1,20 @@
-"""The UI message stream of the AI SDK, which `useChat` reads: protocol v1, for the major versions 5, 6 and 7. Sans-IO.
+"""Writes the UI message stream of the AI SDK, protocol v1, for its major versions 5, 6 and 7. Sans-IO.
 
-Its clients are strict. A part of an unknown type, a null, a delta without a start, or an output of an unknown call ends
-the stream with an error. So does a part `error`, after which nothing is read. All parts are therefore closed before it,
-and a part that only a later version knows is not sent to an earlier one.
+The client, `useChat`, is strict. The stream fails on a part of an unknown type, a null, a delta without a start, or an
+output of an unknown call. A part `error` also ends it: the client reads nothing after it. So all open parts are closed
+before an `error`. A part that was added in a later version is not sent to earlier versions.
 
-A call becomes a tool part: `input-streaming` when its name is open_call, `input-available` when it is complete, then
-`output-available`, `output-error`, or `output-denied` after a denied approval. A call that the client has to run stays
-`input-available`: the client answers it (`addToolOutput`) and sends another request. A call that needs an approval is
-`approval-requested`, and the id of the approval is that of the call. A call that will not run ends as `output-error`,
-because providers refuse a history with unanswered calls.
+The client shows a call as a tool part with a state. The state is `input-streaming` when the name of the call is known,
+and `input-available` when the call is complete. It is then `output-available`, `output-error`, or `output-denied` after
+a denied approval. If the client must run the call, the last state is `input-available`: the client answers the call
+with `addToolOutput` and sends another request. If the call needs an approval, the state is `approval-requested`, and
+the id of the approval is the id of the call. A call that will not run ends as `output-error`, because providers refuse
+a history with unanswered calls.
 
-Clients check whether all calls after the last `start-step` are answered. So a run that continues a message with calls
-starts a step only when it has something new to add.
+Clients check whether all calls after the last `start-step` are answered. So when a run continues a message with calls,
+`start-step` is sent only before the first new part.
 
-The signature of a part is its `providerMetadata`, as the AI SDK's own providers write it.
+The signature of a part is sent in `providerMetadata`, in the form that the AI SDK's provider packages use.
 
 Source: the packages `ai` 5.0.277, 6.0.326 and 7.0.173 (`ui-message-chunks`, `process-ui-message-stream`), and the page
 "Stream Protocols" of its documentation.
@@ -36,26 +37,30 @@ Target: TypeAlias = Literal[5, 6, 7]
 _FINISH_REASONS = {
     reason: reason.replace("_", "-") for reason in ("stop", "tool_calls", "length", "content_filter", "error")
 }
-"""Other reasons become `other`. `interrupted`, of version 7, is a stream without an end, which is an error here."""
+"""Maps finish reasons to those of the AI SDK. Other reasons become `other`. The reason `interrupted` of version 7 is
+not used, because a stream that was interrupted ends with an error."""
 
 
 class AISDKEncoder(FrontEndEncoder):
     """Writes the AI SDK's UI message stream, which `useChat` reads.
 
-    `target` is the major version of the npm package `ai` in the front end: 5, 6 or 7. `message_id` is the id of the
-    message. Without it, the client generates one. A run that may be resumed needs the same id for all of its readers,
-    and so does a server that stores messages. Use the id of the last message in the request if it is the assistant's,
-    because this answer continues it, and otherwise an id of your own, such as the run's.
+    `target` is the major version of the npm package `ai` in the front end: 5, 6 or 7.
 
-    With `dynamic`, calls are parts of the type `dynamic-tool`, which fits every tool. With False, or for a name that is
-    not in a given collection, they are `tool-NAME`, for a front end with types for them. With `progress="data"`, the
-    progress of a tool is a part `data-tool-progress` for `onData`, which the message does not keep. With
-    `"preliminary"` it is a preliminary output, for tools whose progress has the form of their result. The metadata of
-    the message holds the tokens of the run.
+    `message_id` is the id of the message. If it is None, the client generates an id. Pass an id if the run may be
+    resumed, so that all readers get the same id, or if the server stores messages. If the last message of the request
+    is from the assistant, pass its id, because the answer continues that message. Otherwise pass a new id, such as the
+    id of the run.
 
-    `known_calls` are the ids of calls that the message already contains, for a run that resumes another. A client that
-    reconnects to such a run rebuilds the complete message: `before` are the events of the earlier runs, which are sent
-    first. Raises ValueError for a value that is not allowed.
+    `dynamic` selects the type of the parts for calls: `dynamic-tool`, which works for every tool, or `tool-NAME`, for a
+    front end with a type for each tool. Pass True or False for all tools, or the names of the dynamic tools.
+
+    With `progress="data"`, the progress of a tool is sent as a part `data-tool-progress`. `onData` receives it, and the
+    message does not keep it. With `"preliminary"`, the progress is sent as a preliminary output of the call. Use this
+    for tools whose progress has the form of their result. The tokens of the run are in the metadata of the message.
+
+    `known_calls` is for a run that resumes another: the ids of calls that are already in the message. A client that
+    reconnects to such a run must receive the complete message again. For this, pass the events of the earlier runs as
+    `before`; they are sent first. Raises ValueError for a value that is not allowed.
     """
 
     headers: Mapping[str, str] = {**EVENT_STREAM_HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
@@ -79,7 +84,7 @@ class AISDKEncoder(FrontEndEncoder):
         self._message_id = message_id
         self._dynamic = {dynamic} if isinstance(dynamic, str) else dynamic
         self._preliminary = progress == "preliminary"
-        self._step_is_due = False  # it has started, and no part says so yet
+        self._step_is_due = False  # a step has started, but `start-step` has not been sent
 
     def _write_start(self, run_id: str | None) -> bytes:
         started = encode_part("start", messageId=self._message_id)
@@ -136,7 +141,7 @@ class AISDKEncoder(FrontEndEncoder):
         return self._write_approval_response(call.id, approved=True)
 
     def _write_approval_response(self, call_id: str, *, approved: bool, reason: str | None = None) -> bytes:
-        """Return the answer to a question of this stream. The client of version 6 knows only its own answers."""
+        """Return the decision about an approval that this stream has requested. Only version 7 has a part for it."""
         if self._target < 7:
             return b""
         return encode_part("tool-approval-response", approvalId=call_id, approved=approved, reason=reason)
@@ -147,7 +152,9 @@ class AISDKEncoder(FrontEndEncoder):
 
     def _write_partial(self, partial: Partial) -> bytes:
         data = {"path": partial.path, "value": partial.value, "complete": partial.complete}
-        return encode_part("data-partial", data=data, transient=True)  # for `onData`; the message has the text
+        return encode_part(
+            "data-partial", data=data, transient=True
+        )  # only for `onData`, because the message already has the text
 
     def _write_progress(self, open_call: SentCall, data: Any) -> bytes:
         if self._preliminary:
@@ -164,7 +171,7 @@ class AISDKEncoder(FrontEndEncoder):
                 if open_call.id in self._questions:
                     answered = self._write_approval_response(open_call.id, approved=False, reason=error.message)
                     return answered + encode_part("tool-output-denied", toolCallId=open_call.id)
-                if open_call.id in self._known_calls:  # the client denied it between the runs
+                if open_call.id in self._known_calls:  # the client denied it after the earlier run
                     return encode_part("tool-output-denied", toolCallId=open_call.id)
             dynamic = self._is_dynamic(open_call.name)
             return encode_part("tool-output-error", toolCallId=open_call.id, errorText=error.message, dynamic=dynamic)
@@ -195,17 +202,17 @@ class AISDKEncoder(FrontEndEncoder):
         return encode_part("finish", finishReason=reason, messageMetadata=metadata or None) + DONE
 
     def _write_output(self, call_id: str, name: str, **members: Any) -> bytes:
-        """Return an output, which may be null. Version 5 finds its call only if `dynamic` is repeated."""
+        """Return the output of a call. It may be null. Version 5 finds the call only if `dynamic` is sent again."""
         part = {"type": "tool-output-available", "toolCallId": call_id, **members}
         return encode_json(part | present(dynamic=self._is_dynamic(name)))
 
     def _is_dynamic(self, name: str | None) -> bool | None:
-        """Return True for a `dynamic-tool`, and None, which is not sent, for `tool-NAME`."""
+        """Return the field `dynamic`: True for a `dynamic-tool`, and None, to omit the field, for a `tool-NAME`."""
         dynamic = self._dynamic if isinstance(self._dynamic, bool) else name in self._dynamic
         return True if dynamic or name is None else None
 
     def _usage_fields(self, usage: Usage) -> dict[str, Any]:
-        """Return the tokens in the terms of the AI SDK's `LanguageModelUsage`."""
+        """Return the tokens as the AI SDK's `LanguageModelUsage`."""
         total = present(inputTokens=usage.input, outputTokens=usage.output, totalTokens=usage.total)
         if self._target < 6:
             return total | present(cachedInputTokens=usage.cache_read, reasoningTokens=usage.reasoning)

@@ -1,6 +1,7 @@
-"""A run as one streamed message of Anthropic: blocks of text, thinking and calls. Sans-IO.
+"""Writes a run as one streamed message of Anthropic's API, with blocks of text, thinking and calls. Sans-IO.
 
-The input of a call is an object, and clients fail on any other: a malformed call ends the message with an error.
+The input of a call must be a JSON object, because clients fail on other text. So a malformed call ends the message with
+an error.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tok
 
 
 class AnthropicEncoder(CompletionEncoder):
-    """Writes the events of Anthropic's Messages, in which calls in text have become blocks.
+    """Writes the streaming events of Anthropic's Messages API. Calls that the model wrote as text become `tool_use`.
 
-    The parameters are those of `OpenAIEncoder`. Thinking gets an empty signature.
+    The parameters have the same meaning as in `OpenAIEncoder`. Thinking blocks have an empty signature.
     """
 
     _accepts_invalid_arguments = False
@@ -37,10 +38,10 @@ class AnthropicEncoder(CompletionEncoder):
         self._model = model
         self._id = id or "msg_" + secrets.token_hex(12)
         self._blocks = 0
-        self._open_type: str | None = None  # of the open block, unless it is a call
-        self._index = 0  # of the open block
-        self._delta_prefix = b""  # before the JSON of each delta of that block
-        self._call_blocks: dict[str, int] = {}  # indexes of the open calls
+        self._open_type: str | None = None  # type of the open block; None if no block is open or it is a call
+        self._index = 0  # index of the open block
+        self._delta_prefix = b""  # bytes before the JSON of each delta of that block
+        self._call_blocks: dict[str, int] = {}  # maps the id of each open call to the index of its block
 
     def _write_start(self) -> bytes:
         message: dict[str, Any] = {

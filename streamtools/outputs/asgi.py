@@ -1,10 +1,11 @@
-"""UI events from an ASGI application, as the body of a response or over a websocket. Needs the extra `web`.
+"""Sends UI events from an ASGI application, in the body of a response or over a websocket. Needs the extra `web`.
 
     @app.post("/chat")
     async def answer(question: Question) -> Response:
         return event_stream_response(chat(model, question.messages, tools=tools))
 
-FastAPI, Starlette, Litestar and plain ASGI accept the result, which is a Starlette response and an ASGI application.
+The result is a Starlette response, which is also an ASGI application. So FastAPI, Starlette, Litestar and plain ASGI
+applications accept it.
 """
 
 try:

@@ -1,13 +1,15 @@
-"""A run as the answer of a model, for clients of a model API: the base of three encoders. Sans-IO.
+"""The base of three encoders that write a run as the answer of a model, for clients of a model API. Sans-IO.
 
-Such a client runs every call that it sees. So a call is sent once it is certain that it has not run here: at `done`,
-which lists the pending calls. Calls with a result, superseded calls and forbidden calls are never sent. A server whose
-clients bring all tools may send calls while the model writes them (`call_deltas`). Then each call is sent when its name
-is known, and cannot be withdrawn.
+These clients run every call that they receive. So a call must not be sent if the run has executed it itself. `done`
+lists the pending calls, so all calls are sent at `done`. Calls that have a result, are superseded or are forbidden are
+never sent. If the client provides all tools, the run executes no call. Then `call_deltas` may be set: a call is sent as
+soon as its name is known, and its arguments while the model writes them. A call that was sent cannot be withdrawn.
 
-A malformed call is sent with the model's text as its arguments, because clients can answer it, unless the run answers
-it. If a part of its arguments has been sent, the answer ends with an error instead: some clients would run the call.
-The steps of a run become one message. White space between text and a call is dropped (see `TrailingSpace`).
+A malformed call is sent with the model's text as its arguments, so that the client can answer it. If the run executes
+tools, it answers malformed calls itself, and they are not sent. If a part of the arguments was sent before the error
+was found, the answer ends with an error, because some clients would run the incomplete call.
+
+All steps of a run become one message. White space between text and a call is dropped (see `TrailingSpace`).
 """
 
 from __future__ import annotations
@@ -26,19 +28,20 @@ from streamtools.outputs.encoder import closed_error
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE
 
 MAX_WHITE_SPACE = 1024
-"""Characters of white space that wait. A longer run is intended, and sent."""
+"""Maximum number of white space characters that are buffered. Longer white space is intended, and is sent."""
 
 WHITE_SPACE = " \t\r\n"
 _CUT_REASONS = ("length", "content_filter")  # finish reasons that take precedence over calls
 _CLOSING_CHARACTERS = WHITE_SPACE + "}"
 _CALL_EVENTS = (events.CallStart, events.CallDelta, events.Call, events.Error)
-_USELESS_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # malformed calls that a client cannot answer
+_USELESS_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # malformed calls with these codes are not sent
 
 
 class CompletionEncoder(ABC):
-    """Takes UI events. The methods of a subclass write text, reasoning, calls and the end in the form of an API.
+    """Converts UI events to the answer of a model API. A subclass defines how each part is written.
 
-    `custom` names the tools whose calls have a text, `input`, instead of arguments. Such calls are sent when complete.
+    `custom` holds the names of custom tools: their calls have a text `input` instead of JSON arguments. Such a call is
+    sent when it is complete, even with `call_deltas`.
     """
 
     content_type = EVENT_STREAM
@@ -56,18 +59,18 @@ class CompletionEncoder(ABC):
         self._space = TrailingSpace()
         self._begun = self._failed = self._ended = False
         self._has_text = False
-        self._needs_separator = False  # before the first text of a later step
+        self._needs_separator = False  # whether a blank line must precede the next text, because a step has started
         self._runs_tools = False
-        self._names: dict[str, str] = {}  # of the calls of this step
-        self._malformed: dict[str, str] = {}  # calls of this step and their arguments
-        self._indexes: dict[str, int] = {}  # of the calls that have been sent
-        self._has_arguments: set[str] = set()  # calls with arguments that have been sent, at least in part
-        self._complete: set[str] = set()  # calls that have been sent completely
-        self._withheld: dict[str, str] = {}  # the end of the arguments, until the call is known to be well formed
-        self._partial_error: events.Error | None = None  # of a malformed call that has been sent in part
+        self._names: dict[str, str] = {}  # maps the id of each call of this step to its name
+        self._malformed: dict[str, str] = {}  # maps the id of each malformed call of this step to its text
+        self._indexes: dict[str, int] = {}  # maps the id of each call that was sent to its index
+        self._has_arguments: set[str] = set()  # ids of calls whose arguments were sent, at least in part
+        self._complete: set[str] = set()  # ids of calls that were sent completely
+        self._withheld: dict[str, str] = {}  # the buffered end of the arguments of each open call
+        self._partial_error: events.Error | None = None  # the error of a malformed call that was sent in part
 
     def encode(self, event: events.UIEvent) -> bytes:
-        """Return the bytes for `event`."""
+        """Return the bytes for `event`, which may be `b""`."""
         if self._ended:
             raise closed_error()
         if self._failed:
@@ -109,7 +112,7 @@ class CompletionEncoder(ABC):
         return b""
 
     def close(self) -> bytes:
-        """Return the error that ends a body without `done`."""
+        """Return the error that ends a body without `done`. Returns `b""` if the body has already ended."""
         has_ended = self._ended or self._failed
         self._ended = True
         return b"" if has_ended else self._fail(Code.STREAM_INTERRUPTED, "the stream ended before it was complete")
@@ -137,7 +140,10 @@ class CompletionEncoder(ABC):
         return self._write_call_start(call_id, name, arguments)
 
     def _add_arguments(self, call_id: str, text: str) -> bytes:
-        """Return a piece of arguments without its end: some clients run a call as soon as its JSON is complete."""
+        """Return a delta of arguments. Closing braces and white space at its end wait until the call is complete.
+
+        Otherwise some clients would run the call as soon as its JSON is complete, even if it is malformed.
+        """
         text = self._withheld.pop(call_id, "") + text
         sent = text.rstrip(_CLOSING_CHARACTERS)
         if sent != text:
@@ -148,7 +154,7 @@ class CompletionEncoder(ABC):
         return self._write_arguments(call_id, sent)
 
     def _complete_call(self, call_id: str, name: str, arguments: str) -> bytes:
-        """Return the part of a call that has not been sent."""
+        """Return the part of a call that was not sent before, up to its end."""
         if call_id in self._complete:
             return b""
         self._complete.add(call_id)
@@ -224,39 +230,38 @@ class CompletionEncoder(ABC):
 
     @abstractmethod
     def _write_call_start(self, call_id: str, name: str, arguments: str) -> bytes:
-        """Return the start of a call, with its arguments if they are known."""
+        """Return the start of a call. `arguments` is `""` if they are not known yet."""
 
     @abstractmethod
     def _write_arguments(self, call_id: str, text: str) -> bytes: ...
 
     def _write_call_end(self, call_id: str, name: str, arguments: str) -> bytes:
-        """Return the end of a call, if the form has one."""
+        """Return the end of a call. It is `b""` if the API has no such event."""
         return b""
 
     @abstractmethod
     def _write_end(self, finish: str) -> bytes:
-        """Return the end of an answer, for a finish reason of chat completions."""
+        """Return the end of an answer. `finish` is a finish reason of OpenAI's chat completions."""
 
     @abstractmethod
     def _write_error(self, code: Code, message: str) -> bytes:
-        """Return the error that clients raise. Nothing follows it, not even the regular end."""
+        """Return an error, which the client raises as an exception. It is the last part of the body."""
 
 
 class TrailingSpace:
-    """Passes a text except for the white space at its end, which waits until the next item is known.
+    """Buffers the white space at the end of a text, and drops it if a call follows.
 
-    Models surround a call with line breaks, which would remain in a format that removes calls from the text. Waiting
-    white space is invisible, so no reader misses it. Its treatment depends only on its length and its neighbors, not on
-    the cuts of the text.
+    Models write line breaks around a call in text. They would remain in the text after the call is removed from it. The
+    delay is invisible to the user. The result does not depend on how the text is split into deltas.
     """
 
     def __init__(self) -> None:
         self._pending = ""
-        self._too_long = False  # the white space at the end is longer than the limit, and sent
-        self._after_call = False  # only white space has followed a call
+        self._too_long = False  # whether the white space at the end exceeds the limit, so that it is sent
+        self._after_call = False  # whether only white space has followed the last call
 
     def feed(self, text: str) -> str:
-        """Return the text that can be sent."""
+        """Add `text`. Returns the text that can be sent now."""
         body = text.rstrip(WHITE_SPACE)
         sent = ""
         if body:
@@ -274,7 +279,7 @@ class TrailingSpace:
         return sent
 
     def meet_call(self) -> None:
-        """Drop the white space before a call, and after it if nothing else follows."""
+        """Record a call. Drops the white space before it. White space after it is dropped if it ends the text."""
         self.drop()
         self._after_call = True
 
@@ -283,15 +288,16 @@ class TrailingSpace:
         self._too_long = False
 
     def close(self) -> str:
-        """Return the white space at the end of the text."""
+        """Return the buffered white space that ends the text. Returns `""` if it follows a call."""
         return "" if self._after_call else self._pending
 
 
 class CallOrder:
-    """Passes the events of one call until it ends. The events of other calls wait.
+    """Reorders the events of calls, so that one call ends before the next one starts.
 
-    An array of calls in text ends all of them together, and the native calls of some servers are interleaved. But
-    clients expect that a call is complete when another one starts: the `openai` package parses its arguments then.
+    Some servers interleave the events of native calls. The calls of an array in text all end at the end of the array.
+    But clients expect that a call is complete when the next one starts: the `openai` package parses its arguments then.
+    So the events of other calls are buffered while a call is open.
     """
 
     def __init__(self) -> None:
@@ -299,7 +305,7 @@ class CallOrder:
         self._waiting: dict[str, list[events.UIEvent]] = {}
 
     def take(self, event: events.UIEvent) -> list[events.UIEvent]:
-        """Return the events that can be sent after `event` has arrived."""
+        """Add `event`. Returns the events that can be sent now."""
         match event:
             case events.CallStart(call_id) if self._open is None:
                 self._open = call_id
@@ -319,7 +325,7 @@ class CallOrder:
         return [event]
 
     def _release(self) -> list[events.UIEvent]:
-        """Return the waiting events, up to and including the first call that has not ended."""
+        """Return the buffered events of all calls up to the first call without an end, whose events are included."""
         released: list[events.UIEvent] = []
         self._open = None
         while self._open is None and self._waiting:
@@ -331,7 +337,7 @@ class CallOrder:
 
 
 def custom_input(arguments: str) -> str:
-    """Return the `input` of a custom tool's call; for other arguments, the text itself."""
+    """Return the string `input` in the JSON `arguments` of a custom tool. Returns `arguments` if there is none."""
     try:
         text = json.loads(arguments).get("input")
     except (ValueError, AttributeError):
@@ -340,20 +346,20 @@ def custom_input(arguments: str) -> str:
 
 
 def _finish_reason(done: events.Done, has_calls: bool) -> str:
-    """Return the finish reason of OpenAI that tells the client what to do next."""
+    """Return the finish reason in OpenAI's terms. `has_calls` is whether the answer contains calls."""
     if done.finish_reason in _CUT_REASONS:
         return str(done.finish_reason)
     if has_calls:
         return "tool_calls"
     if done.reason == "truncated" or (done.reason == "stopped" and done.finish_reason != "tool_stop"):
-        return "length"  # cut by the provider without a reason, or by a limit of this package
+        return "length"  # cut by the provider, which gave no reason, or by a limit of this package
     return "stop"
 
 
 def _refusable(raw: str) -> str:
-    """Return refused arguments in a form that every client refuses.
+    """Return the text of malformed arguments in a form that every client refuses.
 
-    Text that looks like JSON becomes a JSON string. Some clients would run the call otherwise: they read broken JSON up
-    to the error, keep one of two equal keys, or accept `NaN`.
+    Text that looks like a JSON object or array becomes a JSON string. Otherwise some clients would run the call: they
+    read broken JSON up to the error, accept duplicate keys, or accept `NaN`.
     """
     return json.dumps(raw) if raw.lstrip("\ufeff" + string.whitespace).startswith(("{", "[")) else raw

@@ -1,8 +1,8 @@
-"""The interface of all encoders: UI events in, the bytes of a response out. Sans-IO.
+"""The interface of all encoders, which convert UI events to the bytes of a response. Sans-IO.
 
-An encoder serves one response. The server sends its `headers`, then the result of `encode` for each event, and at the
-end the result of `close`. Clients that need an end for everything that starts always get it: `done` ends the body as
-the run ended, and `close` ends a body without `done`.
+An encoder serves one response. The server sends the `headers` of the encoder, then the result of `encode` for each
+event, and finally the result of `close`. Some clients fail if a message, a call or a step has no end. So the encoder
+closes open items: `encode(done)` writes the end of the body that fits the run, and `close` ends a body without `done`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from streamtools.events import UIEvent
 
 
 class Encoder(Protocol):
-    """Writes the events of one run for one reader. The properties may be plain attributes.
+    """Writes the events of one run for one client. The properties may be plain attributes.
 
-    An encoder with `replaces = True` can tell its reader that a step is superseded.
+    Set the attribute `replaces = True` if the format can report that a step is superseded.
     """
 
     @property
@@ -26,31 +26,31 @@ class Encoder(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The other headers of the protocol, with names in lower case."""
+        """The headers of the response other than the content type. Their names are in lower case."""
 
     @property
     def keep_alive(self) -> bytes:
-        """Bytes to send between two events while nothing happens, so that proxies keep the connection open.
+        """Bytes that clients ignore. The server sends them when no event arrives, so that proxies keep the connection.
 
-        `b""` if the format has no such bytes.
+        They are `b""` if the format has no such bytes.
         """
 
     @property
     def resumable(self) -> bool:
-        """Whether a reader can continue after the last event that it saw.
+        """Whether a client that reconnects can continue after the last event that it received.
 
-        If so, each event carries its `seq`, and its bytes depend on nothing else. Otherwise a reader that reconnects
-        needs all events from the start.
+        Then the bytes of an event contain its `seq` and do not depend on other events. With False, a client that
+        reconnects needs all events from the start.
         """
 
     def encode(self, event: UIEvent) -> bytes:
-        """Return the bytes for `event`, possibly `b""`. `done` completes the body.
+        """Return the bytes for `event`, which may be `b""`. The bytes for `done` complete the body.
 
         Raises `ClosedError` after `done` and after `close`.
         """
 
     def close(self) -> bytes:
-        """Return the end of a body whose run did not reach `done`; `b""` if the body has ended."""
+        """Return the bytes that end a body without `done`. Returns `b""` if the body has already ended."""
 
 
 def closed_error() -> ClosedError:

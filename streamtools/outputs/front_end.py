@@ -1,14 +1,14 @@
-"""The base of encoders for chat interfaces, whose protocols have a start and an end for everything. Sans-IO.
+"""The base of the encoders for the protocols of chat interfaces. Sans-IO.
 
-Among UI events, a block of text has no end: the next event of another type ends it. The protocols of front ends have a
-start and an end for each block, step and call, and their clients fail, or wait forever, if an end is missing. This
-module tracks the open items and ends them, however the run ends. A subclass writes each start and each end.
+In these protocols, each block of text, step and call has a start and an end. A client fails, or waits forever, if an
+end is missing. UI events have no event for the end of a block: an event of another type ends it. This module tracks the
+open blocks, steps and calls, and ends them, even if the run fails. A subclass writes each start and each end.
 
-White space alone is not a block of text: models put line breaks around their calls, and an interface would show an
-empty message for each. White space waits for the first visible character, and is dropped if there is none.
+Models write line breaks around their calls. To avoid empty messages, white space at the start of a block is buffered
+until the first visible character. It is dropped if the block has none.
 
-Nothing depends on the order of the events. Clients can also read a body that starts in the middle of a run, because the
-log no longer has the earlier events.
+If the log has dropped the first events of a run, the events start in the middle of the run. The encoder also writes a
+valid body then.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ UNNAMED = "unknown"
 
 @dataclass
 class SentCall:
-    """A call that has not ended, as the reader knows it."""
+    """A call that has not ended, and the parts of it that were sent."""
 
     id: str
     name: str
     has_deltas: bool = False
-    """Some of its arguments were sent while the model wrote them."""
+    """Whether some of its arguments were sent while the model wrote them."""
     complete: bool = False
-    """All of its arguments were sent."""
+    """Whether all of its arguments were sent."""
     allowed: bool = False
-    """It started to run, after an approval if it needed one."""
+    """Whether it has started to run. If it needed an approval, it was approved."""
 
 
 _NOT_RUN = {
@@ -53,17 +53,20 @@ _NOT_RUN = {
     "cancelled": "Not run: the run was cancelled.",
 }
 _NO_RESULT = "The run ended without a result of this call."
-_MAX_WHITE_SPACE = 256  # characters that wait for a visible one
+_MAX_WHITE_SPACE = 256  # maximum number of buffered characters at the start of a block
 
 
 class FrontEndEncoder(ABC):
-    """Takes UI events. The methods of a subclass write the start and the end of each item in its protocol."""
+    """Converts UI events to the parts of a protocol. A subclass writes the start and the end of each item.
+
+    `known_calls` are the ids of calls that the client already has, from an earlier run.
+    """
 
     content_type: str = EVENT_STREAM
     headers: Mapping[str, str] = EVENT_STREAM_HEADERS
     keep_alive: bytes = KEEP_ALIVE
     resumable: bool = False
-    _delta_prefix: bytes = b""  # before the JSON of a delta of the open block
+    _delta_prefix: bytes = b""  # bytes before the JSON of each delta of the open block
 
     def __init__(self, known_calls: Collection[str] = ()) -> None:
         self._begun = False
@@ -71,9 +74,9 @@ class FrontEndEncoder(ABC):
         self._step: int | None = None
         self._provider_format: str | None = None
         self._step_finish: str | None = None
-        self._channel: Channel | None = None  # of the open block
+        self._channel: Channel | None = None  # the channel of the open block; None if no block is open
         self._blocks = 0
-        self._white_space: dict[Channel, str] = {}  # waits for a visible character
+        self._white_space: dict[Channel, str] = {}  # buffered until a visible character
         self._calls: dict[str, SentCall] = {}
         self._known_calls = {known_calls} if isinstance(known_calls, str) else set(known_calls)
         self._questions: dict[str, events.ApprovalRequested] = {}
@@ -81,7 +84,7 @@ class FrontEndEncoder(ABC):
         self._usage: events.Usage | None = None
 
     def encode(self, event: events.UIEvent) -> bytes:
-        """Return the parts for `event`. Those of `done` complete the body."""
+        """Return the bytes for `event`, which may be `b""`. The bytes for `done` complete the body."""
         if self._ended:
             raise closed_error()
         match event:
@@ -121,7 +124,7 @@ class FrontEndEncoder(ABC):
                 del self._calls[call.id]
                 return written + self._write_result(call, result)
             case events.Error(call_id=None):
-                self._failure = event  # sent at the end, because readers stop reading there
+                self._failure = event  # sent at the end of the body, because clients stop reading after an error
                 return b""
             case events.Error():
                 return self._end_call_without_result(event)
@@ -136,12 +139,12 @@ class FrontEndEncoder(ABC):
                 return self._begin() + self._write_partial(event)
             case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup() | events.Matched():
                 return b""
-            case events.StepSuperseded():  # responses refuse such runs, because readers cannot take back what they show
+            case events.StepSuperseded():  # see `check_superseding`: these clients cannot remove text that they show
                 return b""
         assert_never(event)
 
     def close(self) -> bytes:
-        """Return the end of a body without `done`, after the end of everything that is open."""
+        """End all open items and a body without `done`. Returns `b""` if the body has already ended."""
         if self._ended:
             return b""
         return self._finish(None)
@@ -187,7 +190,7 @@ class FrontEndEncoder(ABC):
         return self._write_block_end(channel, self._blocks, signature)
 
     def _add_reasoning(self, event: events.Reasoning) -> bytes:
-        """Return a piece of reasoning. A signature ends the block, which may have no text."""
+        """Return the bytes for a reasoning event. A signature ends the block, even if it has no text."""
         written = self._add_text("reasoning", event.text)
         signature = reasoning_signature(event, self._provider_format)
         if signature is not None and self._channel != "reasoning":
@@ -196,7 +199,7 @@ class FrontEndEncoder(ABC):
         return written + self._end_block(signature) if ends else written
 
     def _sign_text(self, signature: Signature | None) -> bytes:
-        """End the open text with its signature. Without an open text, a signature gets an empty block of its own."""
+        """End the open text block with its signature. If none is open, write an empty block with the signature."""
         if self._channel == "text":
             return self._end_block(signature)
         return self._start_block("text") + self._end_block(signature) if signature is not None else b""
@@ -216,7 +219,7 @@ class FrontEndEncoder(ABC):
         return self._write_call_delta(call_id, text)
 
     def _complete_call(self, call: ToolCall) -> bytes:
-        """Return the rest of a call, nothing if the reader has it already."""
+        """Return the part of a call that was not sent before. Returns `b""` if the call is complete."""
         open_call = self._calls.get(call.id)
         if open_call is not None and open_call.complete:
             return b""
@@ -237,7 +240,7 @@ class FrontEndEncoder(ABC):
         return written + self._write_call_error(error, open_call)
 
     def _finish(self, done: events.Done | None) -> bytes:
-        parts = [self._begin(), self._end_block()]  # a list, because a run may leave many calls open
+        parts = [self._begin(), self._end_block()]  # a list, because many calls may be open
         if done is not None and done.reason == "finished":
             for call in done.pending:
                 parts.append(self._complete_call(call))
@@ -258,7 +261,7 @@ class FrontEndEncoder(ABC):
 
     @abstractmethod
     def _write_start(self, run_id: str | None) -> bytes:
-        """Return the start of the body. `run_id` is None if the events start in the middle of a run."""
+        """Return the start of the body. `run_id` is None if the first event is not `start`."""
 
     @abstractmethod
     def _write_step_start(self, step: int) -> bytes: ...
@@ -272,7 +275,7 @@ class FrontEndEncoder(ABC):
 
     @abstractmethod
     def _write_block_end(self, channel: Channel, number: int, signature: Signature | None) -> bytes:
-        """Return the end of a block, with its signature."""
+        """Return the end of a block, with its signature if it has one."""
 
     @abstractmethod
     def _write_call_start(self, call_id: str, name: str) -> bytes: ...
@@ -282,22 +285,22 @@ class FrontEndEncoder(ABC):
 
     @abstractmethod
     def _write_call(self, call: ToolCall, open_call: SentCall) -> bytes:
-        """Return the rest of a call that has started."""
+        """Return the complete arguments and the end of the arguments of a call whose start was sent."""
 
     def _write_question(self, call: ToolCall) -> bytes:
-        """Return the question whether a call may run; nothing if the end of the run asks it."""
+        """Return a request for the approval of a call. Returns `b""` if the protocol requests approvals at its end."""
         return b""
 
     def _write_approval(self, call: ToolCall) -> bytes:
-        """Return the approval of a call, for readers that did not send it."""
+        """Return the fact that a call was approved, for clients other than the one that approved it."""
         return b""
 
     def _write_file(self, media_type: str, url: str) -> bytes:
-        """Return a file that the model has made, if the protocol has files."""
+        """Return a file that the model has generated. Returns `b""` if the protocol has no files."""
         return b""
 
     def _write_partial(self, partial: events.Partial) -> bytes:
-        """Return the growth of a typed value, if the protocol has one."""
+        """Return the update of a typed value. Returns `b""` if the protocol has no such updates."""
         return b""
 
     @abstractmethod
@@ -308,16 +311,16 @@ class FrontEndEncoder(ABC):
 
     @abstractmethod
     def _write_call_error(self, error: events.Error, open_call: SentCall | None) -> bytes:
-        """Return the end of a call without a result. `open_call` is None if the reader does not know the call."""
+        """Return the error that ends a call without a result. `open_call` is None if its start was not sent."""
 
     def _write_usage(self, usage: events.Usage) -> bytes:
-        """Return the tokens of the run until now; nothing if they are sent at its end."""
+        """Return the tokens that the run has used. Returns `b""` if the protocol sends them at its end."""
         return b""
 
     @abstractmethod
     def _write_failure(self, failure: events.Error) -> bytes:
-        """Return the end of the body of a run that failed."""
+        """Return the end of the body if the run failed."""
 
     @abstractmethod
     def _write_end(self, done: events.Done) -> bytes:
-        """Return the end of the body of any other run."""
+        """Return the end of the body if the run did not fail."""

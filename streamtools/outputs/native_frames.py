@@ -1,10 +1,11 @@
-"""The native format: UI events as JSON, as named and numbered server-sent events or one per line. Sans-IO.
+"""Writes the native format: each UI event as JSON, in a server-sent event or on one line. Sans-IO.
 
-The bytes of an event depend on that event alone. A body without `done` has not ended: its reader may reconnect with the
-`seq` of the last event that it saw (`Last-Event-ID`). So `close` adds nothing, because only the run knows how it ends.
+The bytes of an event do not depend on other events. If a body ends without `done`, the client may reconnect with the
+`seq` of the last event that it received (header `Last-Event-ID`). So `close` writes nothing: the end of a run is always
+a `done` event.
 
-The messages of a `follow-up` are for the model, and include what a tool shows to the model alone
-(`ToolResult(model=…)`). So a reader gets them only if `exclude` does not name them.
+`follow-up` events contain messages for the model. They include results that a tool gives only to the model
+(`ToolResult(model=…)`). So they are excluded by default.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from streamtools.outputs.encoder import Encoder, closed_error
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, escape_separators
 
 HIDDEN = ("follow-up",)
-"""Types of events that a reader gets only on request."""
+"""Event types that are excluded by default."""
 
 _EVENT_FIELDS = {kind: f"event: {kind.type}\n".encode() for kind in UI_EVENTS}
 _encode = msgspec.json.Encoder().encode
@@ -29,16 +30,16 @@ _encode = msgspec.json.Encoder().encode
 
 @lru_cache(maxsize=32)
 def _first_lines(is_sse: bool, excluded: frozenset[str]) -> Mapping[type, bytes]:
-    """Return the first line of each event type that is sent."""
+    """Return the first line of a frame for each event type that is not excluded."""
     return {kind: _EVENT_FIELDS[kind] if is_sse else b"" for kind in UI_EVENTS if kind.type not in excluded}
 
 
 class NativeEncoder:
-    """Writes the events themselves, as JSON.
+    """Writes UI events as JSON.
 
-    `framing` is `"sse"`, where each event has its type as its name and its `seq` as its id, or `"ndjson"`, one line per
-    event. `exclude` names types of events that the reader does not get, by default `follow-up`, which holds messages
-    for the model. Raises ValueError for a value that is not allowed, and for the exclusion of `done`.
+    With `framing="sse"`, each event is a server-sent event: its name is the type of the event, and its id is the `seq`.
+    With `"ndjson"`, each event is one line. `exclude` names event types that are not sent. The default is `follow-up`,
+    whose events contain messages for the model. Raises ValueError for an invalid value, and if `exclude` names `done`.
     """
 
     headers: Mapping[str, str] = EVENT_STREAM_HEADERS
@@ -55,7 +56,7 @@ class NativeEncoder:
         self._ended = False
 
     def encode(self, event: UIEvent) -> bytes:
-        """Return the frame of `event`, or `b""` if it is excluded."""
+        """Return the frame of `event`, or `b""` if its type is excluded."""
         if self._ended:
             raise closed_error()
         first_line = self._first_lines.get(type(event))
@@ -76,13 +77,13 @@ class NativeEncoder:
         return b"%bdata: %b\n\n" % (first_line, json)
 
     def close(self) -> bytes:
-        """Return nothing: see the module."""
+        """End the body. Returns `b""`, because a client may reconnect and receive the other events."""
         self._ended = True
         return b""
 
 
 def read_exclude(exclude: Collection[str]) -> set[str]:
-    """Return the event types in `exclude`. Raises ValueError for an unknown type and for `done`."""
+    """Return `exclude` as a set. Raises ValueError for an unknown event type and for `done`."""
     excluded = {exclude} if isinstance(exclude, str) else set(exclude)
     unknown = excluded - {kind.type for kind in UI_EVENTS if kind is not Done}
     if unknown:
@@ -91,16 +92,17 @@ def read_exclude(exclude: Collection[str]) -> set[str]:
 
 
 class SharedFrames:
-    """The batches that the readers of one run encoded last, so that a batch is encoded once for all of them.
+    """Keeps the bytes of the last batch of events of a run, so that each batch is encoded once for all readers.
 
-    Only the native format is shared: the bytes of the other formats depend on earlier events.
+    There is one last batch for each framing and `exclude` of the native format. Other formats are not shared, because
+    their bytes depend on earlier events.
     """
 
     def __init__(self) -> None:
         self._last: dict[tuple[bool, frozenset[str]], tuple[Sequence[UIEvent], bytes]] = {}
 
     def encode(self, encoder: Encoder, events: Sequence[UIEvent]) -> bytes:
-        """Return the bytes of `events`, which are not empty, as `encoder` writes them."""
+        """Return the bytes that `encoder` writes for `events`, which must not be empty."""
         if type(encoder) is not NativeEncoder:
             return b"".join(map(encoder.encode, events))
         key = encoder.is_sse, encoder.excluded

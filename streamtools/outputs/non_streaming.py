@@ -1,7 +1,7 @@
-"""Answers as one JSON body, for clients that do not request a stream, and error bodies of each API. Sans-IO.
+"""Makes answers in one JSON body, for clients that do not request a stream, and the error bodies of each API. Sans-IO.
 
-The body is joined from the events of a stream, as the SDKs of the clients join them. So a client receives the same
-answer in either way.
+The body is made from the events of the streamed answer, in the way in which the SDKs join these events. So a client
+receives the same answer with and without streaming.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANTHROPIC_ERROR_TYPES = {
     529: "overloaded_error",
 }
 _BAD_GATEWAY = 502
-"""The status of an answer that failed before any of it was sent."""
+"""The HTTP status of an answer that failed."""
 
 
 def error_body(format: str, status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
@@ -43,7 +43,7 @@ def error_body(format: str, status: int, message: str, param: str | None = None,
 
 
 def join_stream(format: str, stream: bytes) -> tuple[int, bytes]:
-    """Return the status and the JSON body of the answer whose stream in `format` is `stream`."""
+    """Return the HTTP status and the JSON body of an answer. `stream` is the complete streamed answer in `format`."""
     events = list(_read_events(stream))
     holders = (event["response"] if event.get("type") == "response.failed" else event for event in events)
     error = next((error for holder in holders if (error := holder.get("error"))), None)
@@ -60,7 +60,7 @@ def _read_events(stream: bytes) -> Iterator[Body]:
 
 
 class _TextMembers:
-    """String members of objects that arrive in pieces. Each is joined once, at the end."""
+    """Collects the pieces of string fields that arrive in deltas. `join` sets each field once, in linear time."""
 
     def __init__(self) -> None:
         self._pieces: dict[tuple[int, str], tuple[Body, list[str]]] = {}
@@ -75,7 +75,7 @@ class _TextMembers:
 
 
 def _join_chunks(chunks: list[Body]) -> Body:
-    """Return the chat completion of its chunks."""
+    """Join the chunks of a chat completion to a complete chat completion."""
     texts = _TextMembers()
     choices: dict[int, Body] = {}
     usage = None
@@ -112,7 +112,7 @@ def _add_delta(message: Body, delta: Body, texts: _TextMembers) -> None:
 
 
 def _join_message(events: list[Body]) -> Body:
-    """Return Anthropic's message of its events."""
+    """Join the streaming events of Anthropic's Messages API to a complete message."""
     message: Body = events[0]["message"]
     content: list[Body] = message["content"]
     texts = _TextMembers()
@@ -132,13 +132,13 @@ def _join_message(events: list[Body]) -> Body:
     for index, pieces in inputs.items():
         try:
             content[index]["input"] = json.loads("".join(pieces))
-        except ValueError:  # the call was cut
+        except ValueError:  # the arguments were cut off
             content[index]["input"] = {}
     return message
 
 
 _JOIN: dict[str, Callable[[list[Body]], Body]] = {
     "openai": _join_chunks,
-    "responses": lambda events: events[-1]["response"],  # the last event has all of it
+    "responses": lambda events: events[-1]["response"],  # the last event contains the complete response
     "anthropic": _join_message,
 }

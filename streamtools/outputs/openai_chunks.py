@@ -1,4 +1,4 @@
-"""A run as one streamed chat completion of OpenAI, with native calls for every dialect of the model. Sans-IO."""
+"""Writes a run as one streamed chat completion of OpenAI. Calls in text become native calls. Sans-IO."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from streamtools.outputs.sse import DONE, encode_json, present, to_json
 
 
 class OpenAIEncoder(CompletionEncoder):
-    """Writes OpenAI's chat completion chunks, in which calls in text have become native calls.
+    """Writes OpenAI's chat completion chunks. Calls that the model wrote as text become native calls.
 
-    A client receives the calls that it has to run: those that are pending at the end. With `call_deltas`, it receives
-    each call while the model writes it. That is for runs whose tools are all the client's, because a sent call cannot
-    be withdrawn when it runs here, is superseded or is forbidden. `include_usage` is that of the request's
-    `stream_options`. `id` and `created` (seconds since 1970) are those of the provider's answer, or generated. `custom`
-    names tools that take a text: their calls are sent when complete. The texts of several steps become one, with blank
-    lines between them.
+    The client receives the calls that it must run: the calls that are pending at the end of the run. With
+    `call_deltas`, it receives each call while the model writes it. Set this only if the client provides all tools. A
+    call that was sent cannot be withdrawn if the run executes it, supersedes it or forbids it.
+
+    `model`, `id` and `created` (seconds since 1970) are sent with each chunk. If `id` or `created` is None, it is
+    generated. `include_usage` is the field `include_usage` of the request's `stream_options`. `custom` holds the names
+    of custom tools, whose input is a text. Their calls are sent when they are complete. The texts of several steps
+    become one text, with blank lines between them.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class OpenAIEncoder(CompletionEncoder):
             "model": model,
         }
         self._prefix = b"data: " + to_json(self._head)[:-1] + b',"choices":[{"index":0,"delta":'
-        # `finish_reason` is the only member that the schema requires in each choice, even if it is null.
+        # The schema requires `finish_reason` in each choice, even if it is null.
         self._suffix = b',"finish_reason":null}]}\n\n'
         self._text_prefix, self._text_suffix = self._prefix + b'{"content":', b"}" + self._suffix
         self._include_usage = include_usage

@@ -1,6 +1,7 @@
-"""The text of the answer alone, as plain text. Sans-IO.
+"""Writes only the text of the answer, as plain text. Sans-IO.
 
-Plain text has no calls, errors and endings. `render` may write some, as `UiTexts().render` does.
+Calls, errors and the end of the run are not written by default. The function `render` may return text for them, for
+example `UiTexts().render`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from streamtools.outputs.sse import EVENT_STREAM_HEADERS
 
 
 class TextEncoder:
-    """Writes the answer's text in UTF-8.
+    """Writes the text of the answer in UTF-8.
 
-    `render` may return a text for other events, as `UiTexts().render` does. Blank lines separate these texts and the
-    texts of the steps.
+    `render` receives all other events and may return a text to write, for example `UiTexts().render`. Blank lines
+    separate the texts of the steps, and the texts that `render` returned.
     """
 
     content_type = "text/plain; charset=utf-8"
@@ -32,7 +33,7 @@ class TextEncoder:
         self._ended = False
 
     def encode(self, event: UIEvent) -> bytes:
-        """Return the text of `event`."""
+        """Return the text of `event`, or the text that `render` returns for it. It may be `b""`."""
         if self._ended:
             raise closed_error()
         match event:
@@ -51,7 +52,7 @@ class TextEncoder:
         return written
 
     def close(self) -> bytes:
-        """Return nothing: plain text has no end."""
+        """End the body. Returns `b""`, because plain text has no end mark."""
         self._ended = True
         return b""
 

@@ -1,8 +1,9 @@
-"""Files that a model has made, found in the raw data of providers.
+"""Finds files that a model has generated, such as images, in the raw data of providers.
 
-An adapter passes data that it does not interpret as a `raw` event. Images are among it, and readers need them, so the
-providers' forms of a file are known here. A file is a media type and a URL: one that holds the data (`data:`) or one of
-a server (`https:`). No other URL may reach an interface.
+Data that a provider adapter does not interpret becomes a `raw` event. This data may contain files, which user
+interfaces show. This module knows the form in which each provider sends files. It returns a media type and a URL for
+each file. The URL is a `data:` URL with the content, or an `https:` URL. Files with other URLs are dropped, because an
+interface must not load them.
 
 Source: the references of Gemini, Interactions, Bedrock's Converse, OpenAI's Responses, OpenRouter and Ollama, and the
 part `file` of the AI SDK's stream.
@@ -13,11 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 _BASE64_STARTS = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
-"""How images without a media type start in Base64. Others are PNG."""
+"""Maps the start of Base64 data to the media type of an image. Any other image without a media type is PNG."""
 
 
 def files_of(data: Any) -> list[tuple[str, str]]:
-    """Return the media type and the URL of each file in a provider's data.
+    """Return the media type and the URL of each file in `data`, the data of a `raw` event.
 
     >>> files_of({"inlineData": {"mimeType": "image/png", "data": "aGk="}})
     [('image/png', 'data:image/png;base64,aGk=')]

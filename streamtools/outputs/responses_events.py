@@ -1,6 +1,6 @@
-"""A run as one streamed response of OpenAI's Responses: items of reasoning, text and calls in sequence. Sans-IO.
+"""Writes a run as one streamed response of OpenAI's Responses API, with items of reasoning, text and calls. Sans-IO.
 
-Nothing is stored: the response says `store: false`, and its last event contains all of it.
+The response has `store: false`, because it is not stored. Its last event contains the complete response.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _REQUEST_DEFAULTS: Mapping[str, Any] = {
     "user": None,
     "truncation": "disabled",
 }
-"""Members that a response repeats from its request, with their defaults."""
+"""Maps the request fields that a response repeats to their default values."""
 
 
 class ResponsesEncoder(CompletionEncoder):
-    """Writes the events of Responses, in which calls in text have become items.
+    """Writes the streaming events of the Responses API. Calls that the model wrote as text become call items.
 
-    `request` is the body of the client's request; a response repeats a part of it. The other parameters are those of
-    `OpenAIEncoder`.
+    `request` is the body of the client's request, because a response repeats some of its fields. The other parameters
+    have the same meaning as in `OpenAIEncoder`.
     """
 
     def __init__(
@@ -70,12 +70,13 @@ class ResponsesEncoder(CompletionEncoder):
         }
         self._token = token
         self._number = 0
-        self._open_item: dict[str, Any] | None = None  # unless it is a call
-        self._text_pieces: list[str] = []  # of the open item
-        self._item_members: dict[str, Any] = {}  # that name the open item in its events
-        self._text_members: dict[str, Any] = {}  # that events with its text have as well
-        self._delta_members = b""  # both, as JSON
-        self._calls: dict[str, tuple[int, list[str]]] = {}  # indexes and arguments of the open calls
+        self._open_item: dict[str, Any] | None = None  # the open item; None if no item is open or it is a call
+        self._text_pieces: list[str] = []  # pieces of the text of the open item
+        self._item_members: dict[str, Any] = {}  # fields that identify the open item in its events
+        self._text_members: dict[str, Any] = {}  # further fields of the events with its text
+        self._delta_members = b""  # `_item_members` and `_text_members` as JSON
+        # Maps the id of each open call to its index in `output` and the pieces of its arguments.
+        self._calls: dict[str, tuple[int, list[str]]] = {}
 
     def _write_start(self) -> bytes:
         created = self._event("response.created", response=self._response)
@@ -183,7 +184,7 @@ class ResponsesEncoder(CompletionEncoder):
 
     def _write_error(self, code: Code, message: str) -> bytes:
         begun = self._begin() + self._close_item("incomplete")
-        for place, pieces in self._calls.values():  # no event says that they are done
+        for place, pieces in self._calls.values():  # these calls have no event for their end
             self._response["output"][place] |= {"arguments": "".join(pieces), "status": "incomplete"}
         self._response["status"] = "failed"
         self._response["error"] = {"code": "server_error", "message": message}

@@ -1,8 +1,9 @@
-"""Signatures of reasoning, text and calls, and encrypted reasoning, on their way through a client.
+"""Writes the signatures of reasoning, text and calls, and encrypted reasoning, for clients to keep.
 
-A provider needs them back in the next request. A client may keep them, because it cannot forge them; other data of the
-provider stays on the server. Each is sent with the format of its provider, which alone accepts it: under the AI SDK's
-names of providers and fields, or as one opaque string for AG-UI.
+A provider requires them in the next request. The client may keep them, because it cannot forge them. Other data of the
+provider is not sent to clients. Each signature is sent together with the format of its provider, because no other
+provider accepts it. For the AI SDK, the provider and the fields have the names that the SDK uses. For AG-UI, a
+signature is one opaque string.
 
 Source: the AI SDK's packages `@ai-sdk/anthropic`, `amazon-bedrock`, `google`, `openai`, `openai-compatible`, and
 `@openrouter/ai-sdk-provider`.
@@ -17,11 +18,15 @@ from streamtools.events import Raw, Reasoning
 from streamtools.outputs.sse import present, to_json
 
 _AI_SDK_PROVIDERS = {"responses": "openai", "gemini": "google", "openai": "openaiCompatible"}
-"""Providers that the AI SDK names differently from the format."""
+"""Maps a format to the name of the provider in the AI SDK, if it differs from the format."""
 
 
 class Signature(NamedTuple):
-    """What protects one part of a turn: a signature, or the encrypted entries of `reasoning_details`."""
+    """A signature of one part of a turn, or encrypted reasoning.
+
+    `signature` is the signature or the encrypted text. `details` holds the signed or encrypted entries of OpenRouter's
+    `reasoning_details` instead. `id` is the id of the part, if the provider has sent one.
+    """
 
     format: str
     signature: str | None = None
@@ -31,7 +36,7 @@ class Signature(NamedTuple):
     is_reasoning: bool = False
 
     def as_metadata(self) -> dict[str, dict[str, Any]]:
-        """Return it as `providerMetadata` of the AI SDK."""
+        """Return the signature as `providerMetadata` of the AI SDK."""
         if self.details is not None:
             return {"openrouter": {"reasoning_details": self.details}}
         if self.format == "responses":
@@ -44,13 +49,13 @@ class Signature(NamedTuple):
         return {_AI_SDK_PROVIDERS.get(self.format, self.format): fields}
 
     def as_string(self) -> str:
-        """Return it as one string."""
+        """Return the signature and its format as one JSON string."""
         fields = present(format=self.format, signature=self.signature, id=self.id, reasoning_details=self.details)
         return to_json(fields | ({"redacted": True} if self.redacted else {})).decode()
 
 
 def reasoning_signature(event: Reasoning, format: str | None) -> Signature | None:
-    """Return the signature of a piece of reasoning of this format, None if it has none or the format is unknown."""
+    """Return the signature of a reasoning event of a provider; None without a signature or a known format."""
     if event.signature and format:
         return Signature(format, event.signature, event.id, event.redacted, is_reasoning=True)
     details = (event.own or {}).get("openai", {}).get("reasoning_details")
@@ -59,7 +64,7 @@ def reasoning_signature(event: Reasoning, format: str | None) -> Signature | Non
 
 
 def text_signature(event: Raw) -> Signature | None:
-    """Return the signature of the text before this event. Only Gemini signs text."""
+    """Return the signature that `event` has for the text before it, or None. Only Gemini signs text."""
     signature = event.data.get("thoughtSignature") if isinstance(event.data, dict) else None
     return Signature("gemini", signature) if isinstance(signature, str) and signature else None
 

@@ -1,8 +1,8 @@
-"""JSON as server-sent events, in which no text can start another event. Sans-IO.
+"""Writes JSON as server-sent events. Sans-IO.
 
-In an event, text after a line break would be another field or another event, so a line break in data would let its
-author control the stream. All data is therefore JSON on one line, with every character escaped that a reader might take
-for a line break. Lines end with LF, because some clients do not understand CRLF.
+A line break in the data of an event would start another field or another event, so text of the model could insert
+events. To prevent this, all data is JSON on one line, with all characters escaped that a client might read as a line
+break. Lines end with LF, because some clients do not support CRLF.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from streamtools.json_values import writable
 
 EVENT_STREAM = "text/event-stream"
 EVENT_STREAM_HEADERS: Mapping[str, str] = MappingProxyType({"cache-control": "no-cache", "x-accel-buffering": "no"})
-"""Headers that keep proxies from caching and buffering the events."""
+"""Headers that prevent proxies from caching or buffering the events."""
 
 KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
-"""The end of the stream in several protocols; the only event whose data is not JSON."""
+"""The last event of several protocols. It is the only event whose data is not JSON."""
 
-_LINE_SEPARATORS = (  # JSON allows them unescaped in strings
+_LINE_SEPARATORS = (  # JSON allows these characters unescaped in strings
     ("\x85".encode(), b"\\u0085"),
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
@@ -32,19 +32,19 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_json(value: Any) -> bytes:
-    """Return an event without a name, whose data is the JSON of `value`."""
+    """Return an event without a name. Its data is `value` as JSON."""
     return b"data: %b\n\n" % to_json(value)
 
 
 def encode_part(type: str, **members: Any) -> bytes:
-    """Return an event with an object of this `type`. Members that are None are omitted."""
+    """Return an event with the JSON object `{"type": type, **members}`. Fields with the value None are omitted."""
     return encode_json({"type": type} | present(**members))
 
 
 def to_json(value: Any) -> bytes:
-    """Return the JSON of `value` on one line, without white space and without characters that could end a line.
+    """Return `value` as JSON on one line. Characters that a client might read as a line break are escaped.
 
-    A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD.
+    A lone surrogate becomes U+FFFD, because UTF-8 cannot encode it.
     """
     try:
         written = _encode(value)
@@ -54,8 +54,8 @@ def to_json(value: Any) -> bytes:
 
 
 def escape_separators(json: bytes) -> bytes:
-    """Return JSON with the line separators in its strings escaped."""
-    if b"\xe2\x80" not in json and b"\xc2\x85" not in json:  # the first bytes of all three in UTF-8
+    """Return `json` with U+0085, U+2028 and U+2029 escaped."""
+    if b"\xe2\x80" not in json and b"\xc2\x85" not in json:  # fast path: a separator contains these bytes
         return json
     for separator, escaped in _LINE_SEPARATORS:
         json = json.replace(separator, escaped)
@@ -63,5 +63,5 @@ def escape_separators(json: bytes) -> bytes:
 
 
 def present(**members: Any) -> dict[str, Any]:
-    """Return the `members` that are not None: protocols omit absent members."""
+    """Return the `members` that are not None, because the protocols omit fields without a value."""
     return {name: value for name, value in members.items() if value is not None}

@@ -1,6 +1,7 @@
-"""Sentences that a simple interface shows beside the answer: one for each event, in one place that is overwritten.
+"""Makes status sentences from UI events, for interfaces without tool widgets.
 
-They are for readers. They never become part of the history, because the model would imitate them.
+A sentence is shown beside the answer, and the next one replaces it. Sentences are for users only. Do not add them to
+the history, because the model would imitate them.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from streamtools.events import Done, Error, Executed, Executing, Thinking, UIEve
 _MALFORMED_CODES = frozenset(
     (Code.INVALID_JSON, Code.MISSING_TOOL_NAME, Code.UNRECOGNISED_TOOL_CALL, Code.TRUNCATED, Code.CONFLICTING_FIELDS)
 )
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # and bidirectional controls
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # includes bidirectional controls
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>()#+!|~])")
 
 
 @dataclass(frozen=True, kw_only=True)
 class UiTexts:
-    """Sentences with the placeholders `{name}` and `{message}`, which can be replaced."""
+    """The sentence for each kind of event. Pass other sentences to translate them.
+
+    `{name}` in a sentence becomes the name of the tool, and `{message}` the message of the event.
+    """
 
     waiting: str = "🔧 Waiting for tool call completion..."
     executing: str = "🔧 Executing tool: {name}..."
@@ -34,7 +38,7 @@ class UiTexts:
     cancelled: str = "*⏹ Cancelled*"
 
     def render(self, event: UIEvent) -> str | None:
-        """Return the sentence for `event`, or None if it has none. Names and messages are escaped."""
+        """Return the sentence for `event`, or None if there is none. Escapes the name and the message for Markdown."""
         match event:
             case Thinking(active=True):
                 return self.waiting
@@ -55,9 +59,9 @@ class UiTexts:
 
 
 def escape(text: str) -> str:
-    """Return `text` on one line, without control characters and with Markdown's characters escaped.
+    """Return `text` on one line, without control characters, and with the special characters of Markdown escaped.
 
-    `<` becomes `&lt;`, which does not start a tag in Markdown or HTML.
+    `<` becomes `&lt;`, because neither Markdown nor HTML reads this as the start of a tag.
     """
     return _MARKDOWN_CHARACTERS.sub(r"\\\1", " ".join(_CONTROL_CHARACTERS.sub(" ", text).split())).replace(
         r"\<", "&lt;"

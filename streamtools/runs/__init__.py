@@ -1,4 +1,4 @@
-"""Runs that outlive the connections that started them: each in a task of its own, readable from any position.
+"""Runs that continue after the connection that started them has ended. Each run has its own task.
 
     async with Runs() as runs:  # for as long as the application runs
         run = await runs.start(chat(model, messages, tools=tools), owner=user)
@@ -6,8 +6,8 @@
             async for event in events:
                 ...
 
-A run writes its events into a log. A reader attaches, reads the log at its own pace, and detaches without any effect on
-the run. Only `stop` ends the run for all of its readers.
+A run writes its events into a log. A reader attaches to the run, reads the log from any position, and detaches. It does
+not affect the run, whether it reads fast or slowly. `Run.stop` ends the run for all of its readers.
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ __all__ = ["Attachment", "EventLog", "MemoryEventLog", "RedisStore", "Run", "Run
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
-else:  # loaded on use, because few programs need it; a type checker would accept any name
+else:  # Loaded on first use. Hidden from type checkers, which would accept any name with `__getattr__`.
     __getattr__, __dir__ = load_later(__name__, {"RedisStore": ".serving.redis_store"})

@@ -1,1 +1,1 @@
-"""Runs that outlive a connection, and the ways to them over ASGI: `streamtools.runs` and `streamtools.outputs.asgi`."""
+"""Implements `streamtools.runs` (runs) and `streamtools.outputs.asgi` (sending events)."""

@@ -1,7 +1,7 @@
-"""The frames that a websocket's client sends: each is one JSON object as text.
+"""Parses the frames that a websocket client sends. Each frame is a text that contains one JSON object.
 
-A control frame has one of the keys of `_CONTROL_FRAMES` and no other members. Any other object is a message for the
-application. Everything else raises `FrameError`, whose message is for the client.
+A control frame has a key of `_CONTROL_FRAMES`. An object without these keys is a message for the application. An
+invalid frame raises `FrameError`, whose message is sent to the client.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from streamtools.json_values import count_values
 from streamtools.tools import Approve, Deny
 
 Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
-"""An id as in an event. Ids of this package have about 24 characters, those of providers fewer than 100."""
+"""An id of a run or a call. Ids of this package have about 24 characters, and ids of providers fewer than 100."""
 
 
 class FrameError(Exception):
-    """A frame that is refused. The client receives `answer`; `close_code` is for a client that sends too many."""
+    """An invalid frame. The client receives `answer`. If it sends too many of them, the websocket is closed with
+    `close_code`.
+    """
 
     def __init__(self, code: str, message: str, close_code: int = 1008) -> None:
         super().__init__(message)
@@ -28,7 +30,7 @@ class FrameError(Exception):
 
 
 class CallNotPending(FrameError):
-    """A frame about a call that does not wait for it. It may only be late, so it does not count as invalid."""
+    """A decision or a result for a call that does not wait for it. It may be late, so it is not counted as invalid."""
 
     def __init__(self, code: str, message: str, call_id: str) -> None:
         super().__init__(code, message)
@@ -36,7 +38,7 @@ class CallNotPending(FrameError):
 
 
 class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
-    """`{"cancel": true}`: stop the run that is being sent."""
+    """`{"cancel": true}`: stop the run or the stream that is being sent."""
 
     cancel: bool
 
@@ -46,14 +48,14 @@ class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ResumeFrame(msgspec.Struct, forbid_unknown_fields=True):
-    """`{"resume": seq, "run_id": id}`: send a run again, after the last event that the client has seen."""
+    """`{"resume": seq, "run_id": id}`: send the events of a run after the one with this `seq`."""
 
     after: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(name="resume")
     run_id: Id | None = None
 
 
 class ResultFrame(msgspec.Struct, forbid_unknown_fields=True):
-    """`{"tool_result": {"call_id": id, "result": …}}`, or `"error": message` instead of the result."""
+    """`{"tool_result": {"call_id": id, "result": …}}`: the result of a call, or its `"error"` as text."""
 
     call_id: Id
     result: Any = msgspec.UNSET
@@ -67,7 +69,11 @@ class ResultFrame(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ApprovalFrame(msgspec.Struct, forbid_unknown_fields=True):
-    """`{"approval": {"call_id": id, "approved": true, "digest"?: …}}`, or `false` with an optional `reason`."""
+    """`{"approval": {"call_id": id, "approved": true}}`: a decision about a call.
+
+    An approval may have the `digest` of the call. With `"approved": false`, the call is denied, and the frame may have
+    a `reason`.
+    """
 
     call_id: Id
     approved: bool
@@ -85,7 +91,7 @@ class ApprovalFrame(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MessageFrame(NamedTuple):
-    """Any other object: a message for the application."""
+    """A JSON object that is not a control frame: a message for the application."""
 
     message: dict[str, Any]
 
@@ -96,9 +102,9 @@ _CONTROL_FRAMES: dict[str, type[Frame]] = {"cancel": CancelFrame, "resume": Resu
 
 
 def read_frame(text: str | None, max_characters: int, max_values: int | None = None) -> Frame:
-    """Return the frame in `text`; None stands for a binary frame. Raises `FrameError` for an invalid frame.
+    """Parse the text of a frame. `text` is None for a binary frame. Raises `FrameError` for an invalid frame.
 
-    A frame with more than `max_characters` characters or `max_values` JSON values is refused without parsing it.
+    A frame with more than `max_characters` characters or `max_values` JSON values is invalid, and is not parsed.
     """
     if text is None:
         raise FrameError("not_text", "The frame is binary; send text.", 1003)

@@ -1,7 +1,7 @@
-"""Reading of the events of a run, a stream or an iterable for one connection.
+"""Reads the events of a run, a stream or an iterable for one connection.
 
-An `EventReader` opens what it reads, passes the events to an `EventSink`, and closes it, in one task. Nothing is read
-while the sink sends, so that a slow client slows the provider.
+One task opens the run or stream, passes its events to an `EventSink`, and closes it. The next event is read only after
+the sink has sent the last one. So a slow client also slows down reading from the provider.
 """
 
 from __future__ import annotations
@@ -21,37 +21,38 @@ from streamtools.stream.reading import close
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.approvals import Decidable
 
-_CLOSE_TIMEOUT_S = 30.0  # a `ToolStream` closes its source within a shorter limit
+_CLOSE_TIMEOUT_S = 30.0  # longer than the time that a `ToolStream` allows its source for closing
 
 Readable: TypeAlias = "Run | AbstractAsyncContextManager[AsyncIterable[UIEvent]] | AsyncIterable[UIEvent]"
-"""A run, a `ToolStream`, a chat, another context manager that gives UI events, or an iterable of UI events."""
+"""A run, a `ToolStream`, a chat, another context manager that returns UI events, or an async iterable of them."""
 
 OnDisconnect: TypeAlias = Literal["stop", "detach"]
-"""What happens to a run or a stream after its client has left."""
+"""What happens after the client has left: `"stop"` ends the run or the stream, `"detach"` lets a run continue."""
 
 
 class EventSink(Protocol):
     """Sends the events of an `EventReader` to one client."""
 
     async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
-        """Send what precedes the events. `events` is None if the reader was stopped before it opened anything."""
+        """Send the start of the response. `events` is None if the reader was stopped before it opened the stream."""
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
-        """Send the next events: at least one."""
+        """Send the next events. `events` is never empty."""
 
     async def finish(self) -> None:
-        """Send what follows the events."""
+        """Send the end of the response, after the last event."""
 
 
 class EventReader:
     """Reads a run, a stream or an iterable once, for one connection.
 
-    After `leave`, the client has gone: the stream is closed, or the run continues without it. After `stop`, the run or
-    the stream ends, and its last events are still sent; an iterable without `done` ends with `done(cancelled)`. The
-    task of `read` is shielded from cancellation of the connection, because an open stream costs money.
+    `leave` records that the client has left: a stream is closed, and a run continues. `stop` ends the run or the
+    stream, whose last events are still sent. If an iterable is stopped before `done`, the last event is
+    `done(cancelled)`. While `read` has a stream open, it is shielded from cancellation of the connection, so that it
+    can close the stream. An open stream costs money.
 
-    `after` is the `seq` of the last event that the reader of a run has seen. `on_disconnect` is `"detach"` for a run
-    and `"stop"` for anything else by default. Raises ValueError or TypeError for arguments that do not fit.
+    `after` applies to runs: it is the `seq` of the last event that the client has received. The default of
+    `on_disconnect` is `"detach"` for a run and `"stop"` otherwise. Raises ValueError or TypeError for invalid values.
     """
 
     def __init__(self, readable: Readable, *, after: int = 0, on_disconnect: OnDisconnect | None = None) -> None:
@@ -66,25 +67,28 @@ class EventReader:
             if after:
                 raise ValueError("`after` needs a run. A stream is read from its first event.")
         self.left = False
-        """Whether the client has left before the end."""
+        """Whether the client left before the end of the response."""
         self.last: UIEvent | None = None
-        """The last event that was passed to the sink."""
+        """The last event that was passed to the sink; None before the first."""
         self._readable: Readable | None = readable
         self._after = after
         self._stops_run = on_disconnect == "stop"
         self._stopped = False
         self._sink: EventSink
         self._take_ready: Callable[[], Sequence[UIEvent]] | None = None
-        self._driver: Driver | None = None  # `read` makes it: an endpoint may run in a thread without an event loop
+        self._driver: Driver | None = None  # `read` makes it: `__init__` may run without an event loop
 
     @property
     def has_begun(self) -> bool:
-        """Whether the events exist already: a run may be read during a shutdown, a stream may not be started."""
+        """Whether the events come from a run, which has already started.
+
+        During a shutdown, the events of runs are still sent, and no stream is started.
+        """
         return self._run is not None
 
     @property
     def decidable(self) -> Run | Decidable | None:
-        """The run or the stream, if it accepts decisions about its calls."""
+        """The run or the stream, if it accepts decisions about its calls; otherwise None."""
         source = self._run or self._events
         return source if isinstance(source, Run | Decidable) else None
 
@@ -93,7 +97,7 @@ class EventReader:
         return self._driver.events if self._driver is not None else None
 
     def leave(self) -> None:
-        """Record that the client has left, and end the reading. May be called from any task, repeatedly."""
+        """Record that the client has left, and stop reading. May be called from any task, and more than once."""
         self.left = True
         if self._driver is not None:
             self._driver.cut()
@@ -110,7 +114,7 @@ class EventReader:
                 self._driver.cut()
 
     async def read(self, sink: EventSink) -> None:
-        """Open, read to the end, and close. Raises what the run or the stream raises."""
+        """Open the run or the stream, pass all of its events to `sink`, and close it. Raises its exceptions."""
         self._sink = sink
         if not self.left and not self._stopped:
             self._driver = Driver(self._open(), shield=True, closing=_CLOSE_TIMEOUT_S)
@@ -120,35 +124,35 @@ class EventReader:
             await self.finish()
 
     async def begin(self) -> None:
-        """Start the sink. See `streamtools.stream.driver.Sink`."""
+        """Start the sink. Implements `streamtools.stream.driver.Sink`."""
         events = self._events
-        # A subclass of ToolStream may change events in its own `__anext__`, which `take_ready` would skip.
+        # `take_ready` bypasses `__anext__`. A subclass of ToolStream may override `__anext__` to change events.
         if isinstance(events, Attachment) or getattr(type(events), "__anext__", None) is ToolStream.__anext__:
             self._take_ready = cast("Attachment | ToolStream", events).take_ready
         await self._sink.start(events)
 
     async def take(self, event: UIEvent, /) -> None:
-        """Pass the event to the sink, with the events that are ready. See `streamtools.stream.driver.Sink`."""
+        """Pass the event, and the next events that are available, to the sink. Implements `Sink`."""
         events = (event, *self._take_ready()) if self._take_ready is not None else (event,)
         self.last = events[-1]
         await self._sink.send(events)
 
     async def finish(self) -> None:
-        """Finish the sink, after `done(cancelled)` if reading was stopped before `done`."""
+        """Finish the sink. If the reader was stopped before `done`, first send `done(cancelled)`."""
         if not self.left:
             if self._stopped and type(self.last) is not Done:
                 await self.take(Done("cancelled", None, None, [], seq=self.last.seq + 1 if self.last else 1))
             await self._sink.finish()
 
     async def close(self) -> None:
-        """Clean up after `read`, or without it."""
+        """Close a stream that was never read. Stop a run whose client has left, if `on_disconnect` is `"stop"`."""
         if self._run is None:
             if self._driver is None:
                 await close(self._readable, seconds=_CLOSE_TIMEOUT_S)
         elif self.left and self._stops_run:
             with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
                 await self._run.stop()
-        # A cancelled task refers to the reader until garbage collection. It must not keep the stream alive too.
+        # A cancelled task keeps a reference to this reader until garbage collection. Let the stream be freed earlier.
         self._readable = self._driver = None
 
     def _open(self) -> Startable:

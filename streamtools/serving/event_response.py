@@ -1,6 +1,7 @@
-"""UI events as the body of an HTTP response, for any ASGI server and any middleware.
+"""Sends UI events as the body of an HTTP response, with any ASGI server and any middleware.
 
-The response sends its headers and first bytes at once, listens for a disconnect, and joins events that arrive together.
+The response sends its headers and first bytes before the first event. It notices when the client disconnects. Events
+that are available together are sent in one message.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from streamtools.serving.response_writer import DISCONNECT_ERRORS, ResponseWrite
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 
-_MAX_HEADER_DELAY_S = 0.05  # headers wait so long for the stream to open, and are then sent without it
-_SEQ = re.compile(r"[0-9]{1,15}", re.ASCII)  # integers that JavaScript represents exactly
+_MAX_HEADER_DELAY_S = 0.05  # the headers wait at most this long until the stream is open
+_SEQ = re.compile(r"[0-9]{1,15}", re.ASCII)  # up to 15 digits: JavaScript represents these integers exactly
 
 
 class AnyRequest(Protocol):
@@ -44,32 +45,36 @@ class AnyRequest(Protocol):
 def last_event_id(request: AnyRequest | Mapping[str, Any]) -> int:
     """Return the `seq` of the last event that a client has seen, or 0 if it has seen none.
 
-    Reads the header `Last-Event-ID`, which a browser's `EventSource` sends when it reconnects, or else `?after=`. A
-    value that is not a number counts as 0: the client receives all events again and misses none. `request` is a request
-    or a websocket of Starlette, FastAPI or Litestar, or an ASGI scope.
+    Reads the header `Last-Event-ID`, which a browser's `EventSource` sends when it reconnects. Without this header, it
+    reads the query parameter `after`. Returns 0 for a value that is not a number, so that the client receives all
+    events again and misses none. `request` is a request or a websocket of Starlette, FastAPI or Litestar, or an ASGI
+    scope.
     """
-    # Starlette's requests are mappings too.
+    # Starlette's requests are also mappings, so an isinstance check cannot tell them from a scope.
     connection: Any = request if hasattr(request, "query_params") else HTTPConnection(dict(request))
     seq = connection.headers.get("last-event-id") or connection.query_params.get("after") or ""
     return int(seq) if _SEQ.fullmatch(seq) else 0
 
 
 class EventStreamResponse(Response):
-    """A Starlette response, and so an ASGI application, that sends the events of a run or a stream.
+    """A Starlette response (an ASGI application) that sends the events of a run or a stream.
 
-    `run_or_stream` is a `Run`, a `ToolStream`, a chat, `replay(...)`, another context manager that gives UI events, or
-    an iterable of them. The response enters and leaves it. `format` is the name of a format (`"native"`, `"ai_sdk"`,
-    `"ag_ui"`, `"openai"`, `"text"`, …), an encoder, or a function that makes an encoder.
+    `run_or_stream` is a `Run`, a `ToolStream`, a chat, `replay(...)`, another context manager that returns UI events,
+    or an asynchronous iterable of UI events. The response enters and leaves context managers. `format` is the name of a
+    format (`"native"`, `"ai_sdk"`, `"ag_ui"`, `"openai"`, `"text"`, …), an encoder, or a function that makes one.
 
-    A run is read after the event `after`, or after the event that the `request` names (see `last_event_id`). Formats
-    that cannot be resumed start with the first event. When the client leaves, a stream is stopped, and a run continues
-    unless `on_disconnect` is `"stop"`. After `keep_alive` seconds of silence a comment is sent if the format has one.
-    A client that accepts nothing for `send_timeout` seconds counts as gone. Both may be None. `headers` are added to
-    the headers of the format, or replace them. When `shutdown` begins, the response may finish within its drain, and is
-    stopped then. A stream that would start later is closed, and the response is 503 with `Retry-After`.
+    The events of a run are sent from the one after the seq `after`. If `after` is None, `last_event_id(request)` is
+    used. Formats that cannot be resumed start with the first event. When the client leaves, a stream is stopped. A run
+    continues, unless `on_disconnect` is `"stop"`.
 
-    Raises ValueError for values that are not allowed and TypeError for an object without events. The response raises
-    what the stream raises: before the first byte as the server's own error, otherwise after the end of the body.
+    After `keep_alive` seconds without data, a comment is sent if the format has comments (None: never). If the client
+    accepts no data for `send_timeout` seconds, it is treated as disconnected (None: never). `headers` are added to the
+    headers of the format and replace those with the same name. When `shutdown` begins, the response may finish during
+    the drain, and is stopped after it. If a stream would start after the begin, the stream is closed and the status is
+    503 with `Retry-After`. `background` runs after the response.
+
+    Raises ValueError for values that are not allowed, and TypeError for an object without events. Exceptions of the
+    stream are raised to the server: immediately if no data was sent, otherwise after the end of the body.
     """
 
     def __init__(
@@ -111,7 +116,7 @@ class EventStreamResponse(Response):
             await unavailable()(scope, receive, send)
             return
         head = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-        if scope["method"] == "HEAD":  # frameworks call the function for GET
+        if scope["method"] == "HEAD":  # frameworks also call a GET endpoint for HEAD
             await reader.close()
             with suppress(*DISCONNECT_ERRORS):
                 await send(head)
@@ -147,14 +152,17 @@ class EventStreamResponse(Response):
 
 
 async def _send_all(reader: EventReader, body: _EventBody) -> None:
-    """Send all events, and the end of the body if it has begun. Raises what the run or the stream raises."""
+    """Send all events and the end of the body. Raises the exceptions of the run or the stream.
+
+    After an exception, the end is sent if a part of the body has been sent.
+    """
     try:
         await reader.read(body)
-    except RunNotFound:  # the run was forgotten after it was found: an end without `done` lets the client ask again
+    except RunNotFound:  # the run was deleted meanwhile. The body ends without `done`, so the client reconnects.
         if not body.begun:
             raise
     except Exception:
-        if body.begun and not reader.left:  # otherwise the server sends its error response
+        if body.begun and not reader.left:  # if nothing was sent, the server sends its error response
             await body.finish()
         raise
     if not reader.left:
@@ -162,7 +170,7 @@ async def _send_all(reader: EventReader, body: _EventBody) -> None:
 
 
 class _EventBody:
-    """The head and the body of one response; an `EventSink`."""
+    """Sends the head and the body of one response. Implements `EventSink`."""
 
     def __init__(self, writer: ResponseWriter, encoder: Encoder, head: Message) -> None:
         self.begun = False
@@ -172,17 +180,17 @@ class _EventBody:
         self._encoder = encoder
         self._head = head
         self._run: Attachment | None = None
-        self._position = 0  # of the reader of a run
+        self._position = 0  # the highest seq that was sent, if the reader reads a run
         self._opened = anyio.Event()
 
     async def send_head_in_time(self) -> None:
-        """Send the head when the stream is open, or after a short delay without it."""
+        """Send the head as soon as the stream is open, but at the latest after a short delay."""
         with anyio.move_on_after(_MAX_HEADER_DELAY_S):
             await self._opened.wait()
         await self._send_head()
 
     async def send_keep_alive(self) -> None:
-        """Send a comment, or the head if it has not been sent."""
+        """Send a comment. If the head has not been sent, send the head instead."""
         if self.begun:
             await self._send_data(self._encoder.keep_alive)
         else:
@@ -201,7 +209,7 @@ class _EventBody:
             await anyio.lowlevel.checkpoint()
 
     async def finish(self) -> None:
-        """Send the end of the body. Does nothing when it is called again."""
+        """Send the end of the body. Later calls do nothing."""
         if not self.finished:
             await self._send_head()
             if data := self._encoder.close():
@@ -212,7 +220,7 @@ class _EventBody:
     def _encode(self, events: Sequence[UIEvent]) -> bytes:
         if self._run is None:
             return b"".join(map(self._encoder.encode, events))
-        if not self._encoder.resumable:  # a log that lost events may repeat some, which such a format cannot replace
+        if not self._encoder.resumable:  # skip repeated events: the log may have lost events and received them again
             events = [event for event in events if event.seq > self._position or not self._position]
             self._position = max(self._position, *(event.seq for event in events), 0)
         return self._run.shared_frames.encode(self._encoder, events) if events else b""
@@ -221,7 +229,7 @@ class _EventBody:
         if not self.begun:
             self.begun = True
             await self._writer.send(self._head)
-            await self._send_data(self._encoder.keep_alive)  # some middlewares delay a head without a body
+            await self._send_data(self._encoder.keep_alive)  # some middlewares delay the head until the body starts
 
     async def _send_data(self, data: bytes) -> None:
         if not self.finished:
@@ -229,4 +237,4 @@ class _EventBody:
 
 
 event_stream_response = EventStreamResponse
-"""Makes the response in an endpoint: `return event_stream_response(run)`."""
+"""Another name of `EventStreamResponse`, for use in an endpoint: `return event_stream_response(run)`."""

@@ -1,7 +1,7 @@
-"""The end of a run whose owner is gone, derived from its events. Sans-IO.
+"""Derives the last events of a run whose process has crashed from the events in the log. Sans-IO.
 
-The end reports only facts: a call that was being written is cut, a call that may have started has an unknown outcome,
-and a call that did not run is pending.
+The derived events report only known facts. A call that the model was still writing ends as truncated. A call that may
+have started ends with an unknown outcome. A call that has not started is pending.
 """
 
 from __future__ import annotations
@@ -27,13 +27,17 @@ from streamtools.events import (
 from streamtools.tools import ToolOutcome
 
 FindOutcome: TypeAlias = Callable[[str], "ToolOutcome | bool | None"]
-"""Looks up a call in the ledger. Returns its outcome, True if it started, False if not, and None without a ledger."""
+"""Looks up the id of a call in the ledger.
+
+Returns the outcome of the call, True if the call has started but has no outcome, False if it has not started, and None
+without a ledger.
+"""
 
 _OWNER_GONE = "the process that ran this has gone"
 
 
 def close_lost(run_id: str, events: Iterable[UIEvent], find_outcome: FindOutcome) -> list[UIEvent]:
-    """Return the events, without seqs, that end a run after `events` in the required order."""
+    """Return the events that end a run after `events`. They have no seqs and end with `done`."""
     lost = _LostRun()
     for event in events:
         lost.feed(event)
@@ -47,12 +51,12 @@ def is_untouched(events: Iterable[UIEvent]) -> bool:
 class _LostRun:
     def __init__(self) -> None:
         self._has_events = self._failed = self._thinking = self._was_near_miss = False
-        self._step: int | None = None  # the open step
-        self._writing: dict[str, bool] = {}  # calls that are being written, and whether their text is complete
+        self._step: int | None = None  # the number of the open step
+        self._writing: dict[str, bool] = {}  # for each call that the model is writing: whether it is complete
         self._approval_requested: set[str] = set()
         self._running: set[str] = set()
         self._calls: dict[str, Call] = {}
-        self._earlier_calls: list[Call] = []  # of earlier steps
+        self._earlier_calls: list[Call] = []  # calls of earlier steps that have no result
 
     def feed(self, event: UIEvent) -> None:
         self._has_events = True

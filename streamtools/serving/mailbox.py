@@ -1,4 +1,4 @@
-"""Results of the calls that a client carries out. A tool of the run waits for each of them."""
+"""Delivers results that a client sends to the tools of a run that wait for them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import anyio
 from streamtools.events import Error, Executed, Executing, UIEvent
 from streamtools.tools import ToolError
 
-_MAX_CALLS = 64  # running calls, and answered calls, that are remembered
+_MAX_CALLS = 64  # limit of running calls, and of answered calls, that a mailbox remembers
 
 
 class Mailbox:
-    """Accepts one result for each call that runs.
+    """Accepts one result for each running call.
 
-    A result may arrive before the tool waits for it, because the client learns of the call at the same time.
+    The client learns of a call when its tool starts, so its result may arrive before the tool waits for it. The mailbox
+    then keeps the result.
     """
 
     def __init__(self) -> None:
@@ -25,7 +26,7 @@ class Mailbox:
         self._answered: deque[str] = deque(maxlen=_MAX_CALLS)
 
     def follow(self, event: UIEvent) -> None:
-        """Accept a result from the `executing` event of a call until its end."""
+        """Update the running calls: `executing` starts a call, and `executed` or `error` ends it."""
         match event:
             case Executing(call):
                 self.expect(call.id)
@@ -35,7 +36,7 @@ class Mailbox:
                 self.forget(call_id)
 
     def expect(self, call_id: str) -> None:
-        """Accept a result of this call, which runs."""
+        """Accept a result of this call from now on, because the call is running."""
         if call_id in self._slots or call_id in self._answered:
             return
         if len(self._slots) >= _MAX_CALLS:  # drop the oldest call that no tool waits for
@@ -45,18 +46,18 @@ class Mailbox:
         self._slots[call_id] = _Slot()
 
     def forget(self, call_id: str) -> None:
-        """Accept no result of this call, which has ended."""
+        """Accept no result of this call any more, because the call has ended."""
         slot = self._slots.get(call_id)
         if slot is not None and not slot.waiting:
             del self._slots[call_id]
 
     def close(self, call_id: str) -> None:
-        """Accept no result of this call, which was answered elsewhere."""
+        """Accept no result of this call any more, because the run itself has received one."""
         self.forget(call_id)
         self._answered.append(call_id)
 
     def put(self, call_id: str, result: Any, error: str | None) -> str | None:
-        """Deliver a result. Returns the reason if it is refused."""
+        """Deliver the result, or the error, of a call. Returns None, or the reason why it is refused."""
         slot = self._slots.get(call_id)
         if call_id in self._answered or (slot is not None and slot.filled.is_set()):
             return "this call already has a result"
@@ -87,4 +88,4 @@ class _Slot:
     filled: anyio.Event = field(default_factory=anyio.Event)
     result: Any = None
     error: str | None = None
-    waiting: int = 0  # tools that wait for the result
+    waiting: int = 0  # number of tools that wait for the result

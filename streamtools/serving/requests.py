@@ -1,8 +1,8 @@
-"""Bodies of requests within limits, and the responses to refused requests: 503 during a shutdown, for example.
+"""Reads request bodies within limits, and makes the responses to refused requests, such as 503 during a shutdown.
 
-Parsing a body blocks the event loop, and with it all other clients. A long body is therefore parsed in a thread, which
-Python interrupts for the loop. But Python does not interrupt a single call that parses JSON, collects garbage or frees
-values, so the number of values has a limit of its own.
+Parsing a body in the event loop would block all other clients. So a long body is parsed in a thread, and Python
+switches between this thread and the event loop. Python cannot switch during a single call that parses JSON, collects
+garbage or frees values. So the number of JSON values in a body is limited as well.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from streamtools.serving.shutdown import RETRY_AFTER
 from streamtools.stream.long_work import IN_THREAD, in_thread
 
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes of the body of a request."""
+"""Maximum number of bytes in the body of a request."""
 
 MAX_VALUES = 100_000
-"""JSON values in the body of a request."""
+"""Maximum number of JSON values in the body of a request."""
 
 MAX_TOTAL_BODIES = 256 * 1024 * 1024
-"""Bytes of all bodies that a process receives or parses at the same time."""
+"""Maximum number of bytes in all bodies that a process receives or parses at the same time."""
 
 CLIENT_ERRORS = (ValueError, LookupError, TypeError, RecursionError)
-"""Exceptions that mean an invalid body or message, unless they are errors of this package."""
+"""Exceptions that are treated as an invalid body or message, unless they are errors of this package."""
 
 _log = Logger(__name__)
 
-_total_bytes = 0  # of the bodies that are received or parsed
+_total_bytes = 0  # number of bytes in the bodies that are being received or parsed
 
 _RETRY_LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}
 _Read = TypeVar("_Read")
 
 
 class AnyBody(Protocol):
-    """A request of any framework."""
+    """A request object of any supported framework."""
 
     @property
     def headers(self) -> Any: ...
@@ -59,18 +59,19 @@ async def read_body(
     max_values: int | None = MAX_VALUES,
     timeout: float | None = 60.0,
 ) -> _Read:
-    """Return `read(body)` for the body of a request; `read` may be `json.loads`.
+    """Receive the body of a request and return `read(body)`. For example, `read` may be `json.loads`.
 
-    A body of more than 64 KiB is read in a thread, so that other clients are served meanwhile. Let `read` do everything
-    that takes long, such as `chat(…)`, which reads the messages. It must not wait for anything, because the process
-    collects no garbage meanwhile. A ValueError (pydantic's and msgspec's are ValueErrors), a LookupError or a TypeError
-    of `read` means that the body is invalid. The log has its type and line (`body_refused`), as it may also be a
-    mistake in `read`. Errors of this package are raised unchanged.
+    If the body has more than 64 KiB, `read` is called in a thread, so that the event loop can serve other clients. Let
+    `read` do everything that takes long with a large body, such as `chat(…)`, which reads the messages. It must not
+    wait for anything, because the garbage collector is paused during the call. If `read` raises ValueError (as pydantic
+    and msgspec do), LookupError or TypeError, the body is treated as invalid. The log reports the type and line of the
+    exception (`body_refused`), because `read` may have a bug. Errors of this package are raised unchanged.
 
-    Raises Starlette's HTTPException, which its frameworks answer. 413: the body has more than `max_body` bytes, or, if
-    it is long, more than `max_values` JSON values (None: any number, as for a body that is not JSON). 408: it did not
-    arrive within `timeout` seconds (None: no limit). 400: it is incomplete or invalid. 503 with `Retry-After`: all
-    bodies of the process together exceed 256 MiB, or `max_body`.
+    Raises Starlette's HTTPException, which Starlette and FastAPI turn into a response. The status is 413 if the body
+    has more than `max_body` bytes, or has more than 64 KiB and more than `max_values` JSON values. Pass
+    `max_values=None` if the body is not JSON. The status is 408 if the body did not arrive within `timeout` seconds
+    (None: no limit), and 400 if it is incomplete or invalid. It is 503 with `Retry-After` if all bodies of the process
+    together exceed 256 MiB, or `max_body` if that is larger.
     """
     global _total_bytes
     declared = request.headers.get("content-length", "")
@@ -115,7 +116,7 @@ def _too_large(limit: int, unit: str) -> HTTPException:
 
 
 def unavailable(message: str = "The server is about to end.") -> Response:
-    """Return a 503 with `Retry-After`."""
+    """Return a response with the status 503 and the header `Retry-After`."""
     return PlainTextResponse(message, 503, {"retry-after": str(RETRY_AFTER)})
 
 

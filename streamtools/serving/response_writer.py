@@ -1,7 +1,7 @@
-"""Delivery of one response to one client, over HTTP, a websocket or the gateway.
+"""Delivers one response to one client, over HTTP, a websocket or the gateway.
 
-A `ResponseWriter` sends messages in order, keeps an idle connection alive, and gives up a client that accepts nothing.
-Its `deliver` runs the work behind a response until the work returns or the client leaves.
+A `ResponseWriter` sends messages in order and keeps an idle connection alive. It detects a client that accepts no more
+data. Its method `deliver` runs the function that produces the response, until it returns or the client leaves.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ DISCONNECT_ERRORS: tuple[type[Exception], ...] = (OSError, ClientDisconnect)
 """Exceptions with which an ASGI server or a middleware reports that the client has left."""
 
 _SENDS_PER_CHECKPOINT = 4
-"""Consecutive messages without a checkpoint. A server notices a lost client only when the event loop runs, and asyncio
-logs a warning for the sixth message after that."""
+"""After this many messages without a pause, the writer yields to the event loop. The server notices that a client has
+left only when the event loop runs, and asyncio logs warnings from the sixth message to a lost client on."""
 _PAUSE_S = 0.002
-"""A pause between two messages in which the event loop has run, unless the source blocked it."""
+"""If two messages are further apart than this, the event loop has run between them, unless the source blocked it."""
 _TRUST_S = 0.25
-"""For so long, such pauses replace the checkpoint, which costs 4 % of a backend with 20 readers."""
+"""Seconds after a checkpoint in which such pauses replace further checkpoints. A checkpoint after every fourth message
+costs 4 % of the CPU time of a server with 20 readers."""
 
 
 class ResponseWriter:
-    """Sends the messages of one response through `send`, one at a time, from any task.
+    """Sends the messages of one response through `send`, one at a time. Any task may send.
 
-    After `keep_alive` seconds without a message, `deliver` sends a heartbeat. A message that takes more than
-    `send_timeout` seconds means that the client has left. None disables either. An exception of `disconnect_errors`
-    from `send` means that the client has left, too.
+    After `keep_alive` seconds without a message, `deliver` sends a heartbeat (None: never). The client is treated as
+    disconnected if a message takes more than `send_timeout` seconds (None: no limit), or if `send` raises an exception
+    of a type in `disconnect_errors`.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class ResponseWriter:
         disconnect_errors: tuple[type[Exception], ...] = DISCONNECT_ERRORS,
     ) -> None:
         self.client_left = False
-        """True after a message that failed or took too long. Nothing is sent from then on."""
+        """True after a message that failed or took too long. Later messages are not sent."""
         self._send = send
         self._keep_alive = check_seconds("keep_alive", keep_alive)
         self._send_timeout = check_seconds("send_timeout", send_timeout)
@@ -56,14 +57,15 @@ class ResponseWriter:
         self._last_send_at = monotonic()
         self._sends_since_checkpoint = 0
         self._trusted_until = self._last_send_at + _TRUST_S
-        self._send_finished: anyio.Event | None = None  # only while a task waits: a lock costs more for each message
-        self._scope: anyio.CancelScope | None = None  # of `deliver`
+        self._send_finished: anyio.Event | None = None  # set only while a task waits; a lock would be slower
+        self._scope: anyio.CancelScope | None = None  # the cancel scope of `deliver`
         self._on_disconnect: Callable[[], object] = lambda: None
 
     async def send(self, message: Any) -> None:
-        """Send one message after the messages that are being sent. Does nothing after the client has left.
+        """Send one message, after other tasks have sent theirs. Does nothing after the client has left.
 
-        `message` may be a function. It is called when the message can be sent, and returns None to send nothing.
+        `message` may be a function that returns the message, or None to send nothing. It is called when it is the turn
+        of this message.
         """
         while self._sending:
             if self._send_finished is None:
@@ -104,12 +106,14 @@ class ResponseWriter:
         shutdown: Shutdown | None = None,
         on_shutdown: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint,
     ) -> Exception | None:
-        """Run `work` until it returns or the client leaves. Returns the exception that `work` raised.
+        """Run `work` until it returns or the client leaves. Returns the exception that `work` raised, or None.
 
-        When `listen` returns or a message fails, the client has left, and `work` is cancelled. `listen` may start tasks
-        in the group that it receives. `on_disconnect` is called, possibly repeatedly, unless `work` has returned. After
-        the drain of `shutdown`, `on_shutdown` is called, and `work` has to return by itself. `heartbeat` is called when
-        the connection is idle.
+        `listen` waits until the client disconnects, and then returns. It may start tasks in the task group that it
+        receives. When `listen` returns, or a message fails or takes too long, `work` is cancelled, and `on_disconnect`
+        is called, possibly repeatedly. `on_disconnect` is not called after `work` has returned.
+
+        After the drain of `shutdown`, `on_shutdown` is called, and must make `work` return. `heartbeat` is called when
+        no message was sent for `keep_alive` seconds.
         """
         error: Exception | None = None
         returned = False
@@ -120,7 +124,7 @@ class ResponseWriter:
             try:
                 await work()
                 returned = True
-            except Exception as raised:  # a task group would wrap it
+            except Exception as raised:  # returned, because a task group would wrap it in an ExceptionGroup
                 error = raised
             finally:
                 group.cancel_scope.cancel()
@@ -148,7 +152,7 @@ class ResponseWriter:
         return error
 
     async def watch(self, heartbeat: Callable[[], Awaitable[object]]) -> None:
-        """Call `heartbeat` after each `keep_alive` seconds of silence. Returns when a message takes too long."""
+        """Call `heartbeat` after each `keep_alive` seconds without a message. Returns when a message takes too long."""
         longest_sleep = min(self._keep_alive, self._send_timeout)
         while longest_sleep < inf:
             now = monotonic()
@@ -173,7 +177,7 @@ class ResponseWriter:
 
 
 def check_seconds(name: str, value: float | None) -> float:
-    """Return a number of seconds, infinity for None. Raises ValueError for any other value."""
+    """Return `value` if it is a positive number, or infinity if it is None. Raises ValueError for any other value."""
     if value is None:
         return inf
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:

@@ -1,7 +1,7 @@
-"""All runs of an application, in one task group that lives as long as the application.
+"""Starts and finds the runs of an application. One task group, open as long as the application, holds their tasks.
 
-A run outlives the request that started it and the readers that leave. It ends with its answer, when it is stopped, or
-with the application.
+A run continues after the request that started it has ended and after its readers have left. It ends when its stream
+ends, when it is stopped, or when the application ends.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 class Runs:
-    """Starts runs, and finds them again for their owners. Enter it when the application starts.
+    """Starts runs and finds them again. An `owner` is the user to whom a run belongs. Enter it with `async with`.
 
-    Events go into `log`, by default in memory. With a `RedisStore`, all processes that use it share their runs. At most
-    `max_running` runs continue here at the same time, and `max_per_owner` of one owner. An ended run is kept for `keep`
-    seconds, or until `max_kept` runs have ended after it. A run without readers, from its start or since the last
-    reader left, continues to its end, or is stopped after `stop_when_abandoned` seconds. Waiting for its result is not
-    reading.
+    The events of the runs are written to `log`, by default in memory. With a `RedisStore`, all processes that use the
+    same server share their runs. At most `max_running` runs of this process may run at the same time, and at most
+    `max_per_owner` runs of one user (None: no limit). An ended run is kept for `keep` seconds, but at most `max_kept`
+    ended runs are kept. A run that has had no reader for `stop_when_abandoned` seconds is stopped (None: never). A
+    caller that waits for the result is not a reader.
 
-    On exit, and when `shutdown` begins, no run starts any more, and running ones have `drain` seconds to finish (the
-    drain of `shutdown` if there is one). The others are stopped. Their streams have `grace` seconds to close, and are
-    cancelled then. Raises ValueError for a limit that is out of range.
+    When `shutdown` begins or the context ends, no new run starts. The runs then have `drain` seconds to finish; with
+    `shutdown`, its `drain` applies. After that, the remaining runs are stopped. A stopped stream may take `grace`
+    seconds to close and is then cancelled. Raises ValueError for a limit that is out of range.
 
-    A failing run reports its error in its events, raises it from `wait()`, and affects nothing else.
+    If a run fails, its events report the error and `run.wait()` raises it. Other runs are not affected.
     """
 
     def __init__(
@@ -71,22 +71,22 @@ class Runs:
         self.log: EventLog = MemoryEventLog() if log is None else log
         self._store: RedisStore | None = None
         if not (log is None or isinstance(log, MemoryEventLog)):
-            from streamtools.serving.redis_store import RedisStore  # Redis runs only
+            from streamtools.serving.redis_store import RedisStore  # imported only if it may be used
 
             self._store = log if isinstance(log, RedisStore) else None
         self._max_running = max_running
         self._max_per_owner = max_per_owner
         self._stop_when_abandoned = stop_when_abandoned
-        if self._store is not None and stop_when_abandoned is not None:  # readers elsewhere are reported so late
+        if self._store is not None and stop_when_abandoned is not None:  # other processes report readers this late
             self._stop_when_abandoned = stop_when_abandoned + self._store.lease
         self._grace = grace
         self._shutdown = shutdown
         self._closing = Shutdown(shutdown.drain if shutdown is not None else drain or 0.0)
         self._running: dict[str, Run] = {}  # by log key
-        self._starting: set[str] = set()  # running, but not stored yet
-        self._kept: dict[str, Run] = {}  # ended
-        self._latest: dict[str, Run] = {}  # by the log key of the owner and the conversation
-        self._by_owner: dict[str, dict[str, Run]] = {}  # by id, the oldest first
+        self._starting: set[str] = set()  # log keys of new runs that the store does not have yet
+        self._kept: dict[str, Run] = {}  # ended runs by log key
+        self._latest: dict[str, Run] = {}  # the last run of a conversation, by `log_key(owner, conversation)`
+        self._by_owner: dict[str, dict[str, Run]] = {}  # for each user: the runs by id, the oldest first
         self._stack = AsyncExitStack()
         self._ended = _EndedRuns(max_kept, keep, clock)
         self._tasks: TaskGroup | None = None
@@ -106,13 +106,13 @@ class Runs:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         assert self._tasks is not None
-        if error is not None:  # without a drain
+        if error is not None:  # do not wait for the runs to finish
             self._closing.end()
         shown: tuple[type[BaseException] | None, BaseException | None] = (None, None)
         try:
             if isinstance(error, anyio.get_cancelled_exc_class()):
-                # The group has to see the cancellation, so that asyncio's own is not lost while it waits for the runs.
-                # It would wrap any other error.
+                # Pass the cancellation to the task group. Otherwise asyncio's cancellation would be lost while the
+                # group waits for the runs. The group would wrap other errors, so they are not passed.
                 shown = (kind, error)
                 self._stop_all()
             else:
@@ -122,7 +122,7 @@ class Runs:
             try:
                 await self._tasks.__aexit__(*shown, None)
             finally:
-                async with self._stack as stack:  # calls each of them, even if another raises
+                async with self._stack as stack:  # the stack calls all callbacks, even if one of them raises
                     for run in self._running.values():
                         stack.push_async_callback(run.end_without_driving)
 
@@ -132,14 +132,16 @@ class Runs:
         return len(self._running)
 
     async def start(self, stream: Startable, *, owner: str, conversation: str | None = None, note: Any = None) -> Run:
-        """Start a run that reads `stream` in a task of its own, which enters and leaves it.
+        """Start a run. A new task enters `stream`, reads its events and leaves it.
 
-        `latest` finds the run by its `conversation` until another starts there. The client may choose this id, because
-        it is one of the owner's. `note` is kept with the run. The run has the stream's `run_id`, or a random one.
-        `start` does not wait for the stream, so an error on entering it is reported like any later error. If the run
-        cannot start, the stream is closed. Raises `TooManyRuns`; `Draining` after the runs or the server began to
-        close; ClosedError before the runs are entered; ValueError if the owner has a run with this id; TypeError for an
-        object that cannot be entered.
+        `owner` is the id of the user. `conversation` is an id with which `latest` finds the run, until another run of
+        the conversation starts. The client may choose it, because each user has separate conversations. `note` is any
+        value to keep with the run. The run has the `run_id` of the stream, or a random id.
+
+        `start` does not wait until the stream is entered. If that fails, the error is reported like any later error. If
+        `start` raises, it closes the stream. Raises `TooManyRuns`. Raises `Draining` after `shutdown` or the end of the
+        context has begun, and ClosedError before the context is entered. Raises ValueError if the user has a run with
+        the same id, and TypeError if `stream` is no asynchronous context manager.
         """
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -164,14 +166,14 @@ class Runs:
         return run
 
     def _recover(self, stream: Startable, lost: Run, prepare: Callable[[Run], object]) -> None:
-        """Start a run that continues `lost`, a run of a process that is gone. Raises what `start` raises."""
+        """Start a run that continues `lost`, a run of a crashed process. Raises the exceptions of `start`."""
         run = self._admit(stream, lost.owner, lost.conversation, lost.note, run_id=lost.id)
         prepare(run)
         assert self._tasks is not None
         self._tasks.start_soon(run.drive, name=f"run {run.id}")
 
     async def find(self, run_id: str, *, owner: str) -> Run:
-        """Return a run of this owner that is kept. Raises `RunNotFound` for any other run."""
+        """Return a run of the user `owner`. Raises `RunNotFound` if the user has no such run that is still kept."""
         self._forget_expired()
         key = log_key(owner, run_id)
         run = self._running.get(key) or self._kept.get(key)
@@ -182,9 +184,9 @@ class Runs:
         return run
 
     async def latest(self, conversation: str, *, owner: str) -> Run | None:
-        """Return the last run of this owner in a conversation, if it is kept.
+        """Return the last run of the user `owner` in a conversation.
 
-        Returns None for the conversation of another owner.
+        Returns None if the user has no run in this conversation or it is no longer kept.
         """
         self._forget_expired()
         if self._store is not None:
@@ -195,9 +197,9 @@ class Runs:
         return self._latest.get(log_key(owner, conversation))
 
     async def list(self, owner: str, *, limit: int = 100) -> Sequence[Run]:
-        """Return the last runs of an owner that are kept, the newest first.
+        """Return the last `limit` runs of the user `owner` that are still kept, the newest first.
 
-        `conversation` and `note` of each may describe it on a page.
+        To describe a run to the user, use its `conversation` and `note`.
         """
         self._forget_expired()
         if self._store is None:
@@ -209,7 +211,7 @@ class Runs:
         return found
 
     async def forget(self, run_id: str, *, owner: str) -> None:
-        """Stop a run and forget it. Raises what `find` and `Run.stop` raise."""
+        """Stop a run and delete it with its events. Raises the exceptions of `find` and `Run.stop`."""
         run = await self.find(run_id, owner=owner)
         await run.stop()
         self.forget_ended(run_id, owner=owner)
@@ -217,15 +219,15 @@ class Runs:
             await self._store.forget(run_id, owner=owner)
 
     def forget_ended(self, run_id: str, *, owner: str) -> None:
-        """Forget a run of this process, if it has ended."""
+        """Delete a run of this process with its events, if it has ended."""
         if (key := log_key(owner, run_id)) in self._kept:
             self._ended.discard(key)
             self._forget_kept(key)
 
     async def aclose(self) -> None:
-        """Start no more runs, let the running ones finish within the drain, stop the others, and wait for their end.
+        """Close the runs: wait for running runs during the drain, then stop the remaining ones and wait for their end.
 
-        May be called from any task.
+        No new run starts any more. May be called from any task.
         """
         self._closed = True
         await self._let_finish(list(self._running.values()))
@@ -233,13 +235,13 @@ class Runs:
         with anyio.move_on_after(self._grace):
             for run in running:
                 await run.stop()
-        for run in running:  # also if it has ended
+        for run in running:  # a run that has ended ignores this
             run.cancel(leaving=True)
         for run in running:
             await run.stop()
 
     def _stop_all(self) -> Sequence[Run]:
-        """Start no more runs, and cancel the running ones. Returns them."""
+        """Prevent new runs, and cancel the running ones. Returns the cancelled runs."""
         self._closed = True
         running = list(self._running.values())
         for run in running:
@@ -247,7 +249,7 @@ class Runs:
         return running
 
     async def _let_finish(self, running: Sequence[Run]) -> None:
-        """Wait until these have ended by themselves, or the drain is over."""
+        """Wait until the runs in `running` have ended, or the drain is over."""
         shutdown = self._closing
         if self._shutdown is not None and self._shutdown.begun and not shutdown.over:
             shutdown = self._shutdown
@@ -262,7 +264,7 @@ class Runs:
 
             group.start_soon(stop_waiting)
             for run in running:
-                with suppress(Exception):  # the run has reported it
+                with suppress(Exception):  # the run has already reported its error
                     await run.wait()
             group.cancel_scope.cancel()
 
@@ -329,7 +331,7 @@ class Runs:
 
 
 class _EndedRuns:
-    """The keys of ended runs: at most `max_runs`, each for `max_age` seconds."""
+    """Holds the log keys of ended runs: at most `max_runs` keys, each for at most `max_age` seconds."""
 
     def __init__(self, max_runs: int, max_age: float, clock: Callable[[], float]) -> None:
         self._max_runs = max_runs
@@ -344,7 +346,7 @@ class _EndedRuns:
         self._ended_at.pop(key, None)
 
     def pop_expired(self) -> Iterator[str]:
-        """Remove and yield the keys beyond the limits."""
+        """Remove and yield the keys that exceed a limit, the oldest first."""
         while self._ended_at:
             key, ended_at = next(iter(self._ended_at.items()))
             if len(self._ended_at) <= self._max_runs and self._clock() - ended_at < self._max_age:

@@ -1,8 +1,8 @@
-"""The shutdown of a server: no answer starts any more, and running ones have a time to finish.
+"""Announces the shutdown of a server to its responses: no new answer starts, and running answers have time to finish.
 
-A server waits for its responses, which may take minutes here. Neither ASGI nor a framework notifies the responses,
-because the lifespan shuts down only after all of them have ended. So this module handles the signals as well, and calls
-each handler that was there previous.
+At a shutdown, a server waits until all responses have ended. A streamed response may take minutes. ASGI does not notify
+the responses of the shutdown: the shutdown event of the lifespan is sent only after all responses have ended. So this
+module handles the signals itself, and then calls the previous handler of the signal.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 RETRY_AFTER = 5
-"""Seconds after which a refused client may try again: another process may serve it immediately, and the successor of a
-single process has to start."""
+"""Seconds after which a refused client should try again. By then, the next server process should be running."""
 
 
 class Shutdown:
-    """Whether the server is about to end. `begin` announces it, and `shutdown_signal` calls it for signals.
+    """The state of a shutdown. `begin` starts the shutdown; `shutdown_signal` calls `begin` when a signal arrives.
 
-    Nothing new starts from then on, and running answers have `drain` seconds to finish. Raises ValueError if `drain` is
+    After `begin`, no new answer starts. Running answers have `drain` seconds to finish. Raises ValueError if `drain` is
     not a number of seconds.
     """
 
@@ -41,42 +40,43 @@ class Shutdown:
 
     @property
     def begun(self) -> bool:
-        """Whether the server is about to end, and nothing new starts."""
+        """Whether the shutdown has begun. No new answer starts then."""
         return self._begun.is_set()
 
     @property
     def over(self) -> bool:
-        """Whether the drain is over, and running answers have to end now."""
+        """Whether the time for running answers is over. They must end now."""
         return self._ended.is_set() or (self.begun and anyio.current_time() >= self._deadline)
 
     def begin(self) -> None:
-        """Start the drain. Call it in the thread of the event loop."""
+        """Begin the shutdown. Call it in the thread of the event loop."""
         if not self.begun:
             self._deadline = anyio.current_time() + self.drain
             self._begun.set()
 
     def end(self) -> None:
-        """End the drain. Call it in the thread of the event loop."""
+        """End the drain immediately. Call it in the thread of the event loop."""
         self.begin()
         self._ended.set()
 
     async def wait(self) -> None:
-        """Wait for the start of the drain."""
+        """Wait until the shutdown begins."""
         await self._begun.wait()
 
     async def wait_over(self) -> None:
-        """Wait for the end of the drain."""
+        """Wait until the shutdown has begun and the drain is over."""
         await self._begun.wait()
         with anyio.CancelScope(deadline=self._deadline):
             await self._ended.wait()
 
 
 class shutdown_signal:  # noqa: N801  # used like a function
-    """In an application's lifespan: yields a `Shutdown` that begins with one of `signals`. A second one ends its drain.
+    """An asynchronous context manager for an application's lifespan. It returns a `Shutdown` that begins at a signal.
 
-    `drain` is in seconds, and must be less than the time after which the process is killed. It is 0 by default, because
-    that time is unknown. The handlers that were there, above all the server's, are called as previous, and restored at
-    the end. Outside the main thread, where Python has no signals, only `begin()` begins it.
+    The first of `signals` that arrives begins the shutdown, and the second ends the drain. `drain` is the number of
+    seconds for running answers. It must be less than the time after which the process is killed. The default is 0,
+    because this time is unknown. The previous signal handlers, usually those of the server, are still called. They are
+    restored at the end. Outside the main thread, Python cannot handle signals, so the application must call `begin()`.
     """
 
     def __init__(self, signals: Iterable[int] = (signal.SIGTERM, signal.SIGINT), *, drain: float = 0.0) -> None:
@@ -86,7 +86,7 @@ class shutdown_signal:  # noqa: N801  # used like a function
         self._group: TaskGroup
 
     async def __aenter__(self) -> Shutdown:
-        # A handler may not use the event loop. A socket wakes asyncio and trio.
+        # A signal handler must not use the event loop. Writing to a socket wakes the loops of both asyncio and trio.
         self._receiver, self._sender = socket.socketpair()
         self._receiver.setblocking(False)
         self._sender.setblocking(False)
@@ -114,7 +114,7 @@ class shutdown_signal:  # noqa: N801  # used like a function
             act()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        with suppress(OSError):  # the buffer is full of signals, or the receiver is closed
+        with suppress(OSError):  # the buffer of the socket is full, or the receiver is closed
             self._sender.send(b"\0")
         previous: Callable[[int, FrameType | None], Any] | int | None = self._previous[number]
         if callable(previous):

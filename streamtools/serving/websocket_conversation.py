@@ -1,7 +1,8 @@
-"""A conversation over one websocket: the client sends messages, and the server answers them in order.
+"""Serves a conversation over one websocket: the client sends messages, and the server answers them in order.
 
-One task reads the frames of the client, also while an answer is being sent. Another task calls the handler for each
-message and sends its answer. An invalid frame gets an error as its answer; too many of them close the connection.
+One task reads the frames of the client, even while an answer is being sent. A second task calls the handler for each
+message and sends the answer. The server answers an invalid frame with an error. After too many invalid frames, it
+closes the connection.
 """
 
 from __future__ import annotations
@@ -37,29 +38,31 @@ _MAX_INVALID_FRAMES = 32
 
 
 class Session:
-    """The websocket as the handler of one message, and the tools of its answer, see it."""
+    """The connection of one message, for its handler and for the tools of its answer."""
 
     def __init__(self, websocket: AnyWebSocket, socket: Socket, mailbox: Mailbox) -> None:
         self.websocket = websocket
-        """The websocket of the framework, with headers, user and state."""
+        """The websocket object of the framework, with the headers, the user and the state."""
         self._socket = socket
         self._mailbox = mailbox
 
     async def tool_result(self, call_id: str) -> Any:
-        """Wait for the client's result of a call, and return it. For tools that run in the browser.
+        """Wait until the client has sent the result of a call, and return it. For tools that run in the browser.
 
-        The client sees the `executing` event of the call and sends `{"tool_result": {"call_id": …, "result": …}}`.
-        Raises `ToolError` if it sends an `error` instead. The timeout is that of the tool.
+        The client receives the `executing` event of the call. It answers with the frame
+        `{"tool_result": {"call_id": …, "result": …}}`. If the frame has an `error` instead of a result, raises
+        `ToolError`. The timeout of the tool limits the waiting.
         """
         return await self._mailbox.wait(call_id)
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Send the client a JSON object of the application. Events have a `type`, so omit that key."""
+        """Send the client a JSON object. It must not have the key `type`, which only events may have."""
         await self._socket.send_object(message)
 
 
 Handler: TypeAlias = Callable[[dict[str, Any], Session], "Coroutine[Any, Any, Readable | None] | Readable | None"]
-"""Takes a message and its session. Returns the run or the stream that answers it, or None."""
+"""A function that receives a message and its session. It returns the run or the stream that answers the message, or
+None for no answer. It may be asynchronous."""
 
 
 async def serve_websocket(
@@ -76,26 +79,33 @@ async def serve_websocket(
     send_timeout: float | None = 60.0,
     shutdown: Shutdown | None = None,
 ) -> None:
-    """Answer the messages of a websocket's client until it leaves. Accepts the websocket if necessary.
+    """Answer the messages of a websocket client until the client leaves. Accepts the websocket if necessary.
 
-    A frame is a JSON object. `{"cancel": true}` stops the run that is being sent. `{"approval": …}` approves or denies
-    a call of it. `{"tool_result": …}` is the result of a call that the client carries out, or that a tool awaits in
-    `session.tool_result`. `{"resume": seq, "run_id": id}` sends a run of `owner` in `runs` again, after the event with
-    that number; without `run_id`, it is the last run of this connection. For any other object,
-    `handler(message, session)` returns a run, a stream or None. Each event is one frame, except the types in `exclude`.
-    At most `max_waiting` messages wait for their answer.
+    Each frame of the client is a JSON object:
 
-    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. After 32 of them the connection is closed
-    with 1008, or with 1003 or 1009 if the last one was binary or larger than `max_frame` characters or `max_values`
-    JSON values (None: unlimited). Frames are parsed in the event loop. A frame about a call that does not wait for it
-    is answered in the same way, with its `call_id`, but not counted.
+    - `{"cancel": true}` stops the run or the stream that is being sent.
+    - `{"approval": …}` approves or denies one of its calls.
+    - `{"tool_result": …}` is the result of a call that the client runs, or for which a tool waits with
+      `session.tool_result`.
+    - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. The run must be a run of the user
+      `owner` in `runs`. Without `run_id`, the last run of this connection is sent.
+    - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
-    A ValueError, LookupError or TypeError of the handler, or of its stream before the first event, means that the
-    message is invalid. It closes the websocket with 1008, and the log has its type and line (`message_refused`). Other
-    exceptions close it with 1011 and are raised. When `shutdown` begins, the current answer may finish within its
-    drain. Other messages are answered with the code `ending` and the seconds of `retry_after`, and then the websocket
-    is closed with 1001. When the client leaves, a stream is stopped, and a run continues unless `on_disconnect` is
-    `"stop"`.
+    The server sends each event as one frame, except the event types in `exclude`. At most `max_waiting` messages may
+    wait for their answer.
+
+    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. So is a frame about a call that does not
+    wait for this frame: its error also has the `call_id`, and it is not counted as invalid. The 32nd invalid frame
+    closes the connection with the code 1008. If that frame is binary, the code is 1003. If it has more than `max_frame`
+    characters or `max_values` JSON values (None: unlimited), the code is 1009. Frames are parsed in the event loop.
+
+    If the handler raises ValueError, LookupError or TypeError, the message is treated as invalid. The same applies to
+    the stream before its first event. The websocket is closed with the code 1008, and the log reports the type and line
+    of the exception (`message_refused`). Other exceptions close the websocket with 1011 and are raised.
+
+    When `shutdown` begins, the current answer may finish during the drain. Other messages are answered with the error
+    code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. When the client
+    leaves, a stream is stopped. A run continues, unless `on_disconnect` is `"stop"`.
     """
     if runs is not None and owner is None:
         raise ValueError("`runs` needs `owner`, whose runs the client may resume.")
@@ -117,14 +127,14 @@ class _SocketConversation:
     owner: str
     exclude: Collection[str]
     on_disconnect: OnDisconnect | None
-    frame_limits: tuple[int, int | None]  # characters and values
-    reader: EventReader | None = None  # of the current answer
-    mailbox: Mailbox | None = None  # of the current message, which may not have a reader yet
+    frame_limits: tuple[int, int | None]  # maximum numbers of characters and of JSON values
+    reader: EventReader | None = None  # reads the current answer
+    mailbox: Mailbox | None = None  # receives the results for the current message, even before it has a reader
     last_run: Run | None = None
-    unanswered: int = 0  # messages
-    is_cancelled: bool = False  # the current answer
+    unanswered: int = 0  # number of messages that are not completely answered
+    is_cancelled: bool = False  # whether the client has cancelled the current answer
     is_ending: bool = False
-    answer_has_begun: bool = False  # a later exception is not an error of the client
+    answer_has_begun: bool = False  # after that, an exception is not caused by an invalid message
     close_code: int = websockets.NORMAL
 
     async def serve(self, max_waiting: int, shutdown: Shutdown | None) -> None:
@@ -137,7 +147,7 @@ class _SocketConversation:
             await shutdown.wait()
             self.close_code = websockets.GOING_AWAY
             self.is_ending = True
-            sender.close()  # the other task must not wait for another message
+            sender.close()  # the task that answers messages must not wait for another one
 
         async def listen(group: TaskGroup) -> None:
             if shutdown is not None:
@@ -224,9 +234,9 @@ class _SocketConversation:
             raise CallNotPending("decision_refused", str(error), call_id) from None
 
     async def _deliver_result(self, frame: frames.ResultFrame) -> None:
-        """Give the result of a call to the run if the client carries the call out, otherwise to the tool that waits.
+        """Deliver the result of a call. The run receives it if the client runs the call, otherwise a waiting tool.
 
-        Raises `CallNotPending` if neither waits for it.
+        Raises `CallNotPending` if neither the run nor a tool waits for the result.
         """
         call_id = frame.call_id
         decidable = self._decidable

@@ -1,6 +1,6 @@
-"""A websocket of Starlette, FastAPI or Litestar: sends one frame at a time, and notices when the client leaves.
+"""Sends frames over a websocket of Starlette, FastAPI or Litestar, and notices when the client leaves.
 
-Any exception that a framework raises from `send` or `receive` means that the client has left.
+If the framework raises any exception from `send` or `receive`, the client is treated as disconnected.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
 _CLOSE_TIMEOUT_S = 5.0
 
 NORMAL, GOING_AWAY, POLICY_VIOLATION, INTERNAL_ERROR = 1000, 1001, 1008, 1011
-"""Close codes: the end, the end of the server, an error of the client, an error of the server."""
+"""Close codes: all events were sent, the server shuts down, the client sent an invalid message, the server failed."""
 
 
 class AnyWebSocket(Protocol):
-    """The methods that the websockets of all frameworks share."""
+    """The methods that the websocket objects of all supported frameworks have."""
 
     def accept(self) -> Awaitable[None]: ...
     def receive(self) -> Awaitable[Any]: ...
@@ -38,7 +38,7 @@ class AnyWebSocket(Protocol):
 
 
 class Socket:
-    """A websocket whose frames go through `writer`."""
+    """Wraps a framework's websocket. All frames are sent through `writer`."""
 
     def __init__(self, websocket: AnyWebSocket, *, send_timeout: float | None) -> None:
         self.writer = ResponseWriter(
@@ -49,16 +49,18 @@ class Socket:
 
     @property
     def closed(self) -> bool:
-        """Whether the websocket was closed here, or the client has left."""
+        """Whether this object has closed the websocket, or the client has left."""
         return self._closed or self.writer.client_left
 
     async def accept(self) -> None:
-        """Accept the websocket, unless the application has done so."""
+        """Accept the websocket, unless the application has already accepted it."""
         if self._is_new:
             await self._websocket.accept()
 
     async def refuse(self) -> None:
-        """Refuse the client during a shutdown: with 503 if the websocket is not accepted and the server can do so."""
+        """Refuse the client during a shutdown. Sends the status 503 if the websocket is not accepted yet and the server
+        supports HTTP responses to websockets; otherwise closes the websocket.
+        """
         scope: Any = getattr(self._websocket, "scope", {})
         if self._is_new and "websocket.http.response" in (scope.get("extensions") or ()):
             headers = [(b"retry-after", str(RETRY_AFTER).encode()), (b"content-length", b"0")]
@@ -69,7 +71,7 @@ class Socket:
         await self.close(GOING_AWAY)
 
     async def receive(self) -> tuple[str | None] | None:
-        """Return the text of the next frame in a tuple, `(None,)` for a binary frame, None if the client has left."""
+        """Return the next frame as `(text,)`. Returns `(None,)` for a binary frame, and None if the client has left."""
         with suppress(Exception):
             message = await self._websocket.receive()
             if message["type"] == "websocket.receive":
@@ -83,11 +85,11 @@ class Socket:
             await self.writer.send({"type": "websocket.send", "text": text})
 
     async def send_object(self, value: Mapping[str, Any]) -> None:
-        """Send one frame that is not an event."""
+        """Send a JSON object that is not an event as one text frame."""
         await self.send_text(msgspec.json.encode(value).decode())
 
     async def close(self, code: int, reason: str = "") -> None:
-        """Close the websocket, unless it is closed."""
+        """Close the websocket, unless it is already closed."""
         if not self.closed:
             self._closed = True
             with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
@@ -101,9 +103,9 @@ class Socket:
 
 
 class SocketSink:
-    """Sends each event as one text frame, except the types in `exclude`; an `EventSink`.
+    """Sends each event as one text frame, except the event types in `exclude`. Implements `EventSink`.
 
-    A `mailbox` is informed of the calls that run.
+    `mailbox` receives each event too, to learn which calls are running.
     """
 
     def __init__(self, socket: Socket, exclude: Collection[str], mailbox: Mailbox | None = None) -> None:
@@ -137,12 +139,14 @@ async def send_events(
 ) -> None:
     """Send the events of a run or a stream, each as one text frame, then close the websocket.
 
-    `exclude` names types of events that are not sent, by default `follow-up`, which holds messages for the model. The
-    other parameters are those of `event_stream_response`. The websocket is accepted if the application has not done so,
-    and frames of its client are ignored. Returns when the websocket is closed or the client has left. The close code is
-    1000 at the end, 1001 after `shutdown` has begun, and 1011 if the stream raises; the exception is raised then. A
-    stream that would start after the shutdown is closed, and a client that is not accepted yet receives 503 if the
-    server can send it.
+    `exclude` names event types that are not sent. The default is `follow-up`, whose events contain messages for the
+    model. The other parameters have the same meaning as in `event_stream_response`. Accepts the websocket if the
+    application has not accepted it. Frames of the client are ignored. Returns when the websocket is closed or the
+    client has left.
+
+    The close code is 1000 after the last event, and 1001 if `shutdown` has begun. If the stream raises an exception,
+    the code is 1011, and the exception is raised. If a stream would start after `shutdown` has begun, the stream is
+    closed. The client then receives the status 503 if the websocket is not accepted yet and the server supports it.
     """
     excluded = read_exclude(exclude)
     socket = Socket(websocket, send_timeout=send_timeout)
